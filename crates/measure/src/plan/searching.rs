@@ -141,3 +141,20 @@ impl Plan {
         self.budget.require(needed_s, &what, way_out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::fake::{baseline_plan, plan};
+
+    #[test]
+    fn a_search_is_estimated_by_its_trials_within_its_share_of_the_time() {
+        let baseline = baseline_plan(60.0);
+        // Eight pairs, three trials each, and four of them seven more.
+        assert_eq!(baseline.max_trials(), 8 * 3 + 4 * 7);
+        let trial_s = baseline.search_durations().sum_s() + 0.01;
+        assert!((baseline.estimate_s() - 52.0 * trial_s).abs() < 1e-9);
+        assert!((baseline_plan(5.0).estimate_s() - 0.75).abs() < 1e-9);
+        assert!((plan(60.0).estimate_s() - 30.0).abs() < 1e-9);
+    }
+}

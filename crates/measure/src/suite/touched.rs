@@ -29,7 +29,7 @@ pub(super) const AS_USED: &str = "as a program would use it";
 const PIECE_PAGES: [usize; 4] = [1, 2, 4, 16];
 /// The pipes that are searched.
 const PIPES: [usize; 3] = [DEFAULT_PIPE, 256 << 10, LARGE_PIPE];
-/// The piece of the best write before the search.
+/// The piece of the best write where nothing is searched.
 const PIECE: usize = 8 << 10;
 
 /// What `fastpipe::Writer` asks for by itself: the pipe, and half of it a loan.
@@ -44,14 +44,8 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
         let pipe = overrides.pipe_bytes.unwrap_or(pipe);
         Case::new(name, buffer.unwrap_or(BUFFER), pipe)
     };
-    let best = if is_searched(overrides) {
-        "write(2) and read(2), in the fastest sizes of piece and pipe"
-    } else {
-        "write(2) and read(2)"
-    };
-    let best = case(BEST, LARGE_PIPE)
-        .with_pieces(buffer.unwrap_or(PIECE))
-        .described(best);
+    let best = case(BEST, LARGE_PIPE).with_pieces(buffer.unwrap_or(PIECE));
+    let best = with_sizes(&best, sizes_of(&best));
     let published = case("write_read", DEFAULT_PIPE).described("the same in the published sizes");
     let published_sizes = in_words(sizes_of(&published));
     let published = match (buffer, overrides.pipe_bytes) {

@@ -194,7 +194,9 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
     let is_searched = |case: &Case| search.as_ref().is_some_and(|it| it.cases.contains(case));
     for case in &plan.cases {
         let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
-            (Some(_), None) if is_searched(case) => "searched for first".to_owned(),
+            (Some(_), None) if is_searched(case) => {
+                "or faster sizes that a search finds first".to_owned()
+            }
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
             (None, None) => "no pipe".to_owned(),
             (_, Some(bytes)) => format!(
