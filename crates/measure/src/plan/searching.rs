@@ -144,7 +144,6 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::search::fake::{baseline_plan, plan};
 
     #[test]
