@@ -331,11 +331,13 @@ impl<R: Timed> Work for Searching<'_, R> {
     fn summarise(&mut self, _: usize) {}
 }
 
-/// Records the best sizes of each case: those with the highest median of the
-/// second stage.
+/// Records the best sizes of each case: those with the highest median of the second
+/// stage. A baseline is needed even if there was no time for that stage.
 fn choose(search: &mut Search, plan: &SearchPlan) {
     for (panel, case) in search.panels.iter_mut().zip(&plan.cases) {
-        let leader = panel.leader().filter(|cell| !cell.finals.is_empty());
+        let is_enough =
+            |cell: &&CellResult| plan.purpose == Purpose::Baseline || !cell.finals.is_empty();
+        let leader = panel.leader().filter(is_enough);
         let Some(sizes) = leader.map(|cell| cell.sizes) else {
             continue;
         };

@@ -15,12 +15,12 @@ use super::style::{Style, YELLOW};
 /// The tables, and the outcome of the search.
 pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let mut blocks = vec![cases(run, &run.cases, style), comparisons(run, style)];
-    blocks.extend(run.search.as_ref().map(|search| match best_of(search) {
-        Some(best) => style.sentence(&best),
-        None => style.note(
-            &format!("The search for the sizes of {BEST} was not completed."),
-            YELLOW,
-        ),
+    blocks.extend(run.search.as_ref().and_then(|search| {
+        let best = best_of(search).map(|best| style.sentence(&best));
+        best.or_else(|| {
+            let line = format!("The search for the sizes of {BEST} was not completed.");
+            run.interrupted.is_some().then(|| style.note(&line, YELLOW))
+        })
     }));
     blocks
 }
@@ -63,8 +63,10 @@ pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
 fn fastest_safe(run: &Run) -> Option<String> {
     let steps = steps(run).into_iter();
     let safe = steps.filter(|step| SAFE.contains(&&*step.case.name));
-    let median = |ratio: pipespeed_measure::record::Ratio| ratio.estimate.median;
-    let best = safe.max_by(|a, b| median(a.ratio).total_cmp(&median(b.ratio)))?;
+    let best = safe.max_by(|a, b| {
+        let [a, b] = [a, b].map(|step| step.ratio.estimate.median);
+        a.total_cmp(&b)
+    })?;
     Some(format!(
         "Of fastpipe's writers that sleep and are right for every reader, {} is fastest: {} of {}, {}.",
         best.case.name,
@@ -116,6 +118,7 @@ mod tests {
     #[test]
     fn an_interrupted_search_names_no_best_write() {
         let mut run = touched();
+        run.interrupted = Some("SIGINT".to_owned());
         let search = run.search.as_mut().unwrap();
         search.panels[0].best = None;
         search.panels[0].cells[0].median = None;

@@ -147,7 +147,7 @@ mod tests {
     use crate::search::fake::{baseline_plan, plan};
 
     #[test]
-    fn a_search_is_estimated_by_its_trials_within_its_share_of_the_time() {
+    fn the_estimate_of_a_search_never_exceeds_its_share() {
         let baseline = baseline_plan(60.0);
         // Eight pairs, three trials each, and four of them seven more.
         assert_eq!(baseline.max_trials(), 8 * 3 + 4 * 7);

@@ -212,7 +212,7 @@ fn touched_cases() -> Vec<Case> {
 }
 
 #[test]
-fn the_search_for_a_baseline_is_short_and_leaves_the_durations() {
+fn a_search_for_a_baseline_is_short_and_restores_the_durations() {
     for (overhead_s, is_complete) in [(0.01, true), (0.2, false)] {
         let (plan, mut runner) = (
             baseline_plan(60.0),
@@ -240,6 +240,21 @@ fn a_baseline_without_any_trial_is_left_to_the_pilot() {
     let (run, found) = baseline(&plan, &mut Fake::default());
     assert_eq!(found.unwrap(), plan.cases);
     assert!(searched(&run).panels[0].best.is_none());
+}
+
+#[test]
+fn a_baseline_is_found_even_if_there_is_no_time_for_finals() {
+    let mut runner = Fake {
+        overhead_s: 10.0,
+        ..Fake::default()
+    };
+    let (run, found) = baseline(&baseline_plan(60.0), &mut runner);
+    let panel = &searched(&run).panels[0];
+    assert_eq!(searched(&run).trials(), 1);
+    assert_eq!(
+        sizes::sizes_of(&found.unwrap()[0]),
+        panel.leader().unwrap().sizes
+    );
 }
 
 #[test]
