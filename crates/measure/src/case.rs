@@ -48,7 +48,7 @@ pub struct Case {
     pub volume_bytes: Option<u64>,
     /// The duration of a trial of that volume, estimated from the pilot, in seconds.
     pub expected_s: Option<f64>,
-    /// The name of the case that differs in one factor, and that factor.
+    /// The name of the case it is compared with, and the factor in which they differ.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
     pub slow_down: f64,
@@ -154,7 +154,7 @@ impl Case {
         self
     }
 
-    /// Sets the case it is compared with, and the one factor in which they differ.
+    /// Sets the case it is compared with, and the factor in which they differ.
     pub fn against(mut self, case: &str, factor: &str) -> Self {
         self.compared_with = Some((case.to_owned(), factor.to_owned()));
         self
@@ -170,11 +170,16 @@ impl Case {
 
     /// Sets the size of the buffers of both ends, in bytes.
     pub fn with_buffers(self, bytes: usize) -> Self {
-        self.change_reader(|reader| reader.buffer_bytes = bytes)
-            .change_writer(|writer| {
-                writer.buffer_bytes = bytes;
-                writer.loan_bytes = bytes;
-            })
+        self.with_pieces(bytes)
+            .change_reader(|reader| reader.buffer_bytes = bytes)
+    }
+
+    /// Sets the size of the writer's buffers, in bytes: what it writes at a time.
+    pub fn with_pieces(self, bytes: usize) -> Self {
+        self.change_writer(|writer| {
+            writer.buffer_bytes = bytes;
+            writer.loan_bytes = bytes;
+        })
     }
 
     /// The writer uses vmsplice.

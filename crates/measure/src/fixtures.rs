@@ -213,6 +213,25 @@ pub fn sizes() -> Run {
     whole_run(run(Suite::Sizes, Vec::new()), &plan(60.0), Fake::default()).0
 }
 
+/// Plausible results of the suite `touched`.
+pub fn touched() -> Run {
+    use crate::search::fake::{Fake, baseline_plan};
+    use crate::search::search;
+    let mut run = run(Suite::Touched, Vec::new());
+    let plan = baseline_plan(60.0);
+    let found = search(&plan, &mut Fake::default(), &mut run, &mut ()).expect("no signal");
+    let cases = plan.with_found(Suite::Touched.cases(&Overrides::default()), found);
+    let rates = [
+        5.12, 0.71, 7.64, 4.4, 7.91, 6.43, 8.02, 0.83, 3.7, 40.8, 80.7,
+    ];
+    let results = cases.iter().zip(rates).map(|(case, rate)| {
+        let ratio = case.compared_with.is_some().then(|| ratio(rate / rates[0]));
+        measured(case, rate, ratio)
+    });
+    run.cases = results.collect();
+    run
+}
+
 /// Plausible results of the suite `channels`: rates grow with the size of the messages
 /// up to the channel's limit, and spinning doubles them.
 pub fn channels(all: bool) -> Run {

@@ -1,5 +1,5 @@
-//! The search for the best sizes in the suite `sizes`, and the rounds that confirm its
-//! result.
+//! The search for the best sizes in the suites `sizes` and `touched`, and the rounds
+//! that confirm the result in `sizes`.
 //!
 //! The search has two stages of short trials: every pair of sizes of every case, then
 //! the best few pairs of each case again. The first stage makes the map; only the
@@ -15,24 +15,70 @@ use crate::record::{
 };
 use crate::rounds::{Budget, Measurement, Observer, Place, Rounds, Work, sample_of};
 use crate::runner::{Timed, TrialError};
-use crate::suite::sizes::{Grid, command_line, with_sizes};
+use crate::suite::sizes::{Grid, command_line};
+use crate::suite::{sizes, touched};
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::schedule::rounds_for_budget;
 
-/// The end of the first stage, as a share of the time.
-pub const GRID_END: f64 = 0.35;
-/// The end of the search, as a share of the time.
-pub const SEARCH_END: f64 = 0.5;
-/// A pair of sizes has at most this many trials in each stage.
-const MAX_GRID_TRIALS: usize = 5;
-const MAX_FINAL_TRIALS: usize = 15;
 /// Pairs of sizes of each case in the second stage.
 pub const FINALISTS: usize = 4;
+
+/// What the best sizes are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// They are measured beside the published ones: suite `sizes`.
+    Sizes,
+    /// They are those of the case that the others are compared with: suite `touched`.
+    Baseline,
+}
+
+/// Limits of a search.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// The end of the first stage, as a share of the time.
+    pub grid_end: f64,
+    /// The end of the search, as a share of the time.
+    pub search_end: f64,
+    /// A pair of sizes has at most this many trials in the first stage.
+    pub max_grid_trials: usize,
+    /// The same of the second stage.
+    pub max_final_trials: usize,
+}
+
+impl Purpose {
+    /// The limits of the search.
+    pub fn effort(self) -> Effort {
+        match self {
+            Purpose::Sizes => Effort {
+                grid_end: 0.35,
+                search_end: 0.5,
+                max_grid_trials: 5,
+                max_final_trials: 15,
+            },
+            Purpose::Baseline => Effort {
+                grid_end: 0.1,
+                search_end: 0.15,
+                max_grid_trials: 3,
+                max_final_trials: 7,
+            },
+        }
+    }
+
+    /// A case with the sizes to try.
+    fn with_sizes(self, case: &Case, sizes: Sizes) -> Case {
+        match self {
+            Purpose::Sizes => sizes::with_sizes(case, sizes),
+            Purpose::Baseline => touched::with_sizes(case, sizes),
+        }
+    }
+}
 
 /// The plan of a search and of the rounds after it.
 #[derive(Debug, Clone)]
 pub struct SearchPlan {
-    /// The cases with the published sizes, those that can be run.
+    /// What the best sizes are for.
+    pub purpose: Purpose,
+    /// The cases to try sizes on, those that can be run.
     pub cases: Vec<Case>,
     /// The sizes to try on each.
     pub grid: Grid,
@@ -92,14 +138,33 @@ impl SearchPlan {
     fn cpus_of(&self, case: &Case) -> Option<(usize, usize)> {
         case.cpus.or(self.cpus)
     }
+
+    /// The maximum number of trials.
+    pub fn max_trials(&self) -> usize {
+        let (pairs, effort) = (self.grid.runnable(), self.purpose.effort());
+        let of_case =
+            pairs * effort.max_grid_trials + pairs.min(FINALISTS) * effort.max_final_trials;
+        self.cases.len() * of_case
+    }
+
+    /// Returns the cases of a run in which the cases found take the place of those that
+    /// were searched.
+    pub fn with_found(&self, mut cases: Vec<Case>, found: Vec<Case>) -> Vec<Case> {
+        let is_searched = |case: &Case| self.cases.iter().any(|it| it.name == case.name);
+        cases.retain(|case| !is_searched(case));
+        cases.splice(0..0, found);
+        cases
+    }
 }
 
-/// Runs the search and records it in `run`. Returns the cases to measure in rounds: the
-/// published sizes and, compared with them, the best.
+/// Runs the search and records it in `run`. Returns the cases to measure in rounds:
+/// those with the best sizes and, in the suite `sizes`, the published ones that they are
+/// compared with. A baseline without any trial is returned as it is: the pilot shows why
+/// it can't be run.
 ///
 /// # Errors
-/// On a signal, or if no pair could be measured. `run` then has what was measured so
-/// far.
+/// On a signal, or if the suite `sizes` could not measure any pair. `run` then has what
+/// was measured so far.
 pub fn search(
     plan: &SearchPlan,
     runner: &mut impl Timed,
@@ -108,6 +173,7 @@ pub fn search(
 ) -> anyhow::Result<Vec<Case>> {
     runner.set_durations(plan.search_durations());
     run.search = Some(plan.empty_search());
+    let effort = plan.purpose.effort();
     let mut searching = Rounds::of(Searching {
         plan,
         started_s: runner.now_s(),
@@ -115,22 +181,26 @@ pub fn search(
         runner,
         run,
     });
-    let mut outcome = searching.rounds(MAX_GRID_TRIALS, None, observer);
+    let mut outcome = searching.rounds(effort.max_grid_trials, None, observer);
     if outcome.is_ok() {
         let work = searching.work_mut();
         let finalists = |panel: &PanelResult| panel.ranking().into_iter().take(FINALISTS).collect();
         work.stage = Stage::Finals(work.search().panels.iter().map(finalists).collect());
-        outcome = searching.rounds(MAX_FINAL_TRIALS, None, observer);
+        outcome = searching.rounds(effort.max_final_trials, None, observer);
     }
     let missing = searching.missing();
     let work = searching.work_mut();
     let took_s = work.elapsed_s();
     work.run.warnings.extend(missing);
-    let search = work.search_mut();
-    search.took_s = took_s;
+    work.search_mut().took_s = took_s;
+    work.runner.set_durations(plan.durations);
     outcome?;
+    let search = work.search_mut();
     choose(search, plan);
-    let cases = cases_to_confirm(search, plan);
+    let cases = cases_to_measure(search, plan);
+    if cases.is_empty() && plan.purpose == Purpose::Baseline {
+        return Ok(plan.cases.clone());
+    }
     if cases.is_empty() {
         let cells = search.panels.iter().flat_map(|panel| &panel.cells);
         let not_run: Option<Vec<&NotRun>> = cells.map(|cell| cell.not_run.as_ref()).collect();
@@ -191,8 +261,9 @@ impl<R: Timed> Searching<'_, R> {
     }
 
     fn case(&self, case: usize) -> Case {
-        let published = &self.plan.cases[self.indices(case).0];
-        with_sizes(published, self.cell(case).sizes)
+        let searched = &self.plan.cases[self.indices(case).0];
+        let purpose = self.plan.purpose;
+        purpose.with_sizes(searched, self.cell(case).sizes)
     }
 }
 
@@ -225,9 +296,10 @@ impl<R: Timed> Work for Searching<'_, R> {
     }
 
     fn is_over(&self) -> bool {
+        let effort = self.plan.purpose.effort();
         let end = match self.stage {
-            Stage::Grid => GRID_END,
-            Stage::Finals(_) => SEARCH_END,
+            Stage::Grid => effort.grid_end,
+            Stage::Finals(_) => effort.search_end,
         };
         self.elapsed_s() >= end * self.plan.time_s
     }
@@ -259,15 +331,17 @@ impl<R: Timed> Work for Searching<'_, R> {
     fn summarise(&mut self, _: usize) {}
 }
 
-/// Records the best sizes of each case: those with the highest median of the
-/// second stage.
+/// Records the best sizes of each case: those with the highest median of the second
+/// stage. A baseline is needed even if there was no time for that stage.
 fn choose(search: &mut Search, plan: &SearchPlan) {
     for (panel, case) in search.panels.iter_mut().zip(&plan.cases) {
-        let leader = panel.leader().filter(|cell| !cell.finals.is_empty());
+        let is_enough =
+            |cell: &&CellResult| plan.purpose == Purpose::Baseline || !cell.finals.is_empty();
+        let leader = panel.leader().filter(is_enough);
         let Some(sizes) = leader.map(|cell| cell.sizes) else {
             continue;
         };
-        let case = with_sizes(case, sizes);
+        let case = plan.purpose.with_sizes(case, sizes);
         panel.best = Some(BestSizes {
             sizes,
             command: command_line(&case, plan.cpus_of(&case)),
@@ -276,14 +350,14 @@ fn choose(search: &mut Search, plan: &SearchPlan) {
     }
 }
 
-fn cases_to_confirm(search: &Search, plan: &SearchPlan) -> Vec<Case> {
+fn cases_to_measure(search: &Search, plan: &SearchPlan) -> Vec<Case> {
     let mut cases = Vec::new();
     for (panel, case) in search.panels.iter().zip(&plan.cases) {
         let Some(best) = &panel.best else { continue };
-        cases.push(case.clone());
         if best.case != case.name {
-            cases.push(with_sizes(case, best.sizes));
+            cases.push(case.clone());
         }
+        cases.push(plan.purpose.with_sizes(case, best.sizes));
     }
     cases
 }
@@ -313,7 +387,6 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
         measurement.run_mut().warnings.push(warning);
         return Ok(());
     }
-    measurement.runner_mut().set_durations(plan.durations);
     let start_s = measurement.runner_mut().now_s();
     measurement.pilot(observer)?;
     let pilot_s = measurement.runner_mut().now_s() - start_s;

@@ -24,6 +24,7 @@ mod sizes;
 mod steps;
 mod style;
 mod table;
+mod touched;
 mod views;
 
 pub use self::checks::{check_explanation, check_list, checks};

@@ -285,17 +285,9 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     let Some(search) = &run.search else {
         return notes;
     };
-    let cells = || search.panels.iter().flat_map(|panel| &panel.cells);
-    let tried = cells().filter(|cell| cell.median.is_some()).count();
-    let missing = cells().filter(|it| it.median.is_none() && it.not_run.is_none());
-    let missing = missing.count();
-    if missing > 0 {
-        notes.push(format!(
-            "There was no time for {}, so better sizes may have been missed; use more --time or a \
-             quieter machine.",
-            pluralize(missing, "pair")
-        ));
-    }
+    let cells = search.panels.iter().flat_map(|panel| &panel.cells);
+    let tried = cells.filter(|cell| cell.median.is_some()).count();
+    notes.extend(missing_pairs(search));
     notes.push(format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the highest median is taken; {} of {} ms, {} of them disturbed; {} s in all.",
@@ -307,6 +299,20 @@ pub(super) fn method(run: &Run) -> Vec<String> {
         fixed(search.took_s, 0),
     ));
     notes
+}
+
+/// A note on the pairs of sizes for which a search had no time, if there are any.
+pub(super) fn missing_pairs(search: &Search) -> Option<String> {
+    let cells = search.panels.iter().flat_map(|panel| &panel.cells);
+    let missing = cells.filter(|it| it.median.is_none() && it.not_run.is_none());
+    let missing = missing.count();
+    (missing > 0).then(|| {
+        format!(
+            "There was no time for {}, so better sizes may have been missed; use more --time or a \
+             quieter machine.",
+            pluralize(missing, "pair")
+        )
+    })
 }
 
 #[cfg(test)]

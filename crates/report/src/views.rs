@@ -8,7 +8,7 @@ use super::conditions;
 use super::findings::of_steps;
 use super::run::{bar_chart, cases, comparisons};
 use super::style::Style;
-use super::{changes, channels, memory, published, sizes};
+use super::{changes, channels, memory, published, sizes, touched};
 
 /// The contents of the report on a suite.
 pub(super) struct View {
@@ -36,7 +36,14 @@ const OF_CASES: View = View {
 /// The view of a run's suite.
 pub(super) fn of(run: &Run) -> View {
     match run.suite {
-        Suite::Ladder | Suite::Touched | Suite::Pages => OF_CASES,
+        Suite::Ladder | Suite::Pages => OF_CASES,
+        Suite::Touched => View {
+            blocks: touched::blocks,
+            findings: touched::findings,
+            method: touched::method,
+            chart: |run| bar_chart(run, touched::remarks(run)),
+            ..OF_CASES
+        },
         Suite::Options => View {
             findings: published::options,
             ..OF_CASES

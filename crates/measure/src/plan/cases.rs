@@ -64,7 +64,10 @@ pub(super) fn check(
         // A search combines the buffer with pipes of any size.
         Preparation::Search(_) => 1,
         // A published pipe has half of the buffer's size.
-        Preparation::Pilot | Preparation::Combination | Preparation::Volumes => 2,
+        Preparation::Pilot
+        | Preparation::Combination
+        | Preparation::Volumes
+        | Preparation::Baseline(_) => 2,
     };
     let unit = pages * fastpipe::pipe::page_size();
     let splices = cases.iter().any(|case| {

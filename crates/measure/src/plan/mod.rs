@@ -2,7 +2,7 @@
 
 mod cases;
 mod lengths;
-mod sizes;
+mod searching;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use crate::case::Case;
 use crate::record::{Header, Run, Settings, Warning, WarningKind};
 use crate::rounds::Budget;
-use crate::search::SEARCH_END;
+use crate::search::{Purpose, SearchPlan};
 use crate::suite::Suite::{
     self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use crate::suite::sizes::Grid;
-use crate::suite::{Overrides, changes};
+use crate::suite::{Overrides, changes, sizes, touched};
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -63,6 +63,9 @@ pub enum Preparation {
     Volumes,
     /// A search through these sizes determines the cases.
     Search(Grid),
+    /// A search through these sizes determines those of the case that the others are
+    /// compared with; then a pilot the number of rounds.
+    Baseline(Grid),
 }
 
 /// What a run is going to do.
@@ -104,13 +107,17 @@ impl Plan {
         let budget = Budget::new(time_s, request.time_s.is_some());
         let same = || placement::choose(Placement::Same, topology).ok()?.writer;
         overrides.one_cpu = chosen.writer.or_else(same);
+        let (page, refusal) = (fastpipe::pipe::page_size(), searching::refusal);
         let preparation = match suite {
+            Touched if touched::is_searched(&overrides) => {
+                Preparation::Baseline(touched::grid(page, &overrides, refusal))
+            }
             Ladder | Touched | Channels | Options | Pages | Memory => Preparation::Pilot,
             Changes => Preparation::Combination,
             Volumes => Preparation::Volumes,
             Sizes => {
-                overrides.pages = sizes::pages();
-                Preparation::Search(sizes::grid(&overrides))
+                overrides.pages = searching::pages();
+                Preparation::Search(sizes::grid(page, &overrides, refusal))
             }
         };
         let mut cases = suite.cases(&overrides);
@@ -118,9 +125,10 @@ impl Plan {
         match &preparation {
             Preparation::Pilot | Preparation::Volumes => {}
             Preparation::Combination => cases.push(changes::combination_placeholder(&cases[0])),
+            Preparation::Baseline(grid) => warnings = searching::warnings(grid, None),
             Preparation::Search(grid) => {
-                cases = sizes::placed(cases, request, topology, &mut chosen)?;
-                warnings = sizes::warnings(grid, overrides.pages);
+                cases = searching::placed(cases, request, topology, &mut chosen)?;
+                warnings = searching::warnings(grid, overrides.pages);
             }
         }
         let cases = cases::selected(cases, &request.cases)?;
@@ -184,13 +192,21 @@ impl Plan {
         let mut cases = pluralize(self.cases.len(), "case");
         // With the null control's twin.
         let mut trials = self.cases.len() + 1;
-        let mut search_s = 0.0;
-        if let Preparation::Search(grid) = &self.preparation {
-            cases += &format!(" with {} of sizes each", pluralize(grid.runnable(), "pair"));
-            // Of the best sizes.
-            trials += self.cases.len();
-            search_s = SEARCH_END * self.budget.time_s;
+        let search = self.search();
+        if let Some(search) = &search {
+            let pairs = pluralize(search.grid.runnable(), "pair");
+            match search.purpose {
+                Purpose::Sizes => {
+                    cases += &format!(" with {pairs} of sizes each");
+                    // Of the best sizes.
+                    trials += self.cases.len();
+                }
+                Purpose::Baseline => {
+                    cases += &format!(" after a search through {pairs} of sizes");
+                }
+            }
         }
+        let search_s = search.as_ref().map_or(0.0, SearchPlan::estimate_s);
         let time = match (&self.preparation, self.rounds) {
             (Preparation::Volumes, _) => "the pilot determines the duration".to_owned(),
             (_, Some(rounds)) => format!(
@@ -227,7 +243,9 @@ impl Plan {
     /// its time sets the number of rounds. The minimum number of rounds must still fit.
     pub fn has_time_for_second_pilot(&self, pilot_s: f64) -> bool {
         let is_by_pilot = match self.preparation {
-            Preparation::Pilot | Preparation::Combination => self.rounds.is_none(),
+            Preparation::Pilot | Preparation::Combination | Preparation::Baseline(_) => {
+                self.rounds.is_none()
+            }
             Preparation::Volumes | Preparation::Search(_) => false,
         };
         let needed_s = (self.min_rounds() + 2) as f64 * pilot_s;
@@ -254,24 +272,31 @@ impl Plan {
     /// # Errors
     /// Bad usage, if they don't fit.
     pub fn check_time(&self) -> anyhow::Result<()> {
-        if let Some(search) = self.search() {
-            return self.check_search_time(&search);
+        let search = self.search();
+        if let Some(search) = &search
+            && search.purpose == Purpose::Sizes
+        {
+            return self.check_search_time(search);
         }
+        let search_s = search.as_ref().map_or(0.0, SearchPlan::estimate_s);
         let is_fixed = match self.preparation {
             // The pilot shows what fits.
             Preparation::Volumes => true,
-            Preparation::Pilot | Preparation::Combination | Preparation::Search(_) => {
-                self.rounds.is_some()
-            }
+            Preparation::Pilot
+            | Preparation::Combination
+            | Preparation::Search(_)
+            | Preparation::Baseline(_) => self.rounds.is_some(),
         };
         let runnable = self.cases.len() - self.refused.len();
         let cases = runnable + usize::from(self.null_control.is_some());
         let parts_s = self.lengths.durations.sum_s();
         let min_rounds = self.min_rounds();
-        if is_fixed || self.budget.allows((min_rounds * cases) as f64 * parts_s) {
+        let timed_s = (min_rounds * cases) as f64 * parts_s;
+        if is_fixed || self.budget.allows(search_s + timed_s) {
             return Ok(());
         }
-        self.require(self.lengths.estimate_s(min_rounds, cases), cases)
+        let rounds_s = self.lengths.estimate_s(min_rounds, cases);
+        self.require(search_s + rounds_s, cases)
     }
 
     /// Checks that the minimum number of rounds fits into a requested time.

@@ -50,7 +50,7 @@ pub struct Run {
     pub cases: Vec<CaseResult>,
     /// The most important results, as sentences derived from this run's numbers.
     pub findings: Vec<String>,
-    /// The search that found the cases; null without a search.
+    /// The search that found the sizes of cases; null without a search.
     pub search: Option<Search>,
 }
 
@@ -123,7 +123,7 @@ pub struct CaseResult {
     pub samples: Vec<Sample>,
     /// The summary of the samples; null without any.
     pub summary: Option<Summary>,
-    /// The case that differs from this one in one factor.
+    /// The case that this one is compared with.
     pub compared_with: Option<String>,
     /// The factor in which they differ, in a few words.
     pub factor: Option<String>,

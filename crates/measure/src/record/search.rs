@@ -16,18 +16,18 @@ pub struct Search {
     pub took_s: f64,
     /// The number of trials that were flagged as disturbed. They are kept.
     pub flagged: usize,
-    /// The buffer sizes that were tried, ascending.
+    /// The buffer sizes that were tried, ascending; in the suite touched, the writer's.
     pub buffers: Vec<usize>,
     /// The pipe sizes that were tried or refused, ascending.
     pub pipes: Vec<usize>,
-    /// Every case of the suite with all sizes.
+    /// Every case that was searched, with all sizes.
     pub panels: Vec<PanelResult>,
 }
 
 /// All sizes of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PanelResult {
-    /// The case, which has the published sizes.
+    /// The case: in the suite sizes, with the published sizes.
     pub case: String,
     /// Its configuration.
     pub configuration: Configuration,
@@ -70,7 +70,7 @@ pub struct BestSizes {
     pub sizes: Sizes,
     /// The case with these sizes, which is measured in the rounds.
     pub case: String,
-    /// A command line with the same effect.
+    /// A command line with the same effect; null if the data is produced and used.
     pub command: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl Search {
 }
 
 impl PanelResult {
-    /// The published sizes.
+    /// The sizes of the case, which are the published ones in the suite sizes.
     pub fn published(&self) -> Sizes {
         Sizes {
             buffer_bytes: self.configuration.buffer_bytes,

@@ -7,8 +7,8 @@ use crate::channel::Granted;
 use crate::endpoint::outcome::{Outcome, Setup};
 use crate::record::{DataUse, EndCounters, GIB, NotRun};
 use crate::runner::{Runner, Trial};
-use crate::suite::sizes::with_one_processor;
-use crate::suite::{Overrides, Suite};
+use crate::suite::sizes::{grid, with_one_processor};
+use crate::suite::{Overrides, Suite, touched};
 use pipespeed_host::noise::NoiseDelta;
 use pipespeed_stats::Rng;
 
@@ -113,10 +113,12 @@ impl Timed for Fake {
 
 /// All cases on two processors and on one; pipes above 1 MiB are refused.
 pub fn plan(time_s: f64) -> SearchPlan {
-    let cases = Suite::Sizes.cases(&Overrides::default());
+    let overrides = Overrides::default();
+    let cases = Suite::Sizes.cases(&overrides);
     SearchPlan {
+        purpose: Purpose::Sizes,
         cases: with_one_processor(cases, 0),
-        grid: Grid::new(4096, None, None, |bytes| {
+        grid: grid(4096, &overrides, |bytes| {
             (bytes > 1 << 20).then(|| "above the limit, invented".to_owned())
         }),
         cpus: Some((0, 1)),
@@ -128,6 +130,21 @@ pub fn plan(time_s: f64) -> SearchPlan {
             warm_up_s: 0.015,
             timed_s: 0.1,
         },
+    }
+}
+
+/// The search for the best write of the suite touched. Pipes of 256 KiB are refused.
+pub fn baseline_plan(time_s: f64) -> SearchPlan {
+    let overrides = Overrides::default();
+    let mut cases = Suite::Touched.cases(&overrides);
+    cases.truncate(1);
+    SearchPlan {
+        purpose: Purpose::Baseline,
+        cases,
+        grid: touched::grid(4096, &overrides, |bytes| {
+            (bytes == 256 << 10).then(|| "in between, invented".to_owned())
+        }),
+        ..plan(time_s)
     }
 }
 

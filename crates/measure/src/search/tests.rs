@@ -1,7 +1,8 @@
-use super::fake::{Fake, plan, rate, whole_run};
+use super::fake::{Fake, baseline_plan, plan, rate, whole_run};
 use super::*;
 use crate::fixtures::ladder;
 use crate::record::Verdict;
+use crate::suite::Overrides;
 
 fn run_of(time_s: f64, runner: Fake) -> Run {
     whole_run(ladder(), &plan(time_s), runner).0
@@ -72,7 +73,7 @@ fn the_best_has_the_highest_median_of_the_second_stage() {
 fn the_fastest_sizes_are_found_and_confirmed() {
     let run = run_of(60.0, Fake::default());
     for (panel, case) in searched(&run).panels.iter().zip(plan(60.0).cases) {
-        let of = |sizes| rate(&with_sizes(&case, sizes));
+        let of = |sizes| rate(&sizes::with_sizes(&case, sizes));
         let allowed = panel.cells.iter().filter(|cell| cell.not_run.is_none());
         let highest = allowed.map(|cell| of(cell.sizes)).fold(0.0, f64::max);
         let best = panel.best.as_ref().unwrap();
@@ -104,7 +105,12 @@ fn rounds_that_verdicts_need_may_exceed_the_time() {
 
 #[test]
 fn published_sizes_that_win_are_measured_once() {
-    let grid = Grid::new(4096, Some(256 << 10), Some(128 << 10), |_| None);
+    let published = Overrides {
+        buffer_bytes: Some(256 << 10),
+        pipe_bytes: Some(128 << 10),
+        ..Overrides::default()
+    };
+    let grid = sizes::grid(4096, &published, |_| None);
     let plan = SearchPlan { grid, ..plan(60.0) };
     let (run, _) = whole_run(ladder(), &plan, Fake::default());
     let named = |name| run.cases.iter().filter(move |case| case.name == name);
@@ -165,4 +171,100 @@ fn an_interrupted_search_keeps_its_trials_and_chooses_nothing() {
             .iter()
             .all(|panel| panel.best.is_none())
     );
+}
+
+/// A search for the best write, and the cases to measure.
+fn baseline(plan: &SearchPlan, runner: &mut Fake) -> (Run, anyhow::Result<Vec<Case>>) {
+    let mut run = ladder();
+    let found = search(plan, runner, &mut run, &mut ());
+    (run, found)
+}
+
+#[test]
+fn the_baseline_gets_the_best_sizes_under_its_own_name() {
+    let (plan, mut runner) = (baseline_plan(60.0), Fake::default());
+    let (run, found) = baseline(&plan, &mut runner);
+    let found = found.unwrap();
+    let [best] = found.as_slice() else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(best.name, touched::BEST);
+    // The largest piece into the largest pipe.
+    assert_eq!(rate(best), {
+        let candidates = plan.grid.pairs().filter(|it| it.pipe_bytes != 256 << 10);
+        let rates = candidates.map(|sizes| rate(&touched::with_sizes(&plan.cases[0], sizes)));
+        rates.fold(0.0, f64::max)
+    });
+    let panel = &searched(&run).panels[0];
+    let recorded = panel.best.as_ref().unwrap();
+    assert_eq!((&*recorded.case, &recorded.command), (touched::BEST, &None));
+    assert_eq!(recorded.sizes, sizes::sizes_of(best));
+    let is_refused = |cell: &&CellResult| cell.not_run.is_some();
+    assert_eq!(panel.cells.iter().filter(is_refused).count(), 4);
+    // It takes the place of the case that was searched.
+    let cases = touched_cases();
+    let measured = plan.with_found(cases.clone(), found.clone());
+    assert_eq!((&measured[0], &measured[1..]), (best, &cases[1..]));
+}
+
+fn touched_cases() -> Vec<Case> {
+    crate::suite::Suite::Touched.cases(&Overrides::default())
+}
+
+#[test]
+fn a_search_for_a_baseline_is_short_and_restores_the_durations() {
+    for (overhead_s, is_complete) in [(0.01, true), (0.2, false)] {
+        let (plan, mut runner) = (
+            baseline_plan(60.0),
+            Fake {
+                overhead_s,
+                ..Fake::default()
+            },
+        );
+        let (run, _) = baseline(&plan, &mut runner);
+        assert_eq!(searched(&run).trials() == plan.max_trials(), is_complete);
+        // The last trial may end later.
+        let trial_s = overhead_s + plan.search_durations().sum_s();
+        assert!(runner.now_s <= 0.15 * 60.0 + trial_s, "{}", runner.now_s);
+        assert_eq!(runner.durations, plan.durations);
+    }
+}
+
+#[test]
+fn a_baseline_without_any_trial_is_left_to_the_pilot() {
+    let refused = |_| Some("no pipes, invented".to_owned());
+    let plan = SearchPlan {
+        grid: touched::grid(4096, &Overrides::default(), refused),
+        ..baseline_plan(60.0)
+    };
+    let (run, found) = baseline(&plan, &mut Fake::default());
+    assert_eq!(found.unwrap(), plan.cases);
+    assert!(searched(&run).panels[0].best.is_none());
+}
+
+#[test]
+fn a_baseline_is_found_even_if_there_is_no_time_for_finals() {
+    let mut runner = Fake {
+        overhead_s: 10.0,
+        ..Fake::default()
+    };
+    let (run, found) = baseline(&baseline_plan(60.0), &mut runner);
+    let panel = &searched(&run).panels[0];
+    assert_eq!(searched(&run).trials(), 1);
+    assert_eq!(
+        sizes::sizes_of(&found.unwrap()[0]),
+        panel.leader().unwrap().sizes
+    );
+}
+
+#[test]
+fn an_interrupted_search_for_a_baseline_keeps_its_trials() {
+    let mut runner = Fake {
+        signal_at: Some(20),
+        ..Fake::default()
+    };
+    let (run, found) = baseline(&baseline_plan(60.0), &mut runner);
+    assert!(found.unwrap_err().is::<Interrupted>());
+    assert_eq!(searched(&run).trials(), 20);
+    assert!(searched(&run).panels[0].best.is_none());
 }

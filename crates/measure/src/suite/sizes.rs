@@ -99,6 +99,20 @@ pub fn with_sizes(case: &Case, sizes: Sizes) -> Case {
     sized
 }
 
+/// The pairs to try where a page has `page` bytes.
+pub fn grid(page: usize, overrides: &Overrides, refusal: impl Fn(usize) -> Option<String>) -> Grid {
+    let whole_pages = |sizes: &[usize]| {
+        let sizes = sizes.iter().copied();
+        sizes.filter(|bytes| *bytes >= page).collect()
+    };
+    Grid::new(
+        whole_pages(&BUFFERS),
+        whole_pages(&PIPES),
+        overrides,
+        refusal,
+    )
+}
+
 /// The sizes that are tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
@@ -111,21 +125,18 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid for pages of `page` bytes. `buffer` and `pipe` are sizes given
-    /// in place of an axis.
-    pub fn new(
-        page: usize,
-        buffer: Option<usize>,
-        pipe: Option<usize>,
+    /// The grid of these sizes, ascending. A size in `overrides` takes the place of
+    /// an axis.
+    pub(super) fn new(
+        buffers: Vec<usize>,
+        pipes: Vec<usize>,
+        overrides: &Overrides,
         refusal: impl Fn(usize) -> Option<String>,
     ) -> Self {
-        let axis = |given: Option<usize>, sizes: &[usize]| -> Vec<usize> {
-            let sizes = sizes.iter().copied().filter(|bytes| *bytes >= page);
-            given.map_or_else(|| sizes.collect(), |bytes| vec![bytes])
-        };
-        let pipes = axis(pipe, &PIPES);
+        let axis = |given: Option<usize>, sizes| given.map_or(sizes, |bytes: usize| vec![bytes]);
+        let pipes = axis(overrides.pipe_bytes, pipes);
         Grid {
-            buffers: axis(buffer, &BUFFERS),
+            buffers: axis(overrides.buffer_bytes, buffers),
             refused: pipes
                 .iter()
                 .filter_map(|&bytes| Some((bytes, refusal(bytes)?)))
@@ -152,6 +163,7 @@ impl Grid {
 
 /// The pipeline of `pipespeed write` and `pipespeed read` that does what a case
 /// does; `cpus` are the processors of its ends. The writer sets the pipe's size.
+/// `None` if there is no such pipeline: its data is always constant.
 pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String> {
     let Subject::Channel {
         writer,
@@ -162,6 +174,9 @@ pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String>
     else {
         return None;
     };
+    if writer.rewritten {
+        return None;
+    }
     let letters = |bytes| size::short(bytes).to_uppercase();
     let words = |end: &str, cpu: Option<usize>, given: [(&str, bool); 3], buffer_bytes| {
         let mut words = cpu.map_or_else(String::new, |cpu| format!("taskset -c {cpu} "));
@@ -233,14 +248,20 @@ mod tests {
     #[test]
     fn the_grid_has_the_published_sizes_and_marks_refused_pipes() {
         let refusal = |bytes| (bytes > 512 << 10).then(|| "too large".to_owned());
-        let grid = Grid::new(4096, None, None, refusal);
-        for case in cases(&Overrides::default()) {
+        let overrides = Overrides::default();
+        let grid = grid(4096, &overrides, refusal);
+        for case in cases(&overrides) {
             assert!(grid.pairs().any(|sizes| sizes == sizes_of(&case)));
         }
         let refused: Vec<usize> = grid.refused.keys().copied().collect();
         assert_eq!(refused, [1 << 20, 4 << 20]);
         assert_eq!((grid.pairs().count(), grid.runnable()), (6 * 7, 6 * 5));
-        let given = Grid::new(4096, Some(12_288), Some(8192), |_| None);
+        let overrides = Overrides {
+            buffer_bytes: Some(12_288),
+            pipe_bytes: Some(8192),
+            ..Overrides::default()
+        };
+        let given = super::grid(4096, &overrides, |_| None);
         assert_eq!(
             (&*given.buffers, &*given.pipes),
             (&[12_288][..], &[8192][..])

@@ -1,90 +1,216 @@
-//! The ladder where the data matters: every byte is produced anew by the
-//! writer and used by the reader, on one pipe size for all.
+//! Every byte is produced anew by the writer and used by the reader, which is the
+//! same plain read(2) in all cases: what does a program gain by another writer?
 //!
-//! A writer that vmsplices may not write to a page again before it has left
-//! the pipe; it uses two buffers in turn and makes sure by counting what is
-//! unread. `fastpipe::Writer` is measured as a program would use it; it
-//! picks sizes of its own, so the pipe is as large as it would make it, and the
-//! reader is the same plain read(2) as everywhere. The two cases without a pipe
+//! All cases are compared with the best plain write(2) on this machine, whose piece
+//! and pipe are searched for before the first round. The others run as a program
+//! would use them, with sizes of their own, and sleep unless their name says
+//! otherwise. A writer that vmsplices by hand may not write to a page again before
+//! it has left the pipe; it uses as many buffers in turn as the pipe holds and one
+//! more, and makes sure by counting what is unread. The two cases without a pipe
 //! are the ceilings: no channel can be faster than the slower of its ends.
 
-use super::{BUFFER, Overrides};
+use super::sizes::{Grid, sizes_of};
+use super::{BUFFER, DEFAULT_PIPE, Overrides};
 use crate::case::Case;
-use crate::endpoint::spec::{Policy, SinkTechnique};
+use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
+use crate::record::Sizes;
+use pipespeed_base::size;
 
-/// One pipe size for all: a buffer's, so that with two buffers in turn the
-/// next one has always left the pipe.
-const PIPE: usize = 256 << 10;
+/// Name of the case that all others are compared with.
+pub const BEST: &str = "write_read_best";
+
+/// Names of the cases whose writer is fastpipe's, sleeps, and is right for every reader.
+pub const SAFE: [&str; 3] = ["fastpipe_fresh", "fastpipe_cow_checked", "io_write_64k"];
+
+/// Ends the factor of a comparison of cases that differ in more than one.
+pub(super) const AS_USED: &str = "as a program would use it";
+
+/// The pieces that are searched, in pages.
+const PIECE_PAGES: [usize; 4] = [1, 2, 4, 16];
+/// The pipes that are searched.
+const PIPES: [usize; 3] = [DEFAULT_PIPE, 256 << 10, LARGE_PIPE];
+/// The piece of the best write where nothing is searched.
+const PIECE: usize = 8 << 10;
 
 /// What `fastpipe::Writer` asks for by itself: the pipe, and half of it a loan.
-const LIBRARY_PIPE: usize = 1 << 20;
+const LARGE_PIPE: usize = 1 << 20;
 const LOAN: usize = 512 << 10;
 /// What a program writes at a time.
 const WRITTEN: usize = 64 << 10;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
-    let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
-    let pipe = overrides.pipe_bytes.unwrap_or(PIPE);
-    let library_pipe = overrides.pipe_bytes.unwrap_or(LIBRARY_PIPE);
-    let loan = overrides.buffer_bytes.unwrap_or(LOAN);
-    let written = overrides.buffer_bytes.unwrap_or(WRITTEN);
-    let writer = |name, policy| {
-        Case::new(name, buffer, library_pipe)
-            .library(SinkTechnique::Fastpipe(policy), loan, loan)
-            .spin()
+    let buffer = overrides.buffer_bytes;
+    let case = |name, pipe| {
+        let pipe = overrides.pipe_bytes.unwrap_or(pipe);
+        Case::new(name, buffer.unwrap_or(BUFFER), pipe)
     };
-    [
-        Case::new("write_read", buffer, pipe).described("write(2) and read(2)"),
-        Case::new("write_read_spin", buffer, pipe)
-            .spin()
-            .described("the same, neither end ever sleeping")
-            .against("write_read", "spinning instead of sleeping"),
-        Case::new("vmsplice_read", buffer, pipe)
-            .vmsplice()
-            .described("vmsplice(2), buffers written again once they left the pipe")
-            .against("write_read", "vmsplice"),
-        Case::new("vmsplice_read_huge", buffer, pipe)
-            .vmsplice()
-            .huge()
-            .described("the same with huge pages")
-            .against("vmsplice_read", "huge pages"),
-        Case::new("vmsplice_read_huge_spin", buffer, pipe)
-            .vmsplice()
-            .huge()
-            .spin()
-            .described("the same, neither end ever sleeping")
-            .against("vmsplice_read_huge", "spinning instead of sleeping"),
-        writer("fastpipe_write_path", Policy::Copying)
-            .described("fastpipe's Writer, made to copy by write(2)")
-            .against(
-                "write_read_spin",
-                "fastpipe's Writer and its larger pipe, copying",
-            ),
-        writer("fastpipe_fresh", Policy::Fresh)
-            .described("fastpipe's Writer as it is: pages are never written again")
-            .against("write_read_spin", "fastpipe's Writer and its larger pipe"),
-        writer("fastpipe_cow_checked", Policy::CowChecked)
-            .described("pages are written again once the kernel finds nobody holding them")
-            .against("fastpipe_fresh", "copy-on-write check"),
-        writer("fastpipe_drained", Policy::Drained)
-            .described("pages are written again once they left the pipe")
-            .against(
-                "write_read_spin",
-                "fastpipe's Writer and its larger pipe, drained",
-            ),
-        Case::new("bufwriter_stdout_64k", buffer, pipe)
-            .library(SinkTechnique::BufWriter, written, written)
-            .described("BufWriter on standard output, 64 KiB written at a time"),
-        Case::new("io_write_64k", buffer, library_pipe)
-            .library(SinkTechnique::FastpipeIo(Policy::Fresh), written, loan)
-            .described("the same bytes written to fastpipe's Writer")
-            .against(
-                "bufwriter_stdout_64k",
-                "fastpipe's Writer and its larger pipe for BufWriter",
-            ),
+    let best = case(BEST, LARGE_PIPE).with_pieces(buffer.unwrap_or(PIECE));
+    let best = with_sizes(&best, sizes_of(&best));
+    let published = case("write_read", DEFAULT_PIPE).described("the same in the published sizes");
+    let published_sizes = in_words(sizes_of(&published));
+    let published = match (buffer, overrides.pipe_bytes) {
+        (None, None) => Some(published.against(BEST, &format!("{published_sizes}, {AS_USED}"))),
+        // The best is the same.
+        (Some(_), Some(_)) => None,
+        _ => Some(published.against(BEST, &published_sizes)),
+    };
+    let library = |name, technique, piece: usize, pipe| {
+        let loan = buffer.unwrap_or(LOAN);
+        case(name, pipe).library(technique, buffer.unwrap_or(piece), loan)
+    };
+    let lent = |name, policy| library(name, SinkTechnique::Fastpipe(policy), LOAN, LARGE_PIPE);
+    let buffered = SinkTechnique::BufWriter;
+    let written = SinkTechnique::FastpipeIo(Policy::Fresh);
+    let others = [
+        (
+            case("vmsplice_read_huge", LARGE_PIPE)
+                .vmsplice()
+                .pages(PageKind::Huge),
+            "vmsplice(2) of huge pages, written again once they left the pipe",
+            "vmsplice",
+        ),
+        (
+            lent("fastpipe_fresh", Policy::Fresh),
+            "fastpipe's Writer as it is: pages are never written again",
+            "Fresh",
+        ),
+        (
+            lent("fastpipe_fresh_spin", Policy::Fresh).spin(),
+            "the same, neither end ever sleeping",
+            "Fresh, spinning",
+        ),
+        (
+            lent("fastpipe_cow_checked", Policy::CowChecked),
+            "pages are written again once the kernel finds nobody holding them",
+            "CowChecked",
+        ),
+        (
+            lent("fastpipe_drained", Policy::Drained),
+            "pages are written again once they left the pipe",
+            "Drained",
+        ),
+        (
+            library("bufwriter_stdout_64k", buffered, WRITTEN, DEFAULT_PIPE),
+            "BufWriter on standard output, 64 KiB written at a time",
+            "BufWriter",
+        ),
+        (
+            library("io_write_64k", written, WRITTEN, LARGE_PIPE),
+            "the same bytes written to fastpipe's Writer",
+            "Fresh as io::Write",
+        ),
+    ];
+    let others = others.map(|(case, description, factor)| {
+        let factor = format!("{factor}, {AS_USED}");
+        case.described(description).against(BEST, &factor)
+    });
+    let buffer = buffer.unwrap_or(BUFFER);
+    let ceilings = [
         Case::produce_alone("produce_alone", buffer)
             .described("only producing the data, into memory"),
         Case::consume_alone("consume_alone", buffer).described("only using the data, from memory"),
-    ]
-    .to_vec()
+    ];
+    std::iter::once(best)
+        .chain(published)
+        .chain(others)
+        .chain(ceilings)
+        .collect()
+}
+
+/// Whether the sizes of [`BEST`] are searched for, rather than given.
+pub fn is_searched(overrides: &Overrides) -> bool {
+    overrides.buffer_bytes.is_none() || overrides.pipe_bytes.is_none()
+}
+
+/// The sizes to try where a page has `page` bytes.
+pub fn grid(page: usize, overrides: &Overrides, refusal: impl Fn(usize) -> Option<String>) -> Grid {
+    let pieces = PIECE_PAGES.map(|pages| pages * page).to_vec();
+    Grid::new(pieces, PIPES.to_vec(), overrides, refusal)
+}
+
+/// [`BEST`] in other sizes. The reader stays the same.
+pub fn with_sizes(best: &Case, sizes: Sizes) -> Case {
+    best.clone()
+        .with_pieces(sizes.buffer_bytes)
+        .with_pipe(sizes.pipe_bytes)
+        .described(&format!("write(2) and read(2), {}", in_words(sizes)))
+}
+
+/// `8KiB pieces into a 1MiB pipe`.
+pub fn in_words(sizes: Sizes) -> String {
+    let [piece, pipe] =
+        [sizes.buffer_bytes, sizes.pipe_bytes].map(|bytes| size::format(bytes as u64));
+    format!("{piece} pieces into a {pipe} pipe")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(buffer_bytes: Option<usize>, pipe_bytes: Option<usize>) -> Overrides {
+        Overrides {
+            buffer_bytes,
+            pipe_bytes,
+            ..Overrides::default()
+        }
+    }
+
+    #[test]
+    fn all_but_the_ceilings_are_compared_with_the_best_write() {
+        for overrides in [given(None, None), given(Some(8192), None)] {
+            let cases = cases(&overrides);
+            let (best, others) = cases.split_first().unwrap();
+            assert_eq!((&*best.name, &best.compared_with), (BEST, &None));
+            for case in others {
+                let base = case.compared_with.as_ref().map(|(base, _)| &**base);
+                let has_channel = case.subject.channel().is_some();
+                assert_eq!(base, has_channel.then_some(BEST), "{}", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn readers_are_the_same_and_only_spinning_cases_spin() {
+        let cases = cases(&Overrides::default());
+        let readers = || cases.iter().filter_map(|case| case.subject.reader());
+        assert!(readers().all(|reader| reader.buffer_bytes == BUFFER));
+        for case in &cases {
+            assert_eq!(case.spins(), case.name.ends_with("_spin"), "{}", case.name);
+        }
+        let is_safe = |case: &&Case| SAFE.contains(&&*case.name);
+        assert_eq!(cases.iter().filter(is_safe).count(), SAFE.len());
+        let sizes = Sizes {
+            buffer_bytes: 4096,
+            pipe_bytes: 64 << 10,
+        };
+        let sized = with_sizes(&cases[0], sizes);
+        assert_eq!(sizes_of(&sized), sizes);
+        assert_eq!(sized.subject.reader(), cases[0].subject.reader());
+        assert!(sized.description.ends_with("4KiB pieces into a 64KiB pipe"));
+    }
+
+    #[test]
+    fn a_given_size_is_not_searched() {
+        let axes = |overrides: &Overrides| {
+            let grid = grid(4096, overrides, |_| None);
+            (grid.buffers, grid.pipes)
+        };
+        let pieces = vec![4 << 10, 8 << 10, 16 << 10, 64 << 10];
+        let pipes = vec![64 << 10, 256 << 10, 1 << 20];
+        let piece = given(Some(12 << 10), None);
+        assert_eq!(axes(&given(None, None)), (pieces.clone(), pipes.clone()));
+        assert_eq!(axes(&piece), (vec![12 << 10], pipes));
+        assert_eq!(axes(&given(None, Some(8192))), (pieces, vec![8192]));
+        let both = given(Some(12 << 10), Some(8192));
+        assert!(is_searched(&piece) && !is_searched(&both));
+        let cases = cases(&both);
+        assert!(cases.iter().all(|case| case.name != "write_read"));
+        assert_eq!(
+            sizes_of(&cases[0]),
+            Sizes {
+                buffer_bytes: 12 << 10,
+                pipe_bytes: 8192
+            }
+        );
+    }
 }

@@ -15,11 +15,12 @@ use pipespeed_base::size;
 use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
 use pipespeed_host::topology::Topology;
+use pipespeed_measure::case::Case;
 use pipespeed_measure::plan::{Plan, Preparation};
 use pipespeed_measure::record::{Kind, Run, to_json, write_csv};
 use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::runner::Timed as _;
-use pipespeed_measure::search;
+use pipespeed_measure::search::{self, Purpose};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report::{self as report, Style};
 
@@ -70,24 +71,21 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     if let Some(search) = &search {
         progress.start();
         match search::search(search, &mut runner, &mut run, &mut progress) {
-            Ok(found) => {
-                cases.retain(|case| plan.refused.contains_key(&case.name));
-                cases.splice(0..0, found);
-            }
+            Ok(found) => cases = search.with_found(cases, found),
             Err(error) => outcome = Err(error),
         }
+        progress.set_purpose("pilot");
     }
     let null_control = plan.null_control.as_deref();
     let mut measurement = Measurement::new(runner, cases, null_control, run, &plan.refused);
     if outcome.is_ok() {
         outcome = match &search {
-            Some(search) => {
-                progress.set_purpose("pilot");
+            Some(search) if search.purpose == Purpose::Sizes => {
                 let begin = |progress: &Progress<_>| progress.start();
                 let confirmed = search::confirm(search, &mut measurement, &mut progress, begin);
                 confirmed.map_err(Into::into)
             }
-            None => measure(&mut measurement, &plan, &mut progress),
+            _ => measure(&mut measurement, &plan, &mut progress),
         };
     }
     progress.finish();
@@ -150,9 +148,10 @@ fn measure<S: FnMut(&Run)>(
             measurement.limit_trials(trials.limited);
             trials.rounds
         }
-        Preparation::Pilot | Preparation::Combination | Preparation::Search(_) => {
-            plan.rounds(measurement.runnable(), pilot_s)?
-        }
+        Preparation::Pilot
+        | Preparation::Combination
+        | Preparation::Search(_)
+        | Preparation::Baseline(_) => plan.rounds(measurement.runnable(), pilot_s)?,
     };
     progress.start();
     measurement.rounds(rounds, plan.limit().as_ref(), progress)?;
@@ -189,8 +188,15 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
     // In a file lines are not wrapped, so that they can be searched for.
     let style = Style::for_terminal(io::stdout().is_terminal(), false);
     let columns = style.width.unwrap_or(usize::MAX);
+    let search = plan
+        .search()
+        .filter(|search| search.purpose == Purpose::Baseline);
+    let is_searched = |case: &Case| search.as_ref().is_some_and(|it| it.cases.contains(case));
     for case in &plan.cases {
         let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
+            (Some(_), None) if is_searched(case) => {
+                "or faster sizes that a search finds first".to_owned()
+            }
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
             (None, None) => "no pipe".to_owned(),
             (_, Some(bytes)) => format!(

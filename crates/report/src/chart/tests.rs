@@ -7,7 +7,7 @@ use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
 use pipespeed_measure::fixtures::{
-    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes,
+    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes, touched,
 };
 use pipespeed_measure::latency::spec::Mode;
 use pipespeed_measure::record::{DataUse, Run};
@@ -201,6 +201,7 @@ fn all_charts_are_well_formed() {
         ("ratios", ratios(1.4)),
         ("wide_ratios", ratios(14.0)),
         ("sizes", chart(&sizes())),
+        ("touched", chart(&touched())),
         ("latency", latency_chart(&latency_record(Mode::Closed))),
         ("profile", profile_chart(&profiles::ladder())),
         ("pipeline", profile_chart(&profiles::pipeline())),

@@ -48,7 +48,7 @@ fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
 
     // Nothing but what is refused.
     let mut command =
-        pipespeed("bench touched --no-save --case write_read_spin --quick --rounds 1");
+        pipespeed("bench touched --no-save --case fastpipe_fresh_spin --quick --rounds 1");
     conditions::one_processor(&mut command);
     let outcome = run_alone(command).succeeded();
     assert!(outcome.out.contains("refused"), "{outcome:#?}");
@@ -96,7 +96,7 @@ fn sizes_that_do_not_fit_each_other_are_measured_too() {
         "--case write_read --buffer-size 321K",
         "--case write_read --pipe-size 4K",
         "--case vmsplice_read --pipe-size 16K",
-        "touched --case vmsplice_read --buffer-size 64K",
+        "touched --case vmsplice_read_huge --buffer-size 64K",
         "touched --case vmsplice_read_huge --pipe-size 1M --buffer-size 8K",
     ] {
         let command = pipespeed(&format!("bench {sizes} --rounds 1 --quick --json - -q"));

@@ -8,4 +8,5 @@ mod memory;
 mod options;
 mod pages;
 mod sizes;
+mod touched;
 mod volumes;

@@ -1,14 +1,14 @@
-//! The suite `sizes` on this machine: placement of its cases, sizes to try, and
-//! plan of the search before the rounds.
+//! Searches for sizes on this machine: placement of the cases of the suite `sizes`,
+//! sizes to try, and plan of the search before the rounds.
 
 use super::lengths::trial_s;
 use super::{Plan, Preparation, Request};
 use crate::case::Case;
 use crate::endpoint::spec::PageKind;
 use crate::record::{Sizes, Warning, WarningKind};
-use crate::search::{GRID_END, SearchPlan};
-use crate::suite::Overrides;
+use crate::search::{Purpose, SearchPlan};
 use crate::suite::sizes::{Grid, with_one_processor, with_sizes};
+use crate::suite::touched;
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
 use pipespeed_base::size;
@@ -47,18 +47,10 @@ pub(super) fn placed(
     Ok(with_one_processor(cases, cpu))
 }
 
-/// Returns the sizes to try.
-pub(super) fn grid(overrides: &Overrides) -> Grid {
-    let refusal = |bytes| {
-        let (_, end) = pipe::create().ok()?;
-        Some(pipe::set_capacity(end, bytes).err()?.to_string())
-    };
-    Grid::new(
-        pipe::page_size(),
-        overrides.buffer_bytes,
-        overrides.pipe_bytes,
-        refusal,
-    )
+/// Returns why a pipe of this size is refused, if it is.
+pub(super) fn refusal(bytes: usize) -> Option<String> {
+    let (_, end) = pipe::create().ok()?;
+    Some(pipe::set_capacity(end, bytes).err()?.to_string())
 }
 
 /// Warnings about refused pipe sizes and the lack of huge pages.
@@ -74,6 +66,14 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
     });
     let warning = |message: String| Warning::new(WarningKind::Configuration, message);
     refused.chain(base).map(warning).collect()
+}
+
+impl SearchPlan {
+    /// Estimates the seconds of the search.
+    pub(super) fn estimate_s(&self) -> f64 {
+        let trials_s = self.max_trials() as f64 * trial_s(self.search_durations());
+        trials_s.min(self.purpose.effort().search_end * self.time_s)
+    }
 }
 
 impl Plan {
@@ -94,15 +94,20 @@ impl Plan {
         cases.map(|case| with_sizes(case, largest)).collect()
     }
 
-    /// Returns the plan of the search; none in other suites, or if every case is refused.
+    /// Returns the plan of the search; none in other suites, or without a case to search.
     pub fn search(&self) -> Option<SearchPlan> {
-        let Preparation::Search(grid) = &self.preparation else {
-            return None;
+        let (purpose, grid) = match &self.preparation {
+            Preparation::Search(grid) => (Purpose::Sizes, grid),
+            Preparation::Baseline(grid) => (Purpose::Baseline, grid),
+            Preparation::Pilot | Preparation::Combination | Preparation::Volumes => return None,
         };
-        let cases = self.cases.iter();
-        let runnable = cases.filter(|case| !self.refused.contains_key(&case.name));
+        let is_searched = |case: &&Case| {
+            let is_named = purpose == Purpose::Sizes || case.name == touched::BEST;
+            is_named && !self.refused.contains_key(&case.name)
+        };
         let plan = SearchPlan {
-            cases: runnable.cloned().collect(),
+            purpose,
+            cases: self.cases.iter().filter(is_searched).cloned().collect(),
             grid: grid.clone(),
             cpus: self.chosen.writer.zip(self.chosen.reader),
             time_s: self.budget.trials_s(),
@@ -125,7 +130,7 @@ impl Plan {
         let grid_s = (pairs * cases) as f64 * trial_s(plan.search_durations());
         let rounds = plan.rounds.unwrap_or(self.lengths.min_rounds_in_time);
         let rounds_s = self.lengths.estimate_s(rounds, 2 * cases + 1);
-        let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
+        let needed_s = (grid_s + rounds_s).max(grid_s / plan.purpose.effort().grid_end);
         let what = format!(
             "{} of sizes of {} and {} of the best",
             pluralize(pairs, "pair"),
@@ -134,5 +139,21 @@ impl Plan {
         );
         let way_out = "choose fewer cases with --case, fix a size with --buffer-size or --pipe-size, or add --quick";
         self.budget.require(needed_s, &what, way_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::search::fake::{baseline_plan, plan};
+
+    #[test]
+    fn the_estimate_of_a_search_never_exceeds_its_share() {
+        let baseline = baseline_plan(60.0);
+        // Eight pairs, three trials each, and four of them seven more.
+        assert_eq!(baseline.max_trials(), 8 * 3 + 4 * 7);
+        let trial_s = baseline.search_durations().sum_s() + 0.01;
+        assert!((baseline.estimate_s() - 52.0 * trial_s).abs() < 1e-9);
+        assert!((baseline_plan(5.0).estimate_s() - 0.75).abs() < 1e-9);
+        assert!((plan(60.0).estimate_s() - 30.0).abs() < 1e-9);
     }
 }

@@ -1,0 +1,111 @@
+//! Real runs of `bench touched`, short ones: the search for the best plain write.
+
+use crate::common::procs::{Mark, eventually};
+use crate::common::{json_file, pipespeed, run_alone, start};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The record of a run of one round, and what was printed.
+fn short(options: &str) -> (Value, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!(
+        "bench touched --rounds 1 --verbose --json r.json {options}"
+    ));
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    (
+        json_file(&directory.path().join("r.json")),
+        outcome.out + &outcome.err,
+    )
+}
+
+/// The sizes that were tried or refused: pieces and pipes.
+fn axes(record: &Value) -> [Vec<u64>; 2] {
+    ["buffers", "pipes"].map(|axis| {
+        let sizes = record["search"][axis].as_array().unwrap();
+        sizes.iter().map(|size| size.as_u64().unwrap()).collect()
+    })
+}
+
+#[test]
+fn the_best_plain_write_is_searched_and_measured() {
+    let (record, printed) = short("--case fastpipe_fresh");
+    let panel = &record["search"]["panels"][0];
+    assert_eq!(panel["case"], "write_read_best");
+    assert_eq!(record["search"]["panels"].as_array().unwrap().len(), 1);
+    let cells = panel["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4 * 3);
+    let best = &panel["best"];
+    assert_eq!(best["case"], "write_read_best");
+    assert_eq!(best["command"], Value::Null);
+    let rated = |cell: &&Value| cell["finals"].as_array().is_some_and(|it| !it.is_empty());
+    let highest = cells.iter().filter(rated).max_by(|a, b| {
+        let [a, b] = [a, b].map(|cell| cell["median"].as_f64().unwrap());
+        a.total_cmp(&b)
+    });
+    assert_eq!(highest.unwrap()["sizes"], best["sizes"]);
+
+    let cases = record["cases"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().filter_map(|it| it["name"].as_str()).collect();
+    let expected = ["write_read_best", "write_read_best_again", "fastpipe_fresh"];
+    assert_eq!(names, expected);
+    for case in &cases[..2] {
+        let configuration = &case["configuration"];
+        assert_eq!(configuration["pipe_bytes"], best["sizes"]["pipe_bytes"]);
+        assert_eq!(configuration["buffer_bytes"], best["sizes"]["buffer_bytes"]);
+        assert_eq!(configuration["wait"], "block");
+        assert_eq!(case["samples"].as_array().unwrap().len(), 1);
+    }
+    assert_eq!(cases[2]["compared_with"], "write_read_best");
+    for said in [
+        "after a search through",
+        "write_read_best is the best of",
+        "Searched: ",
+    ] {
+        assert!(printed.contains(said), "{said}: {printed}");
+    }
+}
+
+#[test]
+fn only_sizes_that_are_not_given_are_searched() {
+    let (record, _) = short("--case write_read_best --pipe-size 64K");
+    let [pieces, pipes] = axes(&record);
+    assert_eq!((pieces.len(), &*pipes), (4, &[65_536][..]));
+    let (record, _) = short("--case write_read_best --buffer-size 64K");
+    let [pieces, pipes] = axes(&record);
+    assert_eq!((&*pieces, pipes.len()), (&[65_536][..], 3));
+
+    let (record, printed) = short("--case write_read_best --buffer-size 64K --pipe-size 64K");
+    assert_eq!(record["search"], Value::Null);
+    assert!(!printed.contains("search"), "{printed}");
+    let configuration = &record["cases"][0]["configuration"];
+    assert_eq!(configuration["buffer_bytes"], 65_536);
+    assert_eq!(configuration["pipe_bytes"], 65_536);
+    // Nothing to compare with a write.
+    let (record, _) = short("--case produce_alone");
+    assert_eq!(record["search"], Value::Null);
+}
+
+#[test]
+fn an_interrupted_search_for_the_best_write_keeps_its_trials() {
+    let directory = tempfile::tempdir().unwrap();
+    // With so much work a search takes most of the time that it may.
+    let mut command =
+        pipespeed("bench touched --case write_read_best --work 300 --time 600 --json run.json");
+    command.current_dir(&directory);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let path = directory.path().join("run.json");
+    eventually(|| path.exists().then_some(())).unwrap();
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    let record = json_file(&path);
+    assert_eq!(record["interrupted"], "SIGINT");
+    let panel = &record["search"]["panels"][0];
+    let cells = panel["cells"].as_array().unwrap();
+    assert!(cells.iter().any(|cell| cell["median"].is_f64()));
+    assert_eq!(panel["best"], Value::Null);
+    assert!(outcome.out.contains("was not completed"), "{outcome:#?}");
+}

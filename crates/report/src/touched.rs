@@ -1,0 +1,154 @@
+//! The suite touched: which write the others are compared with, and which writer that
+//! is right for every reader is fastest.
+
+use pipespeed_base::size;
+use pipespeed_measure::record::{Run, Search, Sizes};
+use pipespeed_measure::suite::touched::{BEST, SAFE, in_words};
+
+use super::findings::of_steps;
+use super::format::{pluralize, ratio, times};
+use super::run::{cases, comparisons};
+use super::sizes::missing_pairs;
+use super::steps::steps;
+use super::style::{Style, YELLOW};
+
+/// The tables, and the outcome of the search.
+pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
+    let mut blocks = vec![cases(run, &run.cases, style), comparisons(run, style)];
+    blocks.extend(run.search.as_ref().and_then(|search| {
+        let best = best_of(search).map(|best| style.sentence(&best));
+        best.or_else(|| {
+            let line = format!("The search for the sizes of {BEST} was not completed.");
+            run.interrupted.is_some().then(|| style.note(&line, YELLOW))
+        })
+    }));
+    blocks
+}
+
+/// The best sizes and the next: `write_read_best is the best of 12: ...`.
+fn best_of(search: &Search) -> Option<String> {
+    let panel = search.panels.first()?;
+    let best = panel.best.as_ref()?;
+    let ranking = panel.ranking();
+    let rate = |at: usize| panel.cells[at].median.unwrap_or(0.0);
+    let next = ranking.get(1).map_or_else(String::new, |&next| {
+        let Sizes {
+            buffer_bytes,
+            pipe_bytes,
+        } = panel.cells[next].sizes;
+        let [piece, pipe] = [buffer_bytes, pipe_bytes].map(|bytes| size::format(bytes as u64));
+        let found = times(rate(next) / rate(ranking[0]));
+        format!("; next {piece}/{pipe} at {found}")
+    });
+    Some(format!(
+        "{BEST} is the best of {}: {}{next}.",
+        ranking.len(),
+        in_words(best.sizes)
+    ))
+}
+
+/// The outcome of the search, below the title of the chart.
+pub(super) fn remarks(run: &Run) -> Vec<String> {
+    run.search.iter().filter_map(best_of).collect()
+}
+
+/// The fastest of the writers that are right for every reader, then the comparisons with
+/// the largest effect and those without an effect.
+pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
+    let mut sentences: Vec<String> = fastest_safe(run).into_iter().collect();
+    sentences.extend(of_steps(run, tolerance));
+    sentences
+}
+
+fn fastest_safe(run: &Run) -> Option<String> {
+    let steps = steps(run).into_iter();
+    let safe = steps.filter(|step| SAFE.contains(&&*step.case.name));
+    let best = safe.max_by(|a, b| {
+        let [a, b] = [a, b].map(|step| step.ratio.estimate.median);
+        a.total_cmp(&b)
+    })?;
+    Some(format!(
+        "Of fastpipe's writers that sleep and are right for every reader, {} is fastest: {} of {}, {}.",
+        best.case.name,
+        ratio(best.ratio.estimate),
+        best.base,
+        best.ratio.verdict.name()
+    ))
+}
+
+/// How the search and the rounds were made.
+pub(super) fn method(run: &Run) -> Vec<String> {
+    let mut notes = super::conditions::method(run);
+    if let Some(search) = &run.search {
+        notes.extend(missing_pairs(search));
+        notes.push(format!(
+            "Searched: {} of {:.0} ms, {} of them disturbed; {:.1} s in all.",
+            pluralize(search.trials(), "trial"),
+            search.timed_s * 1e3,
+            search.flagged,
+            search.took_s
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_measure::fixtures::touched;
+
+    fn shown(run: &Run) -> String {
+        let style = Style {
+            verbose: true,
+            ..Style::of_width(100)
+        };
+        crate::table(run, style)
+    }
+
+    #[test]
+    fn the_best_write_the_next_and_the_comparisons_are_shown() {
+        let run = touched();
+        insta::assert_snapshot!(shown(&run));
+        let [remark] = &remarks(&run)[..] else {
+            panic!("{:?}", remarks(&run));
+        };
+        assert!(crate::chart(&run).contains(remark));
+    }
+
+    #[test]
+    fn an_interrupted_search_names_no_best_write() {
+        let mut run = touched();
+        run.interrupted = Some("SIGINT".to_owned());
+        let search = run.search.as_mut().unwrap();
+        search.panels[0].best = None;
+        search.panels[0].cells[0].median = None;
+        let text = shown(&run);
+        assert!(text.contains("was not completed"), "{text}");
+        assert!(!text.contains("best of"), "{text}");
+        assert!(text.contains("no time for 1 pair"), "{text}");
+        assert!(remarks(&run).is_empty());
+    }
+
+    #[test]
+    fn without_a_search_nothing_is_said_about_one() {
+        let mut run = touched();
+        run.search = None;
+        let text = shown(&run);
+        assert!(!text.contains("earch"), "{text}");
+    }
+
+    #[test]
+    fn unsafe_and_spinning_writers_are_not_the_fastest_safe_one() {
+        let run = touched();
+        let found = &findings(&run, 0.0)[0];
+        assert!(found.contains("fastpipe_cow_checked is fastest"), "{found}");
+        let faster = ["fastpipe_drained", "fastpipe_fresh_spin"];
+        let ratio_of = |name: &str| {
+            let case = run.cases.iter().find(|case| case.name == name);
+            case.unwrap().ratio.unwrap().estimate.median
+        };
+        for name in faster {
+            assert!(ratio_of(name) > ratio_of("fastpipe_cow_checked"), "{name}");
+        }
+    }
+}
