@@ -25,8 +25,9 @@ pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
 
 /// Allocates the pages of the first `len` bytes.
 ///
-/// A signal interrupts fallocate(2), which then releases what it has allocated
-/// (shmem_fallocate in mm/shmem.c). Short calls get done between two signals.
+/// On older kernels a signal interrupts fallocate(2), which then releases what it has
+/// allocated (signal_pending in shmem_fallocate, mm/shmem.c; on 6.18 only a fatal
+/// one does). Short calls get done between two signals.
 pub(crate) fn allocate(file: impl AsFd, len: u64) -> io::Result<()> {
     const MAX_CHUNK: u64 = 128 << 10;
     let mut from = 0;

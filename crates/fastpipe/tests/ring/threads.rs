@@ -69,6 +69,7 @@ fn a_ring_lends_its_whole_capacity_contiguously_at_any_position() {
     }
 }
 
+/// On Linux 6.18 signals don't interrupt fallocate(2) anyway; on older kernels they do.
 #[test]
 fn signals_do_not_prevent_the_creation_of_a_large_ring() {
     let _storm = Storm::begin();
