@@ -92,10 +92,24 @@ pub enum Method {
     /// takes longer than zeroing new pages, checks are paused and pages are
     /// replaced as under `Fresh`.
     ///
+    /// Each check is a clone(2) that fails half-way or, before Linux 5.2, creates a
+    /// child that exits at once. The rest of the system notices:
+    ///
+    /// * Each check uses up a process id: at full rate 900 per second were counted.
+    ///   Ids are reused sooner, and where few are left (a small
+    ///   /proc/sys/kernel/pid_max, a pid namespace) other programs' ids are too.
+    /// * Where processes or system calls are watched (seccomp notification, audit,
+    ///   ptrace), each check shows up as a clone.
+    /// * As with fork(2), a direct read (O_DIRECT) into private memory that another
+    ///   thread has under way can be lost on older kernels (open(2), NOTES). Do not
+    ///   use this method in programs that do direct I/O there.
+    ///
+    /// Only on x86-64 and aarch64; elsewhere pages are replaced as under `Fresh`.
+    ///
     /// No manual documents this behaviour of the kernel (seen on Linux 6.18;
     /// according to its source, 5.19 and later). It is therefore probed on a
-    /// private pipe before it is used, and verified for every region; if that
-    /// fails, pages are replaced as under `Fresh`.
+    /// private pipe with a huge page before it is used, and verified for every
+    /// region; if that fails, pages are replaced as under `Fresh`.
     CowChecked,
 }
 

@@ -68,7 +68,8 @@ impl ReaderBuilder {
     }
 
     /// Sets the size of the buffer in bytes, at least 1; default
-    /// [`DEFAULT_BUFFER`].
+    /// [`DEFAULT_BUFFER`]. From a pipe in packet mode (O_DIRECT; pipe(2)) no byte is
+    /// lost if the buffer has at least a page.
     pub fn buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes.max(1);
         self

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -21,6 +21,23 @@ pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     rustix::fs::ftruncate(&file, len)?;
     rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
     Ok(file)
+}
+
+/// Allocates the pages of the first `len` bytes.
+///
+/// On older kernels a signal interrupts fallocate(2), which then releases what it has
+/// allocated (signal_pending in shmem_fallocate, mm/shmem.c; on 6.18 only a fatal
+/// one does). Short calls get done between two signals.
+pub(crate) fn allocate(file: impl AsFd, len: u64) -> io::Result<()> {
+    const MAX_CHUNK: u64 = 128 << 10;
+    let mut from = 0;
+    while from < len {
+        let chunk = MAX_CHUNK.min(len - from);
+        let none = FallocateFlags::empty();
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(&file, none, from, chunk))?;
+        from += chunk;
+    }
+    Ok(())
 }
 
 /// Checks that `file`, created by somebody else, is safe to map. Returns its

@@ -39,12 +39,19 @@ pub(crate) enum Duplicated {
 /// returns. Kernels before 5.2 ignore CLONE_PIDFD and create a child. It exits at
 /// once, sends no signal, and only a wait for its process id finds it.
 ///
+/// Each call uses up a process id, since clone(2) allocates one before it fails.
+///
 /// # Errors
-/// Those of clone(2): EAGAIN for a limit on processes, EMFILE for one on
+/// `Unsupported` on architectures where the order of the arguments has not been
+/// tried: s390x, for one, takes the stack first (clone(2)). Those of clone(2):
+/// EAGAIN for a limit on processes, EMFILE for one on
 /// descriptors, EPERM or ENOSYS by a seccomp filter, ENOMEM.
 pub(crate) fn duplicate_memory() -> io::Result<Duplicated> {
     /// Invalid in every process: in the kernel's part of the address space.
     const INVALID_ADDRESS: libc::c_long = -8;
+    if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     clone(libc::CLONE_PIDFD, INVALID_ADDRESS)
 }
 

@@ -24,12 +24,20 @@ pub enum Wait {
     /// Retry at once, without limit. Each end needs a processor of its own: two
     /// spinning ends on one processor burn whole time slices.
     Spin,
-    /// As [`Spin`](Self::Spin), with a pause instruction
-    /// ([`std::hint::spin_loop`]) after each failed attempt.
+    /// As [`Spin`](Self::Spin); a [transfer](crate::transfer) executes a pause
+    /// instruction ([`std::hint::spin_loop`]) after each failed attempt.
+    ///
+    /// For experiments: no gain over `Spin` was measured. Everything but a transfer
+    /// ([rings](crate::ring), [relays](crate::relay),
+    /// [`Writer::wait_drained`](crate::Writer::wait_drained)) treats it as `Spin`,
+    /// and pauses under that too.
     Pause,
-    /// As [`Spin`](Self::Spin), with a pause after each failed attempt that is
-    /// twice as long as the one before, up to [`MAX_PAUSE`]. An attempt that
-    /// moves data resets it.
+    /// As [`Spin`](Self::Spin); a [transfer](crate::transfer) pauses after each
+    /// failed attempt, twice as long as the time before, up to [`MAX_PAUSE`]. An
+    /// attempt that moves data resets the pause.
+    ///
+    /// For experiments, like [`Pause`](Self::Pause), and treated as `Spin` in the
+    /// same places.
     Backoff,
     /// Spin for at most [`MAX_SPINNING`], then poll. The time spent spinning
     /// adapts to how often it succeeds: see [`Backoff`]. Never spins in a thread
@@ -48,7 +56,7 @@ pub enum Wait {
 /// 14 us on a virtual machine; the rest is margin for slower ones.
 pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
-/// Upper bound of a pause under [`Wait::Backoff`].
+/// Upper bound of a transfer's pause under [`Wait::Backoff`].
 pub const MAX_PAUSE: Duration = Duration::from_micros(4);
 
 /// First pause under [`Wait::Backoff`]: about as long as a failed attempt takes.
@@ -312,23 +320,74 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Res
 
 /// Waits until each of `interests` is ready, one after the other: the EAGAIN of a
 /// splice(2) does not say which of its sides would have blocked.
+///
+/// # Errors
+/// Those of poll(2); the output's error if it fails while the input is awaited.
 fn poll_each(interests: &[Interest<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
-    for interest in interests {
-        let mut fds = [match interest {
-            Interest::Readable(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::IN),
-            Interest::Writable(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::OUT),
-        }];
-        loop {
-            counts.syscalls += 1;
-            counts.polls += 1;
-            match poll(&mut fds, None) {
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+    for (n, interest) in interests.iter().enumerate() {
+        match (interest, interests.get(n + 1)) {
+            (Interest::Readable(input), Some(Interest::Writable(output))) => {
+                poll_input(*input, *output, counts)?;
+            }
+            (Interest::Readable(fd), _) => {
+                let mut fds = [PollFd::from_borrowed_fd(*fd, PollFlags::IN)];
+                poll_forever(&mut fds, counts)?;
+            }
+            (Interest::Writable(fd), _) => {
+                let mut fds = [PollFd::from_borrowed_fd(*fd, PollFlags::OUT)];
+                poll_forever(&mut fds, counts)?;
             }
         }
     }
     Ok(())
+}
+
+/// Waits until `input` is readable, or `output` has failed: otherwise a transfer
+/// from an idle input would never notice that its output has no reader any more.
+fn poll_input(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    counts: &mut Counts,
+) -> rustix::io::Result<()> {
+    let mut fds = [
+        PollFd::from_borrowed_fd(input, PollFlags::IN),
+        // POLLERR and POLLHUP are always reported.
+        PollFd::from_borrowed_fd(output, PollFlags::empty()),
+    ];
+    poll_forever(&mut fds, counts)?;
+    if !fds[0].revents().is_empty() {
+        return Ok(());
+    }
+    match failure_of_output(output, fds[1].revents()) {
+        Some(errno) => Err(errno),
+        // poll(2) would report the same again and again.
+        None => poll_forever(&mut fds[..1], counts),
+    }
+}
+
+fn poll_forever(fds: &mut [PollFd<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
+    loop {
+        counts.syscalls += 1;
+        counts.polls += 1;
+        match poll(fds, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Returns the error of an output for which poll(2) has `found` POLLERR or POLLHUP;
+/// `None` if it can still be written to. That is so for a socket with a message in
+/// its error queue, and for the master of a pseudo-terminal, which "hangs up"
+/// while no slave is open.
+pub(crate) fn failure_of_output(output: BorrowedFd<'_>, found: PollFlags) -> Option<Errno> {
+    match rustix::net::sockopt::socket_error(output) {
+        Ok(Err(errno)) => Some(errno),
+        Ok(Ok(())) => found.contains(PollFlags::HUP).then_some(Errno::PIPE),
+        // Not a socket.
+        Err(_) => found.contains(PollFlags::ERR).then_some(Errno::PIPE),
+    }
 }
 
 /// Number of processors this thread may run on (sched_getaffinity(2)); 1 if the

@@ -8,7 +8,7 @@ pub use self::subject::Subject;
 pub use self::volume::pilot_bytes;
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
+    ChannelKind, EndSpec, PageKind, Part, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
 };
 use crate::record::{Configuration, DataUse};
@@ -195,9 +195,7 @@ impl Case {
             writer.buffer_bytes = piece;
             writer.loan_bytes = loan;
             writer.pages = match technique {
-                SinkTechnique::BufWriter
-                | SinkTechnique::Fastpipe(Policy::Copying)
-                | SinkTechnique::FastpipeIo(Policy::Copying) => PageKind::Base,
+                SinkTechnique::BufWriter => PageKind::Base,
                 _ => PageKind::Huge,
             };
         })

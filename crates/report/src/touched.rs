@@ -142,7 +142,7 @@ mod tests {
         let run = touched();
         let found = &findings(&run, 0.0)[0];
         assert!(found.contains("fastpipe_cow_checked is fastest"), "{found}");
-        let faster = ["fastpipe_drained", "fastpipe_fresh_spin"];
+        let faster = ["fastpipe_drained", "fastpipe_auto_spin"];
         let ratio_of = |name: &str| {
             let case = run.cases.iter().find(|case| case.name == name);
             case.unwrap().ratio.unwrap().estimate.median

@@ -259,7 +259,7 @@ fn cow_check() -> anyhow::Result<Outcome> {
         Ok(if at(Call::Clone, cow_check_works())? {
             Outcome::seen("yes, a page that a pipe holds is copied before it is written")
         } else {
-            Outcome::seen("no, a page that a pipe holds is written")
+            Outcome::seen("no: a page that a pipe holds is written, or no huge page is free")
                 .with_note("fastpipe's CowChecked acts as Fresh here; it needs Linux 5.19")
         })
     })

@@ -167,7 +167,7 @@ impl Mapping {
         // SAFETY: within the mapping.
         let start = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the range is ours. Of the advices used here only DONTNEED
-        // changes the contents, and `renew` has exclusive access.
+        // changes the contents, and `release` has exclusive access.
         Ok(unsafe { rustix::mm::madvise(start.cast(), len, advice) }?)
     }
 
@@ -274,27 +274,11 @@ impl Mapping {
     }
 
     /// Replaces the pages by new ones; pipes and processes that refer to old ones keep them.
-    pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
-        // A reserved huge page that is released while a pipe refers to it does not
-        // return to the pool. The next access could then find the pool empty
-        // and raise SIGBUS, whereas mmap(2) fails with an error.
-        let advised = !locked && self.pages != Pages::HugeTlb;
-        if advised && self.madvise(Advice::LinuxDontNeed).is_ok() {
-            return Ok(());
-        }
-        // EINVAL: the memory is locked, by us or by mlockall(MCL_FUTURE). Map the
-        // new memory before the old is released, so that a failure loses nothing.
-        let new = Mapping::new(
-            self.mapped_len,
-            self.pages,
-            self.page_bytes,
-            self.wiped_on_fork,
-        )?;
-        if locked {
-            new.lock()?;
-        }
-        *self = new;
-        Ok(())
+    ///
+    /// # Errors
+    /// EINVAL if the memory is locked (madvise(2)).
+    pub(super) fn release(&mut self) -> io::Result<()> {
+        self.madvise(Advice::LinuxDontNeed)
     }
 }
 

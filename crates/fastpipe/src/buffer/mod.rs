@@ -109,7 +109,8 @@ impl BufferBuilder {
         self
     }
 
-    /// Sets whether the pages are locked in memory (mlock(2)); default false.
+    /// Sets whether the pages are locked in memory (mlock(2)), and so populated;
+    /// default false.
     pub fn locked(mut self, locked: bool) -> Self {
         self.locked = locked;
         self
@@ -137,12 +138,8 @@ impl BufferBuilder {
         let mapping = Mapping::new(self.len, self.pages, self.page_bytes, self.wiped_on_fork)?;
         let mut buffer = Buffer {
             mapping,
-            len: self.len,
-            locked: self.locked,
+            settings: self,
         };
-        if self.locked {
-            buffer.mapping.lock()?;
-        }
         if self.touched {
             buffer.mapping.touch();
         }
@@ -150,6 +147,10 @@ impl BufferBuilder {
             let asked = self.len;
             let failed = |source| BufferError::Map { asked, source };
             buffer.mapping.split_entries().map_err(failed)?;
+        }
+        if self.locked {
+            // Last, since mlock(2) populates with pages of any size.
+            buffer.mapping.lock()?;
         }
         Ok(buffer)
     }
@@ -159,8 +160,7 @@ impl BufferBuilder {
 #[derive(Debug)]
 pub struct Buffer {
     mapping: Mapping,
-    len: usize,
-    locked: bool,
+    settings: BufferBuilder,
 }
 
 impl Buffer {
@@ -203,7 +203,7 @@ impl Buffer {
     /// Returns the buffer as 64-bit words, without an incomplete last one. For
     /// measurements: compilers do not merge atomic accesses into wider ones.
     pub fn words(&mut self) -> &[AtomicU64] {
-        let words = self.len / size_of::<AtomicU64>();
+        let words = self.settings.len / size_of::<AtomicU64>();
         // SAFETY: within the mapping, which is page-aligned, readable and
         // writable, and lives as long as self; `&mut self` excludes every other
         // reference, and every bit pattern is a valid AtomicU64.
@@ -213,13 +213,33 @@ impl Buffer {
     /// Replaces all pages by new ones, which read as zero. A pipe or process that refers
     /// to an old page keeps it unchanged.
     ///
-    /// Uses MADV_DONTNEED, or a new mapping where that is refused, as for locked
-    /// memory. Locked buffers are locked again.
+    /// Uses MADV_DONTNEED, after which the pages are populated on demand. Where that
+    /// is refused or would lose a setting (locked memory, reserved huge pages, a
+    /// size of huge pages, split ones), maps the buffer again with all its
+    /// settings.
     ///
     /// # Errors
     /// Those of mmap(2) and mlock(2); the old pages are then still in place.
     pub fn renew(&mut self) -> io::Result<()> {
-        self.mapping.renew(self.locked)
+        let BufferBuilder {
+            locked,
+            pages,
+            page_bytes,
+            split,
+            ..
+        } = self.settings;
+        // A reserved huge page that is released while a pipe refers to it does not
+        // return to the pool. The next access could then find the pool empty
+        // and raise SIGBUS, whereas mmap(2) fails with an error.
+        let in_place = !locked && pages != Pages::HugeTlb && page_bytes.is_none() && !split;
+        // EINVAL: the memory is locked by mlockall(MCL_FUTURE).
+        if in_place && self.mapping.release().is_ok() {
+            return Ok(());
+        }
+        // The new memory is mapped before the old is released, so that a failure
+        // loses nothing.
+        *self = self.settings.map()?;
+        Ok(())
     }
 
     /// Makes sure that the page at `offset` is populated and private to this
@@ -293,7 +313,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         // SAFETY: the mapping is readable, at least `len` bytes long, and
         // lives as long as self; anonymous memory is initialised.
-        unsafe { slice::from_raw_parts(self.mapping.start(), self.len) }
+        unsafe { slice::from_raw_parts(self.mapping.start(), self.settings.len) }
     }
 }
 
@@ -301,7 +321,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`; `&mut self` makes it exclusive within this
         // process, and the kernel only reads the pages it refers to.
-        unsafe { slice::from_raw_parts_mut(self.mapping.start(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.mapping.start(), self.settings.len) }
     }
 }
 

@@ -182,29 +182,42 @@ impl PageFlags {
     }
 }
 
+/// Size of an entry of either file, in bytes.
+const WORD: usize = 8;
+
+/// Number of entries read by one call.
+const MAX_WORDS_PER_READ: usize = 32 << 10;
+
 /// Reads `count` 64-bit words from word number `first` on; fewer at the file's
 /// end.
 fn read_words(file: &File, first: u64, count: usize) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; count * 8];
-    let mut filled = 0;
-    // There is nothing beyond the largest offset.
-    let Some(start) = first.checked_mul(8).filter(|at| *at < i64::MAX as u64) else {
-        return Ok(Vec::new());
-    };
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], start + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
+    // A bounded buffer, since the file may end long before `count` words.
+    let mut bytes = vec![0; count.min(MAX_WORDS_PER_READ) * WORD];
+    let mut words = Vec::new();
+    while words.len() < count {
+        let next = first.checked_add(words.len() as u64);
+        // There is nothing beyond the largest offset.
+        let offset = next.and_then(|next| next.checked_mul(WORD as u64));
+        let Some(offset) = offset.filter(|at| *at < i64::MAX as u64) else {
+            break;
+        };
+        let most = (count - words.len()).min(MAX_WORDS_PER_READ) * WORD;
+        match file.read_at(&mut bytes[..most], offset) {
+            // Both files return whole words.
+            Ok(n) if n < WORD => break,
+            Ok(n) => words.extend(
+                bytes[..n]
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .copied()
+                    .map(u64::from_ne_bytes),
+            ),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    let words = bytes[..filled].chunks_exact(8).map(|chunk| {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        u64::from_ne_bytes(word)
-    });
-    Ok(words.collect())
+    Ok(words)
 }
 
 #[cfg(test)]
@@ -238,6 +251,23 @@ mod tests {
     fn the_last_address_has_no_entry() {
         let pagemap = Pagemap::open(Process::Own).unwrap();
         assert_eq!(pagemap.entries(u64::MAX, 3).unwrap(), []);
+    }
+
+    #[test]
+    fn more_pages_than_the_address_space_has_are_no_error() {
+        let pagemap = Pagemap::open(Process::Own).unwrap();
+        let beyond_every_process = 1 << 60;
+        for pages in [usize::MAX, usize::MAX / 8 + 1, usize::MAX / 16] {
+            let entries = pagemap.entries(beyond_every_process, pages).unwrap();
+            assert_eq!(entries, []);
+        }
+    }
+
+    #[test]
+    fn a_long_range_has_one_entry_for_each_page() {
+        let pages = MAX_WORDS_PER_READ + 3;
+        let pagemap = Pagemap::open(Process::Own).unwrap();
+        assert_eq!(pagemap.entries(0, pages).unwrap().len(), pages);
     }
 
     #[test]

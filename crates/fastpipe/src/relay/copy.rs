@@ -13,6 +13,7 @@ use super::report::Side;
 use super::sink::Sink;
 use super::step::{Needs, Step};
 use crate::buffer::Buffer;
+use crate::pipe::page_size;
 use crate::transfer::Input;
 use crate::wait::Wait;
 
@@ -22,8 +23,8 @@ use crate::wait::Wait;
 /// byte is seen once and in order.
 #[derive(Debug)]
 pub(super) struct Copying<'a> {
+    input: Endpoint<'a>,
     source: Input<BorrowedFd<'a>>,
-    takes_messages: bool,
     output: Endpoint<'a>,
     /// Created when first needed, since it may have to open something.
     sink: Option<Sink<'a>>,
@@ -33,15 +34,19 @@ pub(super) struct Copying<'a> {
     /// Bytes taken and not given: `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Bytes to be given before any others, left by another technique.
+    /// Pipe of bytes to be given before any others: left by another technique, or
+    /// a [part of a packet](Self::take_part).
     leftover: Option<PrivatePipe>,
+    /// Whether packets can't be [taken in parts](Self::take_part): for lack of
+    /// descriptors, or because tee(2) or splice(2) is refused.
+    reads_parts: bool,
 }
 
 impl<'a> Copying<'a> {
     pub(super) fn new(input: &Endpoint<'a>, output: &Endpoint<'a>, size: usize) -> Self {
         Copying {
+            input: *input,
             source: Input::new(input.fd, Wait::Never),
-            takes_messages: input.kind == FileKind::Messages,
             output: *output,
             sink: None,
             size,
@@ -49,6 +54,7 @@ impl<'a> Copying<'a> {
             start: 0,
             end: 0,
             leftover: None,
+            reads_parts: false,
         }
     }
 
@@ -73,11 +79,49 @@ impl<'a> Copying<'a> {
         }
         if self.start < self.end {
             self.give()
-        } else if self.takes_messages {
+        } else if self.input.kind == FileKind::Messages {
             self.take_message(most)
+        } else if self.input.is_pipe()
+            && most.min(self.size as u64) < page_size() as u64
+            && !self.reads_parts
+        {
+            self.take_part(most.min(self.size as u64))
         } else {
             self.take(most)
         }
+    }
+
+    /// Takes at most `most` bytes, less than a page, from a pipe.
+    ///
+    /// In packet mode (O_DIRECT; pipe(2)) a read loses the part of a packet, which is
+    /// up to a page, that does not fit. splice(2) leaves it in the pipe. Other bytes
+    /// are read: by splice, a writer that used vmsplice(2) could change them after
+    /// they have left the pipe. The pages of packets are never a writer's own.
+    fn take_part(&mut self, most: u64) -> Step {
+        let input = self.input;
+        let taken = self.own_pipe().and_then(|pipe| {
+            let packet = pipe.next_is_packet(input.fd)?;
+            Ok(packet.then(|| pipe.fill(&input, most)))
+        });
+        match taken {
+            Ok(Some(Step::Refused(_))) => {}
+            Ok(Some(step)) => return step,
+            Ok(None) => return self.take(most),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Step::Blocked(Needs::INPUT);
+            }
+            Err(_) => {}
+        }
+        self.leftover = None;
+        self.reads_parts = true;
+        self.take(most)
+    }
+
+    fn own_pipe(&mut self) -> io::Result<&mut PrivatePipe> {
+        Ok(match &mut self.leftover {
+            Some(pipe) => pipe,
+            none => none.insert(PrivatePipe::new(false)?),
+        })
     }
 
     fn take(&mut self, most: u64) -> Step {

@@ -86,6 +86,13 @@
 //! process takes messages from the same socket, a longer one may come in between
 //! and be truncated; the relay then ends with EMSGSIZE.
 //!
+//! From a pipe in packet mode (O_DIRECT; pipe(2)) no part of a packet is lost, also
+//! where [`Options::limit`], [`Options::block`] or an allowance cuts one: the part is
+//! taken by splice(2), which leaves the rest in the pipe. Only if tee(2) or splice(2)
+//! is refused, or no descriptor is available, it is read, and the rest is lost.
+//! [`Technique::Splice`] passes packets on to an output pipe as packets, of which a
+//! short read there loses the rest; [`Technique::Copy`] makes them a stream of bytes.
+//!
 //! # Capacity
 //! A pipe can hold more than its capacity if pieces came from a socket, since each
 //! slot may then refer to 32 KiB. [`Progress::unread`] shows the actual number.

@@ -1,10 +1,10 @@
 //! splice(2) through a private pipe, if neither end is a pipe.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use super::direct::{splice, would_block};
 use super::ends::Endpoint;
@@ -60,6 +60,12 @@ impl PrivatePipe {
         if let Some(blocked) = would_block(input, output) {
             return blocked;
         }
+        self.fill(input, most)
+    }
+
+    /// Takes at most `most` bytes from `input`, which must be ready unless it is a
+    /// pipe. This pipe must be empty.
+    pub(super) fn fill(&mut self, input: &Endpoint<'_>, most: u64) -> Step {
         match splice(input.fd, self.writer.as_fd(), most) {
             Ok(0) => Step::End,
             Ok(n) => {
@@ -71,6 +77,28 @@ impl PrivatePipe {
             }
             Err(errno) => Step::of_error(errno, Needs::INPUT),
         }
+    }
+
+    /// Whether the next bytes of the pipe `input` are a packet (O_DIRECT; pipe(2)).
+    /// False at the end of the data. This pipe must be empty.
+    ///
+    /// Only the open file of the writer has the flag. But if the byte duplicated here
+    /// belongs to a packet, a read ends with it, although another byte follows.
+    ///
+    /// # Errors
+    /// `AGAIN` if there are no bytes; those of tee(2). After any other one this pipe
+    /// may hold bytes.
+    pub(super) fn next_is_packet(&mut self, input: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+        if rustix::pipe::tee(input, &self.writer, 1, SpliceFlags::NONBLOCK)? == 0 {
+            return Ok(false);
+        }
+        rustix::io::write(&self.writer, b"?")?;
+        let mut both = [0; 2];
+        let is_packet = rustix::io::read(&self.reader, &mut both)? == 1;
+        if is_packet {
+            rustix::io::read(&self.reader, &mut both)?;
+        }
+        Ok(is_packet)
     }
 
     fn give(&mut self, output: &Endpoint<'_>) -> Step {

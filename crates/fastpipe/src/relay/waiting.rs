@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::ends::Endpoint;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{Backoff, NO_WAIT, Wait, poll_now};
+use crate::wait::{Backoff, NO_WAIT, Wait, failure_of_output, poll_now};
 
 /// Whether poll(2) reports `events`, an error or a hang-up.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
@@ -190,18 +190,14 @@ impl<'a> Watch<'a> {
     }
 
     fn check_output_hang_up(&mut self, answer: PollFlags) -> Result<(), (Side, io::Error)> {
-        if self.output.is_socket() {
-            if let Ok(Err(errno)) = rustix::net::sockopt::socket_error(self.output.fd) {
-                return Err((Side::Output, errno.into()));
-            }
-            if !answer.contains(PollFlags::HUP) {
-                // Something else, such as a message in the error queue, which
-                // poll(2) would report again and again.
+        match failure_of_output(self.output.fd, answer) {
+            Some(errno) => Err((Side::Output, errno.into())),
+            None => {
+                // poll(2) would report the same again and again.
                 self.watches_output = false;
-                return Ok(());
+                Ok(())
             }
         }
-        Err((Side::Output, Errno::PIPE.into()))
     }
 }
 

@@ -33,17 +33,29 @@ macro_rules! both_ends {
             #[doc = concat!("Takes the ", $mine, "'s end that the process at the other end of `stream`")]
             #[doc = concat!("offers with [`", $Other, "::offer`](super::", $Other, "::offer).")]
             /// Waits for the offer, or for the stream's read timeout, even if the stream is
-            /// non-blocking.
+            /// non-blocking. Refuses a ring of more than [`MAX_ACCEPTED`](super::MAX_ACCEPTED)
+            /// bytes: see [`accept_up_to`](Self::accept_up_to).
             ///
             /// # Errors
-            /// `InvalidData` unless the offer is the memory of a ring that is safe to use: sealed
+            /// `InvalidData` with [`RingError::TooLarge`](super::RingError::TooLarge) if the ring
+            /// is too large; `InvalidData` unless the offer is the memory of a ring that is safe to use: sealed
             /// against resizing, of ordinary pages, of the right size, with a valid header;
             /// `ResourceBusy` if that end is in use; `UnexpectedEof` if the other process closed
             /// the socket; `TimedOut` if no offer came in time (a later one can still be
             /// accepted); EMFILE if this process has too many descriptors; those of sendmsg(2),
             /// recvmsg(2) and mmap(2).
             pub fn accept(stream: &UnixStream) -> io::Result<Self> {
-                let side = handover::accept(stream, Role::$End)?;
+                Self::accept_up_to(stream, super::MAX_ACCEPTED)
+            }
+
+            /// As [`accept`](Self::accept), of a ring of at most `limit` bytes. The ring takes
+            /// twice as much of this process's address space, and its pages may be charged to
+            /// this process.
+            ///
+            /// # Errors
+            /// Those of [`accept`](Self::accept).
+            pub fn accept_up_to(stream: &UnixStream, limit: usize) -> io::Result<Self> {
+                let side = handover::accept(stream, Role::$End, limit)?;
                 Ok($End { side })
             }
 

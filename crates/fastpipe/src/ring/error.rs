@@ -20,6 +20,14 @@ pub enum RingError {
     Corrupt,
     /// The wait exceeded the timeout (`TimedOut`). It can be repeated.
     TimedOut,
+    /// The ring offered is larger than the limit of the process that was to accept
+    /// it (`InvalidData`).
+    TooLarge {
+        /// Capacity of the ring, in bytes.
+        offered: usize,
+        /// Limit, in bytes.
+        limit: usize,
+    },
 }
 
 impl RingError {
@@ -28,7 +36,7 @@ impl RingError {
         match self {
             RingError::PeerClosed => io::ErrorKind::BrokenPipe,
             RingError::PeerDied => io::ErrorKind::ConnectionReset,
-            RingError::Corrupt => io::ErrorKind::InvalidData,
+            RingError::Corrupt | RingError::TooLarge { .. } => io::ErrorKind::InvalidData,
             RingError::TimedOut => io::ErrorKind::TimedOut,
         }
     }
@@ -37,6 +45,12 @@ impl RingError {
 impl fmt::Display for RingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            RingError::TooLarge { offered, limit } => {
+                return write!(
+                    f,
+                    "the ring offered has {offered} bytes, and at most {limit} are accepted"
+                );
+            }
             RingError::PeerClosed => "the ring's consumer has closed its end",
             RingError::PeerDied => "the process at the other end of the ring died",
             RingError::Corrupt => "the ring's header is corrupt",

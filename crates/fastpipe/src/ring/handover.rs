@@ -71,8 +71,8 @@ fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Pee
     Peer::handed_over(pidfd, stream)
 }
 
-/// Takes the end `role` of a ring that is offered.
-pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
+/// Takes the end `role` of a ring of at most `limit` bytes that is offered.
+pub(super) fn accept(stream: &UnixStream, role: Role, limit: usize) -> io::Result<Side> {
     let mut offered = [0; 8];
     let (fds, cut_off) = receive(stream, &mut offered)?;
     let mut fds = fds.into_iter();
@@ -83,7 +83,8 @@ pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
         // There is room for one, so the limit on descriptors is the cause (unix(7)).
         None if cut_off => Err(Errno::MFILE.into()),
         None => Err(refused("the offer of a ring had no descriptor")),
-        Some(file) => attach(file, role, fds.next(), stream),
+        Some(file) => Memory::open_up_to(file, limit)
+            .and_then(|memory| attach(memory, role, fds.next(), stream)),
     };
     match attached {
         Ok(side) => {
@@ -101,12 +102,12 @@ pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
 }
 
 fn attach(
-    file: OwnedFd,
+    memory: Memory,
     role: Role,
     pidfd: Option<OwnedFd>,
     stream: &UnixStream,
 ) -> io::Result<Side> {
-    let mut side = Side::attach(Memory::open(file)?, role)?;
+    let mut side = Side::attach(memory, role)?;
     side.watch_first(Peer::handed_over(pidfd, stream)?);
     Ok(side)
 }

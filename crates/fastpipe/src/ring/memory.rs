@@ -14,11 +14,11 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
-use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::MAX_CAPACITY;
 use super::copying;
+use super::error::RingError;
 use super::header::Header;
 use crate::pipe::page_size;
 use crate::sealed::{self, refused};
@@ -55,7 +55,7 @@ impl Memory {
         let file = sealed::create("fastpipe-ring", len)?;
         // Allocates the pages, so that a lack of memory is an error now and not a
         // SIGBUS later.
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
+        sealed::allocate(&file, len)?;
         let memory = Self::map(file, capacity)?;
         memory.header().initialize(capacity as u64);
         Ok(memory)
@@ -63,6 +63,11 @@ impl Memory {
 
     /// Maps a file created by somebody who need not be trusted.
     pub(super) fn open(file: OwnedFd) -> io::Result<Self> {
+        Self::open_up_to(file, MAX_CAPACITY)
+    }
+
+    /// As [`open`](Self::open), unless the capacity is above `limit`.
+    pub(super) fn open_up_to(file: OwnedFd, limit: usize) -> io::Result<Self> {
         let size = sealed::check(&file)?;
         let capacity = usize::try_from(size)
             .ok()
@@ -71,6 +76,10 @@ impl Memory {
                 capacity.is_power_of_two() && (page_size()..=MAX_CAPACITY).contains(capacity)
             })
             .ok_or_else(|| refused("not a ring: the file has an impossible size"))?;
+        if capacity > limit {
+            let offered = capacity;
+            return Err(RingError::TooLarge { offered, limit }.into());
+        }
         let memory = Self::map(file, capacity)?;
         if memory.header().check(capacity as u64).is_err() {
             return Err(refused("not a ring of this version: the header differs"));

@@ -70,6 +70,7 @@
 //! thereby send wrong bytes, make this process wait, wake up for nothing or make
 //! a system call with each commit, but nothing else:
 //!
+//! * A ring that is offered is accepted up to a [limit](MAX_ACCEPTED).
 //! * The memory can't shrink (F_SEAL_SHRINK; fcntl(2)). An end that is received is
 //!   refused unless its file is sealed, of ordinary pages, and of the size that
 //!   its header states.
@@ -122,6 +123,10 @@ use self::memory::Memory;
 
 /// Maximum capacity, in bytes.
 pub const MAX_CAPACITY: usize = 1 << 30;
+
+/// Maximum capacity that [`Producer::accept`] and [`Consumer::accept`] take, in
+/// bytes. [`accept_up_to`](Consumer::accept_up_to) sets another one.
+pub const MAX_ACCEPTED: usize = 64 << 20;
 
 /// Creates a ring of `capacity` bytes, rounded up to a power of two of whole
 /// pages. Both ends belong to this process: use them in two threads, or pass one

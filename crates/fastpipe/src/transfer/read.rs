@@ -9,6 +9,10 @@ impl<F: AsFd> Input<F> {
     /// Reads until `buffer` is full or the data ends. Returns the number of bytes
     /// read, which is less than the buffer's length only at the end.
     ///
+    /// Not for pipes in packet mode (O_DIRECT; pipe(2)): each system call takes one
+    /// packet, and the part of the last one that does not fit is lost. The read end
+    /// does not show the mode. Use [`read_some`](Self::read_some) there.
+    ///
     /// # Errors
     /// [`Incomplete`]; its `moved` bytes are in the buffer.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Incomplete> {
@@ -33,7 +37,8 @@ impl<F: AsFd> Input<F> {
     }
 
     /// Reads the available bytes, and waits only if there are none. Returns 0 at
-    /// the end of the data, or for an empty buffer.
+    /// the end of the data, or for an empty buffer. From a pipe in packet mode
+    /// takes one packet, which always fits into a page.
     ///
     /// # Errors
     /// Those of [`read`](Self::read), with no byte moved.

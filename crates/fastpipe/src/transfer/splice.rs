@@ -44,7 +44,10 @@ impl<F: AsFd> Input<F> {
     ///
     /// [`Wait`](crate::wait::Wait) fully applies to pipes only. SPLICE_F_NONBLOCK
     /// does not affect sockets: a call on a full socket blocks unless its open
-    /// file is non-blocking.
+    /// file is non-blocking. Only under [`Wait::Poll`](crate::wait::Wait::Poll), and
+    /// [`Wait::Adaptive`](crate::wait::Wait::Adaptive) once it sleeps, does the end of
+    /// the output's reader end a wait for the input; otherwise it is noticed when
+    /// there are bytes to move.
     ///
     /// # Errors
     /// [`Incomplete`]: EINVAL if neither is a pipe or `out` has O_APPEND;

@@ -1,6 +1,6 @@
 //! [`WriterBuilder`]: settings of a writer.
 
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, Stdout, StdoutLock, Write};
 use std::os::fd::AsFd;
 
 use super::Writer;
@@ -133,11 +133,30 @@ impl WriterBuilder {
     /// Creates a writer to standard output, which it keeps locked. Flushes what
     /// was printed before.
     ///
+    /// Nothing can come between the writer's bytes. While it exists, `print!` in
+    /// another thread waits for it. See [`stdout_unlocked`](Self::stdout_unlocked).
+    ///
     /// # Errors
     /// Those of [`open`](Self::open), and of that flush.
     pub fn stdout(self) -> io::Result<Writer<StdoutLock<'static>>> {
         let mut lock = io::stdout().lock();
         lock.flush()?;
         self.open(lock)
+    }
+
+    /// Creates a writer to standard output without locking it. Flushes what was
+    /// printed before.
+    ///
+    /// `print!` remains possible, in every thread. What is printed is not ordered
+    /// with the writer's bytes, since both are buffered, and may come between any
+    /// two of them. To print at a certain place, [flush](Write::flush) the writer,
+    /// print, and flush [`std::io::stdout`].
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and of that flush.
+    pub fn stdout_unlocked(self) -> io::Result<Writer<Stdout>> {
+        let mut stdout = io::stdout();
+        stdout.flush()?;
+        self.open(stdout)
     }
 }

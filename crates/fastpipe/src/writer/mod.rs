@@ -257,7 +257,9 @@ impl<F: AsFd> Writer<F> {
     /// # Errors
     /// Those of `flush`; `BrokenPipe` if the reader has closed the pipe before
     /// everything was read; `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never) if something is unread.
+    /// [`Wait::Never`](crate::wait::Wait::Never) if something is unread;
+    /// `InvalidInput` for a FIFO that was opened for reading and writing
+    /// (O_RDWR), which is its own reader: it never breaks.
     pub fn wait_drained(&mut self) -> io::Result<()> {
         self.push()?;
         self.wait_until_read()

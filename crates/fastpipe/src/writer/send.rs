@@ -453,6 +453,12 @@ impl<F: AsFd> Writer<F> {
         if !pipe::is_pipe(out)? {
             return Ok(());
         }
+        if rustix::fs::fcntl_getfl(out)?.contains(OFlags::RDWR) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "wait_drained can't notice that the reader is gone if the output is open                  for reading too (O_RDWR): open it for writing only",
+            ));
+        }
         let mut pause = SHORTEST;
         while pipe::unread(out)? > 0 {
             // The reader may have read the last byte in between, and closed.

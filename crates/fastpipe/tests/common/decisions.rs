@@ -21,6 +21,11 @@ impl<'a> Decisions<'a> {
         usize::from(*first)
     }
 
+    /// True for about one of `n` programs; false at the end of the program.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.byte() % n == n - 1
+    }
+
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.byte() % from.len()]
     }
@@ -38,4 +43,16 @@ pub fn made(at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, at);
     bytes
+}
+
+/// Asserts equality without printing the bytes.
+pub fn assert_same(got: &[u8], expected: &[u8]) {
+    if got != expected {
+        let at = got.iter().zip(expected).position(|(a, b)| a != b);
+        panic!(
+            "{} bytes instead of {}, the first difference at {at:?}",
+            got.len(),
+            expected.len()
+        );
+    }
 }

@@ -17,8 +17,7 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer};
 use rustix::pipe::{SpliceFlags, splice};
 
-use super::assert_same;
-use super::decisions::{Decisions, fill, made};
+use super::decisions::{Decisions, assert_same, fill, made};
 
 /// A program sends at most about this many bytes.
 const MAX_SENT: usize = 8 << 20;

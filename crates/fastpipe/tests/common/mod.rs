@@ -7,6 +7,7 @@ pub mod ends;
 pub mod interpreter;
 pub mod onward;
 pub mod process;
+pub mod relay_interpreter;
 pub mod ring_interpreter;
 pub mod rings;
 pub mod seccomp;
@@ -15,6 +16,8 @@ pub mod skip;
 pub mod state;
 pub mod storm;
 pub mod writers;
+
+pub use decisions::assert_same;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -63,18 +66,6 @@ pub fn buffer_with(bytes: &[u8], offset: usize) -> Buffer {
         .unwrap();
     buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
     buffer
-}
-
-/// Asserts equality without printing the bytes.
-pub fn assert_same(got: &[u8], expected: &[u8]) {
-    if got != expected {
-        let at = got.iter().zip(expected).position(|(a, b)| a != b);
-        panic!(
-            "{} bytes instead of {}, the first difference at {at:?}",
-            got.len(),
-            expected.len()
-        );
-    }
 }
 
 /// Creates a pipe with this capacity, or as close to it as permitted.

@@ -1,4 +1,5 @@
 //! Inputs that preserve message boundaries: no message is cut, and none ends the relay.
+//! Pipes in packet mode, which lose what a read does not take of a packet.
 
 use crate::common::skip::skip;
 use std::fs::File;
@@ -9,10 +10,14 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::{assert_same, pattern, pipe_of};
-use fastpipe::relay::{End, Flow, Options, Relayed, relay};
+use crate::common::shapes::cut;
+use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use fastpipe::reader::Reader;
+use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
+use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, sockopt};
+use rustix::pipe::PipeFlags;
 
 /// Returns a sending and a receiving socket. The queue of a Unix socket holds only about
 /// ten messages.
@@ -195,4 +200,81 @@ fn a_message_that_comes_later_is_waited_for() {
     .unwrap();
     assert_eq!((done.end, done.given), (End::EndOfData, 4));
     drop(reader);
+}
+
+/// A pipe in packet mode, filled with a packet of each size; the bytes of all packets.
+fn packets(sizes: &[usize]) -> (OwnedFd, Vec<u8>) {
+    let flags = PipeFlags::CLOEXEC | PipeFlags::DIRECT;
+    let (reader, writer) = rustix::pipe::pipe_with(flags).unwrap();
+    let bytes = pattern(sizes.iter().sum());
+    let mut writer = File::from(writer);
+    for packet in cut(&bytes, sizes) {
+        writer.write_all(packet).unwrap();
+    }
+    (reader, bytes)
+}
+
+#[test]
+fn a_limit_within_a_packet_leaves_the_rest_in_the_pipe() {
+    for technique in [Technique::Splice, Technique::Copy] {
+        for limit in [1, 999, 1000, 1001, 5095, 5096, 5097] {
+            let (input, bytes) = packets(&[1000, 4096, 1, 10]);
+            let options = Options::new().technique(technique);
+            let (reader, output) = pipe_of(65_536);
+            let done = relay(&input, &output, &options.limit(limit), |_| Flow::Continue).unwrap();
+            assert_eq!((done.end, done.given), (End::Limit, limit));
+            assert_eq!(done.technique, technique);
+            drop(output);
+            let mut got = Vec::new();
+            for end in [reader, input] {
+                // Splicing passes packets on as such.
+                let mut packets = Reader::builder().open(end).unwrap();
+                packets.read_to_end(&mut got).unwrap();
+            }
+            assert_same(&got, &bytes);
+        }
+    }
+}
+
+#[test]
+fn small_blocks_and_allowances_lose_no_part_of_a_packet() {
+    for (block, allowance) in [(1, u64::MAX), (1000, u64::MAX), (10_000, 7), (1500, 1000)] {
+        let (input, bytes) = packets(&[4096, 3000, 1, 1, 2500]);
+        let (reader, output) = pipe_of(65_536);
+        let options = Options::new().copy().block(block).interval(Duration::ZERO);
+        let done = relay(&input, &output, &options, |_| Flow::AtMost {
+            bytes: allowance,
+            within: None,
+        });
+        assert_eq!(done.unwrap().given, bytes.len() as u64);
+        drop(output);
+        let mut got = Vec::new();
+        File::from(reader).read_to_end(&mut got).unwrap();
+        assert_same(&got, &bytes);
+    }
+}
+
+/// As a writer with double buffering does: the pages have left the pipe.
+#[test]
+fn copying_small_parts_keeps_no_reference_to_the_writers_pages() {
+    let mut pages = buffer_with(b"old bytes", 0);
+    let (input, writer) = pipe_of(65_536);
+    Output::new(&writer, Wait::Block)
+        .vmsplice(&[pages.slice(..)], Default::default())
+        .unwrap();
+    let (reader, output) = pipe_of(65_536);
+    let options = Options::new().copy().limit(3).interval(Duration::ZERO);
+    let mut was_between = false;
+    relay(&input, &output, &options, |progress| {
+        if progress.taken > progress.given {
+            was_between = true;
+            pages.fill(b'!');
+        }
+        Flow::Continue
+    })
+    .unwrap();
+    assert!(was_between);
+    let mut got = [0; 3];
+    File::from(reader).read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"old");
 }

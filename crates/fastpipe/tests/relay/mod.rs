@@ -6,6 +6,7 @@ mod fallback;
 mod flow;
 mod inspecting;
 mod messages;
+mod models;
 mod properties;
 mod reader_gone;
 mod same_file;

@@ -6,12 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use crate::common;
 use crate::common::skip::skip;
 use crate::common::state::watch;
 use fastpipe::pipe::page_size;
-use fastpipe::ring::{self, Consumer, Producer};
+use fastpipe::ring::{self, Consumer, MAX_ACCEPTED, Producer, RingError};
 use fastpipe::shared::SharedWords;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
@@ -206,4 +207,34 @@ fn a_hang_up_or_an_invalid_answer_is_an_error() {
     here.set_read_timeout(Some(limit)).unwrap();
     let error = Producer::offer(&here, 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_ring_above_the_limit_is_refused() {
+    for (capacity, limit) in [(2 * MAX_ACCEPTED, None), (8192, Some(8191))] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let offering = thread::spawn(move || Producer::offer(&here, capacity));
+        let accepted = match limit {
+            Some(limit) => Consumer::accept_up_to(&there, limit),
+            None => Consumer::accept(&there),
+        };
+        let error = accepted.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+        let (offered, limit) = (capacity, limit.unwrap_or(MAX_ACCEPTED));
+        assert_eq!(
+            error.get_ref().unwrap().downcast_ref(),
+            Some(&RingError::TooLarge { offered, limit })
+        );
+        let refused = offering.join().unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
+#[test]
+fn a_ring_of_exactly_the_limit_is_accepted() {
+    let (here, there) = UnixStream::pair().unwrap();
+    let offering = thread::spawn(move || Producer::offer(&here, 8192).unwrap());
+    let consumer = Consumer::accept_up_to(&there, 8192).unwrap();
+    assert_eq!(consumer.capacity(), 8192);
+    offering.join().unwrap();
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::state::{until, until_asleep, watch};
+use crate::common::storm::{Storm, handled};
 use crate::common::writers::KIB;
 use crate::common::{ALL_WAITS, WAITS};
 use fastpipe::ring::{self, Consumer, MAX_CAPACITY, PeerState, Producer, RingError};
@@ -66,6 +67,16 @@ fn a_ring_lends_its_whole_capacity_contiguously_at_any_position() {
         let error = ring::pair(asked).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
+}
+
+/// On Linux 6.18 signals don't interrupt fallocate(2) anyway; on older kernels they do.
+#[test]
+fn signals_do_not_prevent_the_creation_of_a_large_ring() {
+    let _storm = Storm::begin();
+    let before = handled();
+    let (producer, _consumer) = ring::pair(64 << 20).unwrap();
+    assert_eq!(producer.capacity(), 64 << 20);
+    assert!(handled() > before, "no signal arrived meanwhile");
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::io::Read;
 use std::sync::atomic::Ordering;
 
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
-use fastpipe::buffer::{Backing, Buffer, BufferError, Pages, ShownBy, huge_page_size};
+use fastpipe::buffer::{
+    Backing, Buffer, BufferBuilder, BufferError, Pages, ShownBy, huge_page_size,
+};
 use fastpipe::pipe::{page_size, slots};
 use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
@@ -205,6 +207,55 @@ fn huge_pages_have_the_requested_size_where_it_is_enabled() {
             Some(found) => assert_eq!(found == bytes, is_enabled(bytes), "{bytes}"),
             None => return,
         }
+    }
+}
+
+/// A builder of huge pages that were asked for by size; `None` if there are none.
+fn of_one_size() -> Option<BufferBuilder> {
+    let bytes = huge_page_size();
+    let builder = Buffer::builder().len(2 * bytes).pages(Pages::Huge);
+    let builder = builder.page_bytes(bytes);
+    if builder.map().unwrap().backing_from_smaps().unwrap().huge == 0 {
+        skip("this system grants no huge pages");
+        return None;
+    }
+    Some(builder)
+}
+
+#[test]
+fn locked_pages_have_the_requested_size() {
+    let Some(builder) = of_one_size() else {
+        return;
+    };
+    match builder.locked(true).map() {
+        Ok(buffer) => {
+            assert!(smaps_entry(&buffer).contains(" lo"));
+            assert!(buffer.backing_from_smaps().unwrap().all_huge());
+        }
+        Err(error) => skip(error),
+    }
+}
+
+#[test]
+fn renewed_pages_have_the_requested_size() {
+    let Some(builder) = of_one_size() else {
+        return;
+    };
+    let buffer = renewed(builder.map().unwrap());
+    assert!(buffer.backing_from_smaps().unwrap().all_huge());
+}
+
+#[test]
+fn renewed_split_pages_are_split_huge_pages_again() {
+    let Some(_) = of_one_size() else {
+        return;
+    };
+    let len = 2 * huge_page_size();
+    let builder = Buffer::builder().len(len).pages(Pages::Huge).split(true);
+    let buffer = renewed(builder.map().unwrap());
+    assert_eq!(buffer.backing_from_smaps().unwrap().huge, 0);
+    if let Some(bytes) = page_bytes(&buffer) {
+        assert_eq!(bytes, huge_page_size());
     }
 }
 

@@ -1,13 +1,17 @@
 //! vmsplice, splice and tee compared with plain reads and writes.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::channel;
 
 use crate::common;
+use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
+use crate::common::state::until_asleep;
 use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of, read_all, write_all};
-use fastpipe::transfer::{Input, Output};
+use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions};
+use fastpipe::wait::Wait;
 use proptest::prelude::*;
 
 proptest! {
@@ -275,5 +279,49 @@ fn splice_some_does_not_wait_for_more_data() {
             );
         }
         assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 3);
+    }
+}
+
+type Move = fn(Input<OwnedFd>, OwnedFd) -> Result<u64, Incomplete>;
+
+const MOVES: [(&str, Move); 3] = [
+    ("splice", |mut input, out| {
+        input.splice(out, u64::MAX, SpliceOptions::default())
+    }),
+    ("splice_some", |mut input, out| {
+        let moved = input.splice_some(out, 100, SpliceOptions::default());
+        moved.map(|n| n as u64)
+    }),
+    ("tee", |mut input, out| {
+        input.tee(out, 100).map(|n| n as u64)
+    }),
+];
+
+#[test]
+fn the_end_of_the_outputs_reader_ends_a_wait_for_input() {
+    for (name, splice) in MOVES {
+        for wait in [Wait::Poll, Wait::Adaptive] {
+            for (to, (reader, output)) in [("pipe", pipe_of(4096)), ("socket", unix())] {
+                if (name, to) == ("tee", "socket") {
+                    continue;
+                }
+                let (silent, writer) = pipe_of(4096);
+                let (tell, told) = channel();
+                let moving = std::thread::spawn(move || {
+                    tell.send(rustix::thread::gettid()).unwrap();
+                    splice(Input::new(silent, wait), output)
+                });
+                until_asleep(told.recv().unwrap());
+                drop(reader);
+                let error = moving.join().unwrap().unwrap_err();
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::BrokenPipe,
+                    "{name}, {wait:?}, {to}"
+                );
+                assert_eq!(error.moved, 0);
+                drop(writer);
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::common::writers::{
     How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, send, settings,
     stays_sane, stream, uses_policy,
 };
-use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
+use crate::common::{ALL_WAITS, Directory, assert_same, pipe_of, read_all};
 use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::wait::Wait;
@@ -233,6 +233,21 @@ fn wait_drained_reports_a_reader_that_closed_early() {
             out.wait_drained().unwrap_err().kind(),
             ErrorKind::BrokenPipe
         );
+    }
+}
+
+#[test]
+fn wait_drained_refuses_an_output_that_is_its_own_reader() {
+    let directory = Directory::new();
+    drop(directory.fifo("fifo"));
+    for wait in ALL_WAITS {
+        let path = directory.path("fifo");
+        let both = File::options().read(true).write(true).open(path).unwrap();
+        let mut out = Writer::builder().wait(wait).open(both).unwrap();
+        out.write_all(b"unread").unwrap();
+        let error = out.wait_drained().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wait:?}: {error}");
+        assert_eq!(pipe::unread(&out).unwrap(), 6);
     }
 }
 

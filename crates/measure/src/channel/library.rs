@@ -53,9 +53,8 @@ impl LibrarySink {
                 .keep_capacity()
                 .at_once();
             let builder = match policy {
-                // The loans of a copying writer are as long as its pieces.
+                // Its loans are as long as suits the way in use.
                 Policy::Auto => builder.method(Method::Auto),
-                Policy::Copying => builder.method(Method::copy()),
                 Policy::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
                 Policy::Drained => builder
                     .method(Method::Drained(AssertReaderCopies))
@@ -143,7 +142,6 @@ impl Sink for LibrarySink {
         };
         let actual = match (path, policy) {
             (_, Policy::Auto)
-            | (Path::Write(_), Policy::Copying)
             | (Path::Vmsplice(Reuse::Fresh), Policy::Fresh)
             | (Path::Vmsplice(Reuse::Drained), Policy::Drained)
             | (Path::Vmsplice(Reuse::CowChecked), Policy::CowChecked) => return Ok(()),

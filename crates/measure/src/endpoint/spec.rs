@@ -100,12 +100,10 @@ words!(SinkTechnique {
     Write = "write",
     Vmsplice = "vmsplice",
     Fastpipe(Policy::Auto) = "fastpipe, auto",
-    Fastpipe(Policy::Copying) = "fastpipe, copying",
     Fastpipe(Policy::Fresh) = "fastpipe, fresh",
     Fastpipe(Policy::Drained) = "fastpipe, drained",
     Fastpipe(Policy::CowChecked) = "fastpipe, cow_checked",
     FastpipeIo(Policy::Auto) = "fastpipe as io::Write, auto",
-    FastpipeIo(Policy::Copying) = "fastpipe as io::Write, copying",
     FastpipeIo(Policy::Fresh) = "fastpipe as io::Write, fresh",
     FastpipeIo(Policy::Drained) = "fastpipe as io::Write, drained",
     FastpipeIo(Policy::CowChecked) = "fastpipe as io::Write, cow_checked",
@@ -124,8 +122,6 @@ words!(SinkTechnique {
 pub enum Policy {
     /// By the fastest safe method, found while sending.
     Auto,
-    /// By write(2).
-    Copying,
     /// Pages are never written again.
     Fresh,
     /// Pages are written again once they have left the pipe.
@@ -137,7 +133,6 @@ pub enum Policy {
 
 words!(Policy {
     Auto = "auto",
-    Copying = "copying",
     Fresh = "fresh",
     Drained = "drained",
     CowChecked = "cow_checked",

@@ -20,7 +20,12 @@ use pipespeed_base::size;
 pub const BEST: &str = "write_read_best";
 
 /// Names of the cases whose writer is fastpipe's, sleeps, and is right for every reader.
-pub const SAFE: [&str; 3] = ["fastpipe_fresh", "fastpipe_cow_checked", "io_write_64k"];
+pub const SAFE: [&str; 4] = [
+    "fastpipe_auto",
+    "fastpipe_fresh",
+    "fastpipe_cow_checked",
+    "io_write_64k",
+];
 
 /// Ends the factor of a comparison of cases that differ in more than one.
 pub(super) const AS_USED: &str = "as a program would use it";
@@ -60,7 +65,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     };
     let lent = |name, policy| library(name, SinkTechnique::Fastpipe(policy), LOAN, LARGE_PIPE);
     let buffered = SinkTechnique::BufWriter;
-    let written = SinkTechnique::FastpipeIo(Policy::Fresh);
+    let written = SinkTechnique::FastpipeIo(Policy::Auto);
     let others = [
         (
             case("vmsplice_read_huge", LARGE_PIPE)
@@ -70,14 +75,19 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             "vmsplice",
         ),
         (
-            lent("fastpipe_fresh", Policy::Fresh),
-            "fastpipe's Writer as it is: pages are never written again",
-            "Fresh",
+            lent("fastpipe_auto", Policy::Auto),
+            "fastpipe's Writer as it is: finds the fastest safe method while sending",
+            "Auto",
         ),
         (
-            lent("fastpipe_fresh_spin", Policy::Fresh).spin(),
+            lent("fastpipe_auto_spin", Policy::Auto).spin(),
             "the same, neither end ever sleeping",
-            "Fresh, spinning",
+            "Auto, spinning",
+        ),
+        (
+            lent("fastpipe_fresh", Policy::Fresh),
+            "pages are never written again",
+            "Fresh",
         ),
         (
             lent("fastpipe_cow_checked", Policy::CowChecked),
@@ -97,7 +107,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
         (
             library("io_write_64k", written, WRITTEN, LARGE_PIPE),
             "the same bytes written to fastpipe's Writer",
-            "Fresh as io::Write",
+            "Auto as io::Write",
         ),
     ];
     let others = others.map(|(case, description, factor)| {

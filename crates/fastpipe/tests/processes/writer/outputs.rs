@@ -244,3 +244,32 @@ fn earlier_printed_bytes_come_first() {
     check(&got[..3 * MIB], 0).unwrap();
     assert!(got[3 * MIB..].starts_with(MARK.as_bytes()));
 }
+
+#[test]
+fn other_threads_can_print_beside_an_unlocked_writer() {
+    const NAME: &str = "other_threads_can_print_beside_an_unlocked_writer";
+    const MARK: &str = "<printed>";
+    if is_child(NAME) {
+        let mut out = Writer::builder().stdout_unlocked().unwrap();
+        out.write_all(b"before ").unwrap();
+        out.flush().unwrap();
+        let printing = std::thread::spawn(|| {
+            print!("{MARK}");
+            std::io::stdout().flush().unwrap();
+        });
+        printing.join().unwrap();
+        out.write_all(b" after").unwrap();
+        out.finish().unwrap();
+        return;
+    }
+    let mut child = command(NAME, NAME).stdout(Stdio::piped()).spawn().unwrap();
+    let mut got = String::new();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut got)
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(got.contains("before <printed> after"), "{got}");
+}

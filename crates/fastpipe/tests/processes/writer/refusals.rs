@@ -10,15 +10,17 @@ use crate::common;
 use crate::common::onward::{Onward, hold_and_read_on, splice};
 use crate::common::process::in_own_process;
 use crate::common::seccomp::{refuse, refuse_everywhere};
+use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
     HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
+use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer, cow_check_works};
 
 /// Runs `body` in its own thread.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -266,4 +268,43 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
             assert_eq!(wrong, 0, "{calls:?}, error {errno}, after {at_first}");
         }
     }
+}
+
+/// Enables or disables transparent huge pages for this process. Returns false if that is
+/// refused.
+fn set_huge_pages(enabled: bool) -> bool {
+    let disabled = libc::c_ulong::from(!enabled);
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0) == 0 }
+}
+
+#[test]
+fn the_cow_check_is_believed_only_with_a_huge_page() {
+    in_own_process("the_cow_check_is_believed_only_with_a_huge_page", || {
+        if !set_huge_pages(false) {
+            return skip("huge pages can't be disabled here");
+        }
+        match cow_check_works() {
+            Err(error) => return skip(error),
+            Ok(works) => assert!(!works, "without a huge page nothing is known"),
+        }
+        // That answer is not remembered.
+        assert!(set_huge_pages(true));
+        let huge = Buffer::builder().len(4 * MIB).pages(Pages::Huge).map();
+        if huge.unwrap().backing_from_smaps().unwrap().huge == 0 {
+            return skip("this system grants no huge pages");
+        }
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = read_all(reader, vec![100_000]);
+        let builder = Writer::builder().method(Method::CowChecked);
+        let mut out = builder.at_once().open(writer).unwrap();
+        send(&mut out, How::Both, 0, MIB).unwrap();
+        let works = cow_check_works().unwrap();
+        assert_eq!(out.path() == Path::Vmsplice(Reuse::CowChecked), works);
+        if !works {
+            skip("this kernel does not copy shared huge pages");
+        }
+        drop(out);
+        check(&reading.join().unwrap(), 0).unwrap();
+    });
 }

@@ -48,7 +48,7 @@ fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
 
     // Nothing but what is refused.
     let mut command =
-        pipespeed("bench touched --no-save --case fastpipe_fresh_spin --quick --rounds 1");
+        pipespeed("bench touched --no-save --case fastpipe_auto_spin --quick --rounds 1");
     conditions::one_processor(&mut command);
     let outcome = run_alone(command).succeeded();
     assert!(outcome.out.contains("refused"), "{outcome:#?}");
