@@ -23,13 +23,21 @@ pub enum Wait {
     Poll,
     /// Retry at once, without limit. Each end needs a processor of its own: two
     /// spinning ends on one processor burn whole time slices.
+    ///
+    /// An [`Input`](crate::transfer::Input) or [`Output`](crate::transfer::Output)
+    /// makes its next system call without any pause. All others execute a pause
+    /// instruction ([`std::hint::spin_loop`]) after each failed attempt: a
+    /// [ring](crate::ring), a [relay](crate::relay) and
+    /// [`Writer::wait_drained`](crate::writer::Writer::wait_drained).
     Spin,
-    /// As [`Spin`](Self::Spin), with a pause instruction
-    /// ([`std::hint::spin_loop`]) after each failed attempt.
+    /// As [`Spin`](Self::Spin), but the transfers of an
+    /// [`Input`](crate::transfer::Input) or [`Output`](crate::transfer::Output)
+    /// also execute a pause instruction after each failed attempt.
     Pause,
-    /// As [`Spin`](Self::Spin), with a pause after each failed attempt that is
-    /// twice as long as the one before, up to [`MAX_PAUSE`]. An attempt that
-    /// moves data resets it.
+    /// As [`Spin`](Self::Spin), but the transfers of an
+    /// [`Input`](crate::transfer::Input) or [`Output`](crate::transfer::Output)
+    /// pause after each failed attempt, twice as long as the time before, up to
+    /// [`MAX_PAUSE`]. An attempt that moves data resets the pause.
     Backoff,
     /// Spin for at most [`MAX_SPINNING`], then poll. The time spent spinning
     /// adapts to how often it succeeds: see [`Backoff`]. Never spins in a thread
@@ -48,7 +56,7 @@ pub enum Wait {
 /// 14 us on a virtual machine; the rest is margin for slower ones.
 pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
-/// Upper bound of a pause under [`Wait::Backoff`].
+/// Upper bound of a pause of a transfer under [`Wait::Backoff`].
 pub const MAX_PAUSE: Duration = Duration::from_micros(4);
 
 /// First pause under [`Wait::Backoff`]: about as long as a failed attempt takes.
