@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::text::{escape, wrap};
+use crate::standard;
+use crate::text::{escape, without_error_numbers, wrap};
 
 /// The command line is wrong or incomplete: exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -42,11 +43,23 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     })
 }
 
+/// Returns an error if standard output is closed: data written there would be lost.
+///
+/// # Errors
+/// Wrong usage: the shell was told to close it.
+pub fn require_stdout() -> anyhow::Result<()> {
+    if standard::is_closed(1) {
+        return Err(usage("standard output is closed"));
+    }
+    Ok(())
+}
+
 /// Prints text on standard error, [escaped](escape), since it may contain names of files and
-/// commands; on a terminal, breaks its long lines at spaces. A failure to do so is ignored: it
-/// could not be reported anywhere.
+/// commands, and without the numbers of errors; on a terminal, breaks its long lines at spaces.
+/// A failure to do so is ignored: it could not be reported anywhere.
 pub fn say(text: &str) {
-    let text = &*escape(text);
+    let text = without_error_numbers(text);
+    let text = escape(&text);
     let columns = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
     let _ = match columns {
         Ok(columns @ 1..) => text.split('\n').try_for_each(|line| {
@@ -58,8 +71,8 @@ pub fn say(text: &str) {
     };
 }
 
-/// Formats an error with its causes, separated by `: `. Omits a cause that the text
-/// before it already ends with.
+/// Formats an error with its causes, separated by `: `, without the numbers of errors.
+/// Omits a cause that the text before it already ends with.
 pub fn full_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -69,7 +82,7 @@ pub fn full_message(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    without_error_numbers(&text)
 }
 
 /// Returns the error for a failed start of `program`, usually /proc/self/exe, in a role
@@ -83,8 +96,21 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
     }
     match out_of_descriptors(&error) {
         Some(hint) => anyhow!("{what}: {hint}"),
-        None => anyhow::Error::new(error).context(what),
+        None => anyhow::Error::new(fork_error(error)).context(what),
     }
+}
+
+/// Adds the limits to raise to EAGAIN of fork(2). Returns other errors as they are.
+pub fn fork_error(error: io::Error) -> io::Error {
+    if Errno::from_io_error(&error) != Some(Errno::AGAIN) {
+        return error;
+    }
+    let limit = current_limit(Resource::Nproc);
+    let message = format!(
+        "no more processes are allowed: {error}; raise the limit (ulimit -u{limit}), or pids.max \
+         of the control group"
+    );
+    io::Error::new(error.kind(), message)
 }
 
 /// Returns a message for EMFILE (too many open files) that names the limit to raise.
@@ -100,9 +126,14 @@ pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
 }
 
 fn descriptor_remedy() -> String {
-    let limit = getrlimit(Resource::Nofile).current;
-    let now = limit.map_or_else(String::new, |limit| format!(", now {limit}"));
-    format!("raise the limit (ulimit -n{now})")
+    let limit = current_limit(Resource::Nofile);
+    format!("raise the limit (ulimit -n{limit})")
+}
+
+/// Returns the soft value of a limit as an addition to its name; empty if there is none.
+fn current_limit(resource: Resource) -> String {
+    let limit = getrlimit(resource).current;
+    limit.map_or_else(String::new, |limit| format!(", now {limit}"))
 }
 
 /// Formats an error as [`full_message`] does. Adds the limit to raise to one about too many
@@ -154,9 +185,9 @@ mod tests {
     fn a_cause_is_not_repeated() {
         let cause = || io::Error::from(Errno::NOMEM);
         let plain = anyhow::Error::new(cause()).context("mmap");
-        assert_eq!(full_message(&plain), format!("mmap: {}", cause()));
+        assert_eq!(full_message(&plain), "mmap: Cannot allocate memory");
         let repeated = anyhow::Error::new(cause()).context(format!("no memory: {}", cause()));
-        assert_eq!(full_message(&repeated), format!("no memory: {}", cause()));
+        assert_eq!(full_message(&repeated), "no memory: Cannot allocate memory");
     }
 
     #[test]
@@ -176,6 +207,15 @@ mod tests {
         assert_eq!(text.matches("ulimit -n").count(), 1, "{text}");
         let other = anyhow::Error::new(io::Error::from(Errno::NFILE));
         assert!(!message_with_remedy(&other).contains("ulimit"));
+    }
+
+    #[test]
+    fn too_many_processes_name_the_limits() {
+        let error = start_error("writer", Path::new("/x"), Errno::AGAIN.into());
+        let text = full_message(&error);
+        for words in ["can't start the writer: ", "(ulimit -u", "pids.max"] {
+            assert!(text.contains(words), "{text}");
+        }
     }
 
     #[test]

@@ -71,6 +71,21 @@ pub fn pluralize(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
+/// Removes what the standard library adds to messages of the system: ` (os error 2)`.
+pub fn without_error_numbers(text: &str) -> String {
+    const PREFIX: &str = " (os error ";
+    let mut parts = text.split(PREFIX);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend([PREFIX, part]),
+        }
+    }
+    plain
+}
+
 /// Breaks `text` at spaces into lines of at most `width` characters. The first
 /// line keeps its leading spaces, later ones begin with `indent`. A word longer
 /// than a line gets one of its own.
@@ -129,6 +144,21 @@ mod tests {
         assert_eq!(escape("é a\nb"), "é a\nb");
         assert_eq!(escape("\u{1b}[31m\t\r"), "\\u{1b}[31m\\t\\r");
         assert_eq!(escape("\u{9b}x\u{202e}"), "\\u{9b}x\\u{202e}");
+    }
+
+    #[test]
+    fn error_numbers_are_removed_from_messages() {
+        let error = std::io::Error::from_raw_os_error(2).to_string();
+        let plain = "No such file or directory";
+        assert_ne!(error, plain);
+        assert_eq!(without_error_numbers(&error), plain);
+        let text = format!("a: {error}; b: {error} here");
+        assert_eq!(
+            without_error_numbers(&text),
+            format!("a: {plain}; b: {plain} here")
+        );
+        let other = "a (os error unknown) (b)";
+        assert_eq!(without_error_numbers(other), other);
     }
 
     #[test]

@@ -103,25 +103,28 @@ impl Memory {
                     overcommit: root.number(format!("{own}/nr_overcommit_hugepages")),
                 })
                 .collect(),
-            transparent: root.exists(TRANSPARENT).then(|| transparent(root)),
+            transparent: Transparent::read(root),
         }
     }
 }
 
-fn transparent(root: &Root) -> Transparent {
-    Transparent {
-        enabled: root.selected(format!("{TRANSPARENT}/enabled")),
-        defrag: root.selected(format!("{TRANSPARENT}/defrag")),
-        shmem_enabled: root.selected(format!("{TRANSPARENT}/shmem_enabled")),
-        pmd_bytes: root.number(format!("{TRANSPARENT}/hpage_pmd_size")),
-        sizes: sizes(root, TRANSPARENT)
-            .into_iter()
-            .map(|(page_bytes, own)| TransparentSize {
-                page_bytes,
-                enabled: root.selected(format!("{own}/enabled")),
-                shmem_enabled: root.selected(format!("{own}/shmem_enabled")),
-            })
-            .collect(),
+impl Transparent {
+    /// Reads the settings; `None` if the kernel has no transparent huge pages.
+    pub fn read(root: &Root) -> Option<Self> {
+        root.exists(TRANSPARENT).then(|| Transparent {
+            enabled: root.selected(format!("{TRANSPARENT}/enabled")),
+            defrag: root.selected(format!("{TRANSPARENT}/defrag")),
+            shmem_enabled: root.selected(format!("{TRANSPARENT}/shmem_enabled")),
+            pmd_bytes: root.number(format!("{TRANSPARENT}/hpage_pmd_size")),
+            sizes: sizes(root, TRANSPARENT)
+                .into_iter()
+                .map(|(page_bytes, own)| TransparentSize {
+                    page_bytes,
+                    enabled: root.selected(format!("{own}/enabled")),
+                    shmem_enabled: root.selected(format!("{own}/shmem_enabled")),
+                })
+                .collect(),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pipespeed_base::text::without_error_numbers;
 use serde::{Deserialize, Serialize};
 
 /// A possible disturbance or limitation of a run.
@@ -21,7 +22,7 @@ impl Warning {
         Warning {
             kind,
             case: None,
-            message: message.into(),
+            message: without_error_numbers(&message.into()),
         }
     }
 

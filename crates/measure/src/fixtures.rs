@@ -3,7 +3,6 @@
 use crate::case::Case;
 use crate::endpoint::memory::Act;
 use crate::endpoint::spec::{ChannelKind, Waiting};
-use crate::latency::deadlock::{Deadlock, State};
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
@@ -14,6 +13,7 @@ use crate::record::{
 use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::rounds::unmeasured;
+use crate::session::{Deadlock, ProcessState};
 use crate::suite::channels::Transport;
 use crate::suite::{Overrides, Selection, Suite};
 
@@ -349,7 +349,7 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
 
 /// An invented deadlock of messages of 128 KiB.
 pub fn deadlock() -> Deadlock {
-    let state = |pid, written, read| State {
+    let state = |pid, written, read| ProcessState {
         pid,
         letter: Some('S'),
         wait_channel: Some("pipe_write".to_owned()),

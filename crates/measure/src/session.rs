@@ -3,6 +3,7 @@
 
 mod child;
 mod control;
+mod deadlock;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::endpoint::counters::process_time;
-use crate::latency::deadlock::Deadlock;
 use crate::record::NotRun;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
@@ -35,6 +35,8 @@ use pipespeed_host::{NoiseDelta, NoiseProbe};
 pub(crate) use self::child::{Instructions, PeerGone, not_allowed, refusal_or_failure, serve};
 pub(crate) use self::control::Control;
 use self::control::{GO, Report};
+pub(crate) use self::deadlock::Detector;
+pub use self::deadlock::{Deadlock, ProcessState};
 
 /// The hidden subcommand under which the processes of a trial run.
 pub const SUBCOMMAND: &str = "__endpoint";

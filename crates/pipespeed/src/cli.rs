@@ -241,7 +241,7 @@ pub struct BenchArgs {
     )]
     pub work: u32,
     /// List the suite's cases and exit.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv", "chart"])]
     pub list: bool,
     /// Channels and message sizes.
     #[command(flatten)]

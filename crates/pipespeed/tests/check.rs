@@ -364,7 +364,7 @@ fn closed_standard_descriptors_change_nothing() {
         run(command)
     };
     closed("<&- 2>&-").succeeded();
-    closed(">&-").refused(1, &["standard output is closed"]);
+    closed(">&-").refused(2, &["standard output is closed"]);
 }
 
 #[test]

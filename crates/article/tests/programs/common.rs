@@ -4,14 +4,19 @@ use std::process::{Command, Stdio};
 
 pub use pipespeed_testing::*;
 
+/// The path of the published `write`.
+pub const WRITE: &str = env!("CARGO_BIN_EXE_write");
+/// The path of the published `read`.
+pub const READ: &str = env!("CARGO_BIN_EXE_read");
+
 /// The published `write`, with arguments separated by blanks.
 pub fn write(args: &str) -> Command {
-    alone(env!("CARGO_BIN_EXE_write"), args)
+    alone(WRITE, args)
 }
 
 /// The published `read`.
 pub fn read(args: &str) -> Command {
-    alone(env!("CARGO_BIN_EXE_read"), args)
+    alone(READ, args)
 }
 
 /// The published `get-user-pages`.

@@ -1,10 +1,13 @@
 //! How each published program ends when the other one ends.
 
 use std::io::{Read, Write};
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::common::{assert_result_line, read, start, start_into, wait_until_readable, write};
+use crate::common::{
+    READ, WRITE, assert_result_line, read, run, start, start_into, wait_until_readable, write,
+};
 
 /// All combinations of waiting and transfer method, for each program.
 const WRITERS: [&str; 6] = [
@@ -117,7 +120,23 @@ fn the_writer_refuses_an_output_that_is_not_a_pipe() {
         .open("/dev/null")
         .unwrap();
     let writer = start_into(write("--bytes_to_pipe 1K"), null);
-    writer.finish().refused(2, &["not a pipe"]);
+    let outcome = writer.finish().refused(2, &["not a pipe"]);
+    // An option that the published program doesn't have.
+    assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
+}
+
+#[test]
+fn closed_standard_descriptors_are_named() {
+    for (program, which, what) in [
+        (WRITE, ">&-", "standard output is closed"),
+        (READ, ">&-", "standard output is closed"),
+        (READ, "<&-", "standard input is closed"),
+    ] {
+        let script = format!("exec \"$0\" --bytes_to_pipe 1 {which}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, program]);
+        run(shell).refused(2, &[what]);
+    }
 }
 
 #[test]

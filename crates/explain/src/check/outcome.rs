@@ -6,6 +6,7 @@ use itertools::Itertools;
 use serde::Serialize;
 
 use super::{Check, Group};
+use pipespeed_base::text::without_error_numbers;
 use pipespeed_host::refusals::Refusal;
 use pipespeed_measure::record::Header;
 
@@ -93,7 +94,7 @@ impl Outcome {
     fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
         Outcome {
             verdict,
-            seen: seen.into(),
+            seen: without_error_numbers(&seen.into()),
             note: None,
         }
     }

@@ -14,6 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Sampler;
 use super::echo::{self, Message, decode, encode, now_ns};
+use pipespeed_base::failure::fork_error;
 use pipespeed_measure::session::SUBCOMMAND;
 
 /// Number of round trips in a sample.
@@ -59,6 +60,7 @@ impl Echo {
                 // A terminal's signals must not end it; it ends with its input.
                 .process_group(0)
                 .spawn()
+                .map_err(fork_error)
         })?;
         Ok(Echo {
             child,

@@ -106,7 +106,8 @@ impl Subject {
         }
     }
 
-    /// The memory of the buffers of both ends, and of the pipe, in bytes: an upper limit.
+    /// The memory of large buffers of both ends, and of the pipe, in bytes; see
+    /// [`SinkSpec::memory_bytes`].
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Subject::Channel {

@@ -22,7 +22,7 @@ use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
 use crate::session::{Control, PeerGone, refusal_or_failure};
-use pipespeed_host::Root;
+use pipespeed_host::{Root, Transparent};
 
 /// Runs one end of a trial.
 pub(super) struct Driver<'a> {
@@ -186,26 +186,22 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Checks that transparent huge pages of this size are enabled.
 fn require_enabled(pages: PageKind) -> anyhow::Result<()> {
-    let kib = pages.bytes().unwrap_or_default() / 1024;
-    let own = format!("{THP}/hugepages-{kib}kB/enabled");
-    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let (file, setting) = match read(&own) {
-        setting if setting.contains("[inherit]") => {
-            let file = format!("{THP}/enabled");
-            let setting = read(&file);
-            (file, setting)
-        }
-        setting => (own, setting),
-    };
-    if setting.is_empty() {
-        bail!(NotRun::refused(format!(
+    let bytes = pages.bytes().unwrap_or_default();
+    let kib = bytes / 1024;
+    let settings = Transparent::read(&Root::default()).unwrap_or_default();
+    let mut sizes = settings.sizes.iter();
+    let own = sizes.find(|size| size.page_bytes == bytes as u64);
+    let (setting, directory) = match own.and_then(|size| size.enabled.as_deref()) {
+        None => bail!(NotRun::refused(format!(
             "this kernel has no transparent huge pages of {kib} KiB (Linux 6.8 has some)"
-        )));
-    }
-    if setting.contains("[never]") {
+        ))),
+        Some("inherit") => (settings.enabled.as_deref(), String::new()),
+        own => (own, format!("/hugepages-{kib}kB")),
+    };
+    if setting == Some("never") {
         bail!(NotRun::refused(format!(
-            "transparent huge pages of {kib} KiB are turned off; as root, `echo madvise > {file}` \
-             enables them"
+            "transparent huge pages of {kib} KiB are turned off; as root, `echo madvise > \
+             {THP}{directory}/enabled` enables them"
         )));
     }
     Ok(())
@@ -246,13 +242,10 @@ fn require_size<F: AsFd>(pages: PageKind, pipe: &PipeSink<F>) -> anyhow::Result<
 
 /// A sentence on why a buffer does not consist of huge pages only.
 pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
-    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
-    let why = match setting.trim() {
-        "" => "this kernel has no transparent huge pages".to_owned(),
-        text if text.contains("[never]") => {
-            format!("{SETTING} is 'never'; 'madvise' is enough")
-        }
+    let settings = Transparent::read(&Root::default());
+    let why = match settings.and_then(|settings| settings.enabled).as_deref() {
+        None => "this kernel has no transparent huge pages".to_owned(),
+        Some("never") => format!("{THP}/enabled is 'never'; 'madvise' is enough"),
         _ if disabled_for_this_process() => {
             "they are turned off for this process (PR_SET_THP_DISABLE of prctl(2))".to_owned()
         }

@@ -283,8 +283,8 @@ impl SinkSpec {
         }
     }
 
-    /// The memory of its buffers in bytes: an upper limit. write(2) needs one buffer,
-    /// everything that sends memory by reference at least two.
+    /// The memory of its buffers in bytes: one for write(2), two for what sends memory by
+    /// reference. Some channels have more buffers for small messages, of at most 8 MiB in all.
     pub fn memory_bytes(&self) -> u64 {
         let buffers = match (self.technique, self.same_buffer) {
             (SinkTechnique::Write, _) | (_, true) => 1,

@@ -12,7 +12,7 @@ pub mod channels;
 mod closed;
 mod csv;
 pub mod curve;
-pub mod deadlock;
+mod deadlock;
 pub mod histogram;
 mod memory;
 mod naive;

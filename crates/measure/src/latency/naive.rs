@@ -17,35 +17,39 @@ use crate::endpoint::counters::monotonic_ns as now_ns;
 /// Runs the sender that reads once in a round trip.
 pub(super) fn send_with_short_reads(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
     let mut short_reads = 0;
-    let mut trip = |port: &mut Port, number| {
-        port.make(number)?;
-        let started = now_ns();
-        port.send()?;
-        let bytes = port.receive_once()?;
-        let ns = now_ns() - started;
-        short_reads += u64::from(bytes < spec.size);
-        // After a short read, what is read begins in the middle of a message.
-        ensure!(
-            short_reads > 0 || port.has_same_ends(number),
-            "{WRONG_MESSAGE}"
-        );
-        Ok((ns, short_reads))
-    };
-    let mut before = 0;
     let first = warm_up_with(port, |port, number| {
-        (_, before) = trip(port, number)?;
-        Ok(())
+        trip_with_short_reads(port, number, spec.size, &mut short_reads).map(drop)
     })?;
-    let mut after = before;
+    let in_warm_up = short_reads;
     let outcome = timed(port, spec, first, |port, number| {
-        let (ns, short_reads) = trip(port, number)?;
-        after = short_reads;
-        Ok(ns)
+        trip_with_short_reads(port, number, spec.size, &mut short_reads)
     })?;
     Ok(Outcome {
-        short_reads: after - before,
+        short_reads: short_reads - in_warm_up,
         ..outcome
     })
+}
+
+/// Makes one round trip with messages of `size` bytes, and counts its read if it is short.
+/// Returns the duration in nanoseconds.
+fn trip_with_short_reads(
+    port: &mut Port,
+    number: u64,
+    size: usize,
+    short_reads: &mut u64,
+) -> anyhow::Result<u64> {
+    port.make(number)?;
+    let started = now_ns();
+    port.send()?;
+    let bytes = port.receive_once()?;
+    let ns = now_ns() - started;
+    *short_reads += u64::from(bytes < size);
+    // After a short read, what is read begins in the middle of a message.
+    ensure!(
+        *short_reads > 0 || port.has_same_ends(number),
+        "{WRONG_MESSAGE}"
+    );
+    Ok(ns)
 }
 
 /// Runs the echo that reads once before each answer, until the sender leaves.

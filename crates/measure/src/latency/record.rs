@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::curve::{self, Curve};
-use super::deadlock::Deadlock;
 use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Naive};
 use super::trial::Measured;
@@ -12,6 +11,7 @@ use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 use crate::record::{Flag, Header, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
+use crate::session::Deadlock;
 use pipespeed_base::size;
 use pipespeed_host::Warning;
 use pipespeed_stats::Estimate;

@@ -1,6 +1,6 @@
 //! A run as JSON, which is saved, and loaded again for comparisons.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Kind, Run, SCHEMA_VERSION};
+use pipespeed_base::{size, standard};
+
+/// Files are read up to this size, so that an endless one can't fill memory.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Why a saved run could not be loaded: one line with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +29,12 @@ pub enum Problem {
     /// Reading it failed.
     #[error("cannot be read: {0}; give a file made by --json")]
     Unreadable(io::Error),
+    /// It is larger than any record.
+    #[error(
+        "larger than {}, so no record; give a file made by --json",
+        size::format(MAX_BYTES)
+    )]
+    TooLarge,
     /// It is empty, most often because the run never finished.
     #[error("empty: the run that should have written it saved no round; run it again")]
     Empty,
@@ -82,22 +92,29 @@ pub fn to_json(record: &impl Serialize) -> String {
 /// See [`LoadError`].
 pub fn load(path: impl AsRef<Path>) -> Result<Run, LoadError> {
     let path = path.as_ref();
-    let run = read(path)
-        .map_err(Problem::Unreadable)
-        .and_then(|bytes| parse(&bytes));
+    let run = read(path).and_then(|bytes| parse(&bytes));
     run.map_err(|problem| LoadError {
         path: path.to_owned(),
         problem,
     })
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes)?;
-        Ok(bytes)
-    } else {
-        fs::read(path)
+fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    if path != Path::new("-") {
+        return read_limited(File::open(path).map_err(Problem::Unreadable)?);
+    }
+    if standard::is_closed(0) {
+        return Err(Problem::Unreadable(io::Error::other("it is closed")));
+    }
+    read_limited(io::stdin().lock())
+}
+
+fn read_limited(file: impl Read) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    match read.map_err(Problem::Unreadable)? as u64 {
+        ..=MAX_BYTES => Ok(bytes),
+        _ => Err(Problem::TooLarge),
     }
 }
 
@@ -144,7 +161,7 @@ mod tests {
         let path = dir.path().join("run.json");
         let text = to_json(&run);
         assert!(text.ends_with("}\n"));
-        fs::write(&path, text).unwrap();
+        std::fs::write(&path, text).unwrap();
         // Not assert_eq: a run takes pages to show.
         assert!(
             load(&path).unwrap() == run,

@@ -17,7 +17,7 @@ pub use self::csv::write_csv;
 pub use self::header::{Header, Kind, SCHEMA_VERSION};
 pub use self::json::{LoadError, load, to_json};
 pub use self::not_run::{NotRun, NotRunKind};
-pub use self::save::{check_place, is_replaceable, is_stdout, save};
+pub use self::save::{Destination, check_directory, is_stdout};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};

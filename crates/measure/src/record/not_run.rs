@@ -1,5 +1,6 @@
 //! Why a case was not run.
 
+use pipespeed_base::text::without_error_numbers;
 use serde::{Deserialize, Serialize};
 
 /// Why a case was not run. Shown as `limit: the reason`.
@@ -47,6 +48,7 @@ impl NotRun {
     }
 
     fn new(kind: NotRunKind, reason: String) -> Self {
+        let reason = without_error_numbers(&reason);
         NotRun { kind, reason }
     }
 }

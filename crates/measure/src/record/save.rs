@@ -3,29 +3,89 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-/// Writes `bytes` to `path`; `-` is standard output.
-///
-/// A regular file is replaced in one step: the bytes go to a temporary file
-/// beside it, which is then renamed. A symbolic link stays one, and an existing
-/// file keeps its permissions. Terminals, FIFOs, devices and open descriptors
-/// (`/dev/fd/3`) can't be replaced and are written to directly.
-///
-/// # Errors
-///
-/// The system's error, with the path in its message. A file at `path` is then
-/// unchanged, and no temporary file is left.
-pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
-    let path = path.as_ref();
-    let outcome = if is_stdout(path) {
-        let mut out = io::stdout().lock();
-        out.write_all(bytes).and_then(|()| out.flush())
-    } else {
-        save_file(path, bytes)
-    };
-    outcome.map_err(|error| cannot_write(path, &error))
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// Where a report is saved.
+#[derive(Debug)]
+pub struct Destination {
+    path: PathBuf,
+    /// A FIFO, device or open descriptor (`/dev/fd/3`): it can't be replaced, and is
+    /// written to directly.
+    opened: Option<File>,
+}
+
+impl Destination {
+    /// Checks that a report can be saved at `path`; `-` is standard output. Neither changes
+    /// a file nor leaves a new one. Opens what can't be replaced, such as a FIFO, whose
+    /// reader would otherwise see its end before the report is saved.
+    ///
+    /// # Errors
+    /// The system's error, with the path in its message.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let opened = open(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Destination {
+            path: path.to_owned(),
+            opened,
+        })
+    }
+
+    /// Returns a file that is not checked, since its directory does not exist yet.
+    pub fn unchecked(path: PathBuf) -> Self {
+        Destination { path, opened: None }
+    }
+
+    /// Returns the path that was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this is standard output.
+    pub fn is_stdout(&self) -> bool {
+        is_stdout(&self.path)
+    }
+
+    /// Whether [`save`](Self::save) replaces the file, so that it can be called repeatedly.
+    pub fn is_replaceable(&self) -> bool {
+        !self.is_stdout() && self.opened.is_none()
+    }
+
+    /// Whether both are the same file, or standard output.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |one: &Self| match resolve(&one.path) {
+            Ok((target, _)) => target,
+            Err(_) => one.path.clone(),
+        };
+        match (self.is_stdout(), other.is_stdout()) {
+            (false, false) => place(self) == place(other),
+            (one, other) => one && other,
+        }
+    }
+
+    /// Saves a report.
+    ///
+    /// A regular file is replaced in one step: the bytes go to a temporary file
+    /// beside it, which is then renamed. A symbolic link stays one, and an existing
+    /// file keeps its permissions.
+    ///
+    /// # Errors
+    /// The system's error, with the path in its message. A regular file is then
+    /// unchanged, and no temporary file is left.
+    pub fn save(&self, bytes: &[u8]) -> io::Result<()> {
+        let outcome = match &self.opened {
+            Some(file) => (&*file).write_all(bytes),
+            None if self.is_stdout() => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            None => save_file(&self.path, bytes),
+        };
+        outcome.map_err(|error| cannot_write(&self.path, &error))
+    }
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
@@ -46,32 +106,54 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Checks before a measurement that its record can be saved at this path.
-///
-/// # Errors
-/// Those of [`save`] if the path is a directory, or its directory is missing or not
-/// writable.
-pub fn check_place(path: &Path) -> io::Result<()> {
+/// Checks that a file can be saved at `path`. Opens it if it can't be replaced.
+fn open(path: &Path) -> io::Result<Option<File>> {
     if is_stdout(path) {
-        return Ok(());
+        return Ok(None);
     }
-    if path.is_dir() {
-        return Err(cannot_write(path, &io::ErrorKind::IsADirectory.into()));
+    if is_descriptor(path) {
+        return open_directly(path).map(Some);
     }
-    if path.exists() {
-        return Ok(());
+    let (target, existing) = resolve(path)?;
+    match existing {
+        None => check_directory(directory_of(&target)).map(|()| None),
+        Some(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // Without O_TRUNC it stays as it is.
+        Some(found) if found.is_file() => {
+            let opened = OpenOptions::new().write(true).open(target);
+            opened.map(|_| None)
+        }
+        Some(found) => match open_directly(&target) {
+            Err(error)
+                if found.file_type().is_fifo()
+                    && Errno::from_io_error(&error) == Some(Errno::NXIO) =>
+            {
+                Err(io::Error::other(
+                    "nobody has opened this FIFO to read it: start its reader first",
+                ))
+            }
+            opened => opened.map(Some),
+        },
     }
-    rustix::fs::access(directory_of(path), rustix::fs::Access::WRITE_OK)
-        .map_err(|errno| cannot_write(path, &errno.into()))
 }
 
-/// Whether [`save`] replaces the file, so that it can be called repeatedly: true for
-/// regular files and for files that don't exist yet.
-pub fn is_replaceable(path: impl AsRef<Path>) -> bool {
-    let path = path.as_ref();
-    !is_stdout(path)
-        && !is_descriptor(path)
-        && fs::metadata(path).map_or(true, |found| found.is_file())
+/// Opens a FIFO, device or descriptor. Never waits: a FIFO without a reader is an error
+/// (ENXIO in fifo(7)).
+fn open_directly(path: &Path) -> io::Result<File> {
+    // A descriptor may refer to a file with contents.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags | OFlags::NONBLOCK, Mode::empty())?;
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file.into())
+}
+
+/// Checks that a file can be created in a directory.
+///
+/// # Errors
+/// Those of open(2).
+pub fn check_directory(directory: &Path) -> io::Result<()> {
+    // It has no name, so not even a signal leaves it behind.
+    tempfile::tempfile_in(directory).map(drop)
 }
 
 /// Whether the path means standard output, as `-` and `/dev/stdout` do. Opening
@@ -81,27 +163,40 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-") || path == Path::new("/dev/stdout")
 }
 
-fn save_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let existing = match fs::metadata(path) {
-        Ok(metadata) => Some(metadata),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+/// Returns the path to which `path` leads, without links and dots, and what is there, if
+/// anything.
+fn resolve(path: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
+    match fs::metadata(path) {
+        Ok(found) => return Ok((fs::canonicalize(path)?, Some(found))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
-    };
-    if is_descriptor(path) || existing.as_ref().is_some_and(|found| !found.is_file()) {
-        // Append, since a descriptor may refer to a file with contents.
-        return OpenOptions::new().append(true).open(path)?.write_all(bytes);
     }
-    if existing.is_none() && path.is_symlink() {
-        // A link to a file that does not exist yet: there is nothing to protect.
-        return File::create(path)?.write_all(bytes);
+    let directory = directory_of(path);
+    if let Ok(linked) = fs::read_link(path) {
+        // A circle of links is another error (ELOOP).
+        return resolve(&directory.join(linked));
     }
-    let target = match existing {
-        Some(_) => fs::canonicalize(path)?,
-        None => path.to_owned(),
-    };
+    let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
+    // `a/` and `a/.` are directories.
+    let is_file = path.as_os_str().as_bytes().ends_with(name.as_bytes());
+    if !is_file {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok((directory.canonicalize()?.join(name), None))
+}
+
+fn save_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (target, existing) = resolve(path)?;
     match replace(&target, existing.as_ref(), |file| file.write_all(bytes)) {
-        // The file is writable but its directory is not: write in place.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && existing.is_some() => {
+        // The file is writable but can't be replaced, since its directory is not writable,
+        // or it is a mount point: write in place.
+        Err(error)
+            if existing.is_some()
+                && matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy
+                ) =>
+        {
             let mut file = OpenOptions::new()
                 .write(true)
                 .truncate(true)
@@ -155,11 +250,21 @@ mod tests {
         names
     }
 
+    fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+        Destination::open(path.as_ref())?.save(bytes)
+    }
+
+    fn error(path: impl AsRef<Path>) -> String {
+        Destination::open(path.as_ref()).unwrap_err().to_string()
+    }
+
     #[test]
     fn a_new_file_has_the_bytes_and_no_temporary_file_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        save(dir.path().join("a.json"), b"one").unwrap();
-        save(dir.path().join("a.json"), b"two").unwrap();
+        let new = Destination::open(&dir.path().join("a.json")).unwrap();
+        assert!(new.is_replaceable() && names(dir.path()).is_empty());
+        new.save(b"one").unwrap();
+        new.save(b"two").unwrap();
         assert_eq!(fs::read(dir.path().join("a.json")).unwrap(), b"two");
         assert_eq!(names(dir.path()), ["a.json"]);
     }
@@ -170,7 +275,10 @@ mod tests {
         let path = dir.path().join("a.json");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        save(&path, b"new").unwrap();
+        let existing = Destination::open(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        existing.save(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
     }
@@ -179,13 +287,24 @@ mod tests {
     fn a_link_stays_a_link_whether_or_not_its_file_exists() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
-        symlink(&file, &link).unwrap();
+        symlink("file", &link).unwrap();
         for bytes in [b"one", b"two"] {
             save(&link, bytes).unwrap();
             assert!(link.is_symlink());
             assert_eq!(fs::read(&file).unwrap(), bytes);
         }
         assert_eq!(names(dir.path()), ["file", "link"]);
+    }
+
+    #[test]
+    fn one_file_is_recognised_under_several_names() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("missing", dir.path().join("link")).unwrap();
+        let open = |name: &str| Destination::open(&dir.path().join(name)).unwrap();
+        assert!(open("link").is_same(&open("./missing")));
+        assert!(!open("link").is_same(&open("other")));
+        let [dash, device] = ["-", "/dev/stdout"].map(|name| Destination::open(Path::new(name)));
+        assert!(dash.unwrap().is_same(&device.unwrap()));
     }
 
     #[test]
@@ -211,20 +330,45 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_path_is_rejected_beforehand() {
-        let directory = tempfile::tempdir().unwrap();
-        let there = directory.path();
-        assert!(check_place(&there.join("new")).is_ok());
-        assert!(check_place(Path::new("-")).is_ok());
-        for bad in [there.to_owned(), there.join("no/such")] {
-            let error = check_place(&bad).unwrap_err().to_string();
-            assert!(error.contains(&bad.display().to_string()), "{error}");
-        }
+    fn a_fifo_needs_a_reader_which_stays_connected() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RWXU).unwrap();
+        let text = error(&path);
+        assert!(text.contains("start its reader first"), "{text}");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let mut reader = File::from(rustix::fs::open(&path, flags, Mode::empty()).unwrap());
+        let fifo = Destination::open(&path).unwrap();
+        assert!(!fifo.is_replaceable());
+        let mut buffer = [0; 9];
+        // Not the end of the stream, which would be Ok(0).
+        let early = io::Read::read(&mut reader, &mut buffer).unwrap_err();
+        assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+        fifo.save(b"bytes").unwrap();
+        assert_eq!(io::Read::read(&mut reader, &mut buffer).unwrap(), 5);
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
-        let error = save("/nonexistent/a.json", b"").unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/a.json"), "{error}");
+    fn an_unwritable_path_is_rejected_beforehand() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path();
+        symlink("no/such", there.join("dangling")).unwrap();
+        symlink("circle", there.join("circle")).unwrap();
+        fs::write(there.join("file"), "").unwrap();
+        for (bad, reason) in [
+            (".", "is a directory"),
+            ("new/", "is a directory"),
+            ("no/such", "No such file"),
+            ("dangling", "No such file"),
+            ("circle", "symbolic links"),
+            ("file/new", "Not a directory"),
+            (&"n".repeat(256), "too long"),
+        ] {
+            let text = error(there.join(bad));
+            assert!(text.contains(bad) && text.contains(reason), "{text}");
+        }
+        assert_eq!(names(there), ["circle", "dangling", "file"]);
+        let error = error("/dev/fd/999");
+        assert!(error.contains("/dev/fd/999: No such file"), "{error}");
     }
 }

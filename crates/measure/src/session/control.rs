@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -24,6 +24,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::record::NotRun;
+use pipespeed_base::size;
 
 /// What a process of a trial reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,11 +129,14 @@ impl Control {
         self.send_with(message, &[])
     }
 
-    /// Reports that this process is ready, and waits for the start of the trial.
+    /// Reports that this process is ready, and waits for the start of the trial. All large
+    /// buffers must be mapped by then.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the session is gone; those of the socket.
+    /// Too little memory is left for the trial; `UnexpectedEof` if the session is gone;
+    /// those of the socket.
     pub(crate) fn wait_for_start(&mut self, setup: impl Serialize) -> anyhow::Result<()> {
+        require_memory()?;
         self.send(&Report::<_, ()>::Ready(setup))?;
         let _: String = self.receive().context("the session is gone")?;
         Ok(())
@@ -151,6 +155,17 @@ impl Control {
         }
         Ok(serde_json::from_slice(&line)?)
     }
+}
+
+/// Checks that memory is left for what is allocated from now on, mostly the results: Rust
+/// ends a process whose allocation fails before it can report anything.
+fn require_memory() -> anyhow::Result<()> {
+    const BYTES: usize = 1 << 20;
+    let reserved = Vec::<u8>::new().try_reserve_exact(BYTES);
+    reserved.map_err(|_| {
+        let bytes = size::format(BYTES as u64);
+        anyhow!("no memory for the results: {bytes} are needed besides the buffers")
+    })
 }
 
 impl AsFd for Control {

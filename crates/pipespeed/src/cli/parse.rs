@@ -59,17 +59,16 @@ fn parse_command<P: clap::Parser>(
     })
 }
 
-/// Joins clap's message and its tip in one line, without the usage.
+/// Joins the lines of clap's message, without its tips and the usage.
 fn one_line(message: &str) -> String {
     let mut line = String::new();
     for part in message.lines().map(str::trim) {
-        let is_usage = part.starts_with("Usage:") || part.starts_with("For more information");
-        if part.is_empty() || is_usage {
+        let left_out = ["tip:", "Usage:", "For more information"];
+        if part.is_empty() || left_out.iter().any(|start| part.starts_with(start)) {
             continue;
         }
         if !line.is_empty() {
-            let continues =
-                part.starts_with("tip:") || part.starts_with('[') || line.ends_with(':');
+            let continues = part.starts_with('[') || line.ends_with(':');
             line.push_str(if continues { " " } else { ", " });
         }
         line.push_str(part);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs, parse_published};
-use pipespeed_base::failure::{exit_code, usage};
+use pipespeed_base::failure::{exit_code, require_stdout, usage};
 
 /// Whose rules an end follows where they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn published(program: &'static str, run: impl FnOnce(EndArgs) -> anyhow::Result<
         Ok(args) => {
             let mut end = args.end;
             end.pipe_size = end.pipe_size.filter(|&bytes| bytes > 0);
-            exit_code(program, run(end))
+            exit_code(program, require_stdout().and_then(|()| run(end)))
         }
         Err(code) => code,
     }

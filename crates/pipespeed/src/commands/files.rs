@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use pipespeed_base::failure::{Closed, say, to_stdout, usage};
-use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+use pipespeed_measure::record::{Destination, check_directory};
 use pipespeed_report::Style;
 
 use crate::cli::OutputArgs;
@@ -20,21 +20,10 @@ pub(super) const RECORD: &[&str] = &["--json"];
 
 /// Files to save to.
 pub(super) struct Files {
-    /// The option and path of each file.
-    files: Vec<(&'static str, PathBuf)>,
+    /// The option of each file, and where it is saved.
+    files: Vec<(&'static str, Destination)>,
     /// Directory to create before the first file is saved.
     directory: Option<&'static Path>,
-}
-
-/// A file's path without links and dots, whether or not the file exists.
-fn place(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok().or_else(|| {
-        let directory = match path.parent()? {
-            here if here.as_os_str().is_empty() => Path::new("."),
-            directory => directory,
-        };
-        Some(directory.canonicalize().ok()?.join(path.file_name()?))
-    })
 }
 
 impl Files {
@@ -45,25 +34,22 @@ impl Files {
     pub(super) fn new<'a>(
         options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)>,
     ) -> anyhow::Result<Self> {
-        let options = options.into_iter();
-        let files: Vec<(&'static str, PathBuf)> = options
-            .filter_map(|(option, path)| Some((option, path.clone()?)))
-            .collect();
-        for (at, (option, path)) in files.iter().enumerate() {
-            let earlier = &files[..at];
-            let is_same = |other: &Path| match (is_stdout(other), is_stdout(path)) {
-                (false, false) => place(other) == place(path),
-                (other, path) => other && path,
+        let mut files: Vec<(&'static str, Destination)> = Vec::new();
+        for (option, path) in options {
+            let Some(path) = path else {
+                continue;
             };
-            if let Some((other, _)) = earlier.iter().find(|(_, other)| is_same(other)) {
-                let what = if is_stdout(path) {
+            let opened = Destination::open(path);
+            let file = opened.map_err(|error| usage(format!("{option}: {error}")))?;
+            if let Some((other, _)) = files.iter().find(|(_, other)| other.is_same(&file)) {
+                let what = if file.is_stdout() {
                     "standard output".to_owned()
                 } else {
                     format!("the same file, {}", path.display())
                 };
                 return Err(usage(format!("both {other} and {option} name {what}")));
             }
-            check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
+            files.push((option, file));
         }
         Ok(Files {
             files,
@@ -92,15 +78,16 @@ impl Files {
     /// be written.
     fn by_default(stem: &str, options: &[&'static str]) -> Self {
         let here = Path::new(DIRECTORY);
-        let place = if here.exists() { here } else { Path::new(".") };
+        let is_there = here.symlink_metadata().is_ok();
         let mut files = Vec::new();
-        match rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
+        match check_directory(if is_there { here } else { Path::new(".") }) {
             Ok(()) => files.extend(options.iter().map(|option| {
                 let kind = match *option {
                     "--chart" => "svg",
                     option => option.trim_start_matches('-'),
                 };
-                (*option, here.join(format!("{stem}.{kind}")))
+                let path = here.join(format!("{stem}.{kind}"));
+                (*option, Destination::unchecked(path))
             })),
             Err(error) => say(&format!(
                 "pipespeed: results will not be saved: ./{DIRECTORY}: {error}"
@@ -114,7 +101,7 @@ impl Files {
 
     /// Whether any file is saved to standard output.
     pub(super) fn use_stdout(&self) -> bool {
-        self.files.iter().any(|(_, path)| is_stdout(path))
+        self.files.iter().any(|(_, file)| file.is_stdout())
     }
 
     /// Prints text on standard output, unless a file is saved there.
@@ -148,8 +135,10 @@ impl Files {
 
     /// Prints the names of the saved files on standard error, unless --quiet is given.
     pub(super) fn say_saved(&self, quiet: bool) {
-        let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
-        let names: Vec<String> = files.map(|(_, path)| path.display().to_string()).collect();
+        let files = self.files.iter().filter(|(_, file)| !file.is_stdout());
+        let names: Vec<String> = files
+            .map(|(_, file)| file.path().display().to_string())
+            .collect();
         if !quiet && !names.is_empty() {
             say(&format!("saved: {}", names.join(" ")));
         }
@@ -159,7 +148,7 @@ impl Files {
     /// [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
         let replaceable =
-            |(option, path): &&(&str, PathBuf)| *option != "--chart" && is_replaceable(path);
+            |(option, file): &&(&str, Destination)| *option != "--chart" && file.is_replaceable();
         let _ = self.save_all(self.files.iter().filter(replaceable), text);
     }
 
@@ -173,7 +162,7 @@ impl Files {
 
     fn save_all<'a>(
         &self,
-        files: impl Iterator<Item = &'a (&'static str, PathBuf)>,
+        files: impl Iterator<Item = &'a (&'static str, Destination)>,
         text: impl Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<()> {
         if let Some(directory) = self.directory {
@@ -182,11 +171,11 @@ impl Files {
         }
         let mut failed: Vec<String> = Vec::new();
         let mut is_closed = false;
-        for (option, path) in files {
-            match save(path, text(option)?.as_bytes()) {
+        for (option, file) in files {
+            match file.save(text(option)?.as_bytes()) {
                 Ok(()) => {}
                 // The reader of standard output may close it early.
-                Err(error) if is_stdout(path) && error.kind() == io::ErrorKind::BrokenPipe => {
+                Err(error) if file.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => {
                     is_closed = true;
                 }
                 Err(error) => failed.push(error.to_string()),

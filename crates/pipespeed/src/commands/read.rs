@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::article::Rules;
 use crate::cli::EndArgs;
 use pipespeed_base::failure::{say, to_stdout, usage};
-use pipespeed_base::size;
+use pipespeed_base::{size, standard};
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
 use pipespeed_measure::endpoint::counters::Meter;
@@ -26,6 +26,11 @@ use pipespeed_measure::record::{DataUse, GIB};
 /// A message that names the wrong option or the limit, or the failed transfer; a stream
 /// shorter than --bytes-to-pipe.
 pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::Result<()> {
+    if standard::is_closed(0) {
+        return Err(usage(
+            "standard input is closed: pipe something into this command",
+        ));
+    }
     let stdin = io::stdin();
     let input = stdin.as_fd();
     let data = requested.unwrap_or(if end.read_with_splice {

@@ -27,10 +27,14 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
     let out = stdout.as_fd();
     let is_pipe = pipe::is_pipe(out).context("standard output")?;
     if !is_pipe && args.bytes.is_none() {
-        return Err(usage(
-            "standard output is not a pipe, and an endless write could fill a disk: \
-             pipe it into a reader, or add --bytes SIZE",
-        ));
+        let instead = match rules {
+            Rules::Published => "",
+            Rules::Subcommand => ", or add --bytes SIZE",
+        };
+        return Err(usage(format!(
+            "standard output is not a pipe, and an endless write could fill a disk: pipe it into \
+             a reader{instead}"
+        )));
     }
     if !is_pipe && args.end.write_with_vmsplice {
         return Err(usage(

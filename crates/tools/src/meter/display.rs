@@ -18,6 +18,7 @@ use super::rows::{self, Rows};
 use super::screen::Screen;
 use pipespeed_base::interrupt::is_ignored;
 use pipespeed_base::standard::has_escapes;
+use pipespeed_base::text::without_error_numbers;
 
 /// Columns and rows if the terminal's size is unknown.
 const WIDTH: u16 = 80;
@@ -152,6 +153,7 @@ impl<'o> Display<'o> {
     /// Prints an error on a separate line.
     pub fn print_error(&mut self, message: &str) {
         self.end_line();
+        let message = &without_error_numbers(message);
         let text = match self.options.show {
             Show::Json => json::error(message),
             _ => format!("pipespeed: {message}\n"),

@@ -11,6 +11,7 @@ use super::limiter::{Allowance, Limiter};
 use super::lines::LineCounter;
 use super::options::{Options, Show, Unit};
 use super::progress::{Ending, History, Snapshot};
+use pipespeed_base::text::without_error_numbers;
 
 /// Reason for the end: the reader of the output is gone.
 pub const CONSUMER_GONE: &str = "consumer gone";
@@ -111,7 +112,8 @@ impl<'o> Session<'o> {
 
     /// Records the techniques not used, for the summary.
     pub fn set_passed_over(&mut self, techniques: &[PassedOver]) {
-        self.passed_over = techniques.iter().map(PassedOver::to_string).collect();
+        let texts = techniques.iter().map(PassedOver::to_string);
+        self.passed_over = texts.map(|text| without_error_numbers(&text)).collect();
     }
 
     /// Units that may still pass if the stream stops at the size.

@@ -16,6 +16,7 @@ use rustix::process::{
 };
 
 use super::account::{name, schedule};
+use pipespeed_base::failure::{fork_error, say};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 
@@ -46,7 +47,7 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let error = Command::new(&program).args(args).exec();
-    pipespeed_base::failure::say(&format!("pipespeed: {}: {error}", program.display()));
+    say(&format!("pipespeed: {}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUN,
@@ -89,7 +90,8 @@ impl Process {
             .args(command)
             .stdin(stdin)
             .stdout(stdout)
-            .spawn()?;
+            .spawn()
+            .map_err(fork_error)?;
         let pid = Pid::from_child(&child);
         let ending = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| kill(pid))?;
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;

@@ -6,10 +6,11 @@ use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL};
+use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL, open};
 use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::spec::{Length, Mode, Naive};
-use pipespeed_measure::record::Kind as RecordKind;
+use pipespeed_measure::latency::trial::TrialError;
+use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
 
 /// Default message sizes.
 const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
@@ -68,7 +69,26 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
             cases.extend(sizes.map(|size| CaseRecord::new(channel, size, mode)));
         }
     }
+    check_sizes(&cases, args.pipe_size)?;
     Ok(cases)
+}
+
+/// Checks that a message fits its channel in any of the cases.
+fn check_sizes(cases: &[CaseRecord], pipe_bytes: Option<usize>) -> anyhow::Result<()> {
+    let limit = |case: &CaseRecord| match open(case.channel, case.size, pipe_bytes) {
+        Err(TrialError::NotRun(not_run)) if not_run.kind == NotRunKind::Limit => {
+            Some(format!("{}: {}", case.channel, not_run.reason))
+        }
+        _ => None,
+    };
+    // Stops at the first that fits.
+    match cases.iter().map(limit).collect::<Option<Vec<String>>>() {
+        Some(mut limits) if !limits.is_empty() => {
+            limits.dedup();
+            Err(usage(format!("--size: {}", limits.join("; "))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the record before the first measurement.

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::{
-    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, skip, start,
-    start_into,
+    Outcome, PIPESPEED, json, json_file, names_in, pipeline, pipespeed, run, run_alone, skip,
+    start, start_into,
 };
 use rustix::process::Resource;
 
@@ -210,7 +210,55 @@ fn files_that_cant_be_written_are_found_before_anything_is_measured() {
         run_alone(pipespeed(&option_directory)).refused(2, &[option, here, "directory"]);
         run_alone(pipespeed(&option_missing)).refused(2, &[option, missing, "No such file"]);
     }
-    assert!(names_in(directory.path()).is_empty());
+    std::os::unix::fs::symlink(missing, directory.path().join("link")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        directory.path().join("fifo"),
+        rustix::fs::Mode::RWXU,
+    )
+    .unwrap();
+    for (name, reason) in [
+        ("link", "link: No such file or directory"),
+        ("fifo", "fifo: nobody has opened this FIFO to read it"),
+        (&"n".repeat(256), "File name too long"),
+    ] {
+        let mut command = pipespeed(&format!("{short} --json {name}"));
+        command.current_dir(&directory);
+        run_alone(command).refused(2, &["--json: cannot write ", reason]);
+    }
+    assert_eq!(names_in(directory.path()), ["fifo", "link"]);
+}
+
+#[test]
+fn a_reader_of_a_fifo_gets_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    // Without O_NONBLOCK it would wait for the writer.
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+    let opened = rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).unwrap();
+    // Room for all of it.
+    rustix::pipe::fcntl_setpipe_size(&opened, 1 << 20).unwrap();
+    let mut command = pipespeed("check --only semantics -q");
+    command.arg("--json").arg(&fifo);
+    run_alone(command).succeeded();
+    let record = std::io::read_to_string(fs::File::from(opened)).unwrap();
+    assert_eq!(json(&record)["kind"], "check");
+}
+
+#[test]
+fn a_file_that_is_a_mount_point_is_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        cd "$1" && touch run.json other && mount --bind other run.json || exit 99
+        "$0" check --only semantics -q --json run.json"#;
+    let here = directory.path().to_str().unwrap();
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &[here]) else {
+        return;
+    };
+    run_alone(command).succeeded();
+    let record = json_file(&directory.path().join("other"));
+    assert_eq!(record["kind"], "check");
 }
 
 #[test]
@@ -374,10 +422,67 @@ fn standard_output_or_input_that_is_closed_is_handled() {
         command.arg(PIPESPEED);
         run(command)
     };
-    for args in ["write", "bench --list", "man"] {
-        closed(args, ">&-").refused(1, &["standard output is closed"]);
+    for args in [
+        "write",
+        "read",
+        "bench --list",
+        "man",
+        "meter /dev/null",
+        // Status 1 is that of a slower case.
+        "compare a b --fail-on slower",
+    ] {
+        closed(args, ">&-").refused(2, &["standard output is closed"]);
     }
-    closed("read", "<&-").refused(1, &["early", "got 0 bytes"]);
+    closed("read", "<&-").refused(2, &["standard input is closed"]);
+    closed("compare - b", "<&-").refused(2, &["standard input: cannot be read: it is closed"]);
+}
+
+#[test]
+fn too_few_processes_to_start_name_the_limits() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    for args in [
+        "bench --quick --rounds 1 --case write_read --no-save",
+        "latency pipe --count 1 --rounds 1 --placement free --no-save",
+    ] {
+        let mut command = program.command(args);
+        conditions::limit(&mut command, Resource::Nproc, 0);
+        let words = ["can't start the ", "(ulimit -u, now 0)", "pids.max"];
+        let outcome = run_alone(command);
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        for word in words {
+            assert!(outcome.err.contains(word), "{word}: {outcome:#?}");
+        }
+    }
+    let mut command = program.command("costs --quick --no-save");
+    conditions::limit(&mut command, Resource::Nproc, 0);
+    let outcome = run_alone(command).succeeded();
+    assert!(
+        outcome.unwrapped().contains("(ulimit -u, now 0)"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn messages_have_no_numbers_of_errors() {
+    for args in [
+        "bench --json /nonexistent/a",
+        "compare /nonexistent/a /nonexistent/b",
+        "meter /nonexistent/a",
+        "meter --json /nonexistent/a",
+    ] {
+        let outcome = run_alone(pipespeed(args));
+        assert!(outcome.err.contains("No such"), "{outcome:#?}");
+        assert!(!outcome.err.contains("os error"), "{outcome:#?}");
+    }
+    // In a record and its table, too.
+    let mut command = pipespeed("bench channels --channel tcp --size 4K --rounds 1 --no-save -v");
+    if conditions::failing_call(&mut command, libc::SYS_socket, libc::ENETDOWN) {
+        let outcome = run_alone(command);
+        assert!(outcome.err.contains("Network is down"), "{outcome:#?}");
+        assert!(!outcome.err.contains("os error"), "{outcome:#?}");
+    }
 }
 
 #[test]

@@ -9,16 +9,25 @@ use crate::common::{json_file, names_in, pipespeed, start};
 use rustix::process::Signal;
 
 /// Runs that take longer than the latest signal.
-const LONG: [&str; 8] = [
+const LONG: [&str; 14] = [
     "bench ladder --quick --rounds 5000",
+    "bench touched --quick --rounds 5000",
+    "bench changes --quick --rounds 5000",
+    "bench channels --quick --rounds 5000",
+    "bench options --quick --rounds 5000",
+    "bench pages --quick --rounds 5000",
     "bench sizes --time 100",
     "bench volumes --volume 100G",
     "bench memory --quick --rounds 5000",
     "latency --rounds 5000",
+    "latency pipe --size 128K --naive --rounds 5000",
     "costs --rounds 5000",
     "costs --pinning --rounds 5000",
     "profile write_read --time 100",
 ];
+
+/// At most this many run at the same time.
+const LANES: usize = 3;
 
 const LATEST: Duration = Duration::from_millis(1500);
 
@@ -30,7 +39,17 @@ fn signals_per_command() -> u32 {
 
 #[test]
 fn a_signal_at_any_moment_loses_nothing_and_leaves_nobody() {
-    for args in LONG {
+    // Several at once, since most of the time nothing but the moment is waited for.
+    thread::scope(|scope| {
+        for commands in LONG.chunks(LONG.len().div_ceil(LANES)) {
+            scope.spawn(|| interrupt(commands));
+        }
+    });
+}
+
+/// Interrupts these commands, one after another.
+fn interrupt(commands: &[&str]) {
+    for args in commands {
         for nth in 0..signals_per_command() {
             let random = RandomState::new().hash_one(nth);
             let delay = LATEST * (random % 1000) as u32 / 1000;

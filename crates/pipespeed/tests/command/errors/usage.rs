@@ -236,6 +236,8 @@ fn options_that_contradict_each_other_are_both_named() {
         "profile --pipe-size 64K -- a",
         "profile --buffer-size 64K -- a",
         "profile --suite ladder -- a",
+        "bench --list --json -",
+        "check --list --json -",
     ]));
 }
 

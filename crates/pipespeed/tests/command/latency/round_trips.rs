@@ -233,12 +233,24 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
     let long = "--all --time 2 --rounds 100";
     latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);
     latency("pipe --chart /").refused(2, &["--chart", "directory"]);
-    let refused = latency("eventfd --size 1K --json -");
-    assert_eq!(refused.code, Some(1), "{refused:#?}");
-    let reason = &json(&refused.out)["cases"][0]["not_run"]["reason"];
-    assert!(reason.as_str().unwrap().contains("8 bytes"), "{refused:#?}");
     for wait in ["--wait spin", "--wait adaptive"] {
         latency(&format!("pipe --cpus 0,0 {wait}")).refused(2, &[wait, "two processors"]);
     }
-    latency("eventfd --size 1K -q").refused(1, &["eventfd", "limit", "8 bytes"]);
+}
+
+#[test]
+fn sizes_that_fit_no_channel_are_refused_before_anything_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let in_directory = |args: &str| {
+        let mut command = pipespeed(&format!("latency {args} --count 1 --rounds 1"));
+        command.current_dir(&directory);
+        run_alone(command)
+    };
+    for args in ["eventfd --size 64,1K", "--channel eventfd --size 1 --naive"] {
+        in_directory(args).refused(2, &["--size: eventfd: ", "8 bytes"]);
+    }
+    assert!(names_in(directory.path()).is_empty());
+    let one = in_directory("eventfd --size 8,64 --json -").succeeded();
+    let reason = &json(&one.out)["cases"][1]["not_run"]["reason"];
+    assert!(reason.as_str().unwrap().contains("8 bytes"), "{one:#?}");
 }

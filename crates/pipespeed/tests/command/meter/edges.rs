@@ -54,7 +54,7 @@ fn a_descriptor_that_was_closed_is_an_error() {
         "\"$1\" yes >&-",
         "\"$1\" fizzbuzz --to 10 >&-",
     ] {
-        run(shell(line, &file)).refused(1, &["standard output is closed"]);
+        run(shell(line, &file)).refused(2, &["standard output is closed"]);
     }
     run(shell("\"$1\" meter -q <&-", &file)).refused(2, &["standard input", "closed"]);
     // Only what is needed.

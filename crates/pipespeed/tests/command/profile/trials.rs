@@ -71,15 +71,14 @@ fn each_ends_costs_add_up_to_its_wall_time() {
     assert!(ends[0]["costs"].as_array().unwrap().iter().any(copies));
 }
 
-/// The bounds of the writer's costs, by group.
-fn bounds(outcome: &Outcome) -> BTreeMap<String, String> {
+/// The bounds and shares of the writer's costs, by group.
+fn bounds(outcome: &Outcome) -> BTreeMap<String, (String, f64)> {
     let profile = json(&outcome.out);
     let costs = profile["cases"][0]["ends"][0]["costs"].as_array().unwrap();
     let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let of = |cost: &Value| (word(&cost["bound"]), number(&cost["share"]));
     let costs = costs.iter();
-    costs
-        .map(|cost| (word(&cost["group"]), word(&cost["bound"])))
-        .collect()
+    costs.map(|cost| (word(&cost["group"]), of(cost))).collect()
 }
 
 #[test]
@@ -106,9 +105,18 @@ fn without_events_of_processors_scheduling_is_an_upper_bound() {
         warning.as_str().unwrap().contains("CAP_PERFMON"),
         "{warning}"
     );
-    for (group, bound) in bounds(&outcome) {
+    let bounds = bounds(&outcome);
+    // The ends may run in lockstep, and sleep too rarely to distort anything.
+    let sleeps = bounds
+        .get("asleep")
+        .is_some_and(|(_, share)| *share >= 0.02);
+    if !sleeps {
+        skip("the writer hardly slept, so its costs are exact");
+    }
+    for (group, (bound, _)) in bounds {
         let expected = match group.as_str() {
             "asleep" | "run_delay" => "exact",
+            _ if !sleeps => "exact",
             "scheduling" => "at_most",
             _ => "at_least",
         };
@@ -125,7 +133,7 @@ fn events_of_processors_have_no_bounds() {
         skip("events of processors are refused here");
         return;
     }
-    assert!(bounds(&outcome).values().all(|bound| bound == "exact"));
+    assert!(bounds(&outcome).values().all(|(bound, _)| bound == "exact"));
 }
 
 #[test]

@@ -242,6 +242,15 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
 }
 
 #[test]
+fn an_endless_file_is_refused() {
+    let records = Records::new();
+    for args in ["/dev/zero old.json", "old.json /dev/zero"] {
+        let words = ["/dev/zero: larger than 256MiB", "--json"];
+        records.compare(args).refused(2, &words);
+    }
+}
+
+#[test]
 fn a_gate_that_nothing_can_exceed_does_not_pass() {
     let records = Records::new();
     let save = |name: &str, rounds: usize, factor: f64| {
