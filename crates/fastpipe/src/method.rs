@@ -33,8 +33,8 @@ pub enum Method {
     /// The writer copies at first. After 32 MiB, and then at doubling distances,
     /// it compares the wall time per byte with that of another method, over 8 MiB
     /// at a time. It changes the method if the other one is faster by more than 5
-    /// % in each of four pairs, or by half in two. Apart from the first trial of
-    /// each method, trials take at most 2 % of the stream.
+    /// % in three of four pairs, or by half in two. Apart from the first trial of
+    /// each method, other methods take at most 2 % of the time.
     ///
     /// There are no trials below 200 MiB/s, where they would not matter; under
     /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),

@@ -299,9 +299,10 @@ impl<F: AsFd> Writer<F> {
             return;
         }
         let before = auto.way();
-        let mut way = auto.advance(sent, self.started.elapsed());
+        let now = self.started.elapsed();
+        let mut way = auto.advance(sent, now);
         if way == Way::CowChecked && !is_cow_check_advisable() {
-            auto.remove(way, sent);
+            auto.remove(way, sent, now);
             way = auto.way();
         }
         if way == before {
