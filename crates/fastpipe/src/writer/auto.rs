@@ -263,8 +263,8 @@ impl Auto {
         }
         self.recent.push(window);
         if self.recent.len() == RECENT_WINDOWS
-            && let (Some(now), Some(then)) = (self.rate(), self.rate_at_trial)
-            && !(1.0 / CHANGED_RATE..CHANGED_RATE).contains(&(now / then))
+            && let (Some(rate), Some(before)) = (self.rate(), self.rate_at_trial)
+            && !(1.0 / CHANGED_RATE..CHANGED_RATE).contains(&(rate / before))
         {
             self.start_anew(sent, now);
         }
