@@ -17,8 +17,8 @@ fn main() -> io::Result<()> {
 fn generate() -> io::Result<()> {
     let mut out = Writer::builder().stdout()?;
     let mut number = 0u64;
-    for _ in 0..20_000 {
-        let mut page = out.lend(512 << 10)?;
+    while number < 1_250_000_000 {
+        let mut page = out.lend(0)?;
         for word in page.as_chunks_mut::<8>().0 {
             *word = number.to_le_bytes();
             number += 1;

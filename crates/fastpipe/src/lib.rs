@@ -1,12 +1,12 @@
 //! Fast pipes on Linux: zero-copy output whose data is always correct, buffered
 //! input, relaying, and shared-memory rings.
 //!
-//! write(2) copies every byte into pages of the kernel, at about 3 GiB/s between
-//! two processors, and less if the two processes have to wake each other.
-//! vmsplice(2) is three to six times as fast, because it puts references to the
-//! program's own pages into the pipe. But if the program writes to such a page
-//! too early, its reader sees the new bytes, and no system call reports when a
-//! page is free again. [`Writer`] solves that problem.
+//! write(2) copies every byte into pages of the kernel. In the usual large pieces it
+//! moves about 1 GiB/s between two processors, in well-sized ones about 5. vmsplice(2)
+//! can be twice as fast again, because it puts references to the program's own pages
+//! into the pipe. But if the program writes to such a page too early, its reader sees
+//! the new bytes, and no system call reports when a page is free again. [`Writer`]
+//! solves that problem, and finds out which way is fastest for its reader.
 //!
 //! # Quick start
 //!
@@ -17,8 +17,9 @@
 //!
 //! let mut out = Writer::builder().stdout()?;
 //! let mut number = 0u64;
-//! for _ in 0..20_000 {
-//!     let mut page = out.lend(512 << 10)?;
+//! while number < 1_000_000_000 {
+//!     // As much memory as suits the method in use.
+//!     let mut page = out.lend(0)?;
 //!     for word in page.as_chunks_mut::<8>().0 {
 //!         *word = number.to_le_bytes();
 //!         number += 1;
@@ -85,49 +86,31 @@
 //!
 //! | hazard | handled by |
 //! |---|---|
-//! | The reader splices or tees pages onward: they are in use although the pipe is empty | pages are never written again ([`Reuse::Fresh`], the default), or only after the kernel has found no reference to them ([`Reuse::CowChecked`]) |
-//! | The reader enlarges the pipe, so that "a pipeful was sent since" no longer implies "read" | unread bytes are counted ([`Reuse::Drained`]) |
+//! | The reader splices or tees pages onward: they are in use although the pipe is empty | pages are never written again ([`Method::Fresh`]), or only after the kernel has found no reference to them ([`Method::CowChecked`]) |
+//! | The reader enlarges the pipe, so that "a pipeful was sent since" no longer implies "read" | unread bytes are counted ([`Method::Drained`]) |
 //! | Memory is freed to the allocator while a pipe refers to it | each buffer is a mapping of its own, unmapped in the end |
 //! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), where the writer's methods fail |
 //! | MADV_DONTNEED does not release locked memory | a new mapping replaces it |
-//! | A few bytes pin a huge page | pieces are placed page after page, so the pinned memory is the length sent, rounded up at both ends |
+//! | A few bytes pin a huge page | pieces are placed page after page, so the pinned memory is the length sent, rounded up at both ends. A reader that keeps a few bytes of each huge page holds more: see [`Method::Fresh`] |
 //! | Another thread replaces the output (dup2) during a call | everything goes through a private duplicate of the descriptor, checked once |
 //! | vmsplice is refused (seccomp), or the output is not a pipe, or has O_APPEND | write(2) continues at the same byte; [`Writer::path`] reports the reason |
 //! | A future kernel turns vmsplice into a copy | it is probed on a private pipe first |
 //! | O_NONBLOCK is shared by all users of an open file | it is never set; single calls are made non-blocking instead |
 //! | SIGPIPE | its disposition is never changed. Rust programs ignore it and get `BrokenPipe` |
 //!
-//! # Which reuse policy for which reader
+//! # Which method
 //!
-//! The default, `Fresh`, is correct for every reader. `Drained` is up to twice as
-//! fast, but correct only for readers that copy, such as those that use read(2).
-//! `CowChecked` is correct for every reader; its speed is in between, and it suits
-//! small processes. See [`reuse`].
+//! [`Method::Auto`], the default, finds the fastest method that is correct for every
+//! reader, on the stream itself: write(2) in well-sized pieces, or vmsplice(2) from
+//! pages that are replaced or checked before they are written again.
+//! [`Method::Drained`] is faster still, but correct only for readers that copy, such
+//! as those that use read(2). See [`method`].
 //!
 //! # How fast
 //!
-//! `pipespeed bench touched`, of the same project, measures it on your machine:
-//! two processes on two processors, where the writer produces every byte and the
-//! reader sums them up, using read(2). On a two-processor KVM guest (AMD EPYC,
-//! Linux 6.18), neither end sleeping:
-//!
-//! | | GiB/s | ratio | CPU time, ms/GiB |
-//! |---|---|---|---|
-//! | write(2) | 3.0 | 1 | 653 |
-//! | `Fresh`, the default | 10.2 | 3.3 (3.1 to 4.0) | 195 |
-//! | `CowChecked` | 14.4 | 1.15 (1.04 to 1.44) times `Fresh` | 138 |
-//! | `Drained` | 18.6 | 6.0 (5.4 to 6.7) | 107 |
-//! | `BufWriter`, 64 KiB at a time | 3.2 | 1 | 610 |
-//! | the same written to a `Writer` | 8.2 | 2.6 (2.4 to 3.1) | 186 |
-//!
-//! (Medians of 30 rounds; ratios are paired by round, with 95 % intervals.) For
-//! small writes to a reader that discards the data, a `Writer` is 1.4 (1.1 to
-//! 1.9) times as fast as a `BufWriter` with 16 bytes per write, and 1.7 (1.5 to
-//! 2.0) times with 4 KiB: `cargo bench -p pipespeed --bench small_writes`. The
-//! repository's `docs/zero-copy.md` explains where the time of `Fresh` goes.
-//!
-//! If the reader sleeps and has to be woken, as in most pipelines, the gain is
-//! larger: a larger pipe and fewer calls mean fewer wake-ups.
+//! `pipespeed bench touched`, of the same project, measures it on your machine: two
+//! processes on two processors, where the writer produces every byte and the reader
+//! sums them up, using read(2). FASTPIPE_TABLE
 //!
 //! # Modules
 //!
@@ -135,7 +118,7 @@
 //! * [`relay`]: from any descriptor to any other;
 //! * [`ring`]: a ring buffer in memory shared by two processes that both use this
 //!   library; without copies or system calls;
-//! * [`reuse`]: when a page may be written again;
+//! * [`method`]: how a writer sends, and when a page may be written again;
 //! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb
 //!   pages, and proof of the kind of page obtained;
 //! * [`memory`]: the kernel's information on a process's mappings and pages;
