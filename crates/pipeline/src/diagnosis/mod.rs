@@ -1,0 +1,216 @@
+//! Conclusions from an observation: pure functions.
+
+mod habits;
+mod knot;
+mod pace;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+pub use self::knot::{Knot, KnotKind, Member, Reason};
+pub use self::pace::{Certainty, Pace};
+use crate::observe::{Observation, Observed};
+use crate::proc::PipeId;
+use crate::wait::{Outside, Side};
+
+/// A process in a conclusion.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Who {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Observed {
+    /// The process, for a conclusion.
+    pub fn who(&self) -> Who {
+        Who {
+            pid: self.process.id.pid,
+            name: self.process.name.clone(),
+        }
+    }
+
+    /// What it waited for most, outside of pipes.
+    pub fn mainly(&self) -> Option<Outside> {
+        let shares = self.outside.iter();
+        let most = shares.max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*most.0)
+    }
+
+    fn waited_on(&self, pipe: PipeId, side: Side) -> f64 {
+        let on = self.on.iter();
+        on.filter(|on| on.pipe == pipe && on.side == side)
+            .map(|on| on.share)
+            .sum()
+    }
+
+    /// Whether it only waits for its children, as a shell does.
+    fn only_waits_for_children(&self) -> bool {
+        self.outside.get(&Outside::Child).is_some_and(|it| *it >= 0.9)
+    }
+
+    /// Whether it holds an end of a pipe without using it: it never waited there, and did
+    /// not read (write) anything at all.
+    fn holds_idly(&self, pipe: PipeId, side: Side) -> bool {
+        let calls = self.io.map(|io| match side {
+            Side::Input => io.reads,
+            Side::Room => io.writes,
+        });
+        let standard = match side {
+            Side::Input => 0,
+            Side::Room => 1,
+        };
+        let ends = self.process.ends.iter();
+        let is_standard = ends
+            .filter(|end| end.pipe == pipe)
+            .any(|end| end.fd == standard);
+        let never_waited = self.waited_on(pipe, side) == 0.0;
+        let is_idle = self.only_waits_for_children()
+            || !is_standard && !self.splices && (calls == Some(0) || self.is_frozen);
+        never_waited && is_idle
+    }
+
+    fn holds(&self, pipe: PipeId, side: Side) -> bool {
+        match side {
+            Side::Input => self.process.reads(pipe),
+            Side::Room => self.process.writes(pipe),
+        }
+    }
+}
+
+impl Observation {
+    /// The processes that still ran at the end.
+    pub fn living(&self) -> impl Iterator<Item = &Observed> {
+        self.processes.iter().filter(|it| !it.has_ended)
+    }
+
+    /// The processes that held an end of a pipe, also those that have ended.
+    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
+        self.processes.iter().filter(move |it| it.holds(pipe, side))
+    }
+
+    /// The processes that use an end of a pipe. If all hold it idly, any of them may.
+    pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
+        let users = self.holders(pipe, side);
+        let users: Vec<&Observed> = users.filter(|it| !it.holds_idly(pipe, side)).collect();
+        if users.is_empty() {
+            let holders = self.holders(pipe, side);
+            return holders.filter(|it| !it.only_waits_for_children()).collect();
+        }
+        users
+    }
+
+    /// Pairs of a writer and a reader, with the pipe between them.
+    pub fn edges(&self) -> Vec<(i32, i32, PipeId)> {
+        let mut edges = BTreeSet::new();
+        for pipe in &self.pipes {
+            for writer in self.users(pipe.id, Side::Room) {
+                for reader in self.users(pipe.id, Side::Input) {
+                    if writer.process.id != reader.process.id {
+                        edges.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
+                    }
+                }
+            }
+        }
+        edges.into_iter().collect()
+    }
+
+    /// The pipelines: groups of processes with pipes between them, each in the order of the
+    /// flow.
+    pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
+        pace::pipelines(self, &self.edges())
+    }
+
+    /// A process by its number.
+    pub fn find(&self, pid: i32) -> Option<&Observed> {
+        self.living().find(|it| it.process.id.pid == pid)
+    }
+}
+
+/// A conclusion.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// Processes that wait for each other.
+    Knot(Knot),
+    /// A splice that holds a pipe's lock.
+    Held {
+        /// The pipe.
+        pipe: PipeId,
+        /// The process that splices, if known.
+        holder: Option<Who>,
+        /// Whether it did not move all the time.
+        is_stuck: bool,
+    },
+    /// The stage that sets the pace.
+    Pace(Pace),
+    /// Stages that wait for each other by turns.
+    Turns {
+        /// The stages.
+        stages: Vec<Who>,
+    },
+    /// A reader gets no end of file from a writer that does not write.
+    SpareEnd {
+        /// The pipe.
+        pipe: PipeId,
+        /// Its reader.
+        reader: Who,
+        /// The process that holds a write end.
+        holder: Who,
+        /// Its descriptor.
+        fd: i32,
+        /// Whether no other process writes, so that the reader waits for this one only.
+        is_last: bool,
+    },
+    /// A process that moves few bytes a call.
+    SmallCalls {
+        /// The process.
+        process: Who,
+        /// Whether it reads (`Input`) or writes.
+        side: Side,
+        /// The mean number of bytes.
+        bytes_per_call: f64,
+        /// The number of calls.
+        calls_per_s: f64,
+    },
+    /// A pipe of two slots.
+    SmallPipe {
+        /// The pipe.
+        pipe: PipeId,
+        /// Its capacity.
+        capacity: u64,
+        /// Its writers and readers.
+        between: Vec<Who>,
+    },
+}
+
+impl Finding {
+    /// Whether nothing moves without help.
+    pub fn is_stuck(&self) -> bool {
+        match self {
+            Finding::Knot(_) => true,
+            Finding::Held { is_stuck, .. } => *is_stuck,
+            _ => false,
+        }
+    }
+}
+
+/// The conclusions, the worst first.
+pub fn diagnose(observation: &Observation) -> Vec<Finding> {
+    let knots = knot::knots(observation);
+    let tied: BTreeSet<i32> = knots
+        .iter()
+        .flat_map(|knot| knot.members.iter().map(|member| member.who.pid))
+        .chain(knots.iter().flat_map(|knot| knot.waiting.iter().map(|who| who.pid)))
+        .collect();
+    let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
+    findings.extend(habits::held(observation));
+    findings.sort_by_key(|finding| !finding.is_stuck());
+    findings.extend(pace::paces(observation, &tied));
+    findings.extend(habits::spare_ends(observation, &tied));
+    findings.extend(habits::small_calls(observation));
+    findings.extend(habits::small_pipes(observation));
+    findings
+}
