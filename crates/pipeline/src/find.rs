@@ -130,6 +130,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether a process was among them.
+    pub fn is_running(&self, id: ProcessId) -> bool {
+        let now = self.processes.get(&id.pid);
+        now.is_some_and(|process| process.id == id)
+    }
+
     /// The descendants of a process, and itself.
     pub fn below(&self, pid: i32) -> BTreeSet<i32> {
         let children = |of: i32| {

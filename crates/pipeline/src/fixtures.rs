@@ -96,6 +96,7 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         on: waits,
         is_frozen: true,
         threads: vec![thread],
+        counted_s: 2.0,
         ran_s: 0.0,
         delayed_s: 0.0,
         io: Some(Io::default()),

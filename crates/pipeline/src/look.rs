@@ -51,6 +51,8 @@ pub enum Look {
 pub struct Looker {
     program: fn() -> Command,
     helper: Option<Helper>,
+    /// Helpers that are blocked in the kernel.
+    left_behind: Vec<i32>,
 }
 
 #[derive(Debug)]
@@ -67,12 +69,14 @@ impl Looker {
         Looker {
             program,
             helper: None,
+            left_behind: Vec::new(),
         }
     }
 
-    /// The helper process, if one runs.
-    pub fn pid(&self) -> Option<i32> {
-        self.helper.as_ref().map(|helper| helper.pid)
+    /// The helper processes.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        let current = self.helper.iter().map(|helper| helper.pid);
+        current.chain(self.left_behind.iter().copied())
     }
 
     /// Looks into the pipe that is open under this descriptor, a read end.
@@ -92,7 +96,8 @@ impl Looker {
             self.helper = Some(helper);
             return answer;
         }
-        // The helper is left behind. It ends once its call returns: its input is closed.
+        // It ends once its call returns: its input is closed.
+        self.left_behind.push(helper.pid);
         if helper.is_blocked(proc) {
             Look::Held
         } else {

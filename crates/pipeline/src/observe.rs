@@ -15,11 +15,14 @@ use crate::wait::{Outside, PipeWait, Side, State, Wait, examine, is_splicing};
 /// The shortest time between two samples.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest time between two samples, however much each costs.
-const MAX_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_INTERVAL: Duration = Duration::from_millis(50);
 /// Samples may take this share of one processor.
 const BUDGET: f64 = 0.01;
 /// Time between two looks at all pipes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// The neighbours of the processes asked for are sampled only so rarely: what counts is
+/// whether they can still move at the end.
+const NEIGHBOUR_SAMPLES: u32 = 8;
 /// Time before the first search for new processes; later ones are rarer, up to
 /// [`MAX_SEARCH_INTERVAL`], since most start at the beginning.
 const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(25);
@@ -80,6 +83,8 @@ pub struct Observed {
     pub is_frozen: bool,
     /// The states of its threads at the end.
     pub threads: Vec<State>,
+    /// The time over which the counts below were taken.
+    pub counted_s: f64,
     /// Processor time.
     pub ran_s: f64,
     /// Time that its threads waited for a processor.
@@ -231,13 +236,16 @@ struct Tally {
     on: BTreeMap<(PipeId, Side), u32>,
     threads: Vec<State>,
     splices: bool,
-    first: Counters,
+    first: (Instant, Counters),
+    last: (Instant, Counters),
 }
 
 impl Tally {
     fn new(proc: &Proc, process: Process, is_from_start: bool) -> Self {
+        let first = (Instant::now(), Counters::read(proc, process.id.pid));
         Tally {
-            first: Counters::read(proc, process.id.pid),
+            last: first.clone(),
+            first,
             process,
             is_from_start,
             samples: 0,
@@ -288,21 +296,30 @@ impl Tally {
         }
     }
 
-    fn finish(self, proc: &Proc, now: Option<Process>, asked: &BTreeSet<ProcessId>) -> Observed {
+    /// Reads the counters of a process that still runs.
+    fn update(&mut self, proc: &Proc) {
+        self.last = (Instant::now(), Counters::read(proc, self.process.id.pid));
+    }
+
+    fn finish(
+        mut self,
+        proc: &Proc,
+        now: Option<Process>,
+        asked: &BTreeSet<ProcessId>,
+    ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
-        let last = Counters::read(proc, id.pid);
+        if same.is_some() {
+            self.update(proc);
+        }
+        let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
         let share = |count: u32| f64::from(count) / f64::from(self.samples.max(1));
         let elsewhere: u32 = self.outside.values().sum();
-        let is_frozen = same.is_some()
-            && self.is_from_start
-            && self.samples > 0
-            && self.working == 0
-            && self.first.switches == last.switches;
-        let io = self.first.io.zip(last.io).filter(|_| same.is_some());
-        let seconds = |now: Duration, then: Duration| {
-            let ran = if same.is_some() { now } else { then };
-            ran.saturating_sub(then).as_secs_f64()
+        let since = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
+        let on = |((pipe, side), count): (&(PipeId, Side), &u32)| OnPipe {
+            pipe: *pipe,
+            side: *side,
+            share: share(*count),
         };
         Observed {
             is_asked: asked.contains(&id),
@@ -317,20 +334,16 @@ impl Tally {
                 stopped: share(self.stopped),
             },
             outside: self.outside.iter().map(|(k, n)| (*k, share(*n))).collect(),
-            on: self
-                .on
-                .iter()
-                .map(|((pipe, side), count)| OnPipe {
-                    pipe: *pipe,
-                    side: *side,
-                    share: share(*count),
-                })
-                .collect(),
-            is_frozen,
-            threads: self.threads,
-            ran_s: seconds(last.ran, self.first.ran),
-            delayed_s: seconds(last.delayed, self.first.delayed),
-            io: io.map(|(before, now)| Io {
+            on: self.on.iter().map(on).collect(),
+            is_frozen: same.is_some()
+                && self.is_from_start
+                && self.samples > 0
+                && self.working == 0
+                && first.switches == last.switches,
+            counted_s: ended_at.duration_since(*began_at).as_secs_f64(),
+            ran_s: since(last.ran, first.ran),
+            delayed_s: since(last.delayed, first.delayed),
+            io: first.io.zip(last.io).map(|(before, now)| Io {
                 read_bytes: now.read_bytes.saturating_sub(before.read_bytes),
                 written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
                 reads: now.reads.saturating_sub(before.reads),
@@ -338,6 +351,7 @@ impl Tally {
             }),
             splices: self.splices,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
+            threads: self.threads,
             process: same.unwrap_or(self.process),
         }
     }
@@ -388,7 +402,7 @@ pub fn observe(
     let (mut next_look, mut next_search) = (Instant::now(), Instant::now() + search_interval);
     loop {
         let before = own_time();
-        observer.sample();
+        observer.sample(samples % NEIGHBOUR_SAMPLES == 0);
         samples += 1;
         let cost = own_time().saturating_sub(before);
         if Instant::now() >= next_look {
@@ -409,7 +423,7 @@ pub fn observe(
     // The last states and the pipes belong together: processes that did not run since have
     // both.
     observer.search_all(false);
-    observer.sample();
+    observer.sample(true);
     let wall = start.elapsed();
     let spent = own_time().saturating_sub(cost_before);
     observer.finish(samples + 1, wall, spent)
@@ -423,9 +437,9 @@ fn own_time() -> Duration {
 
 impl Observer<'_> {
     fn excluded(&self) -> Vec<i32> {
-        let helper = self.looker.as_ref().and_then(|looker| looker.pid());
+        let helpers = self.looker.iter().flat_map(|looker| looker.pids());
         let excluded = self.plan.excluded.iter().copied();
-        excluded.chain(helper).collect()
+        excluded.chain(helpers).collect()
     }
 
     /// Reads all processes.
@@ -436,7 +450,7 @@ impl Observer<'_> {
 
     /// Reads the known processes, and those that they have started.
     fn search_new(&mut self) {
-        let mut pids: BTreeSet<i32> = self.tallies.keys().map(|id| id.pid).collect();
+        let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
         if let Some(root) = self.plan.scope.root() {
             pids.extend(self.proc.tree(root));
         }
@@ -445,6 +459,12 @@ impl Observer<'_> {
         }
         self.snapshot.update(self.proc, &pids);
         self.adopt(false);
+        for tally in self.tallies.values_mut() {
+            let id = tally.process.id;
+            if self.asked.contains(&id) && self.snapshot.is_running(id) {
+                tally.update(self.proc);
+            }
+        }
     }
 
     /// Begins to sample what was found: the processes asked for and those that share pipes
@@ -471,11 +491,12 @@ impl Observer<'_> {
         }
     }
 
-    fn sample(&mut self) {
+    /// Samples the processes asked for, and their neighbours if requested.
+    fn sample(&mut self, with_neighbours: bool) {
+        let with_neighbours = with_neighbours || self.asked.len() == 1;
         for tally in self.tallies.values_mut() {
-            let pid = tally.process.id.pid;
-            let is_same = |it: &Process| it.id == tally.process.id;
-            if self.snapshot.processes.get(&pid).is_some_and(is_same) {
+            let is_due = with_neighbours || self.asked.contains(&tally.process.id);
+            if is_due && self.snapshot.is_running(tally.process.id) {
                 tally.sample(self.proc);
             }
         }

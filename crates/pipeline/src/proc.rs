@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pipespeed_host::Root;
@@ -141,8 +142,7 @@ impl Proc {
     /// replaced.
     pub fn name(&self, pid: i32) -> Option<String> {
         let name = self.text(&format!("proc/{pid}/comm"))?;
-        let visible = |c: char| if c.is_control() { '?' } else { c };
-        Some(name.chars().map(visible).collect())
+        Some(visible(&name))
     }
 
     /// The fields of a process's `stat`.
@@ -224,6 +224,11 @@ impl Proc {
         Some(bytes)
     }
 
+    /// The working directory of a process.
+    pub fn directory(&self, pid: i32) -> Option<PathBuf> {
+        fs::read_link(self.0.path(format!("proc/{pid}/cwd"))).ok()
+    }
+
     /// A file's text about a descriptor (proc_pid_fdinfo(5)).
     pub fn fdinfo(&self, pid: i32, fd: i32) -> Option<String> {
         self.text(&format!("proc/{pid}/fdinfo/{fd}"))
@@ -256,9 +261,9 @@ impl Proc {
         // Without synchronisation, a dead network file system can't block the call.
         let flags = AtFlags::STATX_DONT_SYNC;
         let found = statx(CWD, &place, flags, StatxFlags::TYPE | StatxFlags::INO);
-        let fifo = found.ok().filter(|found| {
-            FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo
-        });
+        let fifo = found
+            .ok()
+            .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
         Some(match fifo {
             Some(found) => {
                 let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
@@ -266,8 +271,7 @@ impl Proc {
                     device,
                     inode: found.stx_ino,
                 };
-                let visible = |c: char| if c.is_control() { '?' } else { c };
-                Target::Pipe(id, Some(link.chars().map(visible).collect()))
+                Target::Pipe(id, Some(visible(&link)))
             }
             None => Target::File,
         })
@@ -304,6 +308,11 @@ impl Proc {
         let mode = about.stx_mode;
         Some((mode & 0o400 != 0, mode & 0o200 != 0))
     }
+}
+
+/// Replaces characters that a terminal would obey.
+pub fn visible(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 /// A process and its descendants, each before its children.

@@ -4,7 +4,7 @@
 use libc::c_long;
 use serde::Serialize;
 
-use crate::proc::{End, PipeId, Proc, Target};
+use crate::proc::{End, PipeId, Proc, Target, visible};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,7 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "poll_schedule_timeout" | "do_sys_poll" | "do_poll" | "do_select" => Asleep::Poll,
         "ep_poll" | "do_epoll_wait" => Asleep::Poll,
         "hrtimer_nanosleep" | "do_nanosleep" | "common_nsleep" => Asleep::Timer,
-        "futex_wait" | "futex_wait_queue" | "futex_wait_queue_me" | "__futex_wait" => {
-            Asleep::Futex
-        }
+        "futex_wait" | "futex_wait_queue" | "futex_wait_queue_me" | "__futex_wait" => Asleep::Futex,
         "futex_do_wait" => Asleep::Futex,
         "folio_wait_bit_common" | "wait_on_page_bit" => Asleep::Disk,
         "filemap_read" | "io_schedule" | "blk_io_schedule" => Asleep::Disk,
@@ -213,6 +211,10 @@ fn state(
             _ => {}
         }
     }
+    // Waiting for the pipe's lock looks alike but for the state.
+    if kind == Some(Asleep::FifoPeer) && proc.thread_state(pid, tid) == Some('D') {
+        return Some(State::Waiting(Wait::PipeLock));
+    }
     let thread = Thread { proc, pid, ends };
     Some(State::Waiting(thread.wait(kind, call)))
 }
@@ -292,9 +294,13 @@ impl Thread<'_> {
             bytes.extend(self.proc.memory(self.pid, address + len as u64, 256)?);
         }
         let end = bytes.iter().position(|byte| *byte == 0)?;
-        let visible = |c: char| if c.is_control() { '?' } else { c };
         let text = String::from_utf8_lossy(&bytes[..end]);
-        Some(text.chars().map(visible).collect())
+        let path = self
+            .proc
+            .directory(self.pid)
+            .unwrap_or_default()
+            .join(&*text);
+        Some(visible(&path.to_string_lossy()))
     }
 
     fn on_child(&self, call: Option<Call>) -> Wait {
@@ -399,7 +405,9 @@ impl Thread<'_> {
             if address == 0 {
                 continue;
             }
-            let words = self.proc.memory(self.pid, address, count.div_ceil(64) * 8)?;
+            let words = self
+                .proc
+                .memory(self.pid, address, count.div_ceil(64) * 8)?;
             let is_set = |fd: &usize| {
                 let word = words[fd / 64 * 8..][..8].try_into().map(u64::from_ne_bytes);
                 word.is_ok_and(|word| word >> (fd % 64) & 1 == 1)
@@ -432,10 +440,12 @@ impl Thread<'_> {
         }
         let mut sides = [Side::Input, Side::Room].into_iter();
         sides
-            .find_map(|side| match self.proc.target(self.pid, call.descriptor(side)?)? {
-                Target::Pipe(..) => None,
-                target => Some(outside(Some(&target))),
-            })
+            .find_map(
+                |side| match self.proc.target(self.pid, call.descriptor(side)?)? {
+                    Target::Pipe(..) => None,
+                    target => Some(outside(Some(&target))),
+                },
+            )
             .unwrap_or(Outside::Other)
     }
 }

@@ -17,8 +17,15 @@ use super::table::{Cell, Column, Table};
 
 /// The stages with their shares of time, then what was found, the worst first.
 pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> String {
-    let mut blocks = vec![style.heading(&headline(observation)), table(observation, findings, style)];
-    blocks.extend(findings.iter().map(|finding| text(observation, finding, style)));
+    let mut blocks = vec![
+        style.heading(&headline(observation)),
+        table(observation, findings, style),
+    ];
+    blocks.extend(
+        findings
+            .iter()
+            .map(|finding| text(observation, finding, style)),
+    );
     let is_stuck = findings.iter().any(Finding::is_stuck);
     if findings.is_empty() {
         blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
@@ -89,7 +96,11 @@ fn table(observation: &Observation, findings: &[Finding], style: Style) -> Strin
             pids.any(|pid| mentioned.contains(&pid))
         });
     }
-    let in_pipelines: BTreeSet<i32> = pipelines.iter().flatten().map(|it| it.process.id.pid).collect();
+    let in_pipelines: BTreeSet<i32> = pipelines
+        .iter()
+        .flatten()
+        .map(|it| it.process.id.pid)
+        .collect();
     if !observation.is_survey {
         // A process in a knot may have no stage before or after it.
         let is_alone = |it: &&Observed| !in_pipelines.contains(&it.process.id.pid);
@@ -100,27 +111,42 @@ fn table(observation: &Observation, findings: &[Finding], style: Style) -> Strin
         };
         pipelines.push(alone.filter(wanted).collect());
     }
+    let edges = observation.edges();
     for observed in pipelines.into_iter().flatten() {
-        table.row(row(observation, observed));
+        let pid = observed.process.id.pid;
+        let outputs = edges.iter().filter(|(from, ..)| *from == pid);
+        let outputs = outputs.map(|(.., pipe)| *pipe).unique();
+        let outputs = outputs.filter_map(|id| observation.pipes.iter().find(|it| it.id == id));
+        let outputs = outputs.filter_map(size_and_fill).join("; ");
+        table.row(row(observed, outputs));
     }
     table.render(style)
 }
 
-fn row(observation: &Observation, observed: &Observed) -> Vec<Cell> {
+fn row(observed: &Observed, outputs: String) -> Vec<Cell> {
     let shares = &observed.shares;
     let share = |share: f64| match share {
         0.0 => "-".to_owned(),
         share => percent(share),
     };
     // The largest share is what the stage mainly did.
-    let all = [shares.working, shares.disk, shares.blocked, shares.starved, shares.elsewhere + shares.stopped];
+    let all = [
+        shares.working,
+        shares.disk,
+        shares.blocked,
+        shares.starved,
+        shares.elsewhere + shares.stopped,
+    ];
     let most = all.into_iter().fold(0.0, f64::max);
-    let cell = |value: f64| match value == most && value > 0.0 {
-        true => Cell::painted(share(value), BOLD),
-        false => share(value).into(),
+    let cell = |value: f64| {
+        if value == most && value > 0.0 {
+            Cell::painted(share(value), BOLD)
+        } else {
+            share(value).into()
+        }
     };
     let rate = match observed.io.filter(|_| !observed.splices) {
-        Some(io) => significant(io.written_bytes as f64 / observation.seconds / f64::from(1 << 20)),
+        Some(io) => significant(io.written_bytes as f64 / observed.counted_s / f64::from(1 << 20)),
         None => "?".to_owned(),
     };
     let mut cells = vec![
@@ -128,15 +154,7 @@ fn row(observation: &Observation, observed: &Observed) -> Vec<Cell> {
         observed.process.name.clone().into(),
     ];
     cells.extend(all.map(cell));
-    let outputs = observed.process.ends.iter().filter(|end| end.writes);
-    let outputs = outputs.map(|end| end.pipe).unique();
-    let outputs = outputs.filter_map(|pipe| observation.pipes.iter().find(|it| it.id == pipe));
-    let outputs = outputs.filter(|pipe| {
-        let mut edges = observation.edges().into_iter();
-        edges.any(|(from, _, id)| from == observed.process.id.pid && id == pipe.id)
-    });
-    cells.push(rate.into());
-    cells.push(outputs.filter_map(size_and_fill).join("; ").into());
+    cells.extend([rate.into(), outputs.into()]);
     cells
 }
 
@@ -147,7 +165,11 @@ fn percent(share: f64) -> String {
 /// `64KiB, 97 % full`.
 fn size_and_fill(pipe: &Pipe) -> Option<String> {
     let (capacity, fill) = (pipe.capacity?, pipe.fill?);
-    Some(format!("{}, {} full", size::format(capacity), percent(fill)))
+    Some(format!(
+        "{}, {} full",
+        size::format(capacity),
+        percent(fill)
+    ))
 }
 
 /// `gzip (pid 4711)`.
@@ -281,20 +303,37 @@ fn pace_text(pace: &Pace) -> String {
         Certainty::Likely => "probably sets the pace",
     };
     let outside = pace.outside.map_or("something else", Outside::name);
-    let largest = [shares.working, shares.disk, shares.elsewhere, shares.stopped]
-        .into_iter()
-        .fold(0.0, f64::max);
+    let largest = [
+        shares.working,
+        shares.disk,
+        shares.elsewhere,
+        shares.stopped,
+    ]
+    .into_iter()
+    .fold(0.0, f64::max);
     let (does, remedy) = if largest == shares.working {
         let does = format!("it works {} of the time", percent(shares.working));
-        (does, format!("Only a faster {} helps; larger pipes don't.", pace.stage.name))
+        (
+            does,
+            format!(
+                "Only a faster {} helps; larger pipes don't.",
+                pace.stage.name
+            ),
+        )
     } else if largest == shares.disk {
         let does = format!("it waits for a disk {} of the time", percent(shares.disk));
-        (does, "Only a faster disk or less data helps; larger pipes don't.".to_owned())
+        (
+            does,
+            "Only a faster disk or less data helps; larger pipes don't.".to_owned(),
+        )
     } else if largest == shares.stopped {
         let remedy = format!("Continue it by 'kill -CONT {}'.", pace.stage.pid);
         ("it is stopped".to_owned(), remedy)
     } else {
-        let does = format!("it waits for {outside} {} of the time", percent(shares.elsewhere));
+        let does = format!(
+            "it waits for {outside} {} of the time",
+            percent(shares.elsewhere)
+        );
         (does, "The pipes are not the cause.".to_owned())
     };
     let waits = |stages: &[(Who, f64)], what: &str| {
@@ -326,6 +365,10 @@ fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
             "{names} wait for each other: one writes to a pipe whose reader waits for something \
              else."
         ),
+        KnotKind::UnreadOutput => format!(
+            "{names} wait for each other: a process waits for the end of its child, but does not \
+             read the child's output."
+        ),
         KnotKind::MissingEnd => format!(
             "{names} wait for each other: an input does not end because a process that waits for \
              its reader keeps it open."
@@ -336,12 +379,22 @@ fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
     };
     let mut lines = vec![style.note(&format!("STUCK: {headline}"), RED)];
     for member in &knot.members {
-        let reasons = member.reasons.iter().map(|it| reason(observation, member, it));
-        let text = format!("  {} waits for {}.", full(&member.who), reasons.unique().join(", or "));
+        let reasons = member
+            .reasons
+            .iter()
+            .map(|it| reason(observation, member, it));
+        let text = format!(
+            "  {} waits for {}.",
+            full(&member.who),
+            reasons.unique().join(", or ")
+        );
         lines.push(style.sentence(&text));
     }
     if !knot.waiting.is_empty() {
-        let text = format!("  Waiting for them: {}.", list(knot.waiting.iter().map(full)));
+        let text = format!(
+            "  Waiting for them: {}.",
+            list(knot.waiting.iter().map(full))
+        );
         lines.push(style.sentence(&text));
     }
     let remedy = match (knot.kind, first) {
@@ -358,6 +411,11 @@ fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
         (KnotKind::OtherPipe, _) => {
             "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
              file."
+                .to_owned()
+        }
+        (KnotKind::UnreadOutput, _) => {
+            "read the child's output to its end before waiting for the child (communicate() in \
+             Python), or send it to a file."
                 .to_owned()
         }
         (KnotKind::MissingEnd, _) => {
@@ -412,7 +470,9 @@ fn reason(observation: &Observation, member: &Member, reason: &Reason) -> String
                     full(who)
                 }
             });
-            let at = on.fd.map_or_else(String::new, |fd| format!(" at its {}", descriptor(fd)));
+            let at = on
+                .fd
+                .map_or_else(String::new, |fd| format!(" at its {}", descriptor(fd)));
             format!(
                 "{what} in {}{at}, which {only}{} {verb}",
                 pipe_name(observation, on.pipe),

@@ -44,8 +44,9 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
             .holders(pipe.id, Side::Room)
             .filter(|it| !it.has_ended)
             .collect();
-        let (idle, users): (Vec<&Observed>, Vec<&Observed>) =
-            holders.iter().partition(|it| it.holds_idly(pipe.id, Side::Room));
+        let (idle, users): (Vec<&Observed>, Vec<&Observed>) = holders
+            .iter()
+            .partition(|it| it.holds_idly(pipe.id, Side::Room));
         // A shell waits for the children that do the writing.
         let is_shell = |it: &Observed| it.only_waits_for_children();
         for holder in idle {
@@ -72,31 +73,43 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
     findings
 }
 
-/// Processes that move few bytes a call, many times.
+/// Processes that move few bytes a call, many times. Those that read from such a writer have
+/// no choice.
 pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
+    let edges = observation.edges();
     let mut findings = Vec::new();
     for observed in observation.living().filter(|it| it.is_asked) {
-        let Some(io) = observed.io.filter(|_| !observed.splices) else {
-            continue;
-        };
-        let ends = &observed.process.ends;
-        for (side, bytes, calls, has_end) in [
-            (Side::Input, io.read_bytes, io.reads, ends.iter().any(|it| it.reads)),
-            (Side::Room, io.written_bytes, io.writes, ends.iter().any(|it| it.writes)),
-        ] {
-            let calls_per_s = calls as f64 / observation.seconds;
-            let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-            if has_end && calls_per_s >= MIN_CALLS_PER_S && bytes_per_call < MAX_SMALL {
-                findings.push(Finding::SmallCalls {
-                    process: observed.who(),
-                    side,
-                    bytes_per_call,
-                    calls_per_s,
-                });
-            }
+        let own = observed.process.id.pid;
+        let mut before = edges.iter().filter(|(_, to, _)| *to == own);
+        let has_cause = before.any(|(from, ..)| {
+            let writer = observation.find(*from);
+            writer.is_some_and(|it| small(observation, it, Side::Room).is_some())
+        });
+        if !has_cause {
+            let sides = [Side::Input, Side::Room].into_iter();
+            findings.extend(sides.filter_map(|side| small(observation, observed, side)));
         }
     }
     findings
+}
+
+fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<Finding> {
+    let io = observed.io.filter(|_| !observed.splices)?;
+    let (bytes, calls) = match side {
+        Side::Input => (io.read_bytes, io.reads),
+        Side::Room => (io.written_bytes, io.writes),
+    };
+    let mut pipes = observation.pipes.iter();
+    let has_end = pipes.any(|pipe| observed.holds(pipe.id, side));
+    let calls_per_s = calls as f64 / observed.counted_s;
+    let bytes_per_call = bytes as f64 / calls.max(1) as f64;
+    let is_small = calls_per_s >= MIN_CALLS_PER_S && bytes_per_call < MAX_SMALL;
+    (has_end && is_small).then(|| Finding::SmallCalls {
+        process: observed.who(),
+        side,
+        bytes_per_call,
+        calls_per_s,
+    })
 }
 
 /// Pipes with the capacity that the kernel gives once a user's share is used up.
@@ -177,5 +190,23 @@ mod tests {
         assert_eq!(found(100_000, 1_000_000).len(), 1);
         assert_eq!(found(100_000, 1_000_000_000), []);
         assert_eq!(found(1000, 10_000), []);
+    }
+
+    #[test]
+    fn a_reader_of_small_pieces_is_not_blamed_for_them() {
+        let small = Some(Io {
+            reads: 100_000,
+            read_bytes: 1_000_000,
+            writes: 100_000,
+            written_bytes: 1_000_000,
+        });
+        let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+        let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.5);
+        (writer.io, reader.io) = (small, small);
+        let findings = small_calls(&observation(vec![writer.clone(), reader]));
+        let [Finding::SmallCalls { process, .. }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(*process, writer.who());
     }
 }

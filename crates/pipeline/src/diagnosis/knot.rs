@@ -30,6 +30,8 @@ pub enum KnotKind {
     AllRead,
     /// One writes to a pipe while its reader waits for something else of it.
     OtherPipe,
+    /// A process waits for the end of a child, whose output it does not read.
+    UnreadOutput,
     /// A process waits for the end of a child, which waits for the end of its input.
     MissingEnd,
     /// A process waits for the end of its input, which it keeps open itself.
@@ -125,7 +127,11 @@ pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
     let mut knots = Vec::new();
     for pid in waits.keys() {
         let mut core = BTreeSet::from([*pid]);
-        core.extend(reached[pid].iter().filter(|other| reached[other].contains(pid)));
+        core.extend(
+            reached[pid]
+                .iter()
+                .filter(|other| reached[other].contains(pid)),
+        );
         let is_root = waits[pid].iter().all(|reason| reason.others().is_empty());
         let is_core = core.len() > 1 || reached[pid].contains(pid) || is_root;
         if !is_core || !core.iter().all(|pid| done.insert(*pid)) {
@@ -157,21 +163,22 @@ fn knot(
     reached: &BTreeMap<i32, BTreeSet<i32>>,
     core: &BTreeSet<i32>,
 ) -> Option<Knot> {
-    let observed: Vec<&Observed> = core.iter().filter_map(|pid| observation.find(*pid)).collect();
+    let observed: Vec<&Observed> = core
+        .iter()
+        .filter_map(|pid| observation.find(*pid))
+        .collect();
     let waiting: Vec<&Observed> = reached
         .iter()
         .filter(|(pid, reached)| !core.contains(pid) && !reached.is_disjoint(core))
         .filter_map(|(pid, _)| observation.find(*pid))
         .collect();
-    let kind = kind(core.len(), core.iter().flat_map(|pid| &waits[pid]));
+    let kind = kind(waits, core);
     if !observed.iter().chain(&waiting).any(|it| it.is_asked) {
         return None;
     }
     let is_meant = match kind {
         // Job control stops whole pipelines, and servers wait at FIFOs.
-        KnotKind::Stopped | KnotKind::NoPeer => {
-            observation.is_survey && waiting.is_empty()
-        }
+        KnotKind::Stopped | KnotKind::NoPeer => observation.is_survey && waiting.is_empty(),
         // A signal handler may write to the process's own pipe, and anybody to a FIFO.
         KnotKind::OwnEnd => observed.iter().any(|it| {
             let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
@@ -192,23 +199,39 @@ fn knot(
     })
 }
 
-fn kind<'a>(members: usize, reasons: impl Iterator<Item = &'a Reason>) -> KnotKind {
-    let (mut input, mut room, mut child) = (false, false, false);
-    for reason in reasons {
-        match reason {
-            Reason::Continue => return KnotKind::Stopped,
-            Reason::FifoPeer { .. } => return KnotKind::NoPeer,
-            Reason::Child { .. } => child = true,
-            Reason::Pipe { on, .. } if on.side == Side::Input => input = true,
-            Reason::Pipe { .. } => room = true,
-        }
+fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
+    let reasons = || core.iter().flat_map(|pid| &waits[pid]);
+    let on_side = |wanted: Side| move |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.side == wanted);
+    // A process waits for its child, which waits on this side of a pipe for that process: a
+    // shell that only waits has no part in it.
+    let is_parents_fault = |side: Side| {
+        core.iter().any(|parent| {
+            let reasons = waits[parent].iter();
+            let children = reasons.filter(|reason| matches!(reason, Reason::Child { .. }));
+            let mut theirs = children
+                .flat_map(Reason::others)
+                .flat_map(|child| waits.get(&child.pid).into_iter().flatten())
+                .filter(|reason| on_side(side)(reason));
+            theirs.any(|reason| reason.others().iter().any(|who| who.pid == *parent))
+        })
+    };
+    if reasons().any(|reason| matches!(reason, Reason::Continue)) {
+        return KnotKind::Stopped;
     }
-    match (input, room, child) {
-        (true, false, false) if members == 1 => KnotKind::OwnEnd,
-        (true, false, false) => KnotKind::AllRead,
-        (_, true, false) if !input => KnotKind::AllWrite,
-        (_, true, _) => KnotKind::OtherPipe,
-        _ => KnotKind::MissingEnd,
+    if reasons().any(|reason| matches!(reason, Reason::FifoPeer { .. })) {
+        return KnotKind::NoPeer;
+    }
+    let (input, room) = (
+        reasons().any(on_side(Side::Input)),
+        reasons().any(on_side(Side::Room)),
+    );
+    match (input, room) {
+        (true, true) => KnotKind::OtherPipe,
+        (false, _) if is_parents_fault(Side::Room) => KnotKind::UnreadOutput,
+        (false, _) => KnotKind::AllWrite,
+        (true, _) if is_parents_fault(Side::Input) => KnotKind::MissingEnd,
+        (true, _) if core.len() == 1 => KnotKind::OwnEnd,
+        (true, _) => KnotKind::AllRead,
     }
 }
 
@@ -331,13 +354,16 @@ mod tests {
         let stderr = parent_and_child(on_input(2), on_room(3));
         assert_eq!(kinds(stderr), [KnotKind::OtherPipe]);
         let unread = parent_and_child(on_child(), on_room(2));
-        assert_eq!(kinds(unread), [KnotKind::OtherPipe]);
+        assert_eq!(kinds(unread), [KnotKind::UnreadOutput]);
         let unclosed = parent_and_child(on_child(), on_input(1));
         assert_eq!(kinds(unclosed), [KnotKind::MissingEnd]);
         let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
         assert_eq!(kinds(vec![frozen(own, on_input(1))]), [KnotKind::OwnEnd]);
         let peer = State::Waiting(Wait::FifoPeer { path: None });
-        assert_eq!(kinds(vec![frozen(process(10, "a", vec![]), peer)]), [KnotKind::NoPeer]);
+        assert_eq!(
+            kinds(vec![frozen(process(10, "a", vec![]), peer)]),
+            [KnotKind::NoPeer]
+        );
     }
 
     #[test]

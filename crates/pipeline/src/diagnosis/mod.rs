@@ -12,7 +12,7 @@ pub use self::knot::{Knot, KnotKind, Member, Reason};
 pub use self::pace::{Certainty, Pace};
 use crate::observe::{Observation, Observed};
 use crate::proc::PipeId;
-use crate::wait::{Outside, Side};
+use crate::wait::{Outside, Side, State};
 
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -48,7 +48,9 @@ impl Observed {
 
     /// Whether it only waits for its children, as a shell does.
     fn only_waits_for_children(&self) -> bool {
-        self.outside.get(&Outside::Child).is_some_and(|it| *it >= 0.9)
+        self.outside
+            .get(&Outside::Child)
+            .is_some_and(|it| *it >= 0.9)
     }
 
     /// Whether it holds an end of a pipe without using it: it never waited there, and did
@@ -102,8 +104,27 @@ impl Observation {
         users
     }
 
-    /// Pairs of a writer and a reader, with the pipe between them.
+    /// Whether nothing worked in the last sample, so that a longer observation may show
+    /// that nothing will.
+    pub fn is_still(&self) -> bool {
+        let mut states = self.living().flat_map(|it| &it.threads);
+        states.all(|state| !matches!(state, State::Working | State::Disk))
+    }
+
+    /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
+    /// one process was asked for, its neighbours belong to it.
     pub fn edges(&self) -> Vec<(i32, i32, PipeId)> {
+        let asked = self.processes.iter().filter(|it| it.is_asked);
+        let asked: BTreeSet<i32> = asked.map(|it| it.process.id.pid).collect();
+        let mut edges = self.all_edges();
+        edges.retain(|(from, to, _)| {
+            let (from, to) = (asked.contains(from), asked.contains(to));
+            from && to || asked.len() == 1 && (from || to)
+        });
+        edges
+    }
+
+    fn all_edges(&self) -> Vec<(i32, i32, PipeId)> {
         let mut edges = BTreeSet::new();
         for pipe in &self.pipes {
             for writer in self.users(pipe.id, Side::Room) {
@@ -187,6 +208,15 @@ pub enum Finding {
 }
 
 impl Finding {
+    fn is_last_holder(&self, who: &Who) -> bool {
+        match self {
+            Finding::SpareEnd {
+                holder, is_last, ..
+            } => *is_last && holder == who,
+            _ => false,
+        }
+    }
+
     /// Whether nothing moves without help.
     pub fn is_stuck(&self) -> bool {
         match self {
@@ -200,16 +230,36 @@ impl Finding {
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let knots = knot::knots(observation);
+    let held = habits::held(observation);
+    let holders = held
+        .iter()
+        .filter(|held| held.is_stuck())
+        .filter_map(|held| match held {
+            Finding::Held { holder, .. } => holder.as_ref().map(|who| who.pid),
+            _ => None,
+        });
     let tied: BTreeSet<i32> = knots
         .iter()
         .flat_map(|knot| knot.members.iter().map(|member| member.who.pid))
-        .chain(knots.iter().flat_map(|knot| knot.waiting.iter().map(|who| who.pid)))
+        .chain(
+            knots
+                .iter()
+                .flat_map(|knot| knot.waiting.iter().map(|who| who.pid)),
+        )
+        .chain(holders)
         .collect();
     let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
-    findings.extend(habits::held(observation));
+    findings.extend(held);
     findings.sort_by_key(|finding| !finding.is_stuck());
-    findings.extend(pace::paces(observation, &tied));
-    findings.extend(habits::spare_ends(observation, &tied));
+    let spare = habits::spare_ends(observation, &tied);
+    let mut paces = pace::paces(observation, &tied);
+    // Who does not write at all does not set a pace.
+    paces.retain(|finding| match finding {
+        Finding::Pace(pace) => !spare.iter().any(|spare| spare.is_last_holder(&pace.stage)),
+        _ => true,
+    });
+    findings.extend(paces);
+    findings.extend(spare);
     findings.extend(habits::small_calls(observation));
     findings.extend(habits::small_pipes(observation));
     findings

@@ -56,9 +56,7 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
         let is_asked = stages.iter().any(|it| it.is_asked);
         // Most pipelines of a system wait for something to do.
         let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
-        if is_asked
-            && !is_idle
-            && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
+        if is_asked && !is_idle && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
             findings.extend(pace(&stages, &edges));
         }
     }
@@ -167,7 +165,11 @@ fn pace(stages: &[&Observed], edges: &Edges) -> Option<Finding> {
 /// Two or more stages that wait for each other by turns: on one pipe its writer waits for
 /// room and its reader for input, both for a while.
 fn turns(stages: &[&Observed]) -> Option<Finding> {
-    let waits = |it: &&&Observed, side| it.on.iter().any(|on| on.side == side && on.share >= MIN_TURNS);
+    let waits = |it: &&&Observed, side| {
+        it.on
+            .iter()
+            .any(|on| on.side == side && on.share >= MIN_TURNS)
+    };
     let blocked = stages.iter().any(|it| waits(&it, Side::Room));
     let starved = stages.iter().any(|it| waits(&it, Side::Input));
     (blocked && starved).then(|| Finding::Turns {
@@ -223,7 +225,10 @@ mod tests {
     #[test]
     fn stages_that_wait_by_turns_are_not_blamed() {
         let findings = found(chain(&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]));
-        assert!(matches!(findings[..], [Finding::Turns { .. }]), "{findings:?}");
+        assert!(
+            matches!(findings[..], [Finding::Turns { .. }]),
+            "{findings:?}"
+        );
     }
 
     #[test]
@@ -248,7 +253,10 @@ mod tests {
     fn a_cycle_of_pipes_ends_the_search() {
         found(vec![
             frozen(process(1, "a", vec![reads(0, 1), writes(1, 2)]), on_room(2)),
-            frozen(process(2, "b", vec![reads(0, 2), writes(1, 1)]), on_input(2)),
+            frozen(
+                process(2, "b", vec![reads(0, 2), writes(1, 1)]),
+                on_input(2),
+            ),
         ]);
     }
 }

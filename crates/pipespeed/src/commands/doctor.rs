@@ -18,9 +18,7 @@ use serde::Serialize;
 use crate::cli::DoctorArgs;
 use crate::commands::files::Files;
 use crate::commands::header;
-use pipespeed_base::failure::{
-    AlreadyReported, Interrupted, say, start_error, to_stdout, usage,
-};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_host::Machine;
@@ -160,7 +158,12 @@ impl Doctor<'_> {
     /// Reports on a command once, and lets it go on.
     fn examine(&mut self, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<()> {
         let scope = Scope::Below(getpid().as_raw_pid());
-        let observation = self.observe(scope, self.args.time, Some(ending));
+        let mut observation = self.observe(scope.clone(), self.args.time, Some(ending));
+        // The start of the programs is part of the first observation: stuck is what does not
+        // run for the whole of one.
+        if observation.is_still() && !is_over(&self.interrupt, Some(ending), NOW) {
+            observation = self.observe(scope, self.args.time, Some(ending));
+        }
         let findings = diagnose(&observation);
         self.report(&observation, &findings)?;
         if findings.iter().any(Finding::is_stuck) {
@@ -172,13 +175,18 @@ impl Doctor<'_> {
     }
 
     /// Reports on a command only if it is stuck for this long.
-    fn guard(&mut self, child: &mut Child, ending: &OwnedFd, limit: Duration) -> anyhow::Result<()> {
+    fn guard(
+        &mut self,
+        child: &mut Child,
+        ending: &OwnedFd,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
         let mut stuck_for = Duration::ZERO;
         loop {
             let scope = Scope::Below(getpid().as_raw_pid());
             let observation = self.observe(scope, window, Some(ending));
-            if is_over(&self.interrupt, Some(ending), Some(Duration::ZERO)) {
+            if is_over(&self.interrupt, Some(ending), NOW) {
                 let status = wait(&self.interrupt, child, ending)?;
                 return exit_as(status);
             }
@@ -209,7 +217,9 @@ impl Doctor<'_> {
     fn leave(&mut self, child: &Child) {
         if !self.args.kill {
             let pid = child.id();
-            say(&format!("pipespeed: the command (pid {pid}) is left running (--kill ends it)"));
+            say(&format!(
+                "pipespeed: the command (pid {pid}) is left running (--kill ends it)"
+            ));
             return;
         }
         // The helper is a descendant, too, and ends by itself.
@@ -220,6 +230,8 @@ impl Doctor<'_> {
     }
 }
 
+/// A poll that does not wait.
+const NOW: Option<Duration> = Some(Duration::ZERO);
 /// Bounds for how long each observation of a guarded command takes.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_secs(30);
@@ -264,7 +276,9 @@ fn is_over(interrupt: &Interrupt, child: Option<&OwnedFd>, within: Option<Durati
 /// Waits for the end of the command. A signal that arrives is passed on.
 fn wait(interrupt: &Interrupt, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<ExitStatus> {
     while !is_over(interrupt, Some(ending), None) {}
-    let signal = interrupt.signal().and_then(rustix::process::Signal::from_named_raw);
+    let signal = interrupt
+        .signal()
+        .and_then(rustix::process::Signal::from_named_raw);
     if let Some(signal) = signal {
         // From a terminal the command has got it already.
         let _ = pidfd_send_signal(ending, signal);
@@ -275,7 +289,10 @@ fn wait(interrupt: &Interrupt, child: &mut Child, ending: &OwnedFd) -> anyhow::R
 /// Ends with the status of the command, as shells do.
 fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
     if let Some(signal) = status.signal() {
-        say(&format!("pipespeed: the command was ended by {}", signal_name(signal)));
+        say(&format!(
+            "pipespeed: the command was ended by {}",
+            signal_name(signal)
+        ));
         return Err(AlreadyReported(128u8.wrapping_add(signal as u8)).into());
     }
     match status.code() {
