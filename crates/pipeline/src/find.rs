@@ -6,6 +6,7 @@ use std::io;
 use serde::Serialize;
 
 use crate::proc::{End, PipeId, Proc};
+use crate::wait::{Side, State, Wait};
 
 /// A process, safe against reuse of its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -33,14 +34,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether it can read from a pipe.
-    pub fn reads(&self, pipe: PipeId) -> bool {
-        self.ends.iter().any(|end| end.pipe == pipe && end.reads)
-    }
-
-    /// Whether it can write to a pipe.
-    pub fn writes(&self, pipe: PipeId) -> bool {
-        self.ends.iter().any(|end| end.pipe == pipe && end.writes)
+    /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
+    pub fn holds(&self, pipe: PipeId, side: Side) -> bool {
+        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        ends.any(|end| match side {
+            Side::Input => end.reads,
+            Side::Room => end.writes,
+        })
     }
 
     /// Its pipes.
@@ -172,52 +172,72 @@ impl Snapshot {
         }
     }
 
-    /// These processes and all that share a pipe with them, directly or through others.
-    /// Stops once there are [`MAX_PROCESSES`].
-    pub fn connected(&self, pids: &BTreeSet<i32>) -> BTreeSet<i32> {
-        let mut holders: BTreeMap<PipeId, Vec<i32>> = BTreeMap::new();
-        for process in self.processes.values() {
-            for pipe in process.pipes() {
-                holders.entry(pipe).or_default().push(process.id.pid);
-            }
-        }
-        let mut found = pids.clone();
-        let mut open: Vec<i32> = pids.iter().copied().collect();
-        while let Some(pid) = open.pop() {
-            let process = self.processes.get(&pid);
-            let pipes = process.map(Process::pipes).unwrap_or_default();
-            for pid in pipes.iter().flat_map(|pipe| &holders[pipe]) {
-                if found.len() < MAX_PROCESSES && found.insert(*pid) {
-                    open.push(*pid);
+    /// The processes that could wake one in these states: those that hold the other side of a
+    /// pipe on which it waits, and its children if it waits for one.
+    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
+        let mut found = BTreeSet::new();
+        for state in threads {
+            match state {
+                State::Waiting(Wait::Pipes { any_of, .. }) => {
+                    for on in any_of {
+                        found.extend(self.holders(on.pipe, on.side.other()));
+                    }
                 }
+                State::Waiting(Wait::Child(_)) => {
+                    let all = self.processes.values();
+                    let children = all.filter(|process| process.parent == pid);
+                    found.extend(children.map(|process| process.id.pid));
+                }
+                _ => {}
             }
         }
         found
     }
-}
 
-/// At most this many processes are examined because they share a pipe with others.
-pub const MAX_PROCESSES: usize = 512;
+    /// The processes at the other side of a process's standard input and output.
+    pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
+        let ends = self.processes.get(&pid).map(|process| &process.ends);
+        let ends = ends.into_iter().flatten();
+        let sides = ends.filter_map(|end| match end.fd {
+            0 => Some((end.pipe, Side::Room)),
+            1 => Some((end.pipe, Side::Input)),
+            _ => None,
+        });
+        sides
+            .flat_map(|(pipe, side)| self.holders(pipe, side))
+            .collect()
+    }
+
+    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = i32> {
+        let all = self.processes.values();
+        all.filter(move |process| process.holds(pipe, side))
+            .map(|process| process.id.pid)
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{process, reads, writes};
+    use crate::fixtures::{on_input, on_room, process, reads, writes};
 
     #[test]
-    fn processes_are_connected_through_pipes_of_others() {
+    fn those_who_hold_the_other_side_could_wake_a_process() {
         let processes = [
             process(1, "a", vec![writes(1, 7)]),
             process(2, "b", vec![reads(0, 7), writes(1, 8)]),
-            process(3, "c", vec![reads(0, 8)]),
+            process(3, "c", vec![reads(0, 8), writes(5, 7)]),
             process(4, "d", vec![reads(0, 9)]),
         ];
         let snapshot = Snapshot {
             processes: processes.into_iter().map(|it| (it.id.pid, it)).collect(),
             hidden: 0,
         };
-        assert_eq!(snapshot.connected(&[1].into()), [1, 2, 3].into());
-        assert_eq!(snapshot.connected(&[4].into()), [4].into());
+        assert_eq!(snapshot.wakers(2, &[on_input(7)]), [1, 3].into());
+        assert_eq!(snapshot.wakers(2, &[on_room(8)]), [3].into());
+        let child = State::Waiting(Wait::Child(None));
+        assert_eq!(snapshot.wakers(1, &[child]), [1, 2, 3, 4].into());
+        assert_eq!(snapshot.wakers(2, &[State::Working]), [].into());
+        assert_eq!(snapshot.neighbours(2), [1, 3].into());
     }
 
     #[test]

@@ -397,7 +397,9 @@ pub fn observe(
         pipes: BTreeMap::new(),
     };
     observer.search_all(true);
-    let mut samples = 0;
+    observer.sample(true);
+    observer.follow(true);
+    let mut samples = 1;
     let mut search_interval = MIN_SEARCH_INTERVAL;
     let (mut next_look, mut next_search) = (Instant::now(), Instant::now() + search_interval);
     loop {
@@ -424,6 +426,7 @@ pub fn observe(
     // both.
     observer.search_all(false);
     observer.sample(true);
+    observer.follow(false);
     let wall = start.elapsed();
     let spent = own_time().saturating_sub(cost_before);
     observer.finish(samples + 1, wall, spent)
@@ -467,25 +470,56 @@ impl Observer<'_> {
         }
     }
 
-    /// Begins to sample what was found: the processes asked for and those that share pipes
-    /// with them.
+    /// Begins to sample the processes asked for.
     fn adopt(&mut self, is_start: bool) {
-        let mut asked = self.snapshot.asked(self.proc, &self.plan.scope);
-        let mut pids = self.snapshot.connected(&asked);
-        if self.plan.scope.root().is_none() {
-            pids.retain(|pid| !self.snapshot.processes[pid].ends.is_empty());
-            asked.retain(|pid| pids.contains(pid));
-        }
-        for pid in pids {
+        let asked = self.snapshot.asked(self.proc, &self.plan.scope);
+        let is_survey = self.plan.scope.root().is_none();
+        for pid in asked {
             let process = &self.snapshot.processes[&pid];
-            if asked.contains(&pid) {
+            // A parent that waits for a child may have no pipe itself.
+            if !is_survey || !process.ends.is_empty() {
                 self.asked.insert(process.id);
+                self.add(pid, is_start);
             }
+        }
+        let known: Vec<i32> = self.tallies.keys().map(|id| id.pid).collect();
+        for pid in known {
+            self.add(pid, is_start);
+        }
+    }
+
+    fn add(&mut self, pid: i32, is_start: bool) {
+        if let Some(process) = self.snapshot.processes.get(&pid) {
             match self.tallies.get_mut(&process.id) {
                 Some(tally) => tally.process = process.clone(),
                 None => {
                     let tally = Tally::new(self.proc, process.clone(), is_start);
                     self.tallies.insert(process.id, tally);
+                }
+            }
+        }
+    }
+
+    /// Begins to sample the processes that could wake those that wait, directly or through
+    /// others. If one process was asked for, its neighbours belong to it.
+    fn follow(&mut self, is_start: bool) {
+        let mut open: Vec<ProcessId> = self.tallies.keys().copied().collect();
+        while let Some(tally) = open.pop().and_then(|id| self.tallies.get(&id)) {
+            let pid = tally.process.id.pid;
+            let mut pids = self.snapshot.wakers(pid, &tally.threads);
+            if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
+                pids.extend(self.snapshot.neighbours(pid));
+            }
+            for process in pids
+                .iter()
+                .filter_map(|pid| self.snapshot.processes.get(pid))
+            {
+                let id = process.id;
+                if !self.tallies.contains_key(&id) {
+                    let mut tally = Tally::new(self.proc, process.clone(), is_start);
+                    tally.sample(self.proc);
+                    self.tallies.insert(id, tally);
+                    open.push(id);
                 }
             }
         }
@@ -509,6 +543,9 @@ impl Observer<'_> {
         };
         let mut ends: BTreeMap<PipeId, (i32, i32)> = BTreeMap::new();
         for tally in self.tallies.values() {
+            if self.asked.len() > 1 && !self.asked.contains(&tally.process.id) {
+                continue;
+            }
             let pid = tally.process.id.pid;
             let user = || self.proc.user(pid);
             if self.plan.only_user.is_some_and(|only| user() != Some(only)) {
@@ -551,7 +588,7 @@ impl Observer<'_> {
             })
             .collect();
         let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
-        for observed in &processes {
+        for observed in processes.iter().filter(|it| it.is_asked) {
             for end in &observed.process.ends {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }

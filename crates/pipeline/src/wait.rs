@@ -70,6 +70,16 @@ pub enum Side {
     Room,
 }
 
+impl Side {
+    /// The side of the pipe's other end.
+    pub fn other(self) -> Self {
+        match self {
+            Side::Input => Side::Room,
+            Side::Room => Side::Input,
+        }
+    }
+}
+
 /// A pipe on which a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PipeWait {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{Finding, Observed};
 use crate::look::is_minimal;
 use crate::observe::Observation;
+use crate::proc::PipeId;
 use crate::wait::Side;
 
 /// A reader that waited for input for at least this share is short of it.
@@ -17,16 +18,23 @@ const MIN_CALLS_PER_S: f64 = 20_000.0;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
-    let held = observation.pipes.iter().filter(|pipe| pipe.is_held);
-    held.map(|pipe| {
-        let holder = pipe.held_by.and_then(|pid| observation.find(pid));
-        Finding::Held {
-            pipe: pipe.id,
-            holder: holder.map(Observed::who),
-            is_stuck: holder.is_some_and(|it| it.is_frozen),
-        }
-    })
-    .collect()
+    let is_asked = |pipe: PipeId| {
+        let mut holders = observation
+            .living()
+            .filter(|it| it.process.pipes().contains(&pipe));
+        holders.any(|it| it.is_asked)
+    };
+    let held = observation.pipes.iter();
+    held.filter(|pipe| pipe.is_held && is_asked(pipe.id))
+        .map(|pipe| {
+            let holder = pipe.held_by.and_then(|pid| observation.find(pid));
+            Finding::Held {
+                pipe: pipe.id,
+                holder: holder.map(Observed::who),
+                is_stuck: holder.is_some_and(|it| it.is_frozen),
+            }
+        })
+        .collect()
 }
 
 /// Write ends of processes that don't write, while the reader waits for input or its end.
@@ -100,7 +108,7 @@ fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<F
         Side::Room => (io.written_bytes, io.writes),
     };
     let mut pipes = observation.pipes.iter();
-    let has_end = pipes.any(|pipe| observed.holds(pipe.id, side));
+    let has_end = pipes.any(|pipe| observed.process.holds(pipe.id, side));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
     let is_small = calls_per_s >= MIN_CALLS_PER_S && bytes_per_call < MAX_SMALL;
@@ -155,7 +163,7 @@ mod tests {
             spare_ends(&observation, &BTreeSet::new())
         };
         let expected = Finding::SpareEnd {
-            pipe: crate::proc::PipeId::pipe(7),
+            pipe: PipeId::pipe(7),
             reader: reader().who(),
             holder: stray(5).who(),
             fd: 5,

@@ -295,17 +295,16 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
 /// seen, or if it is a FIFO that somebody holds open for both, for any future process.
 fn others(observation: &Observation, pipe: PipeId, side: Side) -> Option<Vec<Who>> {
-    let other = match side {
-        Side::Input => Side::Room,
-        Side::Room => Side::Input,
-    };
     let mut ends = observation.living().flat_map(|it| &it.process.ends);
     let is_kept_open = |end: &crate::proc::End| end.pipe == pipe && end.reads && end.writes;
     if pipe.is_fifo() && ends.any(is_kept_open) {
         return None;
     }
-    let living = observation.living().filter(|it| it.holds(pipe, other));
-    let others: Vec<Who> = living.map(Observed::who).collect();
+    let living = observation.living();
+    let others: Vec<Who> = living
+        .filter(|it| it.process.holds(pipe, side.other()))
+        .map(Observed::who)
+        .collect();
     (!others.is_empty()).then_some(others)
 }
 

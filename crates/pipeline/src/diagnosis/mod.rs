@@ -73,13 +73,6 @@ impl Observed {
             || !is_standard && !self.splices && (calls == Some(0) || self.is_frozen);
         never_waited && is_idle
     }
-
-    fn holds(&self, pipe: PipeId, side: Side) -> bool {
-        match side {
-            Side::Input => self.process.reads(pipe),
-            Side::Room => self.process.writes(pipe),
-        }
-    }
 }
 
 impl Observation {
@@ -90,7 +83,9 @@ impl Observation {
 
     /// The processes that held an end of a pipe, also those that have ended.
     fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
-        self.processes.iter().filter(move |it| it.holds(pipe, side))
+        self.processes
+            .iter()
+            .filter(move |it| it.process.holds(pipe, side))
     }
 
     /// The processes that use an end of a pipe. If all hold it idly, any of them may.
