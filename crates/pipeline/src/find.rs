@@ -17,6 +17,14 @@ pub struct ProcessId {
     pub start: u64,
 }
 
+impl ProcessId {
+    /// Whether this process still exists, not another one with its number.
+    pub fn is_running(self, proc: &Proc) -> bool {
+        let now = proc.stat(self.pid);
+        now.is_some_and(|now| now.start == self.start)
+    }
+}
+
 /// A process and its pipes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Process {

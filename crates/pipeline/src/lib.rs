@@ -13,7 +13,7 @@
 //! | [`observe`] | all that for some seconds |
 //! | [`diagnosis`] | conclusions: pure functions of an observation |
 //! | [`act`] | ends processes |
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod act;
 pub mod diagnosis;

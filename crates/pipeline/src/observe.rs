@@ -2,8 +2,11 @@
 //! what, and what it moved.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -23,6 +26,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The neighbours of the processes asked for are sampled only so rarely: what counts is
 /// whether they can still move at the end.
 const NEIGHBOUR_SAMPLES: u32 = 8;
+/// At most this many processes are held by a descriptor, far below the usual limit of 1024.
+const MAX_PIDFDS: usize = 256;
 /// Time before the first search for new processes; later ones are rarer, up to
 /// [`MAX_SEARCH_INTERVAL`], since most start at the beginning.
 const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(25);
@@ -225,6 +230,9 @@ impl Counters {
 #[derive(Debug)]
 struct Tally {
     process: Process,
+    /// Refers to this process, even if its number is reused. `None` if there are too few
+    /// descriptors.
+    pidfd: Option<OwnedFd>,
     is_from_start: bool,
     samples: u32,
     working: u32,
@@ -241,9 +249,14 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(proc: &Proc, process: Process, is_from_start: bool) -> Self {
+    fn new(proc: &Proc, process: Process, is_from_start: bool, may_hold: bool) -> Self {
         let first = (Instant::now(), Counters::read(proc, process.id.pid));
+        let pid = Pid::from_raw(process.id.pid).filter(|_| may_hold);
+        let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        // It may have been opened after the number was reused.
+        let is_same = process.id.is_running(proc);
         Tally {
+            pidfd: pidfd.filter(|_| is_same),
             last: first.clone(),
             first,
             process,
@@ -261,7 +274,21 @@ impl Tally {
         }
     }
 
+    fn is_running(&self, proc: &Proc) -> bool {
+        match &self.pidfd {
+            // It is readable once the process has ended (pidfd_open(2)).
+            Some(pidfd) => {
+                let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+                poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+            }
+            None => self.process.id.is_running(proc),
+        }
+    }
+
     fn sample(&mut self, proc: &Proc) {
+        if !self.is_running(proc) {
+            return;
+        }
         let pid = self.process.id.pid;
         let tids = proc.threads(pid);
         let ends = &self.process.ends;
@@ -270,9 +297,12 @@ impl Tally {
         if threads.is_empty() {
             return;
         }
-        self.splices |= splices.contains(&true);
-        self.count(&threads);
-        self.threads = threads;
+        // It may have ended meanwhile, and its number been reused.
+        if self.is_running(proc) {
+            self.count(&threads);
+            self.splices |= splices.contains(&true);
+            self.threads = threads;
+        }
     }
 
     fn count(&mut self, threads: &[State]) {
@@ -488,12 +518,17 @@ impl Observer<'_> {
         }
     }
 
+    fn tally(&self, process: Process, is_start: bool) -> Tally {
+        let may_hold = self.tallies.len() < MAX_PIDFDS;
+        Tally::new(self.proc, process, is_start, may_hold)
+    }
+
     fn add(&mut self, pid: i32, is_start: bool) {
         if let Some(process) = self.snapshot.processes.get(&pid) {
             match self.tallies.get_mut(&process.id) {
                 Some(tally) => tally.process = process.clone(),
                 None => {
-                    let tally = Tally::new(self.proc, process.clone(), is_start);
+                    let tally = self.tally(process.clone(), is_start);
                     self.tallies.insert(process.id, tally);
                 }
             }
@@ -516,7 +551,7 @@ impl Observer<'_> {
             {
                 let id = process.id;
                 if !self.tallies.contains_key(&id) {
-                    let mut tally = Tally::new(self.proc, process.clone(), is_start);
+                    let mut tally = self.tally(process.clone(), is_start);
                     tally.sample(self.proc);
                     self.tallies.insert(id, tally);
                     open.push(id);

@@ -209,13 +209,14 @@ fn state(
     let kind = function.as_deref().and_then(asleep);
     match kind {
         Some(Asleep::Disk) => return Some(State::Disk),
-        Some(Asleep::Stopped | Asleep::Traced) => return Some(State::Stopped),
+        Some(Asleep::Stopped) => return Some(State::Stopped),
+        Some(Asleep::Traced) => return Some(State::Waiting(Wait::Outside(Outside::Other))),
         _ => {}
     }
     if kind.is_none() || text.is_none() {
         match proc.thread_state(pid, tid)? {
             'R' => return Some(State::Working),
-            'T' | 't' => return Some(State::Stopped),
+            'T' => return Some(State::Stopped),
             'Z' | 'X' | 'x' => return None,
             'D' if kind.is_none() => return Some(State::Disk),
             _ => {}
@@ -250,6 +251,13 @@ impl Thread<'_> {
             (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
             (Some(Asleep::Futex), None) => Wait::Outside(Outside::Lock),
             (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
+            // A function that is not known, or may not be seen.
+            (None, Some(call)) if call.is_on_pipe(self, Side::Input) => {
+                self.on_pipe(Side::Input, Some(call))
+            }
+            (None, Some(call)) if call.is_on_pipe(self, Side::Room) => {
+                self.on_pipe(Side::Room, Some(call))
+            }
             (_, Some(call)) => Wait::Outside(self.outside_of(call)),
             (Some(Asleep::TerminalOrSocket), None) => Wait::Outside(Outside::Socket),
             _ => Wait::Outside(Outside::Other),
@@ -501,6 +509,14 @@ impl Call {
         )
     }
 
+    /// Whether it can only wait on this side of a pipe: it is no splice, which has two
+    /// descriptors.
+    fn is_on_pipe(self, thread: &Thread<'_>, side: Side) -> bool {
+        let fd = self.descriptor(side).filter(|_| !self.is_uncounted());
+        let target = fd.and_then(|fd| thread.proc.target(thread.pid, fd));
+        self.number != libc::SYS_sendfile && matches!(target, Some(Target::Pipe(..)))
+    }
+
     /// The descriptor that the call reads from (`Input`) or writes to (`Room`).
     fn descriptor(self, side: Side) -> Option<i32> {
         let args = self.args;
@@ -527,4 +543,195 @@ impl Call {
 pub fn is_splicing(proc: &Proc, pid: i32, tid: i32) -> bool {
     let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
     call.is_some_and(Call::is_uncounted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use pipespeed_host::Root;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::fixtures::{reads, writes};
+
+    /// A process 7 with one thread, as files.
+    struct Files(TempDir);
+
+    impl Files {
+        fn new(function: &str) -> Self {
+            let files = Files(tempfile::tempdir().unwrap());
+            files
+                .file("task/7/wchan", function.as_bytes())
+                .file(
+                    "task/7/stat",
+                    b"7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9 0",
+                )
+                .link("3", "pipe:[77]")
+                .link("4", "pipe:[88]")
+                .link("5", "socket:[99]")
+                .link("6", "anon_inode:[timerfd]");
+            files
+        }
+
+        fn file(&self, name: &str, bytes: &[u8]) -> &Self {
+            let path = self.0.path().join("proc/7").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+            self
+        }
+
+        fn link(&self, fd: &str, target: &str) -> &Self {
+            let path = self.0.path().join("proc/7/fd");
+            fs::create_dir_all(&path).unwrap();
+            symlink(target, path.join(fd)).unwrap();
+            self
+        }
+
+        fn call(&self, number: c_long, args: [u64; 6]) -> &Self {
+            let args = args.map(|arg| format!("{arg:#x}")).join(" ");
+            let text = format!("{number} {args} 0x7ffc 0x7f8a\n");
+            self.file("task/7/syscall", text.as_bytes())
+        }
+
+        fn state(&self) -> Option<State> {
+            let proc = Proc::below(Root(self.0.path().to_owned()));
+            let ends = [reads(3, 77), writes(4, 88), writes(8, 89)];
+            examine(&proc, 7, 7, &ends).map(|(state, _)| state)
+        }
+
+        #[track_caller]
+        fn waits(&self, expected: Wait) {
+            assert_eq!(self.state(), Some(State::Waiting(expected)));
+        }
+    }
+
+    fn pipes(any_of: &[(u64, Option<i32>, Side)], or: Option<Outside>) -> Wait {
+        let any_of = any_of.iter().map(|(inode, fd, side)| PipeWait {
+            pipe: PipeId::pipe(*inode),
+            fd: *fd,
+            side: *side,
+        });
+        Wait::Pipes {
+            any_of: any_of.collect(),
+            or,
+        }
+    }
+
+    #[test]
+    fn a_read_and_a_write_name_their_pipe() {
+        let reading = Files::new("anon_pipe_read");
+        reading.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
+        reading.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        let writing = Files::new("pipe_write");
+        writing.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);
+        writing.waits(pipes(&[(88, Some(4), Side::Room)], None));
+    }
+
+    #[test]
+    fn without_the_call_any_pipe_of_that_side_is_possible() {
+        let possible = [(88, None, Side::Room), (89, None, Side::Room)];
+        Files::new("pipe_write").waits(pipes(&possible, None));
+    }
+
+    #[test]
+    fn without_a_known_function_the_call_suffices() {
+        let files = Files::new("renamed_in_a_later_kernel");
+        files.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
+        files.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        files.call(libc::SYS_read, [5, 0, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Socket));
+        // From a pipe to a socket: it may wait for either.
+        files.call(libc::SYS_splice, [3, 0, 5, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Socket));
+    }
+
+    #[test]
+    fn a_poll_names_all_its_pipes_and_whatever_else_ends_it() {
+        let entry = |fd: i32, events: i16| {
+            let [a, b, c, d] = fd.to_ne_bytes();
+            let [e, f] = events.to_ne_bytes();
+            [a, b, c, d, e, f, 0, 0]
+        };
+        let list = [
+            entry(3, libc::POLLIN),
+            entry(-1, libc::POLLIN),
+            entry(4, libc::POLLOUT),
+        ];
+        let files = Files::new("poll_schedule_timeout");
+        files.file("mem", &[[0; 8].as_slice(), &list.concat()].concat());
+        let both = [(77, Some(3), Side::Input), (88, Some(4), Side::Room)];
+        files.call(libc::SYS_ppoll, [8, 3, 0, 0, 0, 0]);
+        files.waits(pipes(&both, None));
+        files.call(libc::SYS_ppoll, [8, 3, 1, 0, 0, 0]);
+        files.waits(pipes(&both, Some(Outside::Timer)));
+        // More than can be read.
+        files.call(libc::SYS_ppoll, [8, 4, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Other));
+    }
+
+    #[test]
+    fn an_epoll_instance_lists_its_targets() {
+        let line = |fd: i32, events: u32| {
+            format!("tfd: {fd:8} events: {events:8x} data: 0  pos:0 ino:1 sdev:1\n")
+        };
+        let files = Files::new("ep_poll");
+        files.call(libc::SYS_epoll_pwait, [9, 0, 1, u64::MAX, 0, 0]);
+        let text = format!("pos:\t0\nflags:\t02\n{}", line(3, 0x19));
+        files.file("fdinfo/9", text.as_bytes());
+        files.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        files.file("fdinfo/9", (text + &line(6, 1)).as_bytes());
+        let timer = Some(Outside::Timer);
+        files.waits(pipes(&[(77, Some(3), Side::Input)], timer));
+    }
+
+    #[test]
+    fn a_select_lists_its_sets() {
+        let files = Files::new("do_select");
+        let sets: [u64; 3] = [0, 1 << 3, 1 << 4];
+        files.file("mem", &sets.map(u64::to_ne_bytes).concat());
+        files.call(libc::SYS_pselect6, [5, 8, 16, 0, 0, 0]);
+        let both = [(77, Some(3), Side::Input), (88, Some(4), Side::Room)];
+        files.waits(pipes(&both, None));
+    }
+
+    #[test]
+    fn a_futex_is_a_thread_of_its_own_unless_shared_or_timed() {
+        const PRIVATE: u64 = 128;
+        let files = Files::new("futex_wait_queue");
+        files.call(libc::SYS_futex, [8, PRIVATE, 2, 0, 0, 0]);
+        files.waits(Wait::Thread);
+        // pthread_join(3) waits for the word with the thread's id.
+        files.call(libc::SYS_futex, [8, 0, 7, 0, 0, 0]);
+        files.waits(Wait::Thread);
+        for args in [[8, 0, 2, 0, 0, 0], [8, PRIVATE, 2, 4096, 0, 0]] {
+            files.call(libc::SYS_futex, args);
+            files.waits(Wait::Outside(Outside::Lock));
+        }
+    }
+
+    #[test]
+    fn states_without_a_wait_are_told_by_their_files() {
+        let running = Files::new("0");
+        running.file("task/7/syscall", b"running\n");
+        assert_eq!(running.state(), Some(State::Working));
+        assert_eq!(Files::new("io_schedule").state(), Some(State::Disk));
+        assert_eq!(Files::new("do_signal_stop").state(), Some(State::Stopped));
+        let ended = Files::new("0");
+        ended.file(
+            "task/7/stat",
+            b"7 (x) Z 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9 0",
+        );
+        assert_eq!(ended.state(), None);
+    }
+
+    #[test]
+    fn a_wait_for_one_child_names_it() {
+        let files = Files::new("do_wait");
+        files.call(libc::SYS_wait4, [12, 0, 0, 0, 0, 0]);
+        files.waits(Wait::Child(Some(12)));
+        files.call(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]);
+        files.waits(Wait::Child(None));
+    }
 }

@@ -40,10 +40,14 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
 fn headline(observation: &Observation) -> String {
     let pipelines = observation.pipelines();
     let stages: usize = pipelines.iter().map(Vec::len).sum();
+    let what = if stages == 0 {
+        "no pipeline".to_owned()
+    } else {
+        let pipelines = pluralize(pipelines.len(), "pipeline");
+        format!("{} in {pipelines}", pluralize(stages, "stage"))
+    };
     format!(
-        "{} in {}: {} in {} s ({} % of a processor)",
-        pluralize(stages, "stage"),
-        pluralize(pipelines.len(), "pipeline"),
+        "{what}: {} in {} s ({} % of a processor)",
         pluralize(observation.samples as usize, "sample"),
         significant(observation.seconds),
         significant(observation.cost * 100.0)
@@ -485,5 +489,98 @@ fn reason(observation: &Observation, member: &Member, reason: &Reason) -> String
             None => "another process to open a FIFO".to_owned(),
         },
         Reason::Continue => "SIGCONT".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_pipeline::diagnosis::diagnose;
+    use pipespeed_pipeline::find::Process;
+    use pipespeed_pipeline::fixtures::{
+        busy, frozen, observation, on_input, on_room, process, reads, writes,
+    };
+    use pipespeed_pipeline::observe::Observed;
+    use pipespeed_pipeline::wait::{State, Wait};
+
+    /// What an observation of these processes shows, in 80 columns.
+    fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {
+        let mut observation = observation(processes);
+        change(&mut observation);
+        doctor(&observation, &diagnose(&observation), Style::of_width(80))
+    }
+
+    fn waiting(outside: Outside) -> State {
+        State::Waiting(Wait::Outside(outside))
+    }
+
+    #[test]
+    fn a_healthy_pipeline_names_its_slow_stage() {
+        insta::assert_snapshot!(screen(
+            vec![
+                busy(process(41, "yes", vec![writes(1, 7)]), 0.03, 0.97, 0.0),
+                busy(
+                    process(42, "gzip", vec![reads(0, 7), writes(1, 8)]),
+                    0.99,
+                    0.0,
+                    0.01
+                ),
+                busy(process(43, "wc", vec![reads(0, 8)]), 0.0, 0.0, 1.0),
+            ],
+            |_| {}
+        ));
+    }
+
+    #[test]
+    fn a_knot_names_each_member_and_what_it_waits_for() {
+        let child = |threads| {
+            let own = process(12, "sort", vec![reads(0, 1), writes(1, 2)]);
+            frozen(Process { parent: 11, ..own }, threads)
+        };
+        let parent = |thread| {
+            frozen(
+                process(11, "driver", vec![writes(4, 1), reads(5, 2)]),
+                thread,
+            )
+        };
+        let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |_| {});
+        let wait = State::Waiting(Wait::Child(Some(12)));
+        let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
+        let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
+        insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn a_stray_write_end_is_named_with_its_descriptor() {
+        insta::assert_snapshot!(screen(
+            vec![
+                frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7)),
+                frozen(
+                    process(42, "daemon", vec![writes(7, 7)]),
+                    waiting(Outside::Timer)
+                ),
+            ],
+            |observation| observation.hidden = 31
+        ));
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_a_socket_is_not_the_pipes_fault() {
+        insta::assert_snapshot!(screen(
+            vec![
+                frozen(
+                    process(41, "curl", vec![writes(1, 7)]),
+                    waiting(Outside::Socket)
+                ),
+                frozen(process(42, "tar", vec![reads(0, 7)]), on_input(7)),
+            ],
+            |_| {}
+        ));
+    }
+
+    #[test]
+    fn nothing_found_is_said_too() {
+        let alone = frozen(process(41, "sleep", Vec::new()), waiting(Outside::Timer));
+        insta::assert_snapshot!(screen(vec![alone], |_| {}));
     }
 }

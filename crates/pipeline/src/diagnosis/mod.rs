@@ -14,6 +14,9 @@ use crate::observe::{Observation, Observed};
 use crate::proc::PipeId;
 use crate::wait::{Outside, Side, State};
 
+/// A process with fewer samples, as a share of those of others, is too short-lived to judge.
+const MIN_PRESENT: f64 = 0.25;
+
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Who {
@@ -88,15 +91,21 @@ impl Observation {
             .filter(move |it| it.process.holds(pipe, side))
     }
 
-    /// The processes that use an end of a pipe. If all hold it idly, any of them may.
+    /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
+    /// shell that waits for one short-lived child after another, any of them may.
     pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
-        let users = self.holders(pipe, side);
-        let users: Vec<&Observed> = users.filter(|it| !it.holds_idly(pipe, side)).collect();
-        if users.is_empty() {
-            let holders = self.holders(pipe, side);
-            return holders.filter(|it| !it.only_waits_for_children()).collect();
-        }
-        users
+        let holders = self.holders(pipe, side).filter(|it| self.is_lasting(it));
+        let holders: Vec<&Observed> = holders.collect();
+        let users = holders.iter().filter(|it| !it.holds_idly(pipe, side));
+        let users: Vec<&Observed> = users.copied().collect();
+        if users.is_empty() { holders } else { users }
+    }
+
+    /// Whether a process was there for long enough to judge it.
+    fn is_lasting(&self, observed: &Observed) -> bool {
+        let most = self.processes.iter().map(|it| it.samples).max();
+        let min = MIN_PRESENT * f64::from(most.unwrap_or(0));
+        observed.samples > 0 && f64::from(observed.samples) >= min
     }
 
     /// Whether nothing worked in the last sample, so that a longer observation may show

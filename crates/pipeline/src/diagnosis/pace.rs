@@ -15,8 +15,6 @@ const MIN_LIKELY: f64 = 0.6;
 const MIN_CLEAR: f64 = 0.8;
 /// Minimum distance in evidence to the next stage.
 const MIN_MARGIN: f64 = 0.1;
-/// A process with fewer samples, as a share of those of others, is too short-lived to judge.
-const MIN_PRESENT: f64 = 0.25;
 /// Stages that wait for each other for less than this share lose nothing worth mentioning.
 const MIN_TURNS: f64 = 0.1;
 
@@ -68,12 +66,10 @@ type Edges = [(i32, i32, PipeId)];
 /// The groups of processes that are connected by edges, each in the order of the flow: by
 /// the number of stages before each.
 pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<Vec<&'a Observed>> {
-    let most = observation.processes.iter().map(|it| it.samples).max();
-    let min = MIN_PRESENT * f64::from(most.unwrap_or(0));
     let mut left: BTreeMap<i32, &Observed> = observation
         .processes
         .iter()
-        .filter(|it| f64::from(it.samples) >= min && it.samples > 0)
+        .filter(|it| observation.is_lasting(it))
         .map(|it| (it.process.id.pid, it))
         .collect();
     let mut groups = Vec::new();
@@ -247,6 +243,26 @@ mod tests {
             panic!("{findings:?}");
         };
         assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+    }
+
+    #[test]
+    fn a_shell_with_short_lived_children_is_a_stage() {
+        let child = State::Waiting(Wait::Child(None));
+        let mut short = frozen(
+            process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
+            State::Waiting(Wait::Outside(Outside::Timer)),
+        );
+        (short.samples, short.has_ended) = (10, true);
+        let findings = found(vec![
+            busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
+            frozen(process(2, "sh", vec![reads(0, 7), writes(1, 8)]), child),
+            short,
+            frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
+        ]);
+        let [Finding::Pace(pace)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((pace.stage.pid, pace.outside), (2, Some(Outside::Child)));
     }
 
     #[test]

@@ -11,12 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
-use super::account::{Account, children, signal_descendants, tree};
+use super::account::Account;
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_pipeline::act::signal_descendants;
+use pipespeed_pipeline::proc::Proc;
 
 /// Interval at which the stages are examined and their samples read. Common intervals of
 /// other programs are no multiples of it.
@@ -162,7 +164,7 @@ impl Running {
         let mut wall = started.elapsed();
         let mut left = 0;
         if self.reap_all(sampled)? {
-            let count = children(getpid().as_raw_pid()).len().max(1);
+            let count = Proc::default().children(getpid().as_raw_pid()).len().max(1);
             self.end_all(Signal::TERM, sampled)?;
             if interrupted.is_some() || out_of_time {
                 wall = started.elapsed();
@@ -196,7 +198,7 @@ impl Running {
         if !sampled {
             // No forks are reported while the events are disabled.
             for (at, stage) in self.stages.iter().enumerate() {
-                for pid in tree(stage.process.pid.as_raw_pid(), &children) {
+                for pid in Proc::default().tree(stage.process.pid.as_raw_pid()) {
                     self.probe.adopt(at, pid as u32);
                 }
             }
@@ -278,7 +280,7 @@ impl Running {
         let mut next = (started, signal);
         while self.reap_all(sampled)? && started.elapsed() < KILL_TIMEOUT {
             if Instant::now() >= next.0 {
-                signal_descendants(next.1);
+                signal_descendants(&Proc::default(), next.1);
                 let pause = if next.1 == Signal::KILL {
                     GRACE / 10
                 } else {
