@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::number::seconds;
+use super::number::{seconds, whole};
 
 /// `pipespeed doctor`.
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ Looks for two seconds and changes nothing. Without PID and COMMAND it examines a
 pipelines of this user.
 
 Examples:
-  pipespeed doctor 4711                     this process, its group and their pipes
+  pipespeed doctor 4711                     this process and its pipeline
   pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
   pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
 #[command(after_long_help = "\
@@ -38,12 +38,12 @@ Exit status: 0; 1 if anything is stuck; 2 for bad usage. With --if-stuck that of
 COMMAND, or 1 if it got stuck.
 
 Examples:
-  pipespeed doctor 4711                     this process, its group and their pipes
+  pipespeed doctor 4711                     this process and its pipeline
   pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
   pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
 pub struct DoctorArgs {
     /// A process of the pipeline; its process group belongs to it.
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with_all = ["all", "command"])]
+    #[arg(value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["all", "command"])]
     pub pid: Option<i32>,
     /// Examine the processes of all users.
     #[arg(long, conflicts_with = "command")]
