@@ -366,13 +366,14 @@ impl Thread<'_> {
         };
         let mut any_of = Vec::new();
         let mut or = has_timeout.then_some(Outside::Timer);
-        for (fd, side) in descriptors {
+        for (fd, sides) in descriptors {
             match self.proc.target(self.pid, fd) {
-                Some(Target::Pipe(pipe, _)) => any_of.push(PipeWait {
+                Some(Target::Pipe(..)) if sides.is_empty() => or = or.or(Some(Outside::Event)),
+                Some(Target::Pipe(pipe, _)) => any_of.extend(sides.iter().map(|side| PipeWait {
                     pipe,
                     fd: Some(fd),
-                    side,
-                }),
+                    side: *side,
+                })),
                 other => or = Some(outside(other.as_ref())),
             }
         }
@@ -384,7 +385,7 @@ impl Thread<'_> {
 
     /// The descriptors of a poll, select or epoll_wait, and whether it has a timeout.
     /// `None` if they can't be read.
-    fn polled(&self, call: Call) -> Option<(Vec<(i32, Side)>, bool)> {
+    fn polled(&self, call: Call) -> Option<(Vec<Polled>, bool)> {
         let args = call.args;
         match call.number {
             #[cfg(target_arch = "x86_64")]
@@ -402,7 +403,7 @@ impl Thread<'_> {
     }
 
     /// Reads the `struct pollfd` of poll(2): a descriptor, and the requested events.
-    fn poll_list(&self, args: [u64; 6]) -> Option<Vec<(i32, Side)>> {
+    fn poll_list(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
         const SIZE: usize = 8;
         let count = usize::try_from(args[1]).ok().filter(|n| *n <= MAX_POLLED)?;
         let bytes = self.proc.memory(self.pid, args[0], count * SIZE)?;
@@ -412,14 +413,16 @@ impl Thread<'_> {
             (fd, sides(u32::from(events as u16)))
         });
         // Negative descriptors are ignored.
-        Some(flat(entries.filter(|(fd, _)| *fd >= 0)))
+        Some(entries.filter(|(fd, _)| *fd >= 0).collect())
     }
 
     /// Reads the sets of select(2): of those to read from, and to write to.
-    fn select_sets(&self, args: [u64; 6]) -> Option<Vec<(i32, Side)>> {
+    fn select_sets(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
         let count = usize::try_from(args[0]).ok().filter(|n| *n <= MAX_POLLED)?;
-        let mut all = Vec::new();
-        for (address, side) in [(args[1], Side::Input), (args[2], Side::Room)] {
+        let mut all: Vec<Polled> = Vec::new();
+        let sets: [(u64, &'static [Side]); 2] =
+            [(args[1], &[Side::Input]), (args[2], &[Side::Room])];
+        for (address, side) in sets {
             if address == 0 {
                 continue;
             }
@@ -437,7 +440,7 @@ impl Thread<'_> {
     }
 
     /// Reads an epoll instance's targets: `tfd:        5 events:       19 data: ...`.
-    fn epoll_set(&self, args: [u64; 6]) -> Option<Vec<(i32, Side)>> {
+    fn epoll_set(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
         let info = self.proc.fdinfo(self.pid, i32::try_from(args[0]).ok()?)?;
         let targets = info.lines().filter_map(|line| {
             let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
@@ -445,7 +448,7 @@ impl Thread<'_> {
             let events = words.nth(1)?;
             Some((fd, sides(u32::from_str_radix(events, 16).ok()?)))
         });
-        Some(flat(targets))
+        Some(targets.collect())
     }
 
     /// What a call waits for that is no wait on a pipe, by its descriptor.
@@ -468,25 +471,23 @@ impl Thread<'_> {
     }
 }
 
+/// A descriptor in a poll, and the sides of it that the poll waits for.
+type Polled = (i32, &'static [Side]);
+
 /// A longer list of descriptors is not read.
 const MAX_POLLED: usize = 1024;
 
-/// The sides of a pipe that these events of poll(2) or epoll_ctl(2) wait for. Errors are
-/// always reported: they end a wait for nothing else, too.
+/// The sides of a pipe that these events of poll(2) or epoll_ctl(2) wait for. Without any, the
+/// wait is for errors only, which are always reported.
 fn sides(events: u32) -> &'static [Side] {
     const IN: u32 = libc::POLLIN as u32 | libc::POLLRDNORM as u32;
     const OUT: u32 = libc::POLLOUT as u32 | libc::POLLWRNORM as u32;
     match (events & IN != 0, events & OUT != 0) {
         (true, false) => &[Side::Input],
         (false, true) => &[Side::Room],
-        _ => &[Side::Input, Side::Room],
+        (true, true) => &[Side::Input, Side::Room],
+        (false, false) => &[],
     }
-}
-
-fn flat(entries: impl Iterator<Item = (i32, &'static [Side])>) -> Vec<(i32, Side)> {
-    entries
-        .flat_map(|(fd, sides)| sides.iter().map(move |side| (fd, *side)))
-        .collect()
 }
 
 fn outside(target: Option<&Target>) -> Outside {
@@ -666,6 +667,12 @@ mod tests {
         files.waits(pipes(&both, None));
         files.call(libc::SYS_ppoll, [8, 3, 1, 0, 0, 0]);
         files.waits(pipes(&both, Some(Outside::Timer)));
+        // Only for the reader's end, as in a pause.
+        let nothing = [entry(4, 0)];
+        let pausing = Files::new("poll_schedule_timeout");
+        pausing.file("mem", &[[0; 8].as_slice(), &nothing.concat()].concat());
+        pausing.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
+        pausing.waits(Wait::Outside(Outside::Timer));
         // More than can be read.
         files.call(libc::SYS_ppoll, [8, 4, 0, 0, 0, 0]);
         files.waits(Wait::Outside(Outside::Other));

@@ -32,7 +32,9 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     } else if !is_stuck {
         blocks.push("Nothing is stuck.".to_owned());
     }
-    blocks.extend(hidden(observation).map(|text| style.note(&text, DIM)));
+    if is_stuck || style.verbose {
+        blocks.extend(hidden(observation).map(|text| style.note(&text, DIM)));
+    }
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
 }
@@ -543,7 +545,9 @@ mod tests {
                 thread,
             )
         };
-        let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |_| {});
+        let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |observation| {
+            observation.hidden = 31;
+        });
         let wait = State::Waiting(Wait::Child(Some(12)));
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
@@ -560,7 +564,7 @@ mod tests {
                     waiting(Outside::Timer)
                 ),
             ],
-            |observation| observation.hidden = 31
+            |_| {}
         ));
     }
 

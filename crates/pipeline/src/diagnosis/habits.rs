@@ -55,13 +55,12 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         let (idle, users): (Vec<&Observed>, Vec<&Observed>) = holders
             .iter()
             .partition(|it| it.holds_idly(pipe.id, Side::Room));
-        // A shell waits for the children that do the writing.
-        let is_shell = |it: &Observed| it.only_waits_for_children();
         for holder in idle {
             let pid = holder.process.id.pid;
             // A process that wakes itself by a pipe is the only one that knows it.
             let is_own = pid == reader.process.id.pid && holders.len() == 1;
-            if is_own || tied.contains(&pid) || is_shell(holder) && !users.is_empty() {
+            // A shell waits for the children that do the writing.
+            if is_own || tied.contains(&pid) || holder.only_waits_for_children() {
                 continue;
             }
             let ends = holder.process.ends.iter();

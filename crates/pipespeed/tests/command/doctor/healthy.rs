@@ -1,7 +1,8 @@
 //! Pipelines that move, or wait for something outside, are not stuck.
 
 use super::{Group, assert_contains, pipe};
-use crate::common::{json, pipespeed, run_alone};
+use crate::common::conditions::ForAll;
+use crate::common::{PIPESPEED, json, pipespeed, run_alone, skip, start};
 
 const PRODUCERS: [&str; 5] = [
     "sleep 1000",
@@ -91,4 +92,40 @@ fn a_users_pipelines_are_surveyed() {
         (&cat["name"], &cat["is_asked"]),
         (&"cat".into(), &true.into())
     );
+}
+
+#[test]
+fn short_lived_and_killed_processes_confuse_nothing() {
+    let mut group = Group::default();
+    // Each of these ends within milliseconds.
+    group.script("while :; do (true; true) | cat; done");
+    for _ in 0..10 {
+        let (reader, writer) = pipe();
+        group.add("yes", [None, writer, None]);
+        let cat = group.add("cat", [reader, None, None]);
+        let first = group.children[0].id();
+        let running = start(pipespeed(&format!("doctor --time 0.3 {first}")));
+        let cat = rustix::process::Pid::from_raw(cat as i32).unwrap();
+        rustix::process::kill_process(cat, rustix::process::Signal::KILL).unwrap();
+        running.finish().succeeded_in_silence();
+    }
+}
+
+#[test]
+fn an_ordinary_user_sees_own_pipelines_only() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command("doctor --time 0.3 -v --");
+    command.arg("sleep 1 | cat");
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+    assert_contains(&outcome.err, &["sets the pace: it waits for a timer"]);
+    let mut others = program.command("doctor 1");
+    others.env_remove("TERM");
+    let outcome = run_alone(others);
+    if outcome.code == Some(0) {
+        return skip("process 1 belongs to this user");
+    }
+    outcome.refused(1, &["process 1: Permission denied", "try as root"]);
 }
