@@ -140,7 +140,7 @@ fn cost(slices: usize) -> anyhow::Result<()> {
     // The first scan of all processes is no steady state.
     thread::sleep(Duration::from_secs(1));
     for _ in 0..slices / 2 {
-        let first_on = rng.next_u64() % 2 == 0;
+        let first_on = rng.next_u64().is_multiple_of(2);
         for on in [first_on, !first_on] {
             kill_process(observer, if on { Signal::CONT } else { Signal::STOP })?;
             let (start, before) = (Instant::now(), read()?);
