@@ -42,7 +42,7 @@ impl Root {
 
     /// A file's text, trimmed of white space and NULs, which end the strings of a
     /// device tree.
-    pub(super) fn text(&self, file: impl AsRef<Path>) -> Option<String> {
+    pub fn text(&self, file: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
         let opened = File::open(self.path(file)).ok()?;
         opened.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;

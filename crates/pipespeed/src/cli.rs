@@ -3,6 +3,7 @@
 mod channels;
 mod check;
 mod costs;
+mod doctor;
 mod latency;
 mod memory;
 mod meter;
@@ -22,6 +23,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub use self::channels::ChannelsArgs;
 pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
+pub use self::doctor::DoctorArgs;
 pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
@@ -77,6 +79,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),
+    /// Say why a pipeline is slow or hangs.
+    Doctor(DoctorArgs),
     /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
     /// Write to a pipe at standard output, with the published options.

@@ -30,6 +30,8 @@ pub enum Kind {
     Check,
     /// What memory is made of.
     Pages,
+    /// Live pipelines and what was found about them.
+    Doctor,
 }
 
 /// The header of a saved record. Its fields are saved at the level of the record's own.

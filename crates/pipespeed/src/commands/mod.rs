@@ -5,6 +5,7 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod costs;
+pub mod doctor;
 mod files;
 pub mod fizzbuzz;
 pub mod latency;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Latency(args) => latency::run(&args),
         Command::Compare(args) => compare::run(args),
         Command::Pages(args) => pages::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;

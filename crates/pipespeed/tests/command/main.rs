@@ -6,6 +6,7 @@ mod common;
 mod bench;
 mod channels;
 mod costs;
+mod doctor;
 mod errors;
 mod latency;
 mod meter;

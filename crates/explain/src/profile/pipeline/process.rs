@@ -15,10 +15,10 @@ use rustix::process::{
     kill_process, pidfd_open, set_parent_process_death_signal, waitid, waitpid,
 };
 
-use super::account::{name, schedule};
 use pipespeed_base::failure::{fork_error, say};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::proc::Proc;
 
 /// The argument of the hidden subcommand under which a stage begins.
 pub const ROLE: &str = "stage";
@@ -105,10 +105,11 @@ impl Process {
         Ok(Process {
             pid,
             ending,
-            ran_before: schedule(&format!("/proc/{}/schedstat", pid.as_raw_pid()))
+            ran_before: Proc::default()
+                .schedule(pid.as_raw_pid(), pid.as_raw_pid())
                 .map_or(Duration::ZERO, |(ran, _)| ran),
             started: Instant::now(),
-            name: name(pid),
+            name: Proc::default().name(pid.as_raw_pid()),
         })
     }
 
@@ -129,7 +130,7 @@ impl Process {
     /// Whether the process that has ended did not execute the command: it still has
     /// the name of pipespeed, or of the shell that it should have replaced.
     pub fn is_unchanged(&self, replaces_shell: bool) -> bool {
-        let now = name(self.pid);
+        let now = Proc::default().name(self.pid.as_raw_pid());
         now.is_some() && (now == self.name || replaces_shell && now.as_deref() == Some("sh"))
     }
 

@@ -11,13 +11,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
-use super::account::{Account, children, is_descendant, numbers_in, signal_descendants, tree};
+use super::account::Account;
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling};
 use crate::profile::record::Losses;
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_pipeline::act::signal_descendants;
+use pipespeed_pipeline::proc::Proc;
 
 /// Interval at which the stages are examined and their samples read. Common intervals of
 /// other programs are no multiples of it.
@@ -164,7 +166,7 @@ impl Running {
         let mut wall = started.elapsed();
         let mut left = 0;
         if self.reap_all(sampled)? {
-            let count = children(getpid().as_raw_pid()).len().max(1);
+            let count = Proc::default().children(getpid().as_raw_pid()).len().max(1);
             self.end_all(Signal::TERM, sampled)?;
             if interrupted.is_some() || out_of_time {
                 wall = started.elapsed();
@@ -198,13 +200,15 @@ impl Running {
         if sampled {
             return self.stop_sampling();
         }
+        let proc = Proc::default();
         // No forks and exits are recorded while the events are disabled.
-        self.probe.owners().retain(|pid| is_descendant(pid as i32));
+        self.probe
+            .owners()
+            .retain(|pid| proc.is_descendant(pid as i32));
         self.probe.resume()?;
         for (at, stage) in self.stages.iter().enumerate() {
-            for pid in tree(stage.process.pid.as_raw_pid(), &children) {
-                let threads = numbers_in(&format!("/proc/{pid}/task"));
-                let threads = threads.into_iter().map(|tid| tid as u32);
+            for pid in proc.tree(stage.process.pid.as_raw_pid()) {
+                let threads = proc.threads(pid).into_iter().map(|tid| tid as u32);
                 self.probe.owners().adopt(at, pid as u32, threads);
             }
         }
@@ -285,7 +289,7 @@ impl Running {
         let mut next = (started, signal);
         while self.reap_all(sampled)? && started.elapsed() < KILL_TIMEOUT {
             if Instant::now() >= next.0 {
-                signal_descendants(next.1);
+                signal_descendants(&Proc::default(), next.1);
                 let pause = if next.1 == Signal::KILL {
                     GRACE / 10
                 } else {

@@ -1,16 +1,18 @@
 //! Observation of a stage's running processes in /proc.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::time::Duration;
 
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::Pid;
 
-use super::account::{Account, bytes, children, numbers_in, schedule, stat_field, tree};
+use super::account::Account;
 
 /// Processes, threads and waits of a stage.
 #[derive(Debug, Default)]
 pub struct Watch {
+    proc: Proc,
     /// Running time of each thread, and its time waiting for a processor.
     threads: HashMap<i32, (Duration, Duration)>,
     /// Bytes that all processes have read and written, if known.
@@ -28,22 +30,23 @@ impl Watch {
         let mut sleeping = Vec::new();
         let mut awake = false;
         let mut moved = None;
-        for pid in tree(first, &children) {
+        for pid in self.proc.tree(first) {
             self.processes.insert(pid);
-            if let Some((read, written)) = bytes(pid) {
+            if let Some(io) = self.proc.io(pid) {
                 let (all_read, all_written) = moved.unwrap_or_default();
-                moved = Some((all_read + read, all_written + written));
+                moved = Some((all_read + io.read_bytes, all_written + io.written_bytes));
             }
-            for task in numbers_in(&format!("/proc/{pid}/task")) {
-                let task_dir = format!("/proc/{pid}/task/{task}");
-                if let Some(times) = schedule(&format!("{task_dir}/schedstat")) {
+            for task in self.proc.threads(pid) {
+                if let Some(times) = self.proc.schedule(pid, task) {
                     self.threads.insert(task, times);
                 }
-                match fs::read_to_string(format!("{task_dir}/wchan")).as_deref() {
+                match self.proc.sleeps_in(pid, task) {
+                    Some(function) => sleeping.push(function),
                     // A running, exiting or dead thread.
-                    Ok("0") => awake |= !is_dead(&task_dir),
-                    Ok(function) => sleeping.push(function.to_owned()),
-                    Err(_) => {}
+                    None => {
+                        let state = self.proc.thread_state(pid, task);
+                        awake |= state.is_some_and(|state| !matches!(state, 'Z' | 'X'));
+                    }
                 }
             }
         }
@@ -64,12 +67,6 @@ impl Watch {
             wall,
         }
     }
-}
-
-/// Whether a thread is dead, by the third field of proc_pid_stat(5).
-fn is_dead(task_dir: &str) -> bool {
-    let state = stat_field(task_dir, 3);
-    state.is_none_or(|state| state == "Z" || state == "X")
 }
 
 /// What a stage waits for if its threads sleep in these kernel functions. If there
@@ -93,26 +90,21 @@ pub const OUTPUT: &str = "room for output (pipe full)";
 /// The reason of waiting for a child.
 const CHILD: &str = "a child process";
 
-/// The reason for sleeping in a kernel function. Those of pipes are in fs/pipe.c and
-/// fs/splice.c, with their names in several kernels.
+/// The reason for sleeping in a kernel function.
 fn reason_of_function(function: &str) -> Option<&'static str> {
-    Some(match function.split('.').next()? {
-        "pipe_read" | "anon_pipe_read" | "fifo_pipe_read" => INPUT,
-        "pipe_wait_readable" | "ipipe_prep" | "splice_from_pipe_next" => INPUT,
-        "pipe_write" | "anon_pipe_write" | "fifo_pipe_write" => OUTPUT,
-        "pipe_wait_writable" | "opipe_prep" | "wait_for_space" => OUTPUT,
-        "do_wait" | "kernel_wait4" | "do_wait4" => CHILD,
-        "poll_schedule_timeout" | "do_sys_poll" | "do_select" => "poll or select",
-        "ep_poll" | "do_epoll_wait" => "poll or select",
-        "hrtimer_nanosleep" | "do_nanosleep" | "common_nsleep" => "a timer (sleep)",
-        "futex_wait" | "futex_wait_queue" | "futex_wait_queue_me" | "__futex_wait" => {
-            "another thread (futex)"
-        }
-        "folio_wait_bit_common" | "wait_on_page_bit" => "a file's data (disk)",
-        "filemap_read" | "io_schedule" | "blk_io_schedule" => "a file's data (disk)",
-        "n_tty_read" | "wait_woken" => "the terminal or a socket",
-        "do_signal_stop" => "SIGCONT (it is stopped)",
-        _ => return None,
+    Some(match asleep(function)? {
+        Asleep::Input => INPUT,
+        Asleep::Room => OUTPUT,
+        Asleep::FifoPeer => "the other end of a FIFO",
+        Asleep::Child => CHILD,
+        Asleep::Poll => "poll or select",
+        Asleep::Timer => "a timer (sleep)",
+        Asleep::Futex => "another thread (futex)",
+        Asleep::Disk => "a file's data (disk)",
+        Asleep::TerminalOrSocket => "the terminal or a socket",
+        Asleep::Stopped => "SIGCONT (it is stopped)",
+        Asleep::Traced => "a debugger",
+        Asleep::KernelLock => return None,
     })
 }
 

@@ -4,7 +4,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
 /// All commands, in the order of the help.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "bench",
     "profile",
     "check",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 14] = [
     "latency",
     "compare",
     "pages",
+    "doctor",
     "meter",
     "write",
     "read",

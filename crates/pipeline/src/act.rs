@@ -1,0 +1,71 @@
+//! Acts on the processes that this process has started.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+};
+
+use crate::proc::{Proc, tree};
+
+/// Time between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(1000);
+/// Timeout for the end of killed processes: one that hangs in the kernel may never end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of polling for the end of processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Sends a signal to all descendants of this process, which must be the one that
+/// adopts orphans (PR_SET_CHILD_SUBREAPER).
+pub fn signal_descendants(proc: &Proc, signal: Signal) {
+    let own = getpid().as_raw_pid();
+    let parent = |pid: i32| Some(proc.stat(pid)?.parent);
+    let parents: Vec<(i32, i32)> = proc
+        .processes()
+        .into_iter()
+        .filter_map(|pid| Some((parent(pid)?, pid)))
+        .collect();
+    let children = |of: i32| {
+        let own = parents.iter().filter(|(parent, _)| *parent == of);
+        own.map(|(_, pid)| *pid).collect()
+    };
+    for pid in tree(own, &children).into_iter().skip(1) {
+        let seen = parents.iter().find(|(_, child)| *child == pid);
+        let descriptor = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        // The descriptor refers to one process. If its parent is still the same, it
+        // is the one that was listed.
+        if let (Some(Ok(descriptor)), Some((seen, _))) = (descriptor, seen)
+            && parent(pid).is_some_and(|now| now == *seen || now == own)
+        {
+            let _ = pidfd_send_signal(&descriptor, signal);
+            // A stopped process does not handle signals.
+            if signal == Signal::TERM {
+                let _ = pidfd_send_signal(descriptor, Signal::CONT);
+            }
+        }
+    }
+}
+
+/// Ends all descendants of this process by SIGTERM, and those that still run a second later
+/// by SIGKILL, and reaps them. Returns whether none is left.
+pub fn end_descendants(proc: &Proc) -> bool {
+    let start = Instant::now();
+    let mut next = (start, Signal::TERM);
+    while start.elapsed() < KILL_TIMEOUT {
+        while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+        if waitpid(None, WaitOptions::NOHANG).is_err() {
+            return true;
+        }
+        if Instant::now() >= next.0 {
+            signal_descendants(proc, next.1);
+            let pause = if next.1 == Signal::KILL {
+                GRACE / 10
+            } else {
+                GRACE
+            };
+            next = (Instant::now() + pause, Signal::KILL);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    false
+}

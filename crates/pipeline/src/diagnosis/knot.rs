@@ -1,0 +1,460 @@
+//! Knots: processes that wait for each other, so that none can go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Observed, Who};
+use crate::observe::Observation;
+use crate::proc::PipeId;
+use crate::wait::{PipeWait, Side, State, Wait};
+
+/// Processes that wait for each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Knot {
+    /// Its kind.
+    pub kind: KnotKind,
+    /// The processes that wait for each other, and what for.
+    pub members: Vec<Member>,
+    /// Processes that wait for the members.
+    pub waiting: Vec<Who>,
+}
+
+/// Kinds of knots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KnotKind {
+    /// All write, and none reads.
+    AllWrite,
+    /// All read, and none writes.
+    AllRead,
+    /// One writes to a pipe while its reader waits for something else of it.
+    OtherPipe,
+    /// A process waits for the end of a child, whose output it does not read.
+    UnreadOutput,
+    /// A process waits for the end of a child, which waits for the end of its input.
+    MissingEnd,
+    /// A process waits for the end of its input, which it keeps open itself.
+    OwnEnd,
+    /// A process waits for somebody to open the other end of a FIFO.
+    NoPeer,
+    /// A process is stopped.
+    Stopped,
+}
+
+/// A process in a knot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// The process.
+    pub who: Who,
+    /// What it waits for: any of these would do.
+    pub reasons: Vec<Reason>,
+}
+
+/// What a process in a knot waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// A pipe: data in it, or room.
+    Pipe {
+        /// The pipe, with the descriptor if known, and the side.
+        #[serde(flatten)]
+        on: PipeWait,
+        /// The processes that hold the other side.
+        others: Vec<Who>,
+    },
+    /// The end of a child process.
+    Child {
+        /// The children.
+        others: Vec<Who>,
+    },
+    /// Somebody who opens the other end of a FIFO.
+    FifoPeer {
+        /// Its path, if known.
+        path: Option<String>,
+    },
+    /// SIGCONT.
+    Continue,
+}
+
+impl Reason {
+    fn others(&self) -> &[Who] {
+        match self {
+            Reason::Pipe { others, .. } | Reason::Child { others } => others,
+            Reason::FifoPeer { .. } | Reason::Continue => &[],
+        }
+    }
+}
+
+/// Signals whose handlers don't make a program expect to be woken from a read: SIGINT, which
+/// Python handles by default, SIGPIPE, and those of faults.
+const ORDINARY_SIGNALS: &[i32] = &[
+    libc::SIGINT,
+    libc::SIGPIPE,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+];
+
+/// The knots that concern a process that was asked for.
+///
+/// Begins with all processes that did not run for the whole observation and whose possible
+/// wakers are all known, and removes those with a waker that is not among them, until none
+/// is left. What remains can't go on by itself.
+pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
+    let mut waits: BTreeMap<i32, Vec<Reason>> = observation
+        .living()
+        .filter_map(|it| Some((it.process.id.pid, reasons(observation, it)?)))
+        .collect();
+    loop {
+        let before = waits.len();
+        let known: BTreeSet<i32> = waits.keys().copied().collect();
+        waits.retain(|_, reasons| {
+            let mut others = reasons.iter().flat_map(Reason::others);
+            others.all(|who| known.contains(&who.pid))
+        });
+        if waits.len() == before {
+            break;
+        }
+    }
+    let reached: BTreeMap<i32, BTreeSet<i32>> = waits
+        .keys()
+        .map(|pid| (*pid, reach(*pid, &waits)))
+        .collect();
+    let mut done: BTreeSet<i32> = BTreeSet::new();
+    let mut knots = Vec::new();
+    for pid in waits.keys() {
+        let mut core = BTreeSet::from([*pid]);
+        core.extend(
+            reached[pid]
+                .iter()
+                .filter(|other| reached[other].contains(pid)),
+        );
+        let is_root = waits[pid].iter().all(|reason| reason.others().is_empty());
+        let is_core = core.len() > 1 || reached[pid].contains(pid) || is_root;
+        if !is_core || !core.iter().all(|pid| done.insert(*pid)) {
+            continue;
+        }
+        knots.extend(knot(observation, &waits, &reached, &core));
+    }
+    knots
+}
+
+/// The processes that one waits for, directly or through others.
+fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![pid];
+    while let Some(pid) = open.pop() {
+        for who in waits[&pid].iter().flat_map(Reason::others) {
+            if found.insert(who.pid) {
+                open.push(who.pid);
+            }
+        }
+    }
+    found
+}
+
+/// Makes a knot of its core. `None` if it may be meant that way, or concerns only others.
+fn knot(
+    observation: &Observation,
+    waits: &BTreeMap<i32, Vec<Reason>>,
+    reached: &BTreeMap<i32, BTreeSet<i32>>,
+    core: &BTreeSet<i32>,
+) -> Option<Knot> {
+    let observed: Vec<&Observed> = core
+        .iter()
+        .filter_map(|pid| observation.find(*pid))
+        .collect();
+    let waiting: Vec<&Observed> = reached
+        .iter()
+        .filter(|(pid, reached)| !core.contains(pid) && !reached.is_disjoint(core))
+        .filter_map(|(pid, _)| observation.find(*pid))
+        .collect();
+    let kind = kind(waits, core);
+    if !observed.iter().chain(&waiting).any(|it| it.is_asked) {
+        return None;
+    }
+    let is_meant = match kind {
+        // Job control stops whole pipelines, and servers wait at FIFOs.
+        KnotKind::Stopped | KnotKind::NoPeer => observation.is_survey && waiting.is_empty(),
+        // A signal handler may write to the process's own pipe, and anybody to a FIFO.
+        KnotKind::OwnEnd => observed.iter().any(|it| {
+            let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
+            is_fifo || handles_signals(it)
+        }),
+        _ => false,
+    };
+    (!is_meant).then(|| Knot {
+        kind,
+        members: observed
+            .iter()
+            .map(|it| Member {
+                who: it.who(),
+                reasons: waits[&it.process.id.pid].clone(),
+            })
+            .collect(),
+        waiting: waiting.into_iter().map(Observed::who).collect(),
+    })
+}
+
+fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
+    let reasons = || core.iter().flat_map(|pid| &waits[pid]);
+    let on_side = |wanted: Side| move |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.side == wanted);
+    // A process waits for its child, which waits on this side of a pipe for that process: a
+    // shell that only waits has no part in it.
+    let is_parents_fault = |side: Side| {
+        core.iter().any(|parent| {
+            let reasons = waits[parent].iter();
+            let children = reasons.filter(|reason| matches!(reason, Reason::Child { .. }));
+            let mut theirs = children
+                .flat_map(Reason::others)
+                .flat_map(|child| waits.get(&child.pid).into_iter().flatten())
+                .filter(|reason| on_side(side)(reason));
+            theirs.any(|reason| reason.others().iter().any(|who| who.pid == *parent))
+        })
+    };
+    if reasons().any(|reason| matches!(reason, Reason::Continue)) {
+        return KnotKind::Stopped;
+    }
+    if reasons().any(|reason| matches!(reason, Reason::FifoPeer { .. })) {
+        return KnotKind::NoPeer;
+    }
+    let (input, room) = (
+        reasons().any(on_side(Side::Input)),
+        reasons().any(on_side(Side::Room)),
+    );
+    match (input, room) {
+        (true, true) => KnotKind::OtherPipe,
+        (false, _) if is_parents_fault(Side::Room) => KnotKind::UnreadOutput,
+        (false, _) => KnotKind::AllWrite,
+        (true, _) if is_parents_fault(Side::Input) => KnotKind::MissingEnd,
+        (true, _) if core.len() == 1 => KnotKind::OwnEnd,
+        (true, _) => KnotKind::AllRead,
+    }
+}
+
+fn handles(observed: &Observed, signal: i32) -> bool {
+    observed.handled_signals >> (signal - 1) & 1 == 1
+}
+
+fn handles_signals(observed: &Observed) -> bool {
+    // Real-time signals above SIGSYS are used by the C library for itself.
+    let all = 1..=libc::SIGSYS;
+    all.into_iter()
+        .any(|signal| !ORDINARY_SIGNALS.contains(&signal) && handles(observed, signal))
+}
+
+/// What a process waits for, if it did not run at all and all that could wake it is known.
+/// `None` if something outside could.
+fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>> {
+    // A program that handles SIGALRM may have set a timer.
+    if !observed.is_frozen || handles(observed, libc::SIGALRM) {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    for state in &observed.threads {
+        match state {
+            State::Working | State::Disk => return None,
+            State::Stopped => reasons.push(Reason::Continue),
+            State::Waiting(wait) => reasons.extend(of_wait(observation, observed, wait)?),
+        }
+    }
+    // A process whose threads wait only for each other is none of a pipeline's.
+    (!reasons.is_empty()).then_some(reasons)
+}
+
+fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Option<Vec<Reason>> {
+    match wait {
+        Wait::Outside(_) | Wait::PipeLock | Wait::Pipes { or: Some(_), .. } => None,
+        Wait::Thread => Some(Vec::new()),
+        Wait::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
+        Wait::Child(pid) => {
+            let own = observed.process.id.pid;
+            let is_meant = |it: &&Observed| {
+                it.process.parent == own && pid.is_none_or(|pid| pid == it.process.id.pid)
+            };
+            let others: Vec<Who> = observation
+                .living()
+                .filter(is_meant)
+                .map(Observed::who)
+                .collect();
+            (!others.is_empty()).then(|| vec![Reason::Child { others }])
+        }
+        Wait::Pipes { any_of, or: None } => any_of
+            .iter()
+            .map(|on| {
+                let others = others(observation, on.pipe, on.side)?;
+                Some(Reason::Pipe { on: *on, others })
+            })
+            .collect(),
+    }
+}
+
+/// The processes that could end a wait on a pipe. `None` if there may be others: if none is
+/// seen, or if it is a FIFO that somebody holds open for both, for any future process.
+fn others(observation: &Observation, pipe: PipeId, side: Side) -> Option<Vec<Who>> {
+    let mut ends = observation.living().flat_map(|it| &it.process.ends);
+    let is_kept_open = |end: &crate::proc::End| end.pipe == pipe && end.reads && end.writes;
+    if pipe.is_fifo() && ends.any(is_kept_open) {
+        return None;
+    }
+    let living = observation.living();
+    let others: Vec<Who> = living
+        .filter(|it| it.process.holds(pipe, side.other()))
+        .map(Observed::who)
+        .collect();
+    (!others.is_empty()).then_some(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find::Process;
+    use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+    use crate::wait::Outside;
+
+    fn kinds(processes: Vec<Observed>) -> Vec<KnotKind> {
+        let knots = knots(&observation(processes));
+        knots.into_iter().map(|knot| knot.kind).collect()
+    }
+
+    fn on_child() -> State {
+        State::Waiting(Wait::Child(None))
+    }
+
+    /// Two processes with a pipe each way: 1 from the first, 2 from the second.
+    fn pair(first: State, second: State) -> Vec<Observed> {
+        vec![
+            frozen(process(10, "a", vec![reads(0, 2), writes(1, 1)]), first),
+            frozen(process(11, "b", vec![reads(0, 1), writes(1, 2)]), second),
+        ]
+    }
+
+    /// A parent with a child, whose input it writes and whose output it reads.
+    fn parent_and_child(parent: State, child: State) -> Vec<Observed> {
+        let ends = vec![writes(4, 1), reads(5, 2), reads(6, 3)];
+        let own = Process {
+            parent: 10,
+            ..process(11, "child", vec![reads(0, 1), writes(1, 2), writes(2, 3)])
+        };
+        vec![
+            frozen(process(10, "parent", ends), parent),
+            frozen(own, child),
+        ]
+    }
+
+    #[test]
+    fn each_kind_of_knot_is_named() {
+        assert_eq!(kinds(pair(on_room(1), on_room(2))), [KnotKind::AllWrite]);
+        assert_eq!(kinds(pair(on_input(2), on_input(1))), [KnotKind::AllRead]);
+        // The child's errors fill pipe 3, and the parent reads pipe 2.
+        let stderr = parent_and_child(on_input(2), on_room(3));
+        assert_eq!(kinds(stderr), [KnotKind::OtherPipe]);
+        let unread = parent_and_child(on_child(), on_room(2));
+        assert_eq!(kinds(unread), [KnotKind::UnreadOutput]);
+        let unclosed = parent_and_child(on_child(), on_input(1));
+        assert_eq!(kinds(unclosed), [KnotKind::MissingEnd]);
+        let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+        assert_eq!(kinds(vec![frozen(own, on_input(1))]), [KnotKind::OwnEnd]);
+        let peer = State::Waiting(Wait::FifoPeer { path: None });
+        assert_eq!(
+            kinds(vec![frozen(process(10, "a", vec![]), peer)]),
+            [KnotKind::NoPeer]
+        );
+    }
+
+    #[test]
+    fn a_process_that_something_outside_can_wake_is_not_stuck() {
+        for outside in [Outside::Socket, Outside::Terminal, Outside::Timer] {
+            let wait = State::Waiting(Wait::Outside(outside));
+            assert_eq!(kinds(pair(on_input(2), wait)), []);
+        }
+        let polling = State::Waiting(Wait::Pipes {
+            any_of: vec![PipeWait {
+                pipe: PipeId::pipe(2),
+                fd: Some(0),
+                side: Side::Input,
+            }],
+            or: Some(Outside::Timer),
+        });
+        assert_eq!(kinds(pair(polling, on_input(1))), []);
+    }
+
+    #[test]
+    fn all_alternatives_of_a_poll_must_be_in_the_knot() {
+        let both = State::Waiting(Wait::Pipes {
+            any_of: [(1, Side::Room), (2, Side::Input)]
+                .map(|(inode, side)| PipeWait {
+                    pipe: PipeId::pipe(inode),
+                    fd: None,
+                    side,
+                })
+                .to_vec(),
+            or: None,
+        });
+        assert_eq!(kinds(pair(both.clone(), on_input(1))).len(), 1);
+        let mut third = pair(both, on_input(1));
+        third.push(busy(process(12, "c", vec![writes(1, 2)]), 0.1, 0.0, 0.0));
+        assert_eq!(kinds(third), []);
+    }
+
+    #[test]
+    fn a_process_that_ran_is_not_stuck() {
+        let mut processes = pair(on_room(1), on_room(2));
+        processes[1].is_frozen = false;
+        assert_eq!(kinds(processes), []);
+    }
+
+    #[test]
+    fn a_pipe_without_a_visible_peer_may_have_a_hidden_one() {
+        let only = frozen(process(10, "a", vec![reads(0, 1)]), on_input(1));
+        assert_eq!(kinds(vec![only]), []);
+    }
+
+    #[test]
+    fn a_signal_handler_may_write_to_its_own_pipe() {
+        let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+        let mut observed = frozen(own, on_input(1));
+        observed.handled_signals = 1 << (libc::SIGTERM - 1);
+        assert_eq!(kinds(vec![observed.clone()]), []);
+        observed.handled_signals = 1 << (libc::SIGINT - 1);
+        assert_eq!(kinds(vec![observed]), [KnotKind::OwnEnd]);
+    }
+
+    #[test]
+    fn those_who_wait_for_a_knot_are_listed_beside_it() {
+        let shell = Process {
+            parent: 0,
+            ..process(1, "sh", Vec::new())
+        };
+        let shell = frozen(shell, on_child());
+        let mut processes = pair(on_room(1), on_room(2));
+        processes.push(shell);
+        let knots = knots(&observation(processes));
+        assert_eq!(knots.len(), 1, "{knots:?}");
+        assert_eq!(knots[0].members.len(), 2);
+        assert_eq!(knots[0].waiting[0].name, "sh");
+    }
+
+    #[test]
+    fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
+        let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), State::Stopped);
+        let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
+        let found = kinds(vec![stopped(), reader]);
+        assert_eq!(found, [KnotKind::Stopped]);
+        let mut everything = observation(vec![stopped()]);
+        everything.is_survey = true;
+        assert_eq!(knots(&everything), []);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_another_one_changes_nothing() {
+        let mut processes = pair(on_room(1), on_room(2));
+        processes[0].threads.push(State::Waiting(Wait::Thread));
+        assert_eq!(kinds(processes), [KnotKind::AllWrite]);
+        let alone = frozen(process(10, "a", vec![]), State::Waiting(Wait::Thread));
+        assert_eq!(kinds(vec![alone]), []);
+    }
+}

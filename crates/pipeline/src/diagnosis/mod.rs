@@ -1,0 +1,270 @@
+//! Conclusions from an observation: pure functions.
+
+mod habits;
+mod knot;
+mod pace;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+pub use self::knot::{Knot, KnotKind, Member, Reason};
+pub use self::pace::{Certainty, Pace};
+use crate::observe::{Observation, Observed};
+use crate::proc::PipeId;
+use crate::wait::{Outside, Side, State};
+
+/// A process with fewer samples, as a share of those of others, is too short-lived to judge.
+const MIN_PRESENT: f64 = 0.25;
+
+/// A process in a conclusion.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Who {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Observed {
+    /// The process, for a conclusion.
+    pub fn who(&self) -> Who {
+        Who {
+            pid: self.process.id.pid,
+            name: self.process.name.clone(),
+        }
+    }
+
+    /// What it waited for most, outside of pipes.
+    pub fn mainly(&self) -> Option<Outside> {
+        let shares = self.outside.iter();
+        let most = shares.max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*most.0)
+    }
+
+    fn waited_on(&self, pipe: PipeId, side: Side) -> f64 {
+        let on = self.on.iter();
+        on.filter(|on| on.pipe == pipe && on.side == side)
+            .map(|on| on.share)
+            .sum()
+    }
+
+    /// Whether it only waits for its children, as a shell does.
+    fn only_waits_for_children(&self) -> bool {
+        self.outside
+            .get(&Outside::Child)
+            .is_some_and(|it| *it >= 0.9)
+    }
+
+    /// Whether it holds an end of a pipe without using it: it never waited there, and did
+    /// not read (write) anything at all.
+    fn holds_idly(&self, pipe: PipeId, side: Side) -> bool {
+        let calls = self.io.map(|io| match side {
+            Side::Input => io.reads,
+            Side::Room => io.writes,
+        });
+        let standard = match side {
+            Side::Input => 0,
+            Side::Room => 1,
+        };
+        let ends = self.process.ends.iter();
+        let is_standard = ends
+            .filter(|end| end.pipe == pipe)
+            .any(|end| end.fd == standard);
+        let never_waited = self.waited_on(pipe, side) == 0.0;
+        let is_idle = self.only_waits_for_children()
+            || !is_standard && !self.splices && (calls == Some(0) || self.is_frozen);
+        never_waited && is_idle
+    }
+}
+
+impl Observation {
+    /// The processes that still ran at the end.
+    pub fn living(&self) -> impl Iterator<Item = &Observed> {
+        self.processes.iter().filter(|it| !it.has_ended)
+    }
+
+    /// The processes that held an end of a pipe, also those that have ended.
+    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
+        self.processes
+            .iter()
+            .filter(move |it| it.process.holds(pipe, side))
+    }
+
+    /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
+    /// shell that waits for one short-lived child after another, any of them may.
+    pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
+        let holders = self.holders(pipe, side).filter(|it| self.is_lasting(it));
+        let holders: Vec<&Observed> = holders.collect();
+        let users = holders.iter().filter(|it| !it.holds_idly(pipe, side));
+        let users: Vec<&Observed> = users.copied().collect();
+        if users.is_empty() { holders } else { users }
+    }
+
+    /// Whether a process was there for long enough to judge it.
+    fn is_lasting(&self, observed: &Observed) -> bool {
+        let most = self.processes.iter().map(|it| it.samples).max();
+        let min = MIN_PRESENT * f64::from(most.unwrap_or(0));
+        observed.samples > 0 && f64::from(observed.samples) >= min
+    }
+
+    /// Whether nothing worked in the last sample, so that a longer observation may show
+    /// that nothing will.
+    pub fn is_still(&self) -> bool {
+        let mut states = self.living().flat_map(|it| &it.threads);
+        states.all(|state| !matches!(state, State::Working | State::Disk))
+    }
+
+    /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
+    /// one process was asked for, its neighbours belong to it.
+    pub fn edges(&self) -> Vec<(i32, i32, PipeId)> {
+        let asked = self.processes.iter().filter(|it| it.is_asked);
+        let asked: BTreeSet<i32> = asked.map(|it| it.process.id.pid).collect();
+        let mut edges = self.all_edges();
+        edges.retain(|(from, to, _)| {
+            let (from, to) = (asked.contains(from), asked.contains(to));
+            from && to || asked.len() == 1 && (from || to)
+        });
+        edges
+    }
+
+    fn all_edges(&self) -> Vec<(i32, i32, PipeId)> {
+        let mut edges = BTreeSet::new();
+        for pipe in &self.pipes {
+            for writer in self.users(pipe.id, Side::Room) {
+                for reader in self.users(pipe.id, Side::Input) {
+                    if writer.process.id != reader.process.id {
+                        edges.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
+                    }
+                }
+            }
+        }
+        edges.into_iter().collect()
+    }
+
+    /// The pipelines: groups of processes with pipes between them, each in the order of the
+    /// flow.
+    pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
+        pace::pipelines(self, &self.edges())
+    }
+
+    /// A process by its number.
+    pub fn find(&self, pid: i32) -> Option<&Observed> {
+        self.living().find(|it| it.process.id.pid == pid)
+    }
+}
+
+/// A conclusion.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// Processes that wait for each other.
+    Knot(Knot),
+    /// A splice that holds a pipe's lock.
+    Held {
+        /// The pipe.
+        pipe: PipeId,
+        /// The process that splices, if known.
+        holder: Option<Who>,
+        /// Whether it did not move all the time.
+        is_stuck: bool,
+    },
+    /// The stage that sets the pace.
+    Pace(Pace),
+    /// Stages that wait for each other by turns.
+    Turns {
+        /// The stages.
+        stages: Vec<Who>,
+    },
+    /// A reader gets no end of file from a writer that does not write.
+    SpareEnd {
+        /// The pipe.
+        pipe: PipeId,
+        /// Its reader.
+        reader: Who,
+        /// The process that holds a write end.
+        holder: Who,
+        /// Its descriptor.
+        fd: i32,
+        /// Whether no other process writes, so that the reader waits for this one only.
+        is_last: bool,
+    },
+    /// A process that moves few bytes a call.
+    SmallCalls {
+        /// The process.
+        process: Who,
+        /// Whether it reads (`Input`) or writes.
+        side: Side,
+        /// The mean number of bytes.
+        bytes_per_call: f64,
+        /// The number of calls.
+        calls_per_s: f64,
+    },
+    /// A pipe of two slots.
+    SmallPipe {
+        /// The pipe.
+        pipe: PipeId,
+        /// Its capacity.
+        capacity: u64,
+        /// Its writers and readers.
+        between: Vec<Who>,
+    },
+}
+
+impl Finding {
+    fn is_last_holder(&self, who: &Who) -> bool {
+        match self {
+            Finding::SpareEnd {
+                holder, is_last, ..
+            } => *is_last && holder == who,
+            _ => false,
+        }
+    }
+
+    /// Whether nothing moves without help.
+    pub fn is_stuck(&self) -> bool {
+        match self {
+            Finding::Knot(_) => true,
+            Finding::Held { is_stuck, .. } => *is_stuck,
+            _ => false,
+        }
+    }
+}
+
+/// The conclusions, the worst first.
+pub fn diagnose(observation: &Observation) -> Vec<Finding> {
+    let knots = knot::knots(observation);
+    let held = habits::held(observation);
+    let holders = held
+        .iter()
+        .filter(|held| held.is_stuck())
+        .filter_map(|held| match held {
+            Finding::Held { holder, .. } => holder.as_ref().map(|who| who.pid),
+            _ => None,
+        });
+    let tied: BTreeSet<i32> = knots
+        .iter()
+        .flat_map(|knot| knot.members.iter().map(|member| member.who.pid))
+        .chain(
+            knots
+                .iter()
+                .flat_map(|knot| knot.waiting.iter().map(|who| who.pid)),
+        )
+        .chain(holders)
+        .collect();
+    let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
+    findings.extend(held);
+    findings.sort_by_key(|finding| !finding.is_stuck());
+    let spare = habits::spare_ends(observation, &tied);
+    let mut paces = pace::paces(observation, &tied);
+    // Who does not write at all does not set a pace.
+    paces.retain(|finding| match finding {
+        Finding::Pace(pace) => !spare.iter().any(|spare| spare.is_last_holder(&pace.stage)),
+        _ => true,
+    });
+    findings.extend(paces);
+    findings.extend(spare);
+    findings.extend(habits::small_calls(observation));
+    findings.extend(habits::small_pipes(observation));
+    findings
+}

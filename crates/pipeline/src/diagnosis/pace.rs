@@ -1,0 +1,278 @@
+//! The stage that sets the pace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Finding, Observed, Who};
+use crate::observe::{Observation, Shares};
+use crate::proc::PipeId;
+use crate::wait::{Outside, Side};
+
+/// With less evidence no stage is named.
+const MIN_LIKELY: f64 = 0.6;
+/// With as much evidence, and [`MIN_MARGIN`] over the next stage, it is clear.
+const MIN_CLEAR: f64 = 0.8;
+/// Minimum distance in evidence to the next stage.
+const MIN_MARGIN: f64 = 0.1;
+/// Stages that wait for each other for less than this share lose nothing worth mentioning.
+const MIN_TURNS: f64 = 0.1;
+
+/// How certain it is that a stage sets the pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// It hardly waits for pipes, and the others wait for it.
+    Clear,
+    /// Most of the evidence is for it.
+    Likely,
+}
+
+/// The stage that sets the pace of a pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pace {
+    /// The stage.
+    pub stage: Who,
+    /// How certain that is.
+    pub certainty: Certainty,
+    /// Its shares of time.
+    pub shares: Shares,
+    /// What it waited for outside of pipes, most of the time.
+    pub outside: Option<Outside>,
+    /// The stages before it, and their shares of waiting for room.
+    pub before: Vec<(Who, f64)>,
+    /// The stages after it, and their shares of waiting for input.
+    pub after: Vec<(Who, f64)>,
+}
+
+/// The stage that sets the pace of each pipeline with a process that was asked for. Those
+/// with a process in `tied` are left out.
+pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+    let edges = observation.edges();
+    let mut findings = Vec::new();
+    for stages in pipelines(observation, &edges) {
+        let is_asked = stages.iter().any(|it| it.is_asked);
+        // Most pipelines of a system wait for something to do.
+        let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
+        if is_asked && !is_idle && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
+            findings.extend(pace(&stages, &edges));
+        }
+    }
+    findings
+}
+
+type Edges = [(i32, i32, PipeId)];
+
+/// The groups of processes that are connected by edges, each in the order of the flow: by
+/// the number of stages before each.
+pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<Vec<&'a Observed>> {
+    let mut left: BTreeMap<i32, &Observed> = observation
+        .processes
+        .iter()
+        .filter(|it| observation.is_lasting(it))
+        .map(|it| (it.process.id.pid, it))
+        .collect();
+    let mut groups = Vec::new();
+    while let Some((_, first)) = left.pop_first() {
+        let mut group = vec![first];
+        let mut at = 0;
+        while let Some(pid) = group.get(at).map(|it| it.process.id.pid) {
+            for (from, to, _) in edges {
+                for (own, other) in [(from, to), (to, from)] {
+                    if *own == pid {
+                        group.extend(left.remove(other));
+                    }
+                }
+            }
+            at += 1;
+        }
+        if group.len() > 1 {
+            group.sort_by_key(|it| {
+                let pid = it.process.id.pid;
+                (reach(pid, edges, |(from, to, _)| (*to, *from)).len(), pid)
+            });
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// The processes that can be reached from one along the edges.
+fn reach(pid: i32, edges: &Edges, step: fn(&(i32, i32, PipeId)) -> (i32, i32)) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![pid];
+    while let Some(at) = open.pop() {
+        for (from, to) in edges.iter().map(step) {
+            if from == at && to != pid && found.insert(to) {
+                open.push(to);
+            }
+        }
+    }
+    found
+}
+
+/// The stage for which there is most evidence: it works or waits for something outside, the
+/// stages before it wait for room and those after it for input.
+fn pace(stages: &[&Observed], edges: &Edges) -> Option<Finding> {
+    let mut candidates: Vec<(f64, Pace)> = stages
+        .iter()
+        .map(|stage| {
+            let pid = stage.process.id.pid;
+            let before = reach(pid, edges, |(from, to, _)| (*to, *from));
+            let after = reach(pid, edges, |(from, to, _)| (*from, *to));
+            let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
+                let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
+                them.map(|it| (it.who(), share(&it.shares))).collect()
+            };
+            let before: Vec<(Who, f64)> = waiting(&before, |shares| shares.blocked);
+            let after: Vec<(Who, f64)> = waiting(&after, |shares| shares.starved);
+            let own = 1.0 - stage.shares.blocked - stage.shares.starved;
+            let others = before.iter().chain(&after).map(|(_, share)| share);
+            let count = 1 + before.len() + after.len();
+            let evidence = (own + others.sum::<f64>()) / count as f64;
+            let pace = Pace {
+                stage: stage.who(),
+                certainty: Certainty::Likely,
+                shares: stage.shares,
+                outside: stage.mainly(),
+                before,
+                after,
+            };
+            (evidence, pace)
+        })
+        .collect();
+    candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let margin = candidates[0].0 - candidates.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = candidates.swap_remove(0);
+    if evidence < MIN_LIKELY || margin < MIN_MARGIN {
+        return turns(stages);
+    }
+    let is_clear = evidence >= MIN_CLEAR;
+    Some(Finding::Pace(Pace {
+        certainty: if is_clear {
+            Certainty::Clear
+        } else {
+            Certainty::Likely
+        },
+        ..best
+    }))
+}
+
+/// Two or more stages that wait for each other by turns: on one pipe its writer waits for
+/// room and its reader for input, both for a while.
+fn turns(stages: &[&Observed]) -> Option<Finding> {
+    let waits = |it: &&&Observed, side| {
+        it.on
+            .iter()
+            .any(|on| on.side == side && on.share >= MIN_TURNS)
+    };
+    let blocked = stages.iter().any(|it| waits(&it, Side::Room));
+    let starved = stages.iter().any(|it| waits(&it, Side::Input));
+    (blocked && starved).then(|| Finding::Turns {
+        stages: stages.iter().map(|it| it.who()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+    use crate::wait::{State, Wait};
+
+    /// A chain of stages, with their shares of working, blocked and starved.
+    fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
+        let last = shares.len() - 1;
+        let stages = shares.iter().enumerate();
+        stages
+            .map(|(at, (working, blocked, starved))| {
+                let input = (at > 0).then(|| reads(0, at as u64));
+                let output = (at < last).then(|| writes(1, at as u64 + 1));
+                let ends = input.into_iter().chain(output).collect();
+                let process = process(at as i32 + 1, &format!("s{}", at + 1), ends);
+                busy(process, *working, *blocked, *starved)
+            })
+            .collect()
+    }
+
+    fn found(stages: Vec<Observed>) -> Vec<Finding> {
+        paces(&observation(stages), &BTreeSet::new())
+    }
+
+    #[test]
+    fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
+        for slow in 0..4 {
+            let shares: Vec<(f64, f64, f64)> = (0..4)
+                .map(|at| match at {
+                    _ if at < slow => (0.1, 0.85, 0.05),
+                    _ if at > slow => (0.1, 0.05, 0.85),
+                    _ => (0.95, 0.0, 0.05),
+                })
+                .collect();
+            let findings = found(chain(&shares));
+            let [Finding::Pace(pace)] = &findings[..] else {
+                panic!("{findings:?}");
+            };
+            assert_eq!(pace.stage.pid, slow + 1);
+            assert_eq!(pace.certainty, Certainty::Clear);
+            assert_eq!(pace.before.len(), slow as usize);
+        }
+    }
+
+    #[test]
+    fn stages_that_wait_by_turns_are_not_blamed() {
+        let findings = found(chain(&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]));
+        assert!(
+            matches!(findings[..], [Finding::Turns { .. }]),
+            "{findings:?}"
+        );
+    }
+
+    #[test]
+    fn two_busy_stages_are_neither_blamed_nor_waiting() {
+        assert_eq!(found(chain(&[(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)])), []);
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_a_socket_sets_the_pace() {
+        let socket = State::Waiting(Wait::Outside(Outside::Socket));
+        let findings = found(vec![
+            frozen(process(1, "curl", vec![writes(1, 7)]), socket),
+            frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
+        ]);
+        let [Finding::Pace(pace)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+    }
+
+    #[test]
+    fn a_shell_with_short_lived_children_is_a_stage() {
+        let child = State::Waiting(Wait::Child(None));
+        let mut short = frozen(
+            process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
+            State::Waiting(Wait::Outside(Outside::Timer)),
+        );
+        (short.samples, short.has_ended) = (10, true);
+        let findings = found(vec![
+            busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
+            frozen(process(2, "sh", vec![reads(0, 7), writes(1, 8)]), child),
+            short,
+            frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
+        ]);
+        let [Finding::Pace(pace)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((pace.stage.pid, pace.outside), (2, Some(Outside::Child)));
+    }
+
+    #[test]
+    fn a_cycle_of_pipes_ends_the_search() {
+        found(vec![
+            frozen(process(1, "a", vec![reads(0, 1), writes(1, 2)]), on_room(2)),
+            frozen(
+                process(2, "b", vec![reads(0, 2), writes(1, 1)]),
+                on_input(2),
+            ),
+        ]);
+    }
+}

@@ -1,0 +1,271 @@
+//! The processes and the pipes between them at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use serde::Serialize;
+
+use crate::proc::{End, PipeId, Proc};
+use crate::wait::{Side, State, Wait};
+
+/// A process, safe against reuse of its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in ticks since boot.
+    pub start: u64,
+}
+
+impl ProcessId {
+    /// Whether this process still exists, not another one with its number.
+    pub fn is_running(self, proc: &Proc) -> bool {
+        let now = proc.stat(self.pid);
+        now.is_some_and(|now| now.start == self.start)
+    }
+}
+
+/// A process and its pipes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its identity.
+    #[serde(flatten)]
+    pub id: ProcessId,
+    /// Its parent.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its name.
+    pub name: String,
+    /// Its descriptors of pipes and FIFOs.
+    pub ends: Vec<End>,
+}
+
+impl Process {
+    /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
+    pub fn holds(&self, pipe: PipeId, side: Side) -> bool {
+        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        ends.any(|end| match side {
+            Side::Input => end.reads,
+            Side::Room => end.writes,
+        })
+    }
+
+    /// Its pipes.
+    pub fn pipes(&self) -> BTreeSet<PipeId> {
+        self.ends.iter().map(|end| end.pipe).collect()
+    }
+}
+
+/// All processes that this process may examine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Processes, by number.
+    pub processes: BTreeMap<i32, Process>,
+    /// The number of processes whose descriptors may not be read.
+    pub hidden: usize,
+}
+
+/// Which processes to examine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// A process with its descendants and its process group.
+    Pid(i32),
+    /// The descendants of a process, without itself.
+    Below(i32),
+    /// The processes of a user.
+    User(u32),
+    /// All processes.
+    All,
+}
+
+impl Scope {
+    /// The process whose descendants belong to the scope.
+    pub fn root(&self) -> Option<i32> {
+        match self {
+            Scope::Pid(pid) | Scope::Below(pid) => Some(*pid),
+            Scope::User(_) | Scope::All => None,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Reads all processes, except `excluded`.
+    pub fn read(proc: &Proc, excluded: &[i32]) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for pid in proc.processes() {
+            if !excluded.contains(&pid) {
+                snapshot.add(proc, pid);
+            }
+        }
+        snapshot
+    }
+
+    /// Reads these processes again, and those that are new among them. Removes those that
+    /// have ended.
+    pub fn update(&mut self, proc: &Proc, pids: &BTreeSet<i32>) {
+        for pid in pids {
+            self.processes.remove(pid);
+            self.add(proc, *pid);
+        }
+    }
+
+    fn add(&mut self, proc: &Proc, pid: i32) {
+        let Some(stat) = proc.stat(pid) else { return };
+        if matches!(stat.state, 'Z' | 'X') {
+            return;
+        }
+        let ends = match proc.ends(pid) {
+            Ok(ends) => ends,
+            Err(error) => {
+                self.hidden += usize::from(error.kind() == io::ErrorKind::PermissionDenied);
+                return;
+            }
+        };
+        let process = Process {
+            id: ProcessId {
+                pid,
+                start: stat.start,
+            },
+            parent: stat.parent,
+            group: stat.group,
+            name: proc.name(pid).unwrap_or_default(),
+            ends,
+        };
+        // Another process may have got the number meanwhile.
+        if proc.stat(pid).is_some_and(|now| now.start == stat.start) {
+            self.processes.insert(pid, process);
+        }
+    }
+
+    /// Whether a process was among them.
+    pub fn is_running(&self, id: ProcessId) -> bool {
+        let now = self.processes.get(&id.pid);
+        now.is_some_and(|process| process.id == id)
+    }
+
+    /// The descendants of a process, and itself.
+    pub fn below(&self, pid: i32) -> BTreeSet<i32> {
+        let children = |of: i32| {
+            let all = self.processes.values();
+            let own = all.filter(|process| process.parent == of);
+            own.map(|process| process.id.pid).collect()
+        };
+        let tree = crate::proc::tree(pid, &children);
+        let exists = |pid: &i32| self.processes.contains_key(pid);
+        tree.into_iter().filter(exists).collect()
+    }
+
+    /// The processes of a scope.
+    pub fn asked(&self, proc: &Proc, scope: &Scope) -> BTreeSet<i32> {
+        let all = self.processes.values();
+        match scope {
+            Scope::Pid(pid) => {
+                let mut chosen = self.below(*pid);
+                let group = self.processes.get(pid).map(|process| process.group);
+                let is_own = |process: &&Process| Some(process.group) == group;
+                chosen.extend(all.filter(is_own).map(|process| process.id.pid));
+                chosen
+            }
+            Scope::Below(pid) => {
+                let mut chosen = self.below(*pid);
+                chosen.remove(pid);
+                chosen
+            }
+            Scope::User(user) => {
+                let pids = all.map(|process| process.id.pid);
+                pids.filter(|pid| proc.user(*pid) == Some(*user)).collect()
+            }
+            Scope::All => all.map(|process| process.id.pid).collect(),
+        }
+    }
+
+    /// The processes that could wake one in these states: those that hold the other side of a
+    /// pipe on which it waits, and its children if it waits for one.
+    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
+        let mut found = BTreeSet::new();
+        for state in threads {
+            match state {
+                State::Waiting(Wait::Pipes { any_of, .. }) => {
+                    for on in any_of {
+                        found.extend(self.holders(on.pipe, on.side.other()));
+                    }
+                }
+                State::Waiting(Wait::Child(_)) => {
+                    let all = self.processes.values();
+                    let children = all.filter(|process| process.parent == pid);
+                    found.extend(children.map(|process| process.id.pid));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The processes at the other side of a process's standard input and output.
+    pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
+        let ends = self.processes.get(&pid).map(|process| &process.ends);
+        let ends = ends.into_iter().flatten();
+        let sides = ends.filter_map(|end| match end.fd {
+            0 => Some((end.pipe, Side::Room)),
+            1 => Some((end.pipe, Side::Input)),
+            _ => None,
+        });
+        sides
+            .flat_map(|(pipe, side)| self.holders(pipe, side))
+            .collect()
+    }
+
+    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = i32> {
+        let all = self.processes.values();
+        all.filter(move |process| process.holds(pipe, side))
+            .map(|process| process.id.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{on_input, on_room, process, reads, writes};
+
+    #[test]
+    fn those_who_hold_the_other_side_could_wake_a_process() {
+        let processes = [
+            process(1, "a", vec![writes(1, 7)]),
+            process(2, "b", vec![reads(0, 7), writes(1, 8)]),
+            process(3, "c", vec![reads(0, 8), writes(5, 7)]),
+            process(4, "d", vec![reads(0, 9)]),
+        ];
+        let snapshot = Snapshot {
+            processes: processes.into_iter().map(|it| (it.id.pid, it)).collect(),
+            hidden: 0,
+        };
+        assert_eq!(snapshot.wakers(2, &[on_input(7)]), [1, 3].into());
+        assert_eq!(snapshot.wakers(2, &[on_room(8)]), [3].into());
+        let child = State::Waiting(Wait::Child(None));
+        assert_eq!(snapshot.wakers(1, &[child]), [1, 2, 3, 4].into());
+        assert_eq!(snapshot.wakers(2, &[State::Working]), [].into());
+        assert_eq!(snapshot.neighbours(2), [1, 3].into());
+    }
+
+    #[test]
+    fn a_scope_includes_descendants_and_the_process_group() {
+        let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+        for (pid, parent, group) in [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 1, 2), (5, 1, 5)] {
+            let process = Process {
+                parent,
+                group,
+                ..process(pid, "x", Vec::new())
+            };
+            processes.insert(pid, process);
+        }
+        let snapshot = Snapshot {
+            processes,
+            hidden: 0,
+        };
+        let proc = Proc::default();
+        assert_eq!(snapshot.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());
+        assert_eq!(snapshot.asked(&proc, &Scope::Below(2)), [3].into());
+        assert_eq!(snapshot.asked(&proc, &Scope::All).len(), 5);
+    }
+}

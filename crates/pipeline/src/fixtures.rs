@@ -1,0 +1,165 @@
+//! Invented observations.
+
+use std::collections::BTreeMap;
+
+use crate::find::{Process, ProcessId};
+use crate::observe::{Observation, Observed, OnPipe, Pipe, Shares};
+use crate::proc::{End, Io, PipeId};
+use crate::wait::{PipeWait, Side, State, Wait};
+
+/// A process with these pipes.
+pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
+    Process {
+        id: ProcessId { pid, start: 1 },
+        parent: 1,
+        group: 1,
+        name: name.to_owned(),
+        ends,
+    }
+}
+
+/// A read end of a pipe.
+pub fn reads(fd: i32, inode: u64) -> End {
+    End {
+        fd,
+        pipe: PipeId::pipe(inode),
+        reads: true,
+        writes: false,
+        path: None,
+    }
+}
+
+/// A write end of a pipe.
+pub fn writes(fd: i32, inode: u64) -> End {
+    End {
+        reads: false,
+        writes: true,
+        ..reads(fd, inode)
+    }
+}
+
+/// A thread that waits for data in a pipe.
+pub fn on_input(inode: u64) -> State {
+    on(inode, Side::Input)
+}
+
+/// A thread that waits for room in a pipe.
+pub fn on_room(inode: u64) -> State {
+    on(inode, Side::Room)
+}
+
+fn on(inode: u64, side: Side) -> State {
+    let wait = PipeWait {
+        pipe: PipeId::pipe(inode),
+        fd: None,
+        side,
+    };
+    State::Waiting(Wait::Pipes {
+        any_of: vec![wait],
+        or: None,
+    })
+}
+
+/// A process that was asked for and that sleeps in this way all the time.
+pub fn frozen(process: Process, thread: State) -> Observed {
+    let mut shares = Shares::default();
+    let mut waits = Vec::new();
+    match &thread {
+        State::Waiting(Wait::Pipes { any_of, .. }) => {
+            for wait in any_of {
+                waits.push(OnPipe {
+                    pipe: wait.pipe,
+                    side: wait.side,
+                    share: 1.0,
+                });
+            }
+            match any_of[0].side {
+                Side::Input => shares.starved = 1.0,
+                Side::Room => shares.blocked = 1.0,
+            }
+        }
+        State::Stopped => shares.stopped = 1.0,
+        _ => shares.elsewhere = 1.0,
+    }
+    let outside = match &thread {
+        State::Waiting(Wait::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
+        State::Waiting(Wait::Child(_)) => BTreeMap::from([(crate::wait::Outside::Child, 1.0)]),
+        _ => BTreeMap::new(),
+    };
+    Observed {
+        process,
+        is_asked: true,
+        has_ended: false,
+        samples: 100,
+        shares,
+        outside,
+        on: waits,
+        is_frozen: true,
+        threads: vec![thread],
+        counted_s: 2.0,
+        ran_s: 0.0,
+        delayed_s: 0.0,
+        io: Some(Io::default()),
+        splices: false,
+        handled_signals: 0,
+    }
+}
+
+/// A process that moves data, with these shares of working, blocked and starved.
+pub fn busy(process: Process, working: f64, blocked: f64, starved: f64) -> Observed {
+    let mut on = Vec::new();
+    for end in &process.ends {
+        let (side, share) = if end.reads {
+            (Side::Input, starved)
+        } else {
+            (Side::Room, blocked)
+        };
+        on.push(OnPipe {
+            pipe: end.pipe,
+            side,
+            share,
+        });
+    }
+    Observed {
+        shares: Shares {
+            working,
+            blocked,
+            starved,
+            ..Shares::default()
+        },
+        on,
+        is_frozen: false,
+        ran_s: 2.0 * working,
+        io: Some(Io {
+            read_bytes: 100 << 20,
+            written_bytes: 100 << 20,
+            reads: 1600,
+            writes: 1600,
+        }),
+        ..frozen(process, State::Working)
+    }
+}
+
+/// An observation of these processes.
+pub fn observation(processes: Vec<Observed>) -> Observation {
+    let mut pipes: BTreeMap<PipeId, Pipe> = BTreeMap::new();
+    for end in processes.iter().flat_map(|it| &it.process.ends) {
+        pipes.entry(end.pipe).or_insert_with(|| Pipe {
+            id: end.pipe,
+            path: end.path.clone(),
+            capacity: Some(65536),
+            fill: Some(0.5),
+            is_held: false,
+            held_by: None,
+        });
+    }
+    Observation {
+        seconds: 2.0,
+        samples: 100,
+        cost: 0.008,
+        processes,
+        pipes: pipes.into_values().collect(),
+        hidden: 0,
+        is_survey: false,
+    }
+}

@@ -1,0 +1,26 @@
+//! Live pipelines as the kernel shows them: which processes and pipes they are made of, what
+//! each stage waits for, and what that means.
+//!
+//! No command line is parsed: the shell runs the pipeline, and processes and pipes are joined
+//! by the pipes' inodes in /proc/PID/fd.
+//!
+//! | module | task |
+//! |---|---|
+//! | [`proc`] | reads /proc |
+//! | [`find`] | the processes and their pipes at one moment |
+//! | [`wait`] | what a thread waits for |
+//! | [`look`] | capacity and fill of a pipe |
+//! | [`observe`] | all that for some seconds |
+//! | [`diagnosis`] | conclusions: pure functions of an observation |
+//! | [`act`] | ends processes |
+#![forbid(unsafe_code)]
+
+pub mod act;
+pub mod diagnosis;
+pub mod find;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+pub mod look;
+pub mod observe;
+pub mod proc;
+pub mod wait;

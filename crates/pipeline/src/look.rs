@@ -1,0 +1,259 @@
+//! Looks into pipes: their capacity and how full they are.
+//!
+//! A pipe is opened for reading for a moment, which delays no end of file: that depends on
+//! the write ends. FIFOs are never opened, since that may release a stranger's open(2).
+//!
+//! Opening can block beyond SIGKILL: while a process splices from a pipe into a full socket,
+//! it holds the pipe's lock (splice_file_to_pipe() and fifo_open() in fs). So the opening is
+//! done by a process that can be left behind. It is no child of this process, which would
+//! have to reap it.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::process::getpid;
+
+use crate::proc::{PipeId, Proc};
+
+/// The argument of the hidden subcommand under which the helper process starts.
+pub const ROLE: &str = "look";
+/// Its second argument once it is no child of this process any more.
+const DETACHED: &str = "detached";
+
+/// An answer that takes longer is examined: the helper may be blocked.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// No answer is waited for longer than this, on a machine that is too busy to run the helper.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// What was seen of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Its size and its unread bytes.
+    Seen {
+        /// The capacity in bytes.
+        capacity: u64,
+        /// Unread bytes.
+        unread: u64,
+    },
+    /// Its lock is held: opening it blocks.
+    Held,
+    /// It could not be opened, for lack of permission or because it is gone.
+    Unknown,
+}
+
+/// Opens pipes in a helper process.
+#[derive(Debug)]
+pub struct Looker {
+    program: fn() -> Command,
+    helper: Option<Helper>,
+    /// Helpers that are blocked in the kernel.
+    left_behind: Vec<i32>,
+}
+
+#[derive(Debug)]
+struct Helper {
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    pid: i32,
+}
+
+impl Looker {
+    /// Opens pipes in processes that `program` starts: this program with the hidden
+    /// subcommand and [`ROLE`].
+    pub fn new(program: fn() -> Command) -> Self {
+        Looker {
+            program,
+            helper: None,
+            left_behind: Vec::new(),
+        }
+    }
+
+    /// The helper processes.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        let current = self.helper.iter().map(|helper| helper.pid);
+        current.chain(self.left_behind.iter().copied())
+    }
+
+    /// Looks into the pipe that is open under this descriptor, a read end.
+    pub fn look(&mut self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> Look {
+        if pipe.is_fifo() {
+            return Look::Unknown;
+        }
+        let helper = match self.helper.take() {
+            Some(helper) => Ok(helper),
+            None => Helper::start(self.program),
+        };
+        let Ok(mut helper) = helper else {
+            return Look::Unknown;
+        };
+        let request = format!("{pid} {fd} {}\n", pipe.inode);
+        if let Some(answer) = helper.ask(proc, &request) {
+            self.helper = Some(helper);
+            return answer;
+        }
+        // It ends once its call returns: its input is closed.
+        self.left_behind.push(helper.pid);
+        if helper.is_blocked(proc) {
+            Look::Held
+        } else {
+            Look::Unknown
+        }
+    }
+}
+
+impl Helper {
+    fn start(program: fn() -> Command) -> io::Result<Helper> {
+        let mut child = program()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        // It only starts the helper, and exits.
+        child.wait()?;
+        let (requests, answers) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut answers = BufReader::new(answers);
+        if !is_readable(&answers, MAX_WAIT) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut line = String::new();
+        answers.read_line(&mut line)?;
+        let pid = line.trim().parse();
+        Ok(Helper {
+            requests,
+            answers,
+            pid: pid.map_err(|_| io::ErrorKind::InvalidData)?,
+        })
+    }
+
+    /// Sends a request. `None` if there is no answer.
+    fn ask(&mut self, proc: &Proc, request: &str) -> Option<Look> {
+        self.requests.write_all(request.as_bytes()).ok()?;
+        let start = Instant::now();
+        let mut was_blocked = false;
+        while !is_readable(&self.answers, PATIENCE) {
+            let is_blocked = self.is_blocked(proc);
+            if was_blocked && is_blocked || start.elapsed() > MAX_WAIT {
+                return None;
+            }
+            was_blocked = is_blocked;
+        }
+        let mut line = String::new();
+        self.answers.read_line(&mut line).ok()?;
+        Some(parse(&line).unwrap_or(Look::Unknown))
+    }
+
+    /// Whether it waits for a lock, which it does uninterruptibly.
+    fn is_blocked(&self, proc: &Proc) -> bool {
+        proc.thread_state(self.pid, self.pid) == Some('D')
+    }
+}
+
+/// Parses an answer: capacity and unread bytes.
+fn parse(line: &str) -> Option<Look> {
+    let (capacity, unread) = line.trim().split_once(' ')?;
+    Some(Look::Seen {
+        capacity: capacity.parse().ok()?,
+        unread: unread.parse().ok()?,
+    })
+}
+
+fn is_readable(fd: &BufReader<ChildStdout>, within: Duration) -> bool {
+    let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
+    let within = Timespec::try_from(within).ok();
+    poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// The helper process: answers requests from standard input until its end. Without the
+/// argument [`DETACHED`] it only starts itself anew, as an orphan.
+pub fn main(subcommand: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let outcome = match args.next() {
+        Some(word) if word == DETACHED => serve(),
+        _ => Command::new("/proc/self/exe")
+            .args([subcommand, ROLE, DETACHED])
+            .spawn()
+            .map(drop),
+    };
+    ExitCode::from(u8::from(outcome.is_err()))
+}
+
+fn serve() -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{}", getpid().as_raw_pid())?;
+    for request in io::stdin().lock().lines() {
+        match examine(&request?) {
+            Some((capacity, unread)) => writeln!(out, "{capacity} {unread}")?,
+            None => writeln!(out, "-")?,
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// Opens a pipe for reading, if it is still the same, and closes it at once.
+fn examine(request: &str) -> Option<(usize, usize)> {
+    let mut words = request.split(' ');
+    let (pid, fd, inode) = (words.next()?, words.next()?, words.next()?);
+    let place = format!("/proc/{pid}/fd/{fd}");
+    let path = openat(CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let about = fstat(&path).ok()?;
+    let own = format!("/proc/self/fd/{}", path.as_raw_fd());
+    let link = std::fs::read_link(&own).ok()?;
+    // A FIFO's link is its path.
+    if about.st_ino.to_string() != inode || link.as_os_str() != &*format!("pipe:[{inode}]") {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let end = openat(CWD, own, flags, Mode::empty()).ok()?;
+    Some((
+        fastpipe::pipe::capacity(&end).ok()?,
+        fastpipe::pipe::unread(&end).ok()?,
+    ))
+}
+
+/// The user's share of what all pipes may take is used up: a new pipe has two slots
+/// (alloc_pipe_info() in fs/pipe.c).
+pub fn is_minimal(capacity: u64) -> bool {
+    capacity <= 2 * fastpipe::pipe::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::*;
+
+    fn request(inode: u64, fd: &impl AsRawFd) -> String {
+        format!("{} {} {inode}", std::process::id(), fd.as_raw_fd())
+    }
+
+    #[test]
+    fn a_look_shows_capacity_and_unread_bytes_and_takes_none() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"four").unwrap();
+        let inode = fstat(&reader).unwrap().st_ino;
+        let capacity = fastpipe::pipe::capacity(&reader).unwrap();
+        assert_eq!(examine(&request(inode, &reader)), Some((capacity, 4)));
+        assert_eq!(examine(&request(inode + 1, &reader)), None);
+        drop(writer);
+        let mut left = Vec::new();
+        (&reader).read_to_end(&mut left).unwrap();
+        assert_eq!(left, b"four");
+    }
+
+    #[test]
+    fn a_fifo_is_never_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &path, 0o600.into()).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let inode = fstat(&file).unwrap().st_ino;
+        assert_eq!(examine(&request(inode, &file)), None);
+    }
+}

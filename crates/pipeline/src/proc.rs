@@ -1,0 +1,449 @@
+//! Processes, threads and descriptors in /proc.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pipespeed_host::Root;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::process::getpid;
+use serde::Serialize;
+
+/// The files of /proc.
+#[derive(Debug, Clone, Default)]
+pub struct Proc(Root);
+
+/// A pipe or a FIFO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct PipeId {
+    /// The file system of a FIFO; 0 for a pipe.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+}
+
+impl PipeId {
+    /// A pipe without a name.
+    pub fn pipe(inode: u64) -> Self {
+        PipeId { device: 0, inode }
+    }
+
+    /// Whether it is a FIFO, which has a name.
+    pub fn is_fifo(self) -> bool {
+        self.device != 0
+    }
+}
+
+/// What a descriptor refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A pipe, or a FIFO with its path.
+    Pipe(PipeId, Option<String>),
+    /// A socket.
+    Socket,
+    /// A terminal.
+    Terminal,
+    /// A kernel object without a name, such as `eventfd` or `inotify`.
+    Anonymous(String),
+    /// A file or a device.
+    File,
+}
+
+/// A descriptor of a pipe or a FIFO.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// Its number.
+    pub fd: i32,
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Whether the process can read from it.
+    pub reads: bool,
+    /// Whether the process can write to it.
+    pub writes: bool,
+    /// The path of a FIFO.
+    pub path: Option<String>,
+}
+
+/// Fields of proc_pid_stat(5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// The state of the main thread: R, S, D, T, t, Z, X or I.
+    pub state: char,
+    /// The parent process.
+    pub parent: i32,
+    /// The process group.
+    pub group: i32,
+    /// When it started, in ticks since boot. With the process id this identifies it.
+    pub start: u64,
+}
+
+/// What a process has read and written (proc_pid_io(5)), with the children it has waited
+/// for. Bytes moved by splice(2), tee(2) and vmsplice(2) are not counted (fs/splice.c).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Io {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Calls of read(2) and similar.
+    pub reads: u64,
+    /// Calls of write(2) and similar.
+    pub writes: u64,
+}
+
+impl Proc {
+    /// The files below another root.
+    pub fn below(root: Root) -> Self {
+        Proc(root)
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        self.0.text(path)
+    }
+
+    fn numbers_in(&self, path: &str) -> io::Result<Vec<i32>> {
+        let entries = fs::read_dir(self.0.path(path))?.flatten();
+        Ok(entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect())
+    }
+
+    /// All processes.
+    pub fn processes(&self) -> Vec<i32> {
+        self.numbers_in("proc").unwrap_or_default()
+    }
+
+    /// The threads of a process.
+    pub fn threads(&self, pid: i32) -> Vec<i32> {
+        let threads = self.numbers_in(&format!("proc/{pid}/task"));
+        threads.unwrap_or_default()
+    }
+
+    /// The children of a process; empty without CONFIG_PROC_CHILDREN.
+    pub fn children(&self, pid: i32) -> Vec<i32> {
+        let mut children = Vec::new();
+        for task in self.threads(pid) {
+            let list = self.text(&format!("proc/{pid}/task/{task}/children"));
+            let list = list.unwrap_or_default();
+            let pids = list.split_ascii_whitespace();
+            children.extend(pids.filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+        children
+    }
+
+    /// A process and its descendants, each before its children.
+    pub fn tree(&self, pid: i32) -> Vec<i32> {
+        tree(pid, &|pid| self.children(pid))
+    }
+
+    /// Whether a process exists and descends from this one.
+    pub fn is_descendant(&self, pid: i32) -> bool {
+        // The parents may change meanwhile, so the walk is bounded.
+        const MAX_DEPTH: usize = 4096;
+        let own = getpid().as_raw_pid();
+        let parent = |pid: i32| Some(self.stat(pid)?.parent);
+        let parents = std::iter::successors(parent(pid), |pid| parent(*pid));
+        parents.take(MAX_DEPTH).any(|pid| pid == own)
+    }
+
+    /// The name of a process, also of a zombie: 15 bytes of its program's file name
+    /// (proc_pid_comm(5)). A process chooses its own name, so control characters are
+    /// replaced.
+    pub fn name(&self, pid: i32) -> Option<String> {
+        let name = self.text(&format!("proc/{pid}/comm"))?;
+        Some(visible(&name))
+    }
+
+    /// The fields of a process's `stat`.
+    pub fn stat(&self, pid: i32) -> Option<Stat> {
+        parse_stat(&self.text(&format!("proc/{pid}/stat"))?)
+    }
+
+    /// The state of a thread, by the third field of proc_pid_stat(5).
+    pub fn thread_state(&self, pid: i32, tid: i32) -> Option<char> {
+        let text = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
+        Some(parse_stat(&text)?.state)
+    }
+
+    /// The real user id of a process.
+    pub fn user(&self, pid: i32) -> Option<u32> {
+        let users = self.0.field(format!("proc/{pid}/status"), "Uid")?;
+        users.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    /// The signals that a process handles, as a bit mask: bit 0 is signal 1.
+    pub fn handled_signals(&self, pid: i32) -> Option<u64> {
+        let mask = self.0.field(format!("proc/{pid}/status"), "SigCgt")?;
+        u64::from_str_radix(&mask, 16).ok()
+    }
+
+    /// The number of times that a thread gave up or lost its processor. It stays the same
+    /// exactly as long as the thread does not run or runs without a break.
+    pub fn switches(&self, pid: i32, tid: i32) -> Option<u64> {
+        let text = self.text(&format!("proc/{pid}/task/{tid}/status"))?;
+        let mut counts = text.lines().filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            let count = value.trim().parse::<u64>().ok()?;
+            key.ends_with("voluntary_ctxt_switches").then_some(count)
+        });
+        Some(counts.next()? + counts.next()?)
+    }
+
+    /// Running time of a thread, and its time waiting for a processor
+    /// (Documentation/scheduler/sched-stats.rst).
+    pub fn schedule(&self, pid: i32, tid: i32) -> Option<(Duration, Duration)> {
+        let text = self.text(&format!("proc/{pid}/task/{tid}/schedstat"))?;
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || Some(Duration::from_nanos(numbers.next()?.ok()?));
+        Some((next()?, next()?))
+    }
+
+    /// Bytes and calls of a process, also of a zombie.
+    pub fn io(&self, pid: i32) -> Option<Io> {
+        let text = self.text(&format!("proc/{pid}/io"))?;
+        let field = |name: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        };
+        Some(Io {
+            read_bytes: field("rchar:")?,
+            written_bytes: field("wchar:")?,
+            reads: field("syscr:")?,
+            writes: field("syscw:")?,
+        })
+    }
+
+    /// The kernel function in which a thread sleeps. `None` if it does not, or if this
+    /// process may not know.
+    pub fn sleeps_in(&self, pid: i32, tid: i32) -> Option<String> {
+        let function = self.text(&format!("proc/{pid}/task/{tid}/wchan"))?;
+        (function != "0").then_some(function)
+    }
+
+    /// The text of a thread's `syscall` (proc_pid_syscall(5)).
+    pub fn syscall(&self, pid: i32, tid: i32) -> Option<String> {
+        self.text(&format!("proc/{pid}/task/{tid}/syscall"))
+    }
+
+    /// Bytes of a process's memory. `None` if not all can be read.
+    pub fn memory(&self, pid: i32, address: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let file = File::open(self.0.path(format!("proc/{pid}/mem"))).ok()?;
+        file.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
+    }
+
+    /// The working directory of a process.
+    pub fn directory(&self, pid: i32) -> Option<PathBuf> {
+        fs::read_link(self.0.path(format!("proc/{pid}/cwd"))).ok()
+    }
+
+    /// A file's text about a descriptor (proc_pid_fdinfo(5)).
+    pub fn fdinfo(&self, pid: i32, fd: i32) -> Option<String> {
+        self.text(&format!("proc/{pid}/fdinfo/{fd}"))
+    }
+
+    /// What a descriptor refers to. `None` if it does not exist.
+    pub fn target(&self, pid: i32, fd: i32) -> Option<Target> {
+        let place = self.0.path(format!("proc/{pid}/fd/{fd}"));
+        let link = fs::read_link(&place).ok()?;
+        let link = link.to_string_lossy();
+        let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
+        if let Some(inode) = inner("pipe:[") {
+            return Some(Target::Pipe(PipeId::pipe(inode.parse().ok()?), None));
+        }
+        if inner("socket:[").is_some() {
+            return Some(Target::Socket);
+        }
+        if let Some(kind) = link.strip_prefix("anon_inode:") {
+            let kind = kind.trim_start_matches('[').trim_end_matches(']');
+            return Some(Target::Anonymous(kind.to_owned()));
+        }
+        if link.starts_with("/dev/") {
+            let is_terminal = ["/dev/pts/", "/dev/tty", "/dev/console"]
+                .iter()
+                .any(|prefix| link.starts_with(prefix));
+            if is_terminal {
+                return Some(Target::Terminal);
+            }
+        }
+        // Without synchronisation, a dead network file system can't block the call.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let found = statx(CWD, &place, flags, StatxFlags::TYPE | StatxFlags::INO);
+        let fifo = found
+            .ok()
+            .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
+        Some(match fifo {
+            Some(found) => {
+                let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+                let id = PipeId {
+                    device,
+                    inode: found.stx_ino,
+                };
+                Target::Pipe(id, Some(visible(&link)))
+            }
+            None => Target::File,
+        })
+    }
+
+    /// The descriptors of pipes and FIFOs of a process.
+    ///
+    /// # Errors
+    /// Those of reading the directory: no such process, or no permission.
+    pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
+        let mut ends = Vec::new();
+        for fd in self.numbers_in(&format!("proc/{pid}/fd"))? {
+            if let Some(Target::Pipe(pipe, path)) = self.target(pid, fd)
+                && let Some((reads, writes)) = self.access(pid, fd)
+            {
+                ends.push(End {
+                    fd,
+                    pipe,
+                    reads,
+                    writes,
+                    path,
+                });
+            }
+        }
+        ends.sort_by_key(|end| end.fd);
+        Ok(ends)
+    }
+
+    /// Whether a descriptor can read and write: the owner's permission bits of its link
+    /// (proc_pid_fd(5)).
+    fn access(&self, pid: i32, fd: i32) -> Option<(bool, bool)> {
+        let link = self.0.path(format!("proc/{pid}/fd/{fd}"));
+        let about = statx(CWD, link, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE).ok()?;
+        let mode = about.stx_mode;
+        Some((mode & 0o400 != 0, mode & 0o200 != 0))
+    }
+}
+
+/// Replaces characters that a terminal would obey.
+pub fn visible(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+/// A process and its descendants, each before its children.
+pub fn tree(pid: i32, children: &dyn Fn(i32) -> Vec<i32>) -> Vec<i32> {
+    let mut all = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = all.get(at) {
+        let next = children(*pid);
+        // A number may be reused meanwhile.
+        let new: Vec<i32> = next.into_iter().filter(|pid| !all.contains(pid)).collect();
+        all.extend(new);
+        at += 1;
+    }
+    all
+}
+
+/// Parses proc_pid_stat(5). The second field is a name in parentheses, which may contain
+/// anything.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, after) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(Stat {
+        state: field(3)?.chars().next()?,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        start: field(22)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::process::{getpid, getppid};
+
+    use super::*;
+
+    #[test]
+    fn only_a_living_child_is_a_descendant() {
+        let proc = Proc::default();
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        assert!(proc.is_descendant(pid));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!proc.is_descendant(pid));
+        assert!(!proc.is_descendant(getpid().as_raw_pid()));
+        assert!(!proc.is_descendant(1));
+    }
+
+    #[test]
+    fn a_process_tree_with_a_loop_is_walked_once() {
+        let children = |pid: i32| match pid {
+            1 => vec![2, 3],
+            2 => vec![4],
+            4 => vec![1, 2],
+            _ => Vec::new(),
+        };
+        assert_eq!(tree(1, &children), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn this_process_has_byte_counts_and_a_parent() {
+        let (proc, own) = (Proc::default(), getpid().as_raw_pid());
+        if let (Some(before), Some(after)) = (proc.io(own), proc.io(own)) {
+            assert!(after.read_bytes > before.read_bytes);
+        }
+        let parent = getppid().map_or(0, |pid| pid.as_raw_pid());
+        assert_eq!(proc.stat(own).unwrap().parent, parent);
+        assert!(proc.switches(own, own).is_some());
+    }
+
+    #[test]
+    fn both_ends_of_a_pipe_share_its_inode_and_differ_in_access() {
+        let (reader, writer) = io::pipe().unwrap();
+        let ends = Proc::default().ends(getpid().as_raw_pid()).unwrap();
+        let end = |fd: i32| ends.iter().find(|end| end.fd == fd).unwrap();
+        let (reader, writer) = (end(reader.as_raw_fd()), end(writer.as_raw_fd()));
+        assert_eq!(reader.pipe, writer.pipe);
+        assert!(!reader.pipe.is_fifo());
+        assert_eq!((reader.reads, reader.writes), (true, false));
+        assert_eq!((writer.reads, writer.writes), (false, true));
+    }
+
+    #[test]
+    fn a_fifo_has_a_path_and_is_opened_by_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fi\nfo");
+        rustix::fs::mkfifoat(CWD, &path, 0o600.into()).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let own = getpid().as_raw_pid();
+        let Some(Target::Pipe(id, Some(name))) = Proc::default().target(own, file.as_raw_fd())
+        else {
+            panic!("not a FIFO");
+        };
+        assert!(id.is_fifo() && name.ends_with("/fi?fo"), "{id:?} {name}");
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_escapes_confuses_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path().join("proc/7");
+        fs::create_dir_all(&at).unwrap();
+        let rest = "S 3 5 9 0 -1 4194560 1 0 0 0 2 1 0 0 20 0 1 0 4711 1 1";
+        fs::write(at.join("stat"), format!("7 (a) R 1 (b) {rest}\n")).unwrap();
+        fs::write(at.join("comm"), "a\x1b[31m\n").unwrap();
+        let proc = Proc::below(Root(directory.path().to_owned()));
+        let expected = Stat {
+            state: 'S',
+            parent: 3,
+            group: 5,
+            start: 4711,
+        };
+        assert_eq!(proc.stat(7), Some(expected));
+        assert_eq!(proc.name(7).as_deref(), Some("a?[31m"));
+        assert_eq!(proc.processes(), [7]);
+        assert!(proc.ends(7).is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! The options of `pipespeed doctor`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::number::{seconds, whole};
+
+/// `pipespeed doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Looks for two seconds and changes nothing. Without PID and COMMAND it examines all \
+pipelines of this user.
+
+Examples:
+  pipespeed doctor 4711                     this process and its pipeline
+  pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
+  pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
+#[command(after_long_help = "\
+Looks for two seconds and changes nothing. Without PID and COMMAND it examines all \
+pipelines of this user.
+
+Stuck is what can't go on by itself: nothing in it ran for the whole time, and \
+everything that could wake it is part of it. Waiting for a socket, a terminal or a \
+timer is not stuck.
+
+A stage works if any of its threads runs or could run; else it is blocked if one waits \
+for room in a pipe, starved if one waits for input from one, and elsewhere if all wait \
+for anything else. Pipes are opened for reading for an instant to see how full they \
+are; --no-open prevents that. FIFOs are never opened.
+
+COMMAND is one quoted string for sh, or a program and its arguments. It keeps running \
+after the report, which goes to standard error. With --if-stuck nothing is printed \
+unless it gets stuck.
+
+Exit status: 0; 1 if anything is stuck; 2 for bad usage. With --if-stuck that of \
+COMMAND, or 1 if it got stuck.
+
+Examples:
+  pipespeed doctor 4711                     this process and its pipeline
+  pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
+  pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
+pub struct DoctorArgs {
+    /// A process of the pipeline; its process group belongs to it.
+    #[arg(value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["all", "command"])]
+    pub pid: Option<i32>,
+    /// Examine the processes of all users.
+    #[arg(long, conflicts_with = "command")]
+    pub all: bool,
+    /// Run this pipeline, quoted: 'COMMAND | COMMAND'.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// How long to look.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = duration, allow_negative_numbers = true)]
+    pub time: Duration,
+    /// Report only if COMMAND is stuck for this long.
+    #[arg(long, value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true, requires = "command", conflicts_with = "time")]
+    pub if_stuck: Option<Duration>,
+    /// End COMMAND if it is stuck.
+    #[arg(long, requires = "command")]
+    pub kill: bool,
+    /// Don't open pipes, not even for an instant.
+    #[arg(long)]
+    pub no_open: bool,
+    /// Save the observation and the findings as JSON ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Print the stages of all pipelines, not only those with findings.
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Parses seconds, with or without the unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    seconds(number).map(Duration::from_secs_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_may_have_their_unit() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "s", "-1", "1m", "0"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! `pipespeed doctor`.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use std::os::unix::process::ExitStatusExt;
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, getpid, getuid, pidfd_open, pidfd_send_signal, set_child_subreaper,
+};
+use serde::Serialize;
+
+use crate::cli::DoctorArgs;
+use crate::commands::files::Files;
+use crate::commands::header;
+use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::signal_name;
+use pipespeed_host::Machine;
+use pipespeed_measure::record::{Header, Kind, to_json};
+use pipespeed_measure::session::SUBCOMMAND;
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::act;
+use pipespeed_pipeline::diagnosis::{Finding, diagnose};
+use pipespeed_pipeline::find::Scope;
+use pipespeed_pipeline::look::{self, Looker};
+use pipespeed_pipeline::observe::{Observation, Plan, observe};
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_report::{Style, doctor as report};
+
+/// The saved record.
+#[derive(Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    header: Header,
+    is_stuck: bool,
+    findings: &'a [Finding],
+    #[serde(flatten)]
+    observation: &'a Observation,
+}
+
+/// Observes pipelines and prints what was found.
+///
+/// # Errors
+/// Something is stuck, the process or the command does not exist, the record can't be saved,
+/// or a signal arrived.
+pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let files = Files::new([("--json", &args.json)])?;
+    let mut doctor = Doctor {
+        args,
+        files,
+        proc: Proc::default(),
+        looker: (!args.no_open).then(|| Looker::new(helper)),
+        interrupt: Interrupt::install().context("signal handlers")?,
+    };
+    if args.command.is_empty() {
+        doctor.attend()
+    } else {
+        doctor.run_command()
+    }
+}
+
+/// This program as the helper that opens pipes.
+fn helper() -> Command {
+    let mut command = Command::new(ProcessRunner::this_program());
+    command.args([SUBCOMMAND, look::ROLE]);
+    command
+}
+
+struct Doctor<'a> {
+    args: &'a DoctorArgs,
+    files: Files,
+    proc: Proc,
+    looker: Option<Looker>,
+    interrupt: Interrupt,
+}
+
+impl Doctor<'_> {
+    /// Examines running processes.
+    fn attend(&mut self) -> anyhow::Result<()> {
+        let scope = match (self.args.pid, self.args.all) {
+            (Some(pid), _) => {
+                let stat = self.proc.stat(pid);
+                stat.ok_or_else(|| usage(format!("process {pid}: no such process")))?;
+                self.proc
+                    .ends(pid)
+                    .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+                Scope::Pid(pid)
+            }
+            (None, true) => Scope::All,
+            (None, false) => Scope::User(getuid().as_raw()),
+        };
+        let observation = self.observe(scope, self.args.time, None);
+        let findings = diagnose(&observation);
+        let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
+        let text = report(&observation, &findings, style);
+        if !self.files.use_stdout() {
+            to_stdout(io::stdout().write_all(text.as_bytes()))?;
+        }
+        self.save(&observation, &findings)?;
+        self.outcome(&findings)
+    }
+
+    /// Fails if a signal arrived, or if anything is stuck.
+    fn outcome(&self, findings: &[Finding]) -> anyhow::Result<()> {
+        match self.interrupt.signal() {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None if findings.iter().any(Finding::is_stuck) => Err(AlreadyReported(1).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Observes until a signal arrives or the child ends, at most for `window`.
+    fn observe(&mut self, scope: Scope, window: Duration, child: Option<&OwnedFd>) -> Observation {
+        let only_user = match scope {
+            Scope::User(user) => Some(user),
+            _ => None,
+        };
+        let plan = Plan {
+            scope,
+            window,
+            excluded: vec![getpid().as_raw_pid()],
+            only_user,
+        };
+        let interrupt = &self.interrupt;
+        let mut pause = |within: Duration| !is_over(interrupt, child, Some(within));
+        observe(&self.proc, &plan, self.looker.as_mut(), &mut pause)
+    }
+
+    fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+        let record = Record {
+            header: header(Kind::Doctor, Machine::read(None, None)),
+            is_stuck: findings.iter().any(Finding::is_stuck),
+            findings,
+            observation,
+        };
+        self.files.save(|_| Ok(to_json(&record)))
+    }
+
+    /// Runs a command and examines it.
+    fn run_command(&mut self) -> anyhow::Result<()> {
+        // Processes that the command leaves behind become children of this one.
+        set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
+        let mut child = start(&self.args.command)?;
+        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
+            .context("the command's pidfd")?;
+        match self.args.if_stuck {
+            Some(limit) => self.guard(&mut child, &ending, limit),
+            None => self.examine(&mut child, &ending),
+        }
+    }
+
+    /// Reports on a command once, and lets it go on.
+    fn examine(&mut self, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<()> {
+        let scope = Scope::Below(getpid().as_raw_pid());
+        let mut observation = self.observe(scope.clone(), self.args.time, Some(ending));
+        // The start of the programs is part of the first observation: stuck is what does not
+        // run for the whole of one.
+        if observation.is_still() && !is_over(&self.interrupt, Some(ending), NOW) {
+            observation = self.observe(scope, self.args.time, Some(ending));
+        }
+        let findings = diagnose(&observation);
+        self.report(&observation, &findings)?;
+        if findings.iter().any(Finding::is_stuck) {
+            self.leave(child);
+        } else {
+            wait(&self.interrupt, child, ending)?;
+        }
+        self.outcome(&findings)
+    }
+
+    /// Reports on a command only if it is stuck for this long.
+    fn guard(
+        &mut self,
+        child: &mut Child,
+        ending: &OwnedFd,
+        limit: Duration,
+    ) -> anyhow::Result<()> {
+        let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
+        let mut stuck_for = Duration::ZERO;
+        loop {
+            let scope = Scope::Below(getpid().as_raw_pid());
+            let observation = self.observe(scope, window, Some(ending));
+            if is_over(&self.interrupt, Some(ending), NOW) {
+                let status = wait(&self.interrupt, child, ending)?;
+                return exit_as(status);
+            }
+            let findings = diagnose(&observation);
+            if !findings.iter().any(Finding::is_stuck) {
+                stuck_for = Duration::ZERO;
+                continue;
+            }
+            stuck_for += window;
+            if stuck_for >= limit {
+                self.report(&observation, &findings)?;
+                self.leave(child);
+                return self.outcome(&findings);
+            }
+        }
+    }
+
+    /// Prints the report on a command on standard error, since the command may use standard
+    /// output.
+    fn report(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+        let style = Style::for_terminal(io::stderr().is_terminal(), self.args.verbose);
+        // Not `say`, which would wrap it again. A failure could not be reported anywhere.
+        let _ = io::stderr().write_all(report(observation, findings, style).as_bytes());
+        self.save(observation, findings)
+    }
+
+    /// Ends a stuck command, or leaves it alone.
+    fn leave(&mut self, child: &Child) {
+        if !self.args.kill {
+            let pid = child.id();
+            say(&format!(
+                "pipespeed: the command (pid {pid}) is left running (--kill ends it)"
+            ));
+            return;
+        }
+        // The helper is a descendant, too, and ends by itself.
+        self.looker = None;
+        if !act::end_descendants(&self.proc) {
+            say("pipespeed: not all processes of the command could be ended");
+        }
+    }
+}
+
+/// A poll that does not wait.
+const NOW: Option<Duration> = Some(Duration::ZERO);
+/// Bounds for how long each observation of a guarded command takes.
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+const MAX_WINDOW: Duration = Duration::from_secs(30);
+
+/// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
+fn start(words: &[String]) -> anyhow::Result<Child> {
+    let mut command = match words {
+        [text] => {
+            let mut command = Command::new("sh");
+            command.args(["-c", text]);
+            command
+        }
+        [program, args @ ..] => {
+            let mut command = Command::new(program);
+            command.args(args);
+            command
+        }
+        [] => return Err(usage("the command is missing")),
+    };
+    let name = words.first().map_or("sh", String::as_str);
+    command
+        .spawn()
+        .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))
+}
+
+/// Waits until a signal arrives or the child ends. Returns whether that happened in time.
+fn is_over(interrupt: &Interrupt, child: Option<&OwnedFd>, within: Option<Duration>) -> bool {
+    let fds = [Some(interrupt.as_fd()), child.map(AsFd::as_fd)];
+    let mut polled: Vec<PollFd<'_>> = fds
+        .into_iter()
+        .flatten()
+        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .collect();
+    let within = within.and_then(|within| Timespec::try_from(within).ok());
+    match poll(&mut polled, within.as_ref()) {
+        Ok(ready) => ready > 0,
+        // A signal, which the next call sees.
+        Err(_) => interrupt.signal().is_some(),
+    }
+}
+
+/// Waits for the end of the command. A signal that arrives is passed on.
+fn wait(interrupt: &Interrupt, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<ExitStatus> {
+    while !is_over(interrupt, Some(ending), None) {}
+    let signal = interrupt
+        .signal()
+        .and_then(rustix::process::Signal::from_named_raw);
+    if let Some(signal) = signal {
+        // From a terminal the command has got it already.
+        let _ = pidfd_send_signal(ending, signal);
+    }
+    child.wait().context("the command")
+}
+
+/// Ends with the status of the command, as shells do.
+fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
+    if let Some(signal) = status.signal() {
+        say(&format!(
+            "pipespeed: the command was ended by {}",
+            signal_name(signal)
+        ));
+        return Err(AlreadyReported(128u8.wrapping_add(signal as u8)).into());
+    }
+    match status.code() {
+        Some(0) | None => Ok(()),
+        Some(code) => Err(AlreadyReported(code as u8).into()),
+    }
+}

@@ -1,0 +1,108 @@
+//! `doctor -- COMMAND`.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::assert_contains;
+use crate::common::procs::{Mark, eventually};
+use crate::common::{pipespeed, run_alone, start};
+
+fn doctor(options: &str, pipeline: &str) -> Command {
+    let mut command = pipespeed(&format!("doctor {options} --"));
+    command.arg(pipeline);
+    command
+}
+
+/// A command that waits for a FIFO for ever.
+const STUCK: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
+
+#[test]
+fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
+    let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
+    assert_eq!((outcome.code, &*outcome.out), (Some(0), "first\nlast\n"));
+    assert_contains(&outcome.err, &["sleep (pid", "Nothing is stuck."]);
+}
+
+#[test]
+fn a_stuck_command_is_explained_and_ended() {
+    let mut command = doctor("--time 0.3 --kill", STUCK);
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /"]);
+    mark.nobody_left();
+}
+
+#[test]
+fn a_stuck_command_is_left_alone_without_kill() {
+    let mut command = doctor("--time 0.3", STUCK);
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert_contains(&outcome.err, &["is left running (--kill ends it)"]);
+    let is_cat = |line: &str| line.starts_with("cat /");
+    assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
+}
+
+#[test]
+fn a_guarded_command_has_its_own_status_and_no_report() {
+    for (script, code) in [
+        ("echo out; exit 3", 3),
+        ("echo out", 0),
+        ("echo out; kill $$", 143),
+    ] {
+        let outcome = run_alone(doctor("--if-stuck 30s", script));
+        assert_eq!(
+            (outcome.code, &*outcome.out),
+            (Some(code), "out\n"),
+            "{outcome:#?}"
+        );
+        assert!(!outcome.err.contains("pipeline"), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_guarded_command_is_explained_once_it_is_stuck() {
+    let mut command = doctor("--if-stuck 1 --kill", &format!("sleep 1; {STUCK}"));
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert_contains(&outcome.err, &["STUCK: cat (pid"]);
+    mark.nobody_left();
+}
+
+#[test]
+fn a_signal_is_passed_on_to_the_command() {
+    let mut command = doctor("--if-stuck 100", "sleep 1000 | cat");
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let is_started = || {
+        mark.processes()
+            .iter()
+            .any(|(_, line)| line.trim() == "cat")
+    };
+    eventually(|| is_started().then_some(())).unwrap();
+    running.send(Signal::TERM);
+    assert_eq!(running.finish().code, Some(143));
+}
+
+#[test]
+fn options_that_make_no_sense_are_bad_usage() {
+    let errors = crate::common::usage_errors([
+        "doctor 0",
+        "doctor x",
+        "doctor --all 1",
+        "doctor --kill",
+        "doctor --if-stuck 3",
+        "doctor --if-stuck 3 --time 2 -- true",
+        "doctor --time 0",
+        "doctor 1 -- true",
+        "doctor --all -- true",
+    ]);
+    insta::assert_snapshot!(errors);
+    run_alone(doctor("", "")).succeeded();
+    let mut command = pipespeed("doctor --");
+    command.args(["/no/such/program", "x"]);
+    run_alone(command).refused(1, &["can't start the command /no/such/program"]);
+}

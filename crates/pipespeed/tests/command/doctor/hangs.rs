@@ -1,0 +1,221 @@
+//! Planted hangs are found and explained.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Group, assert_contains, pipe};
+use crate::common::procs::eventually;
+use crate::common::{json, pipespeed, run_alone, skip};
+
+fn fifo(directory: &tempfile::TempDir, name: &str) -> String {
+    let path = directory.path().join(name);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Waits until a process runs this program.
+fn becomes(pid: u32, name: &str) {
+    let is = || {
+        fs::read_to_string(format!("/proc/{pid}/comm"))
+            .unwrap()
+            .trim()
+            == name
+    };
+    eventually(|| is().then_some(())).unwrap();
+}
+
+#[test]
+fn two_programs_that_both_write_are_stuck() {
+    let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
+    let mut group = Group::default();
+    let first = group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]);
+    let second = group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]);
+    let text = group.stuck();
+    let first_waits = format!("head (pid {first}) waits for room in pipe",);
+    let only = format!("at its standard output, which only head (pid {second}) reads.");
+    assert_contains(
+        &text,
+        &[
+            "STUCK: head (pid",
+            "wait for each other: all write, and none reads.",
+            &first_waits,
+            &only,
+            "100 % full",
+            "Remedy: one of them must read",
+        ],
+    );
+}
+
+#[test]
+fn findings_are_saved_with_their_kind() {
+    let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
+    let mut group = Group::default();
+    let pids = [
+        group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]),
+        group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]),
+    ];
+    group.stuck();
+    let outcome = group.examine("--no-open --json -");
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let record = json(&outcome.out);
+    assert_eq!(
+        (&record["kind"], &record["is_stuck"]),
+        (&"doctor".into(), &true.into())
+    );
+    let finding = &record["findings"][0];
+    assert_eq!(
+        (&finding["finding"], &finding["kind"]),
+        (&"knot".into(), &"all_write".into())
+    );
+    for (member, pid) in finding["members"].as_array().unwrap().iter().zip(pids) {
+        assert_eq!(member["who"]["pid"], pid);
+        assert_eq!(member["reasons"][0]["pipe"]["fd"], 1, "{member:#}");
+    }
+    // Not looked into.
+    assert_eq!(record["pipes"][0]["capacity"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_full_stderr_that_nobody_reads_is_stuck() {
+    let ((out, to_out), (err, to_err)) = (pipe(), pipe());
+    let mut group = Group::default();
+    // It reads one pipe and holds the other.
+    group.add("cat", [out, None, err]);
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "exec 3>&1; exec head -c 1000000 /dev/zero >&2"]);
+    group.start(writer, [None, to_out, to_err]);
+    let text = group.stuck();
+    assert_contains(
+        &text,
+        &["one writes to a pipe whose reader waits for something else"],
+    );
+}
+
+#[test]
+fn a_reader_that_keeps_its_own_input_open_is_stuck() {
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let pid = group.add("cat", [reader, None, writer]);
+    let text = group.stuck();
+    let headline = format!("STUCK: cat (pid {pid}) waits for input that only it could write");
+    assert_contains(&text, &[&headline, "Remedy: close standard error"]);
+}
+
+#[test]
+fn a_fifo_that_nobody_else_opens_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    fifo(&directory, "lonely");
+    let mut group = Group::default();
+    let mut reader = Command::new("cat");
+    reader.arg("lonely").current_dir(&directory);
+    group.start(reader, [None, None, None]);
+    let path = directory.path().join("lonely").display().to_string();
+    let waits = format!("waits for another process to open {path}.");
+    assert_contains(
+        &group.stuck(),
+        &["until another process opens the FIFO", &waits],
+    );
+}
+
+#[test]
+fn a_cycle_of_two_fifos_is_stuck() {
+    let directory = tempfile::tempdir().unwrap();
+    let [a, b] = ["a", "b"].map(|name| fifo(&directory, name));
+    // While they are kept open, opening them waits for nobody.
+    let both = || fs::File::options().read(true).write(true).clone();
+    let kept = [&a, &b].map(|path| both().open(path).unwrap());
+    let mut group = Group::default();
+    for (input, output) in [(&a, &b), (&b, &a)] {
+        let pid = group.script(&format!("exec cat <{input} >{output}"));
+        becomes(pid, "cat");
+    }
+    drop(kept);
+    let text = group.stuck();
+    let file = format!("FIFO {a}");
+    assert_contains(&text, &["all read, and none writes", &file]);
+}
+
+#[test]
+fn a_stopped_stage_is_named_with_the_way_to_continue_it() {
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    group.add("yes", [None, writer, None]);
+    let pid = group.add("cat", [reader, None, None]);
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
+    let remedy = format!("Remedy: kill -CONT {pid}");
+    assert_contains(
+        &group.stuck(),
+        &["is stopped", &remedy, "Waiting for them: yes"],
+    );
+}
+
+/// Whether this Python is installed; a skip if not.
+fn has_python(condition: &str) -> bool {
+    let mut python = Command::new("python3");
+    let output = python.args(["-c", condition]).output();
+    let has = output.is_ok_and(|output| output.status.success());
+    if !has {
+        skip(format!("no python3 for which this works: {condition}"));
+    }
+    has
+}
+
+#[test]
+fn a_python_parent_and_its_child_are_explained() {
+    if !has_python("import subprocess") {
+        return;
+    }
+    for (script, words) in [
+        (
+            "p=Popen(['cat'],stdin=PIPE,stdout=PIPE);p.stdin.write(b'x'*1000000)",
+            "all write, and none reads",
+        ),
+        (
+            "p=Popen(['head','-c1000000','/dev/zero'],stdout=PIPE);p.wait()",
+            "does not read the child's output",
+        ),
+        (
+            "p=Popen(['cat'],stdin=PIPE);p.wait()",
+            "an input does not end",
+        ),
+        (
+            "p=Popen('head -c1000000 /dev/zero >&2',shell=True,stdout=PIPE,stderr=PIPE);\
+             p.stdout.read()",
+            "one writes to a pipe whose reader waits for something else",
+        ),
+    ] {
+        let mut python = Command::new("python3");
+        python.args(["-c", &format!("from subprocess import *;{script}")]);
+        let mut group = Group::default();
+        group.start(python, [None, None, None]);
+        assert_contains(&group.stuck(), &[words]);
+    }
+}
+
+#[test]
+fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
+    if !has_python("import os; os.splice") {
+        return;
+    }
+    let (reader, writer) = pipe();
+    let (socket, _unread) = UnixStream::pair().unwrap();
+    let mut group = Group::default();
+    let mut splicer = Command::new("python3");
+    splicer.args(["-c", "import os\nwhile True: os.splice(0,1,1<<20)"]);
+    let pid = group.start(splicer, [reader, Some(socket.into()), None]);
+    group.add("yes", [None, writer, None]);
+    let holder = format!("STUCK: python3 (pid {pid}) splices and holds the lock of pipe");
+    assert_contains(&group.stuck(), &[&holder]);
+}
+
+#[test]
+fn an_unknown_process_is_bad_usage() {
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let pid = gone.id();
+    let outcome = run_alone(pipespeed(&format!("doctor {pid}")));
+    outcome.refused(2, &[&format!("process {pid}: no such process")]);
+}

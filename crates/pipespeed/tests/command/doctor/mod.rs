@@ -1,0 +1,86 @@
+//! `doctor`.
+
+mod commands;
+mod hangs;
+mod healthy;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::procs::eventually;
+use crate::common::{Outcome, command, pipespeed, run_alone};
+
+/// Processes in a group of their own, which are killed when this is dropped.
+#[derive(Default)]
+struct Group {
+    children: Vec<Child>,
+}
+
+impl Group {
+    /// Starts a program with arguments separated by blanks, and these standard descriptors.
+    /// Returns its number.
+    fn add(&mut self, line: &str, descriptors: [Option<OwnedFd>; 3]) -> u32 {
+        let (program, args) = line.split_once(' ').unwrap_or((line, ""));
+        self.start(command(program, args), descriptors)
+    }
+
+    /// Starts a script for sh.
+    fn script(&mut self, script: &str) -> u32 {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        self.start(command, [None, None, None])
+    }
+
+    fn start(&mut self, mut command: Command, descriptors: [Option<OwnedFd>; 3]) -> u32 {
+        let [stdin, stdout, stderr] =
+            descriptors.map(|fd| fd.map_or_else(Stdio::null, Stdio::from));
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        command.process_group(self.children.first().map_or(0, |first| first.id() as i32));
+        self.children.push(command.spawn().unwrap());
+        self.children.last().unwrap().id()
+    }
+
+    /// Examines the group.
+    fn examine(&self, args: &str) -> Outcome {
+        let pid = self.children[0].id();
+        run_alone(pipespeed(&format!("doctor --time 0.5 {pid} {args}")))
+    }
+
+    /// Examines the group until it is found stuck.
+    #[track_caller]
+    fn stuck(&self) -> String {
+        let stuck = eventually(|| {
+            let outcome = self.examine("");
+            assert_eq!(outcome.err, "", "{outcome:#?}");
+            (outcome.code == Some(1)).then(|| outcome.unwrapped())
+        });
+        stuck.expect("it is stuck")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(first) = self.children.first() {
+            let group = rustix::process::Pid::from_child(first);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        for child in &mut self.children {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A pipe: its read end and its write end.
+fn pipe() -> (Option<OwnedFd>, Option<OwnedFd>) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (Some(reader.into()), Some(writer.into()))
+}
+
+/// Checks that a text contains all words.
+#[track_caller]
+fn assert_contains(text: &str, all: &[&str]) {
+    for words in all {
+        assert!(text.contains(words), "{words:?} is missing: {text}");
+    }
+}

@@ -1,0 +1,590 @@
+//! What `doctor` found, as a table of stages and sentences.
+
+use std::collections::BTreeSet;
+
+use itertools::Itertools as _;
+use pipespeed_base::size;
+use pipespeed_pipeline::diagnosis::{
+    Certainty, Finding, Knot, KnotKind, Member, Pace, Reason, Who,
+};
+use pipespeed_pipeline::observe::{Observation, Observed, Pipe};
+use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::wait::{Outside, Side};
+
+use super::format::{pluralize, significant};
+use super::style::{BOLD, DIM, RED, Style, YELLOW};
+use super::table::{Cell, Column, Table};
+
+/// The stages with their shares of time, then what was found, the worst first.
+pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> String {
+    let mut blocks = vec![
+        style.heading(&headline(observation)),
+        table(observation, findings, style),
+    ];
+    blocks.extend(
+        findings
+            .iter()
+            .map(|finding| text(observation, finding, style)),
+    );
+    let is_stuck = findings.iter().any(Finding::is_stuck);
+    if findings.is_empty() {
+        blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
+    } else if !is_stuck {
+        blocks.push("Nothing is stuck.".to_owned());
+    }
+    if is_stuck || style.verbose {
+        blocks.extend(hidden(observation).map(|text| style.note(&text, DIM)));
+    }
+    blocks.retain(|block| !block.is_empty());
+    blocks.join("\n\n") + "\n"
+}
+
+fn headline(observation: &Observation) -> String {
+    let pipelines = observation.pipelines();
+    let stages: usize = pipelines.iter().map(Vec::len).sum();
+    let what = if stages == 0 {
+        "no pipeline".to_owned()
+    } else {
+        let pipelines = pluralize(pipelines.len(), "pipeline");
+        format!("{} in {pipelines}", pluralize(stages, "stage"))
+    };
+    format!(
+        "{what}: {} in {} s ({} % of a processor)",
+        pluralize(observation.samples as usize, "sample"),
+        significant(observation.seconds),
+        significant(observation.cost * 100.0)
+    )
+}
+
+fn hidden(observation: &Observation) -> Option<String> {
+    (observation.hidden > 0).then(|| {
+        format!(
+            "note: {} can't be examined without privileges; they may hold ends of these pipes, too",
+            pluralize(observation.hidden, "other process").replace("processs", "processes")
+        )
+    })
+}
+
+/// The processes that a finding names.
+fn named(finding: &Finding) -> Vec<&Who> {
+    match finding {
+        Finding::Knot(knot) => {
+            let members = knot.members.iter().map(|member| &member.who);
+            members.chain(&knot.waiting).collect()
+        }
+        Finding::Held { holder, .. } => holder.iter().collect(),
+        Finding::Pace(pace) => vec![&pace.stage],
+        Finding::Turns { stages } => stages.iter().collect(),
+        Finding::SpareEnd { reader, holder, .. } => vec![reader, holder],
+        Finding::SmallCalls { process, .. } => vec![process],
+        Finding::SmallPipe { between, .. } => between.iter().collect(),
+    }
+}
+
+/// The stages of all pipelines; of many, only of those that a finding names.
+fn table(observation: &Observation, findings: &[Finding], style: Style) -> String {
+    let mut table = Table::new([
+        Column::right("pid"),
+        Column::left("stage"),
+        Column::right("works"),
+        Column::right("disk").optional(1),
+        Column::right("blocked"),
+        Column::right("starved"),
+        Column::right("elsewhere"),
+        Column::right("MiB/s").optional(2),
+        Column::left("output").optional(3),
+    ]);
+    let mut pipelines = observation.pipelines();
+    if observation.is_survey && !style.verbose {
+        let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
+        pipelines.retain(|stages| {
+            let mut pids = stages.iter().map(|it| it.process.id.pid);
+            pids.any(|pid| mentioned.contains(&pid))
+        });
+    }
+    let in_pipelines: BTreeSet<i32> = pipelines
+        .iter()
+        .flatten()
+        .map(|it| it.process.id.pid)
+        .collect();
+    if !observation.is_survey {
+        // A process in a knot may have no stage before or after it.
+        let is_alone = |it: &&Observed| !in_pipelines.contains(&it.process.id.pid);
+        let alone = observation.living().filter(is_alone);
+        let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
+        let wanted = |it: &&Observed| {
+            mentioned.contains(&it.process.id.pid) || it.is_asked && in_pipelines.is_empty()
+        };
+        pipelines.push(alone.filter(wanted).collect());
+    }
+    let edges = observation.edges();
+    for observed in pipelines.into_iter().flatten() {
+        let pid = observed.process.id.pid;
+        let outputs = edges.iter().filter(|(from, ..)| *from == pid);
+        let outputs = outputs.map(|(.., pipe)| *pipe).unique();
+        let outputs = outputs.filter_map(|id| observation.pipes.iter().find(|it| it.id == id));
+        let outputs = outputs.filter_map(size_and_fill).join("; ");
+        table.row(row(observed, outputs));
+    }
+    table.render(style)
+}
+
+fn row(observed: &Observed, outputs: String) -> Vec<Cell> {
+    let shares = &observed.shares;
+    let share = |share: f64| match share {
+        0.0 => "-".to_owned(),
+        share => percent(share),
+    };
+    // The largest share is what the stage mainly did.
+    let all = [
+        shares.working,
+        shares.disk,
+        shares.blocked,
+        shares.starved,
+        shares.elsewhere + shares.stopped,
+    ];
+    let most = all.into_iter().fold(0.0, f64::max);
+    let cell = |value: f64| {
+        if value == most && value > 0.0 {
+            Cell::painted(share(value), BOLD)
+        } else {
+            share(value).into()
+        }
+    };
+    let rate = match observed.io.filter(|_| !observed.splices) {
+        Some(io) => significant(io.written_bytes as f64 / observed.counted_s / f64::from(1 << 20)),
+        None => "?".to_owned(),
+    };
+    let mut cells = vec![
+        observed.process.id.pid.to_string().into(),
+        observed.process.name.clone().into(),
+    ];
+    cells.extend(all.map(cell));
+    cells.extend([rate.into(), outputs.into()]);
+    cells
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `64KiB, 97 % full`.
+fn size_and_fill(pipe: &Pipe) -> Option<String> {
+    let (capacity, fill) = (pipe.capacity?, pipe.fill?);
+    Some(format!(
+        "{}, {} full",
+        size::format(capacity),
+        percent(fill)
+    ))
+}
+
+/// `gzip (pid 4711)`.
+fn full(who: &Who) -> String {
+    format!("{} (pid {})", who.name, who.pid)
+}
+
+/// Joins names: `a, b and c`.
+fn list(names: impl IntoIterator<Item = String>) -> String {
+    let names: Vec<String> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, first)) => format!("{} and {last}", first.join(", ")),
+        None => "nobody".to_owned(),
+    }
+}
+
+fn descriptor(fd: i32) -> String {
+    match fd {
+        0 => "standard input".to_owned(),
+        1 => "standard output".to_owned(),
+        2 => "standard error".to_owned(),
+        fd => format!("descriptor {fd}"),
+    }
+}
+
+/// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
+fn pipe_name(observation: &Observation, id: PipeId) -> String {
+    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
+    let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
+        Some(path) => format!("FIFO {path}"),
+        None => format!("pipe {}", id.inode),
+    };
+    match pipe.and_then(size_and_fill) {
+        Some(state) => format!("{name} ({state})"),
+        None => name,
+    }
+}
+
+fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
+    match finding {
+        Finding::Knot(knot) => knot_text(observation, knot, style),
+        Finding::Held {
+            pipe,
+            holder,
+            is_stuck,
+        } => {
+            let holder = holder.as_ref().map_or_else(|| "A process".to_owned(), full);
+            let text = format!(
+                "{holder} splices and holds the lock of {} meanwhile: nobody else can read, write, \
+                 open or close this pipe. Remedy: whatever it splices to must take the data; or \
+                 end it.",
+                pipe_name(observation, *pipe)
+            );
+            if *is_stuck {
+                style.note(&format!("STUCK: {text}"), RED)
+            } else {
+                style.sentence(&text)
+            }
+        }
+        Finding::Pace(pace) => style.sentence(&pace_text(pace)),
+        Finding::Turns { stages } => style.sentence(&format!(
+            "No single stage sets the pace: {} wait for each other by turns. A larger pipe between \
+             them may help.",
+            list(stages.iter().map(full))
+        )),
+        Finding::SpareEnd {
+            pipe,
+            reader,
+            holder,
+            fd,
+            is_last,
+        } => {
+            let only = if *is_last {
+                "no process writes to it"
+            } else {
+                "even once its writers have ended"
+            };
+            let text = format!(
+                "{} waits for input or its end on {}, but {}: {} holds a write end ({}) without \
+                 using it. There is no end of file before it closes that. Remedy: close the \
+                 descriptor in {}, or end it ('{}>&-' when a shell starts it).",
+                full(reader),
+                pipe_name(observation, *pipe),
+                only,
+                full(holder),
+                descriptor(*fd),
+                holder.name,
+                fd
+            );
+            style.note(&text, YELLOW)
+        }
+        Finding::SmallCalls {
+            process,
+            side,
+            bytes_per_call,
+            calls_per_s,
+        } => {
+            let (verb, remedy) = match side {
+                Side::Input => ("reads", "a larger buffer"),
+                Side::Room => ("writes", "buffering (no flush after each line)"),
+            };
+            style.sentence(&format!(
+                "{} {verb} only {} bytes a call, {} times a second: {remedy} would save most of \
+                 these calls.",
+                full(process),
+                significant(*bytes_per_call),
+                significant(*calls_per_s)
+            ))
+        }
+        Finding::SmallPipe {
+            pipe,
+            capacity,
+            between,
+        } => style.sentence(&format!(
+            "{} between {} has only {}: the pipes of this user exceed \
+             /proc/sys/fs/pipe-user-pages-soft, so that new ones are small. Remedy: close or shrink \
+             others, or raise that limit.",
+            pipe_name(observation, *pipe),
+            list(between.iter().map(full)),
+            size::format(*capacity)
+        )),
+    }
+}
+
+fn pace_text(pace: &Pace) -> String {
+    let shares = &pace.shares;
+    let stage = full(&pace.stage);
+    let verb = match pace.certainty {
+        Certainty::Clear => "sets the pace",
+        Certainty::Likely => "probably sets the pace",
+    };
+    let outside = pace.outside.map_or("something else", Outside::name);
+    let largest = [
+        shares.working,
+        shares.disk,
+        shares.elsewhere,
+        shares.stopped,
+    ]
+    .into_iter()
+    .fold(0.0, f64::max);
+    let (does, remedy) = if largest == shares.working {
+        let does = format!("it works {} of the time", percent(shares.working));
+        (
+            does,
+            format!(
+                "Only a faster {} helps; larger pipes don't.",
+                pace.stage.name
+            ),
+        )
+    } else if largest == shares.disk {
+        let does = format!("it waits for a disk {} of the time", percent(shares.disk));
+        (
+            does,
+            "Only a faster disk or less data helps; larger pipes don't.".to_owned(),
+        )
+    } else if largest == shares.stopped {
+        let remedy = format!("Continue it by 'kill -CONT {}'.", pace.stage.pid);
+        ("it is stopped".to_owned(), remedy)
+    } else {
+        let does = format!(
+            "it waits for {outside} {} of the time",
+            percent(shares.elsewhere)
+        );
+        (does, "The pipes are not the cause.".to_owned())
+    };
+    let waits = |stages: &[(Who, f64)], what: &str| {
+        let most = stages.iter().filter(|(_, share)| *share >= 0.05);
+        let names = most.map(|(who, share)| format!("{} {}", full(who), percent(*share)));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| format!("{what} {}", list(names)))
+    };
+    let others = [
+        waits(&pace.before, "before it, waiting for room:"),
+        waits(&pace.after, "after it, waiting for input:"),
+    ];
+    let others = others.into_iter().flatten().join("; ");
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" ({others})")
+    };
+    format!("{stage} {verb}: {does}{others}. {remedy}")
+}
+
+fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
+    let names = list(knot.members.iter().map(|member| full(&member.who)));
+    let first = knot.members.first();
+    let headline = match knot.kind {
+        KnotKind::AllWrite => format!("{names} wait for each other: all write, and none reads."),
+        KnotKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
+        KnotKind::OtherPipe => format!(
+            "{names} wait for each other: one writes to a pipe whose reader waits for something \
+             else."
+        ),
+        KnotKind::UnreadOutput => format!(
+            "{names} wait for each other: a process waits for the end of its child, but does not \
+             read the child's output."
+        ),
+        KnotKind::MissingEnd => format!(
+            "{names} wait for each other: an input does not end because a process that waits for \
+             its reader keeps it open."
+        ),
+        KnotKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
+        KnotKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
+        KnotKind::Stopped => format!("{names} is stopped."),
+    };
+    let mut lines = vec![style.note(&format!("STUCK: {headline}"), RED)];
+    for member in &knot.members {
+        let reasons = member
+            .reasons
+            .iter()
+            .map(|it| reason(observation, member, it));
+        let text = format!(
+            "  {} waits for {}.",
+            full(&member.who),
+            reasons.unique().join(", or ")
+        );
+        lines.push(style.sentence(&text));
+    }
+    if !knot.waiting.is_empty() {
+        let text = format!(
+            "  Waiting for them: {}.",
+            list(knot.waiting.iter().map(full))
+        );
+        lines.push(style.sentence(&text));
+    }
+    let remedy = match (knot.kind, first) {
+        (KnotKind::AllWrite, _) => {
+            "one of them must read before it writes more: with poll(2), or in a thread of its own. \
+             A larger pipe only delays this."
+                .to_owned()
+        }
+        (KnotKind::AllRead, _) => {
+            "one of them must write first (is its output still in a buffer that was not flushed?), \
+             or close its write end."
+                .to_owned()
+        }
+        (KnotKind::OtherPipe, _) => {
+            "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
+             file."
+                .to_owned()
+        }
+        (KnotKind::UnreadOutput, _) => {
+            "read the child's output to its end before waiting for the child (communicate() in \
+             Python), or send it to a file."
+                .to_owned()
+        }
+        (KnotKind::MissingEnd, _) => {
+            "close the write end before waiting for the process that reads it.".to_owned()
+        }
+        (KnotKind::OwnEnd, Some(member)) => {
+            let fds = own_write_ends(observation, member);
+            format!("close {} before reading to the end.", list(fds.map(descriptor)))
+        }
+        (KnotKind::NoPeer, _) => {
+            "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
+                .to_owned()
+        }
+        (KnotKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
+        _ => String::new(),
+    };
+    lines.push(style.sentence(&format!("  Remedy: {remedy}")));
+    lines.join("\n")
+}
+
+/// The descriptors by which a member of a knot holds the write end of what it reads.
+fn own_write_ends<'a>(
+    observation: &'a Observation,
+    member: &Member,
+) -> impl Iterator<Item = i32> + 'a {
+    let pipes: Vec<PipeId> = member
+        .reasons
+        .iter()
+        .filter_map(|reason| match reason {
+            Reason::Pipe { on, .. } => Some(on.pipe),
+            _ => None,
+        })
+        .collect();
+    let ends = observation.find(member.who.pid).map(|it| &it.process.ends);
+    let ends = ends.into_iter().flatten();
+    ends.filter(move |end| end.writes && pipes.contains(&end.pipe))
+        .map(|end| end.fd)
+}
+
+fn reason(observation: &Observation, member: &Member, reason: &Reason) -> String {
+    match reason {
+        Reason::Pipe { on, others } => {
+            let (what, verb) = match on.side {
+                Side::Input => ("data or the end of file", "can write"),
+                Side::Room => ("room", "reads"),
+            };
+            let only = if others.len() == 1 { "only " } else { "" };
+            let others = others.iter().map(|who| {
+                if *who == member.who {
+                    "it itself".to_owned()
+                } else {
+                    full(who)
+                }
+            });
+            let at = on
+                .fd
+                .map_or_else(String::new, |fd| format!(" at its {}", descriptor(fd)));
+            format!(
+                "{what} in {}{at}, which {only}{} {verb}",
+                pipe_name(observation, on.pipe),
+                list(others)
+            )
+        }
+        Reason::Child { others } => format!("the end of {}", list(others.iter().map(full))),
+        Reason::FifoPeer { path } => match path {
+            Some(path) => format!("another process to open {path}"),
+            None => "another process to open a FIFO".to_owned(),
+        },
+        Reason::Continue => "SIGCONT".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_pipeline::diagnosis::diagnose;
+    use pipespeed_pipeline::find::Process;
+    use pipespeed_pipeline::fixtures::{
+        busy, frozen, observation, on_input, on_room, process, reads, writes,
+    };
+    use pipespeed_pipeline::observe::Observed;
+    use pipespeed_pipeline::wait::{State, Wait};
+
+    /// What an observation of these processes shows, in 80 columns.
+    fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {
+        let mut observation = observation(processes);
+        change(&mut observation);
+        doctor(&observation, &diagnose(&observation), Style::of_width(80))
+    }
+
+    fn waiting(outside: Outside) -> State {
+        State::Waiting(Wait::Outside(outside))
+    }
+
+    #[test]
+    fn a_healthy_pipeline_names_its_slow_stage() {
+        insta::assert_snapshot!(screen(
+            vec![
+                busy(process(41, "yes", vec![writes(1, 7)]), 0.03, 0.97, 0.0),
+                busy(
+                    process(42, "gzip", vec![reads(0, 7), writes(1, 8)]),
+                    0.99,
+                    0.0,
+                    0.01
+                ),
+                busy(process(43, "wc", vec![reads(0, 8)]), 0.0, 0.0, 1.0),
+            ],
+            |_| {}
+        ));
+    }
+
+    #[test]
+    fn a_knot_names_each_member_and_what_it_waits_for() {
+        let child = |threads| {
+            let own = process(12, "sort", vec![reads(0, 1), writes(1, 2)]);
+            frozen(Process { parent: 11, ..own }, threads)
+        };
+        let parent = |thread| {
+            frozen(
+                process(11, "driver", vec![writes(4, 1), reads(5, 2)]),
+                thread,
+            )
+        };
+        let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |observation| {
+            observation.hidden = 31;
+        });
+        let wait = State::Waiting(Wait::Child(Some(12)));
+        let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
+        let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
+        insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn a_stray_write_end_is_named_with_its_descriptor() {
+        insta::assert_snapshot!(screen(
+            vec![
+                frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7)),
+                frozen(
+                    process(42, "daemon", vec![writes(7, 7)]),
+                    waiting(Outside::Timer)
+                ),
+            ],
+            |_| {}
+        ));
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_a_socket_is_not_the_pipes_fault() {
+        insta::assert_snapshot!(screen(
+            vec![
+                frozen(
+                    process(41, "curl", vec![writes(1, 7)]),
+                    waiting(Outside::Socket)
+                ),
+                frozen(process(42, "tar", vec![reads(0, 7)]), on_input(7)),
+            ],
+            |_| {}
+        ));
+    }
+
+    #[test]
+    fn nothing_found_is_said_too() {
+        let alone = frozen(process(41, "sleep", Vec::new()), waiting(Outside::Timer));
+        insta::assert_snapshot!(screen(vec![alone], |_| {}));
+    }
+}
