@@ -15,6 +15,7 @@ pub mod shapes;
 pub mod skip;
 pub mod state;
 pub mod storm;
+pub mod vmsplice;
 pub mod writers;
 
 pub use decisions::assert_same;

@@ -8,10 +8,16 @@ const ROLE: &str = "FASTPIPE_TEST_CHILD";
 
 /// Runs `body` in its own process, which runs only the calling test, named `test`.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    in_own_process_with(test, &[], body);
+}
+
+/// As [`in_own_process`], with these environment variables.
+pub fn in_own_process_with(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     if is_child(test) {
         return body();
     }
-    let output = command(test, test).output().unwrap();
+    let mut command = command(test, test);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     super::skip::forward(test, &stderr);

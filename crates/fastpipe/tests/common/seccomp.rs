@@ -1,6 +1,7 @@
 //! System calls that are refused, as in some containers, or delayed.
 
 use super::skip::skip;
+use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,7 +45,7 @@ impl Gate {
             poll(&mut ready, Some(&limit)).unwrap();
             assert!(ready[0].revents() == PollFlags::IN, "no call came");
             // SAFETY: all zeroes are a valid seccomp_notif; the call requires zeroes.
-            let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            let mut call: libc::seccomp_notif = unsafe { mem::zeroed() };
             let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
             // SAFETY: valid for writing a seccomp_notif.
             let received = unsafe { libc::ioctl(self.0.as_raw_fd(), receive, &mut call) };
@@ -76,26 +77,63 @@ impl Gate {
     }
 }
 
-/// Returns the result of seccomp(2), or `None` if it failed.
-fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Option<libc::c_long> {
-    let op = |code: u32, jt: u8, k: u32| libc::sock_filter {
+/// Upper half of the fourth argument of a call that [`trap`] lets through.
+pub const LET_THROUGH: u32 = 0x7061_7373;
+
+/// Makes a system call raise SIGSYS in the calling thread and in all threads that it
+/// starts, unless its fourth argument has [`LET_THROUGH`]. Returns false if filters
+/// can't be set.
+pub fn trap(call: libc::c_long) -> bool {
+    let upper_half = mem::offset_of!(libc::seccomp_data, args) as u32 + 3 * 8 + 4;
+    let program = [
+        op(LOAD, 0, mem::offset_of!(libc::seccomp_data, nr) as u32),
+        // If it is another call, jump over two operations.
+        libc::sock_filter {
+            jf: 2,
+            ..op(JUMP_IF_EQUAL, 0, call as u32)
+        },
+        op(LOAD, 0, upper_half),
+        libc::sock_filter {
+            jf: 1,
+            ..op(JUMP_IF_EQUAL, 0, LET_THROUGH)
+        },
+        op(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        op(RETURN, 0, libc::SECCOMP_RET_TRAP),
+    ];
+    install(&program, 0).is_some()
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const JUMP_IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// An operation of a filter's program; `jt` is how many it skips if a comparison is true.
+fn op(code: u32, jt: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
         code: code as u16,
         jt,
         jf: 0,
         k,
-    };
-    // Load the number of the call; if it is one of these, jump to the answer.
-    let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
-    for (n, call) in calls.iter().enumerate() {
-        let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        program.push(op(jump, (calls.len() - n) as u8, *call as u32));
     }
-    let ret = libc::BPF_RET | libc::BPF_K;
-    program.push(op(ret, 0, libc::SECCOMP_RET_ALLOW));
-    program.push(op(ret, 0, answer));
+}
+
+/// Returns the result of seccomp(2), or `None` if it failed.
+fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Option<libc::c_long> {
+    // Load the number of the call; if it is one of these, jump to the answer.
+    let mut program = vec![op(LOAD, 0, 0)];
+    for (n, call) in calls.iter().enumerate() {
+        program.push(op(JUMP_IF_EQUAL, (calls.len() - n) as u8, *call as u32));
+    }
+    program.push(op(RETURN, 0, libc::SECCOMP_RET_ALLOW));
+    program.push(op(RETURN, 0, answer));
+    install(&program, flags)
+}
+
+/// Returns the result of seccomp(2), or `None` if it failed.
+fn install(program: &[libc::sock_filter], flags: libc::c_ulong) -> Option<libc::c_long> {
     let filter = libc::sock_fprog {
         len: program.len() as u16,
-        filter: program.as_mut_ptr(),
+        filter: program.as_ptr().cast_mut(),
     };
     rustix::thread::set_no_new_privs(true).unwrap();
     let mode = libc::SECCOMP_SET_MODE_FILTER;

@@ -269,7 +269,7 @@ pub fn uses_policy(path: Path, wish: Reuse, of: &str) -> bool {
 }
 
 /// Whether the machine's lack of support may be the reason for `path`.
-fn is_excused(path: Path) -> bool {
+pub fn is_excused(path: Path) -> bool {
     use CopyReason::{KernelCopies, NoHugePages, NoMemory, Refused};
     matches!(
         path,

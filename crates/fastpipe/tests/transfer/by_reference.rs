@@ -9,6 +9,7 @@ use crate::common;
 use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
 use crate::common::state::until_asleep;
+use crate::common::vmsplice;
 use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of, read_all, write_all};
 use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions};
 use fastpipe::wait::Wait;
@@ -22,6 +23,9 @@ proptest! {
         capacity in capacity(), sizes in sizes(), offset in 0..5000_usize, chunks in chunks(),
         wait in waits(), as_list in any::<bool>(), gift in any::<bool>(),
     ) {
+        if !vmsplice::is_allowed() {
+            return Ok(());
+        }
         let bytes = pattern(sizes.iter().sum());
         let pages = buffer_with(&bytes, offset);
         let mut at = offset;
@@ -54,6 +58,9 @@ proptest! {
     fn vmsplice_from_a_pipe_fills_the_buffer_until_the_data_ends(
         capacity in capacity(), sizes in sizes(), step in 1..70_000_usize, wait in waits(),
     ) {
+        if !vmsplice::is_allowed() {
+            return Ok(());
+        }
         let bytes = pattern(sizes.iter().sum());
         let (reader, writer) = pipe_of(capacity);
         let writing = write_all(writer, bytes.clone(), sizes);
@@ -219,6 +226,9 @@ proptest! {
 
 #[test]
 fn more_pieces_than_one_call_accepts_are_all_sent() {
+    if !vmsplice::is_allowed() {
+        return;
+    }
     for wait in common::WAITS {
         // With empty pieces at the start, in between and at the end.
         let sizes: Vec<_> = (0..3000).map(|n| [0, 3, 1, 0, 7][n % 5]).collect();

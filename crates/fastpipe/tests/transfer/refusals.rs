@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use crate::common::vmsplice;
 use crate::common::{ALL_WAITS, Directory, WAITS, assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::transfer::{Incomplete, Input, Output};
 use fastpipe::wait::Wait;
@@ -49,6 +50,9 @@ fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
 
 #[test]
 fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
+    if !vmsplice::is_allowed() {
+        return;
+    }
     /// Returns a different end at each call: the write end if the next bit of the number is
     /// set, lowest bit first, else the read end.
     struct Turncoat(OwnedFd, OwnedFd, Cell<u32>);
@@ -82,6 +86,9 @@ fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
 
 #[test]
 fn vmsplice_to_anything_but_a_pipe_is_refused() {
+    if !vmsplice::is_allowed() {
+        return;
+    }
     let directory = Directory::new();
     let file = directory.file("file", b"");
     let (socket, _peer) = UnixStream::pair().unwrap();

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use crate::common;
 use crate::common::state::until_asleep;
 use crate::common::storm::{Storm, until_interrupted};
+use crate::common::vmsplice;
 use crate::common::{WAITS, assert_same, buffer_with, pattern, pipe_of, read_all};
 use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
@@ -90,6 +91,9 @@ fn write_loses_no_byte_in_a_storm_of_signals() {
 
 #[test]
 fn vmsplice_loses_no_byte_in_a_storm_of_signals() {
+    if !vmsplice::is_allowed() {
+        return;
+    }
     let pages = buffer_with(&pattern(BYTES), 3);
     sending(|writer, wait| {
         let pieces = [pages.slice(3..40_000), pages.slice(40_000..)];

@@ -3,6 +3,7 @@
 use crate::common;
 use crate::common::process::{become_ordinary, in_own_process};
 use crate::common::skip::skip;
+use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::buffer::{Buffer, BufferError, Pages};
 use fastpipe::transfer::{Input, Output};
@@ -59,6 +60,9 @@ fn renewing_works_under_mlockall_of_future_memory() {
     in_own_process(name, || {
         if let Err(error) = rustix::mm::mlockall(MlockAllFlags::FUTURE) {
             return skip(format_args!("mlockall: {error}"));
+        }
+        if !vmsplice::is_allowed() {
+            return;
         }
         for pages in [Pages::Base, Pages::Huge] {
             let bytes = pattern(60_000);
@@ -118,6 +122,9 @@ fn ten_thousand_buffers_leave_no_mapping_behind() {
 #[test]
 fn transfers_leave_no_descriptor_behind() {
     in_own_process("transfers_leave_no_descriptor_behind", || {
+        if !vmsplice::is_allowed() {
+            return;
+        }
         let directory = common::Directory::new();
         let pages = buffer_with(b"abcdef", 0);
         let round = |n: usize, wait: Wait| {

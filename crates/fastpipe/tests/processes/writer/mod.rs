@@ -1,5 +1,6 @@
 //! Writers with other processes, forked children and changed limits.
 
+mod auto;
 mod death;
 mod descriptor;
 mod disk_full;

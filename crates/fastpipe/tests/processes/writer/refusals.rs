@@ -8,19 +8,21 @@ use std::thread::scope;
 
 use crate::common;
 use crate::common::onward::{Onward, hold_and_read_on, splice};
-use crate::common::process::in_own_process;
+use crate::common::process::{in_own_process, in_own_process_with};
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
+use crate::common::vmsplice;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stream,
+    uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, Frozen, Path, Writer, cow_check_works};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer, cow_check_works, vmsplice_refers};
 
 /// Runs `body` in its own thread.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -40,7 +42,7 @@ fn refused_from_the_start(errno: i32) {
             out.repeat(&Frozen::new(b"again").unwrap(), 100_000)
                 .unwrap();
             // Written bytes alone may be too few for vmsplice.
-            if how != How::Write && !setting.name.starts_with("copying") {
+            if how != How::Write && setting.reuse.is_some() {
                 assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
             }
             let report = out.finish().unwrap().1;
@@ -65,6 +67,34 @@ fn with_vmsplice_refused_from_the_start_everything_is_written() {
 fn without_vmsplice_everything_is_written() {
     in_own_process("without_vmsplice_everything_is_written", || {
         in_own_thread(|| refused_from_the_start(libc::ENOSYS));
+    });
+}
+
+/// As on a kernel with the change that was proposed in 2026.
+#[test]
+fn where_vmsplice_copies_everything_is_written() {
+    const NAME: &str = "where_vmsplice_copies_everything_is_written";
+    in_own_process_with(NAME, &[(vmsplice::VARIABLE, "copies")], || {
+        if !vmsplice::is_replaced() {
+            return skip("no seccomp filters here");
+        }
+        if !vmsplice::is_allowed() {
+            return;
+        }
+        assert!(!vmsplice_refers().unwrap());
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
+            let mut out = setting.builder.open(writer).unwrap();
+            send(&mut out, How::Both, 0, 9 * MIB + 77).unwrap();
+            let report = out.finish().unwrap().1;
+            if setting.reuse.is_some() {
+                assert_eq!(report.path, Path::Write(CopyReason::KernelCopies));
+            }
+            assert_eq!(report.zero_copy_bytes, 0);
+            let (bytes, wrong) = reading.join().unwrap();
+            assert_eq!((bytes, wrong), (9 * MIB as u64 + 77, 0), "{setting:?}");
+        }
     });
 }
 
@@ -212,6 +242,7 @@ fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
             let builder = Writer::builder().method(Method::Fresh).wait(Wait::Never);
             let mut out = builder.keep_capacity().open(writer).unwrap();
             out.repeat(&frozen, times).unwrap();
+            let hands_over = out.path().is_zero_copy();
             if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
                 return;
             }
@@ -225,7 +256,9 @@ fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
                     break;
                 }
             }
-            assert_eq!(out.path(), Path::Write(CopyReason::Refused(libc::EPERM)));
+            if hands_over {
+                assert_eq!(out.path(), Path::Write(CopyReason::Refused(libc::EPERM)));
+            }
             assert!(got == data.repeat(times as usize), "{length}");
         });
     }
@@ -257,7 +290,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
                 let mut out = builder.open(writer).unwrap();
                 send(&mut out, How::Lend, 0, at_first).unwrap();
                 if has_one && at_first > 0 {
-                    assert_eq!(out.path(), Path::Vmsplice(Reuse::CowChecked));
+                    uses_policy(out.path(), Reuse::CowChecked, "before the refusal");
                 }
                 refuse(calls, errno);
                 send(&mut out, How::Lend, at_first as u64, 30 * MIB).unwrap();
@@ -281,6 +314,9 @@ fn set_huge_pages(enabled: bool) -> bool {
 #[test]
 fn the_cow_check_is_believed_only_with_a_huge_page() {
     in_own_process("the_cow_check_is_believed_only_with_a_huge_page", || {
+        if !vmsplice::is_allowed() || !vmsplice::is_by_reference() {
+            return;
+        }
         if !set_huge_pages(false) {
             return skip("huge pages can't be disabled here");
         }

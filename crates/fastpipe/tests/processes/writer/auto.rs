@@ -1,0 +1,196 @@
+//! [`Method::Auto`] on streams that are long enough for its trials, with readers of
+//! several kinds, also in a process with a single thread, as `CowChecked` requires.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::onward::splice;
+use crate::common::process::{Forked, in_own_process};
+use crate::common::skip::skip;
+use crate::common::writers::{KIB, MIB, is_excused};
+use crate::common::{assert_same, pattern, pipe_of};
+use fastpipe::method::Method;
+use fastpipe::writer::{CopyReason, Path, Report, Way, Writer, cow_check_works};
+
+const LOAN: usize = 256 * KIB;
+/// Sent after the wanted trial.
+const MORE: usize = 48 * MIB;
+/// Sent in wait for the wanted trial.
+const MAX_SENT: usize = 512 * MIB;
+/// With a higher mean rate, in bytes per second, so many windows are above 200 MiB/s
+/// that a trial ends before [`MAX_SENT`].
+const FAST: f64 = (400 << 20) as f64;
+
+/// Repeated bytes, which are made and checked quickly.
+struct Cycle(Vec<u8>);
+
+impl Cycle {
+    /// Prime, so that bytes displaced by whole pages are wrong.
+    const LEN: usize = 1_000_003;
+    const MAX_PIECE: usize = MIB;
+
+    fn new() -> Self {
+        let mut bytes = pattern(Self::LEN);
+        bytes.extend_from_within(..);
+        bytes.extend_from_within(..Self::MAX_PIECE - Self::LEN);
+        Cycle(bytes)
+    }
+
+    /// The `len` bytes of the stream at offset `at`.
+    fn piece(&self, at: usize, len: usize) -> &[u8] {
+        &self.0[at % Self::LEN..][..len]
+    }
+
+    /// Reads and checks `len` bytes, or up to the end, in pieces of this size. Returns
+    /// the offset where it stopped.
+    fn expect(&self, from: &mut File, at: usize, len: usize, piece: usize) -> usize {
+        let mut chunk = vec![0; piece];
+        let end = at.saturating_add(len);
+        let mut at = at;
+        while at < end {
+            let n = from.read(&mut chunk[..piece.min(end - at)]).unwrap();
+            if n == 0 {
+                break;
+            }
+            assert_same(&chunk[..n], self.piece(at, n));
+            at += n;
+        }
+        at
+    }
+}
+
+/// Reads and checks the whole stream. Returns its length.
+type Reading = fn(OwnedFd, &Cycle) -> usize;
+
+const READINGS: [Reading; 4] = [copy, hold, resize, read_little];
+
+fn copy(reader: OwnedFd, cycle: &Cycle) -> usize {
+    cycle.expect(&mut File::from(reader), 0, usize::MAX, 64 * KIB)
+}
+
+/// Splices some bytes onward, and looks at them after more than a region has been sent.
+fn hold(reader: OwnedFd, cycle: &Cycle) -> usize {
+    let (held, onward) = pipe_of(512 * KIB);
+    let (mut file, mut held) = (File::from(reader), File::from(held));
+    let mut at = 0;
+    loop {
+        let n = splice(&file, &onward, 200_000 + at % 77_777);
+        if n == 0 {
+            return at;
+        }
+        let end = cycle.expect(&mut file, at + n, 20 * MIB, 256 * KIB);
+        assert_eq!(cycle.expect(&mut held, at, n, 64 * KIB), at + n);
+        at = end;
+    }
+}
+
+fn resize(reader: OwnedFd, cycle: &Cycle) -> usize {
+    let mut file = File::from(reader);
+    let mut at = 0;
+    for capacity in [1 << 20, 64 << 10, 256 << 10, 512 << 10].iter().cycle() {
+        // Refused if more is queued.
+        let _ = rustix::pipe::fcntl_setpipe_size(&file, *capacity);
+        let end = cycle.expect(&mut file, at, MIB, 100_001);
+        if end == at {
+            break;
+        }
+        at = end;
+    }
+    at
+}
+
+/// Slow because of its small pieces.
+fn read_little(reader: OwnedFd, cycle: &Cycle) -> usize {
+    cycle.expect(&mut File::from(reader), 0, usize::MAX, 999)
+}
+
+fn is_tried(report: &Report, way: Way) -> bool {
+    report.trials.iter().any(|trial| trial.challenger == way)
+}
+
+/// Whether the writer has found a reason to copy for good.
+fn is_given_up(path: Path) -> bool {
+    match path {
+        Path::Write(reason) => !matches!(reason, CopyReason::FewBytes | CopyReason::NothingFaster),
+        _ => false,
+    }
+}
+
+/// Sends until `way` was tried, and then some more. Reports a skipped test if it can't
+/// be tried here.
+fn send(writer: OwnedFd, way: Way) -> usize {
+    let cycle = Cycle::new();
+    let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
+    let (mut at, mut end) = (0, MAX_SENT);
+    let started = Instant::now();
+    while at < end {
+        let mut loan = out.lend(LOAN).unwrap();
+        loan[..LOAN].copy_from_slice(cycle.piece(at, LOAN));
+        loan.commit(LOAN).unwrap();
+        at += LOAN;
+        let report = out.report();
+        if is_tried(&report, way) || is_given_up(report.path) {
+            end = end.min(at + MORE);
+        }
+    }
+    let rate = at as f64 / started.elapsed().as_secs_f64();
+    let report = out.finish().unwrap().1;
+    assert_eq!(report.counts.bytes, at as u64);
+    if is_tried(&report, way) {
+        return at;
+    }
+    if is_given_up(report.path) {
+        assert!(is_excused(report.path), "{report:?}");
+        skip(format_args!("{way:?} can't be tried here: {}", report.path));
+    } else {
+        assert!(rate < FAST, "{way:?} was not tried: {report:?}");
+        skip(format_args!("too slow for trials: {rate:.0} B/s"));
+    }
+    at
+}
+
+#[test]
+fn auto_tries_fresh_pages_and_every_reader_gets_every_byte() {
+    let cycle = Cycle::new();
+    for reading in READINGS {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let cycle = &cycle;
+        thread::scope(|scope| {
+            // A second thread, so that only fresh pages are tried.
+            let got = scope.spawn(move || reading(reader, cycle));
+            assert_eq!(send(writer, Way::Fresh), got.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn auto_tries_cow_checked_pages_in_a_process_of_one_thread() {
+    const NAME: &str = "auto_tries_cow_checked_pages_in_a_process_of_one_thread";
+    in_own_process(NAME, || {
+        if !cow_check_works().unwrap_or(false) {
+            return skip("the copy-on-write check does not work here");
+        }
+        let cycle = Cycle::new();
+        for reading in READINGS {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let mut own = Some(writer);
+            let mut other = Some(reader);
+            // A forked child has one thread.
+            let child = Forked::running(|| {
+                drop(other.take());
+                let writer = own.take();
+                let sent = AssertUnwindSafe(|| writer.map(|writer| send(writer, Way::CowChecked)));
+                catch_unwind(sent).is_ok_and(|sent| sent.is_some())
+            });
+            drop(own.take());
+            let reader = other.take().unwrap();
+            let got = reading(reader, &cycle);
+            assert!(child.join());
+            assert!(got >= MORE, "{got}");
+        }
+    });
+}
