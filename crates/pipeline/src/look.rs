@@ -170,7 +170,7 @@ fn is_readable(fd: &BufReader<ChildStdout>, within: Duration) -> bool {
 }
 
 /// The helper process: answers requests from standard input until its end. Without the
-/// argument [`DETACHED`] it only starts itself anew, as an orphan.
+/// argument `DETACHED` it only starts itself anew, as an orphan.
 pub fn main(subcommand: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let outcome = match args.next() {
         Some(word) if word == DETACHED => serve(),
