@@ -30,18 +30,20 @@ pub enum Method {
     /// The fastest of `Copy`, `CowChecked` and `Fresh` for this stream and its
     /// reader, found by trials on the stream itself. Correct for every reader.
     ///
-    /// The writer copies at first. After 32 MiB, and then at doubling distances,
-    /// it compares the wall time per byte with that of another method, over 8 MiB
-    /// at a time. It changes the method if the other one is faster by more than 5
+    /// The writer copies at first. After 32 to 64 MiB, and then at doubling distances,
+    /// it compares the wall time per byte with that of another method, over 8 or 16
+    /// MiB at a time. It changes the method if the other one is faster by more than 5
     /// % in three of four pairs, or by half in two. Apart from the first trial of
     /// each method, other methods take at most 2 % of the time.
     ///
     /// There are no trials below 200 MiB/s, where they would not matter; under
     /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),
     /// where the time says little about the writer; and on anything but a pipe.
-    /// `CowChecked` is tried only while the process has a single thread, since
-    /// its cost to other threads could not be seen. [`Report::trials`] lists what
-    /// was found.
+    /// `CowChecked` is tried only while the process has a single thread and at most
+    /// 64 MiB of memory, since its cost to the rest of the program could not be seen.
+    /// It calls clone(2): where that must not happen (a seccomp filter that kills, reads
+    /// by io_uring or AIO under way on old kernels), choose another method.
+    /// [`Report::trials`] lists what was found.
     ///
     /// [`Report::trials`]: crate::writer::Report::trials
     #[default]

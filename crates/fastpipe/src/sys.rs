@@ -103,6 +103,15 @@ pub(crate) fn is_single_threaded() -> bool {
     rustix::fs::stat("/proc/self/task").is_ok_and(|stat| stat.st_nlink == 3)
 }
 
+/// Resident private memory of this process, in bytes (proc_pid_statm(5): resident less
+/// shared pages).
+pub(crate) fn private_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split(' ').skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    Some(resident.saturating_sub(shared) * crate::pipe::page_size() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

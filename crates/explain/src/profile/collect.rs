@@ -20,7 +20,7 @@ use pipespeed_measure::trial::ProcessRunner;
 ///
 /// # Errors
 /// Those of a trial. A refusal to sample is a
-/// [`SamplingError`](super::perf::SamplingError) in `TrialError::Failed`.
+/// [`SamplingError`] in `TrialError::Failed`.
 pub fn profile(
     runner: &mut ProcessRunner,
     case: &Case,

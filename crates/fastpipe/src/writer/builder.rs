@@ -96,9 +96,9 @@ impl WriterBuilder {
 
     /// Sets the usual length of a loan, which is also the number of bytes that
     /// [`Write`] gathers, in bytes, rounded up to whole pages; at most 64 MiB.
-    /// Default: one piece where bytes are copied into a pipe (see
-    /// [`Method::Copy`]); otherwise half the pipe's capacity, between 64 KiB and
-    /// 512 KiB.
+    /// Default: half the pipe's capacity, between 64 KiB and 512 KiB. Where bytes are
+    /// copied, at most 128 KiB; default one piece (see [`Method::Copy`]), and 128 KiB
+    /// if the output is not a pipe.
     pub fn loan(mut self, bytes: usize) -> Self {
         self.loan = Some(bytes);
         self

@@ -21,8 +21,8 @@ pub struct Report {
     pub slabs_renewed: u64,
     /// Number of used-up slabs whose pages were written again.
     pub slabs_reused: u64,
-    /// Length of the slabs that a pipe or process still referred to when their turn
-    /// came, in bytes. Known under [`Method::CowChecked`](crate::Method::CowChecked)
+    /// Length of the slabs whose bytes had left the pipe when their turn came, but to
+    /// which another pipe or process still referred, in bytes. Known under [`Method::CowChecked`](crate::Method::CowChecked)
     /// only.
     pub held_bytes: u64,
     /// The latest trials of [`Method::Auto`](crate::Method::Auto), oldest first.

@@ -131,9 +131,10 @@ const FIRST_REGION: usize = 64 << 10;
 /// enough.
 ///
 /// # The output's descriptor
-/// After the first [128 KiB](COPIED_FIRST) the writer duplicates the descriptor
-/// and sends everything through the duplicate, which [`finish`](Self::finish) or
-/// drop closes. Until then the reader sees no end of file, even if the
+/// Before it first hands pages over, the writer duplicates the descriptor: after the
+/// first [128 KiB](COPIED_FIRST), and under [`Method::Auto`] with the first trial. From
+/// then on it sends everything through the duplicate, which [`finish`](Self::finish) or
+/// drop closes. Until that happens the reader sees no end of file, even if the
 /// descriptor itself is closed or replaced (dup2(2)). [`AsFd`] always returns
 /// the original descriptor, so that an event loop can register it.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ pub struct Writer<F: AsFd = OwnedFd> {
     auto: Option<Auto>,
     /// Origin of the times that `auto` is told.
     started: Instant,
-    /// What stands against vmsplice(2), once that was found out.
+    /// Why vmsplice(2) can't be used, if anything; `None` until that is known.
     obstacle: Option<Option<CopyReason>>,
     /// Maximum length of a write(2), in bytes.
     piece: usize,
@@ -335,9 +336,10 @@ impl<F: AsFd> Writer<F> {
             self.open_window(1)?;
         }
         // Do not copy into the buffer what can be written directly.
-        if self.filled == self.sent && data.len() >= self.window {
+        let is_long = |window: usize| data.len() >= window.min(FIRST_REGION);
+        if self.filled == self.sent && is_long(self.window) {
             self.prepare(0);
-            if self.stage != Stage::ZeroCopy && data.len() >= self.window {
+            if self.stage != Stage::ZeroCopy && is_long(self.window) {
                 match self.write_directly(data) {
                     // Queue the bytes, so that there is something to flush.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

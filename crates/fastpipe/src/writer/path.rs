@@ -103,7 +103,7 @@ impl fmt::Display for CopyReason {
         f.write_str(match self {
             CopyReason::FewBytes => "few bytes have been written so far",
             CopyReason::Asked => "as requested",
-            CopyReason::NothingFaster => "no faster way was found",
+            CopyReason::NothingFaster => "no faster way was found so far",
             CopyReason::NotAPipe(OutputKind::File) => "the output is a regular file",
             CopyReason::NotAPipe(OutputKind::Socket) => "the output is a socket",
             CopyReason::NotAPipe(OutputKind::CharacterDevice) => "the output is a character device",

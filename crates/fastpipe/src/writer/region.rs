@@ -24,8 +24,8 @@ pub(super) struct SlabCounts {
     pub renewed: u64,
     /// Slabs whose pages were written again.
     pub reused: u64,
-    /// Length of the slabs that something still referred to when their turn came,
-    /// in bytes; while the check is paused for that reason, of all slabs.
+    /// Length of the slabs whose bytes had left the pipe when their turn came, but
+    /// to which something still referred, in bytes.
     pub held_bytes: u64,
 }
 
@@ -62,10 +62,6 @@ struct CowCheck {
     skip_rounds: u32,
     /// Length of the latest pause, in rounds; 0 after a cheap check.
     last_pause: u32,
-    /// [`SlabCounts::reused`] at the start of this round.
-    reused_before: u64,
-    /// Whether the latest check found every slab to be referred to.
-    found_all_held: bool,
 }
 
 /// Lower bound of the cost of zeroing new pages, in bytes per microsecond: 48 to
@@ -219,7 +215,8 @@ impl Region {
                     self.start_cow_round();
                 }
                 let is_free = self.cow_check.is_armed && self.is_unreferenced(next);
-                if !is_free && (self.cow_check.is_armed || self.cow_check.found_all_held) {
+                // What is still in our pipe is no surprise.
+                if self.cow_check.is_armed && !is_free && drained()? >= sent_to {
                     self.counts.held_bytes += self.slabs[next].buffer.len() as u64;
                 }
                 is_free
@@ -256,14 +253,6 @@ impl Region {
     /// paused.
     fn start_cow_round(&mut self) {
         let check = &mut self.cow_check;
-        if check.is_armed {
-            check.found_all_held = self.counts.reused == check.reused_before;
-            if check.found_all_held {
-                // Or their pages are not huge.
-                check.pause();
-            }
-        }
-        check.reused_before = self.counts.reused;
         check.is_armed = false;
         if check.skip_rounds > 0 {
             check.skip_rounds -= 1;

@@ -18,7 +18,7 @@ use super::{
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::method::{AssertReaderCopies, Method, Reuse};
 use crate::pipe::{self, page_size};
-use crate::sys::is_single_threaded;
+use crate::sys::{is_single_threaded, private_memory};
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
 
@@ -35,6 +35,10 @@ pub(super) const COPIED_REGION: usize = 128 << 10;
 /// much as zeroing two huge pages, so it should cover many; all of them should
 /// fit in the last-level cache.
 const COW_CHECKED_REGION: usize = 16 << 20;
+
+/// Upper bound of the process's memory under which [`Method::Auto`] tries
+/// [`Way::CowChecked`], in bytes, the region included.
+const MAX_COW_CHECKED_MEMORY: u64 = 64 << 20;
 
 /// Technique of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,7 +232,7 @@ impl<F: AsFd> Writer<F> {
                 }
             }
             // The rest of the slab may be short, and is not needed.
-            Stage::Copying(reason) if self.held > 0 => {
+            Stage::Copying(reason) if self.held > 0 || self.region.is_huge() => {
                 let _ = self.switch_to_copying(reason);
             }
             _ => {}
@@ -457,7 +461,8 @@ impl<F: AsFd> Writer<F> {
         if rustix::fs::fcntl_getfl(out)?.contains(OFlags::RDWR) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "wait_drained can't notice that the reader is gone if the output is open                  for reading too (O_RDWR): open it for writing only",
+                "wait_drained can't notice that the reader is gone if the output is open for reading \
+                 too (O_RDWR): open it for writing only",
             ));
         }
         let mut pause = SHORTEST;
@@ -480,10 +485,13 @@ impl<F: AsFd> Writer<F> {
     }
 }
 
-/// Whether [`Way::CowChecked`] may be tried: the kernel supports it, and there is
-/// no other thread, for which each page would fault again and again.
+/// Whether [`Way::CowChecked`] may be tried. The kernel must support it. There must be
+/// no other thread and little memory, all of which would fault at the next write: costs
+/// that the timing of the stream does not show.
 fn is_cow_check_advisable() -> bool {
-    is_single_threaded() && probe::cow_check_works().unwrap_or(false)
+    is_single_threaded()
+        && private_memory().is_some_and(|bytes| bytes <= MAX_COW_CHECKED_MEMORY)
+        && probe::cow_check_works().unwrap_or(false)
 }
 
 /// Returns why a region could not be mapped.

@@ -20,7 +20,7 @@ const LOAN: usize = 256 * KIB;
 /// Sent after the wanted trial.
 const MORE: usize = 48 * MIB;
 /// Sent in wait for the wanted trial.
-const MAX_SENT: usize = 512 * MIB;
+const MAX_SENT: usize = 4096 * MIB;
 /// With a higher mean rate, in bytes per second, so many windows are above 200 MiB/s
 /// that a trial ends before [`MAX_SENT`].
 const FAST: f64 = (400 << 20) as f64;

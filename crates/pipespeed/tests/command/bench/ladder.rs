@@ -192,7 +192,7 @@ fn list_names_the_cases_and_measures_nothing() {
     let directory = tempfile::tempdir().unwrap();
     for (suite, first, cases) in [
         ("ladder", "write_read ", 9),
-        ("touched", "write_read_best ", 11),
+        ("touched", "write_read_best ", 12),
     ] {
         let mut command = pipespeed(&format!("bench {suite} --list"));
         command.current_dir(&directory);
