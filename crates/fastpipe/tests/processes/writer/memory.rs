@@ -91,9 +91,9 @@ fn small_pieces_of_long_loans_are_copied() {
 fn a_reader_that_holds_many_huge_pages_makes_the_writer_copy() {
     const NAME: &str = "a_reader_that_holds_many_huge_pages_makes_the_writer_copy";
     const LEN: u64 = 128 << 20;
-    const MAX_HELD: u64 = 16 << 20;
+    // Less than one region: the checks of later rounds may be paused for their cost.
+    const MAX_HELD: u64 = 8 << 20;
     const PIECE: usize = 4 * KIB;
-    // Checks are cheap in a small process only.
     in_own_process(NAME, || {
         let (reader, writer) = pipe_of(64 * KIB);
         let (held, onward) = pipe_of(MIB);
@@ -117,6 +117,9 @@ fn a_reader_that_holds_many_huge_pages_makes_the_writer_copy() {
         let mut held = File::from(held);
         for at in (0..LEN).step_by(2 * MIB) {
             expect(&mut held, at, PIECE);
+        }
+        if let path @ Path::Write(CopyReason::Refused(_)) = out.path() {
+            return skip(format_args!("vmsplice is refused: {path}"));
         }
         if uses_policy(first.unwrap(), Reuse::CowChecked, "each huge page held") {
             assert_eq!(out.path(), Path::Write(CopyReason::PagesHeld));
