@@ -147,7 +147,7 @@ pub struct Writer<F: AsFd = OwnedFd> {
     stage: Stage,
     /// Compares ways under [`Method::Auto`], from the end of the first stage on.
     auto: Option<Auto>,
-    /// Origin of the times that `auto` is told.
+    /// Start of the stream: `auto` counts time from here.
     started: Instant,
     /// Why vmsplice(2) can't be used, if anything; `None` until that is known.
     obstacle: Option<Option<CopyReason>>,

@@ -55,10 +55,11 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = duration, allow_negative_numbers = true)]
     pub time: Duration,
     /// Report only if COMMAND is stuck for this long.
-    #[arg(long, value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true, requires = "command", conflicts_with = "time")]
+    #[arg(long, value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true, requires = "command", conflicts_with_all = ["time", "pid", "all"])]
     pub if_stuck: Option<Duration>,
+    // clap drops a requirement that conflicts with a given argument, so those are named.
     /// End COMMAND if it is stuck.
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "all"])]
     pub kill: bool,
     /// Don't open pipes, not even for an instant.
     #[arg(long)]

@@ -21,8 +21,8 @@ const LOAN: usize = 256 * KIB;
 const MORE: usize = 48 * MIB;
 /// Sent in wait for the wanted trial.
 const MAX_SENT: usize = 4096 * MIB;
-/// With a higher mean rate, in bytes per second, so many windows are above 200 MiB/s
-/// that a trial ends before [`MAX_SENT`].
+/// Mean rate, in bytes per second, above which a trial must have ended before
+/// [`MAX_SENT`]. It is twice the rate below which there are no trials.
 const FAST: f64 = (400 << 20) as f64;
 
 /// Repeated bytes, which are made and checked quickly.
