@@ -1,16 +1,20 @@
 //! The groups of `pipespeed profile` beside those of `perf record -a`, for the same
-//! pipelines.
+//! runs of pipelines.
 //!
 //! `cargo bench -p pipespeed --bench profile [-- --rounds N]`
 //!
-//! perf samples whole processors; its samples are assigned to the two ends by process, and
-//! to groups by the same table. The two alternate. A group's share is its share of an end's
-//! samples, i.e. of its running time. The exit status is 1 if any differs by more than allowed.
+//! perf samples whole processors while `profile` runs and samples a pipeline: a pipeline has
+//! modes that last for seconds, so two runs would differ by more than two samplers do.
+//! perf's samples are assigned to the two ends by the names of their processes, and to
+//! groups by the same table. A group's share is its share of an end's samples, i.e. of its
+//! running time. The exit status is 1 if the median of any difference is larger than allowed.
 
 mod options;
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, ensure};
 use pipespeed_explain::profile::groups::{Group, Table};
@@ -18,6 +22,8 @@ use pipespeed_explain::profile::record::Profile;
 use pipespeed_stats::median;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pipespeed");
+/// The names of the ends' processes.
+const ENDS: [&str; 2] = ["writer", "reader"];
 /// Sampling time of each run.
 const SECONDS: &str = "2";
 /// Addresses from here on are the kernel's (Documentation/arch/x86/x86_64/mm.rst; others
@@ -58,29 +64,24 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let rounds = rounds()?;
-    if let Err(error) = perfs(&PIPELINES[0]) {
+    let folder = tempfile::tempdir()?;
+    for name in ENDS {
+        std::os::unix::fs::symlink(PROGRAM, folder.path().join(name))?;
+    }
+    if let Err(error) = perf_record(folder.path(), &["true".as_ref()]) {
         eprintln!("skipped: perf record -a can't be run here: {error:#}");
         return Ok(());
     }
     let mut excesses = 0;
     for pipeline in &PIPELINES {
-        let (mut ours, mut perfs) = (Vec::new(), Vec::new());
-        for round in 0..rounds {
-            // Each comes first as often as the other.
-            if round % 2 == 0 {
-                ours.push(self::ours(pipeline)?);
-                perfs.push(self::perfs(pipeline)?);
-            } else {
-                perfs.push(self::perfs(pipeline)?);
-                ours.push(self::ours(pipeline)?);
-            }
-        }
+        let runs = (0..rounds).map(|_| run_once(folder.path(), pipeline));
+        let runs = runs.collect::<anyhow::Result<Vec<Run>>>()?;
         println!(
             "write {} | read {}: share of running time in %, medians of {rounds}",
             pipeline.writer, pipeline.reader
         );
-        for (end, role) in ["writer", "reader"].into_iter().enumerate() {
-            excesses += compare(role, end, &ours, &perfs, pipeline.limit);
+        for (end, name) in ENDS.into_iter().enumerate() {
+            excesses += compare(name, end, &runs, pipeline.limit);
         }
         println!();
     }
@@ -104,54 +105,68 @@ fn rounds() -> anyhow::Result<usize> {
 
 /// Prints the groups of an end that have at least one percent in either, with the
 /// smallest and the largest share of all runs. Returns how many differ by more than `limit`.
-fn compare(
-    role: &str,
-    end: usize,
-    ours: &[[Shares; 2]],
-    perfs: &[[Shares; 2]],
-    limit: f64,
-) -> usize {
-    let summary = |all: &[[Shares; 2]], group| {
-        let share = |run: &[Shares; 2]| run[end].get(&group).copied().unwrap_or(0.0);
-        let mut shares: Vec<f64> = all.iter().map(share).collect();
-        shares.sort_by(f64::total_cmp);
-        let median = median(&shares).unwrap_or(f64::NAN);
-        let (min, max) = (shares[0], shares[shares.len() - 1]);
+fn compare(name: &str, end: usize, runs: &[Run], limit: f64) -> usize {
+    let summary = |of: &dyn Fn(&Run) -> f64| {
+        let mut values: Vec<f64> = runs.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        let median = median(&values).unwrap_or(f64::NAN);
+        let (min, max) = (values[0], values[values.len() - 1]);
         (median, format!("{median:.1} [{min:.1}, {max:.1}]"))
     };
     let mut excesses = 0;
-    println!("  {role:31}  {:18}  {:18}  difference", "profile", "perf");
+    println!("  {name:31}  {:18}  {:18}  difference", "profile", "perf");
     for group in Group::all() {
-        let ((ours, our_range), (perfs, perf_range)) =
-            (summary(ours, group), summary(perfs, group));
+        let share = |shares: &[Shares; 2]| shares[end].get(&group).copied().unwrap_or(0.0);
+        let (ours, our_range) = summary(&|run| share(&run.ours));
+        let (perfs, perf_range) = summary(&|run| share(&run.perfs));
         if ours.max(perfs) < 1.0 {
             continue;
         }
-        let is_excess = (ours - perfs).abs() > limit;
+        let (difference, differences) = summary(&|run| share(&run.ours) - share(&run.perfs));
+        let is_excess = difference.abs() > limit;
         excesses += usize::from(is_excess);
         let verdict = if is_excess { "  MORE THAN ALLOWED" } else { "" };
         let name = group.name();
-        println!(
-            "  {name:31}  {our_range:18}  {perf_range:18}  {:+10.1}{verdict}",
-            ours - perfs
-        );
+        println!("  {name:31}  {our_range:18}  {perf_range:18}  {differences}{verdict}");
     }
     excesses
 }
 
-/// The shares of both ends by `pipespeed profile`.
-fn ours(pipeline: &Pipeline) -> anyhow::Result<[Shares; 2]> {
+/// One run of a pipeline, sampled by both.
+struct Run {
+    ours: [Shares; 2],
+    perfs: [Shares; 2],
+}
+
+fn run_once(folder: &Path, pipeline: &Pipeline) -> anyhow::Result<Run> {
+    let program = |name: &str| folder.join(name).display().to_string();
     let text = format!(
-        "{PROGRAM} write {} | {PROGRAM} read --bytes-to-pipe 1T {}",
-        pipeline.writer, pipeline.reader
+        "{} write {} | {} read --bytes-to-pipe 1T {}",
+        program(ENDS[0]),
+        pipeline.writer,
+        program(ENDS[1]),
+        pipeline.reader
     );
-    let out = Command::new(PROGRAM)
-        .args([
-            "profile", "--quiet", "--json", "-", "--time", SECONDS, "--", &text,
-        ])
-        .stderr(Stdio::inherit())
-        .output()?;
-    let profile: Profile = serde_json::from_slice(&out.stdout).context("the profile")?;
+    let record = folder.join("profile.json");
+    let command: [&OsStr; 9] = [
+        PROGRAM.as_ref(),
+        "profile".as_ref(),
+        "--quiet".as_ref(),
+        "--json".as_ref(),
+        record.as_ref(),
+        "--time".as_ref(),
+        SECONDS.as_ref(),
+        "--".as_ref(),
+        text.as_ref(),
+    ];
+    let perfs = perf_record(folder, &command)?;
+    ensure!(
+        perfs.iter().all(|end| !end.is_empty()),
+        "perf took no samples"
+    );
+    let text = std::fs::read(&record).context("the profile")?;
+    std::fs::remove_file(&record)?;
+    let profile: Profile = serde_json::from_slice(&text).context("the profile")?;
     let stages = profile.pipeline.context("no pipeline was profiled")?.stages;
     ensure!(stages.len() == 2, "{} stages", stages.len());
     let shares = |at: usize| {
@@ -161,38 +176,27 @@ fn ours(pipeline: &Pipeline) -> anyhow::Result<[Shares; 2]> {
         }
         percent(shares)
     };
-    Ok([shares(0), shares(1)])
+    Ok(Run {
+        ours: [shares(0), shares(1)],
+        perfs: perfs.map(percent),
+    })
 }
 
-/// The shares of both ends by `perf record -a`.
-fn perfs(pipeline: &Pipeline) -> anyhow::Result<[Shares; 2]> {
-    let data = tempfile::NamedTempFile::new()?;
-    let (mut writer, mut reader) = start(pipeline)?;
-    let pids = [writer.id(), reader.id()];
+/// The samples in each group of both ends, taken by `perf record -a` while the command runs.
+fn perf_record(folder: &Path, command: &[&OsStr]) -> anyhow::Result<[Shares; 2]> {
+    let data = folder.join("perf.data");
     let recorded = Command::new("perf")
-        .args([
-            "record",
-            "--quiet",
-            "-a",
-            "-g",
-            "-e",
-            "cpu-clock",
-            "-F",
-            "1999",
-            "-o",
-        ])
-        .arg(data.path())
-        .args(["--", "sleep", SECONDS])
+        .args(["record", "--quiet", "-a", "-g", "-e", "cpu-clock"])
+        .args(["-F", "1999", "-o"])
+        .arg(&data)
+        .arg("--")
+        .args(command)
         .stdout(Stdio::null())
         .status();
-    for end in [&mut writer, &mut reader] {
-        end.kill()?;
-        end.wait()?;
-    }
     ensure!(recorded?.success(), "perf record failed");
     let out = Command::new("perf")
-        .args(["script", "-F", "pid,ip,sym", "-i"])
-        .arg(data.path())
+        .args(["script", "-F", "comm,ip,sym", "-i"])
+        .arg(&data)
         .stderr(Stdio::null())
         .output()?;
     ensure!(out.status.success(), "perf script failed");
@@ -200,8 +204,8 @@ fn perfs(pipeline: &Pipeline) -> anyhow::Result<[Shares; 2]> {
     let mut shares = [Shares::new(), Shares::new()];
     for sample in text.split("\n\n") {
         let mut lines = sample.lines().filter(|line| !line.trim().is_empty());
-        let pid = lines.next().and_then(|line| line.trim().parse().ok());
-        let Some(end) = pids.iter().position(|it| Some(*it) == pid) else {
+        let name = lines.next().map(str::trim);
+        let Some(end) = ENDS.iter().position(|it| Some(*it) == name) else {
             continue;
         };
         let frames = lines.filter_map(|line| line.trim().split_once(' '));
@@ -212,27 +216,7 @@ fn perfs(pipeline: &Pipeline) -> anyhow::Result<[Shares; 2]> {
         let (group, _) = Table::built_in().attribute(&chain);
         *shares[end].entry(group).or_default() += 1.0;
     }
-    ensure!(
-        shares.iter().all(|end| !end.is_empty()),
-        "perf took no samples"
-    );
-    Ok(shares.map(percent))
-}
-
-/// The two ends of the pipeline, running.
-fn start(pipeline: &Pipeline) -> anyhow::Result<(Child, Child)> {
-    let (from, into) = std::io::pipe()?;
-    let end = |role: &str, options: &str| {
-        let mut command = Command::new(PROGRAM);
-        command.arg(role).args(options.split_whitespace());
-        command.stderr(Stdio::inherit());
-        command
-    };
-    let writer = end("write", pipeline.writer).stdout(into).spawn()?;
-    let mut reader = end("read", pipeline.reader);
-    let reader = reader.args(["--bytes-to-pipe", "1T"]).stdin(from);
-    let reader = reader.stdout(Stdio::null()).spawn()?;
-    Ok((writer, reader))
+    Ok(shares)
 }
 
 fn percent(mut shares: Shares) -> Shares {

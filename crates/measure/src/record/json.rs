@@ -4,14 +4,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{Kind, Run, SCHEMA_VERSION};
 use pipespeed_base::{size, standard};
 
-/// Files are read up to this size, so that an endless one can't fill memory.
-const MAX_BYTES: u64 = 256 << 20;
+/// Files are read up to this size, so that an endless one can't fill memory. The largest
+/// records have a few MiB; parsed, a file may take sixteen times its size.
+const MAX_BYTES: u64 = 32 << 20;
 
 /// Why a saved run could not be loaded: one line with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -122,17 +124,22 @@ fn parse(bytes: &[u8]) -> Result<Run, Problem> {
     if bytes.trim_ascii().is_empty() {
         return Err(Problem::Empty);
     }
-    // The version is checked before the fields: a record of another version may
-    // lack any of them.
-    let any: Value = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
-    if let Some(Value::String(kind)) = any.get("kind")
-        && *kind != json!(Kind::Bench)
-    {
-        return Err(Problem::OtherKind(kind.clone()));
+    // Kind and version are checked before the other fields: a record of another version
+    // may lack any of them. Nothing else is kept here.
+    #[derive(Deserialize)]
+    struct Head {
+        kind: Option<String>,
+        schema_version: Option<u64>,
     }
-    match any.get("schema_version").and_then(Value::as_u64) {
+    let _: IgnoredAny = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
+    let head: Head = serde_json::from_slice(bytes).map_err(|_| Problem::NotOurs)?;
+    if let Some(kind) = head.kind
+        && json!(kind) != json!(Kind::Bench)
+    {
+        return Err(Problem::OtherKind(kind));
+    }
+    match head.schema_version {
         None => Err(Problem::NotOurs),
-        // Parsed from the text again, for an error that names line and column.
         Some(version) if version == u64::from(SCHEMA_VERSION) => {
             serde_json::from_slice(bytes).map_err(Problem::Damaged)
         }

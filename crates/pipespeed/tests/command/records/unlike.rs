@@ -245,7 +245,7 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
 fn an_endless_file_is_refused() {
     let records = Records::new();
     for args in ["/dev/zero old.json", "old.json /dev/zero"] {
-        let words = ["/dev/zero: larger than 256MiB", "--json"];
+        let words = ["/dev/zero: larger than 32MiB", "--json"];
         records.compare(args).refused(2, &words);
     }
 }
