@@ -11,7 +11,7 @@ use fastpipe::writer::{FinishError, Writer, WriterBuilder};
 use serde::{Deserialize, Serialize};
 
 /// How a producer sends its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Way {
     Auto,
     Copy { piece: usize },
