@@ -50,7 +50,7 @@ fn headline(observation: &Observation) -> String {
         format!("{} in {pipelines}", pluralize(stages, "stage"))
     };
     format!(
-        "{what}: {} in {} s ({} % of a processor, and {} ms to read all processes)",
+        "{what}: {} in {} s ({} % CPU; scans: {} ms)",
         pluralize(observation.samples as usize, "sample"),
         significant(observation.seconds),
         significant(observation.cost * 100.0),
