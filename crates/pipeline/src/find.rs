@@ -155,8 +155,14 @@ impl Scanner {
     fn read(&mut self, proc: &Proc, pid: i32) {
         let files = Files::of(proc, pid);
         // Files below it belong to one process.
-        let Ok(directory) = files.directory() else {
-            return;
+        let directory = match files.directory() {
+            Ok(directory) => directory,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.hidden.insert(pid);
+                }
+                return;
+            }
         };
         let files = files.below(directory.as_fd());
         let mark = files.mark();

@@ -135,7 +135,8 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
         all
     };
     let (own, others) = (&holder.process, &reader.process);
-    let are_siblings = own.parent == others.parent && own.group == others.group;
+    let are_orphans = own.parent == INIT && others.parent == INIT;
+    let are_siblings = are_orphans && own.group == others.group;
     family(holder).is_disjoint(&family(reader)) && !are_siblings
 }
 

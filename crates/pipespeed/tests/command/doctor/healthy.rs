@@ -115,8 +115,9 @@ fn a_shell_that_waits_for_another_program_holds_the_end() {
     };
     eventually(is_sleeping).unwrap();
     let text = group.examine("").succeeded().unwrapped();
-    let words = format!("sh (pid {pid}) holds a write end (standard output), and wrote nothing");
-    assert_contains(&text, &[&words, "It waits for sleep (pid"]);
+    // Some shells move it to another descriptor meanwhile.
+    let words = format!("sh (pid {pid}) holds a write end (");
+    assert_contains(&text, &[&words, "wrote nothing", "It waits for sleep (pid"]);
 }
 
 #[test]
