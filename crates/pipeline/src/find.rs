@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::AsFd;
 
 use serde::Serialize;
 
+use crate::files::{Files, Mark};
 use crate::proc::{End, PipeId, Proc};
 use crate::wait::{Side, State, Wait};
 
@@ -89,59 +91,147 @@ impl Scope {
     }
 }
 
-impl Snapshot {
+/// Reads processes again and again: those that may have changed.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// The processes as last read.
+    pub snapshot: Snapshot,
+    marks: BTreeMap<i32, Mark>,
+    hidden: BTreeSet<i32>,
+    counts_descriptors: bool,
+}
+
+impl Scanner {
     /// Reads all processes, except `excluded`.
-    pub fn read(proc: &Proc, excluded: &[i32]) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+    pub fn read_all(&mut self, proc: &Proc, excluded: &[i32]) {
+        *self = Scanner {
+            counts_descriptors: proc.counts_descriptors(),
+            ..Scanner::default()
+        };
         for pid in proc.processes() {
             if !excluded.contains(&pid) {
-                snapshot.add(proc, pid);
+                self.read(proc, pid);
             }
         }
-        snapshot
+        self.snapshot.hidden = self.hidden.len();
     }
 
-    /// Reads these processes again, and those that are new among them. Removes those that
-    /// have ended.
-    pub fn update(&mut self, proc: &Proc, pids: &BTreeSet<i32>) {
+    /// Reads those processes that are new, that have more or fewer descriptors than before, or
+    /// that are in `again`, and forgets those that have ended. Before Linux 6.2, which does not
+    /// tell the number of descriptors, reads all.
+    pub fn read_changed(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
+        let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
+        pids.retain(|pid| !excluded.contains(pid));
+        let known = self.snapshot.processes.keys().copied();
+        let ended: Vec<i32> = known.filter(|pid| !pids.contains(pid)).collect();
+        for pid in ended {
+            self.forget(pid);
+        }
+        self.hidden.retain(|pid| pids.contains(pid));
+        self.read_some(proc, &pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`.
+    pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
         for pid in pids {
-            self.processes.remove(pid);
-            self.add(proc, *pid);
+            let is_known = self.counts_descriptors && {
+                let mark = Files::of(proc, *pid).mark();
+                mark.is_some() && self.marks.get(pid) == mark.as_ref()
+            };
+            if !is_known || again.contains(pid) {
+                self.forget(*pid);
+                self.read(proc, *pid);
+            }
         }
+        self.snapshot.hidden = self.hidden.len();
     }
 
-    fn add(&mut self, proc: &Proc, pid: i32) {
-        let Some(stat) = proc.stat(pid) else { return };
-        if matches!(stat.state, 'Z' | 'X') {
-            return;
-        }
-        let ends = match proc.ends(pid) {
-            Ok(ends) => ends,
+    fn forget(&mut self, pid: i32) {
+        self.snapshot.processes.remove(&pid);
+        self.marks.remove(&pid);
+        self.hidden.remove(&pid);
+    }
+
+    fn read(&mut self, proc: &Proc, pid: i32) {
+        let files = Files::of(proc, pid);
+        // Files below it belong to one process.
+        let directory = match files.directory() {
+            Ok(directory) => directory,
             Err(error) => {
-                self.hidden += usize::from(error.kind() == io::ErrorKind::PermissionDenied);
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.hidden.insert(pid);
+                }
                 return;
             }
         };
-        let process = Process {
-            id: ProcessId {
-                pid,
-                start: stat.start,
-            },
-            parent: stat.parent,
-            group: stat.group,
-            name: proc.name(pid).unwrap_or_default(),
-            ends,
-        };
-        // Another process may have got the number meanwhile.
-        if proc.stat(pid).is_some_and(|now| now.start == stat.start) {
-            self.processes.insert(pid, process);
+        let files = files.below(directory.as_fd());
+        let mark = files.mark();
+        // Kernel threads, mostly.
+        let has_none = self.counts_descriptors && mark.is_some_and(|mark| mark.count == 0);
+        match read_process(files, pid, has_none) {
+            Ok(Some(process)) => {
+                self.snapshot.processes.insert(pid, process);
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.hidden.insert(pid);
+            }
+            // It has ended.
+            Ok(None) | Err(_) => return,
         }
+        if let Some(mark) = mark {
+            self.marks.insert(pid, mark);
+        }
+    }
+}
+
+/// Reads a process. `None` if it has ended.
+fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
+    let (stat, name) = files.stat()?;
+    if matches!(stat.state, 'Z' | 'X') {
+        return Ok(None);
+    }
+    Ok(Some(Process {
+        id: ProcessId {
+            pid,
+            start: stat.start,
+        },
+        parent: stat.parent,
+        group: stat.group,
+        name,
+        ends: if has_none { Vec::new() } else { files.ends()? },
+    }))
+}
+
+impl Snapshot {
+    /// Reads all processes, except `excluded`.
+    pub fn read(proc: &Proc, excluded: &[i32]) -> Snapshot {
+        let mut scanner = Scanner::default();
+        scanner.read_all(proc, excluded);
+        scanner.snapshot
+    }
+
+    /// The processes, by number.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> {
+        self.processes.values().map(|process| process.id)
     }
 
     /// Whether a process was among them.
     pub fn is_running(&self, id: ProcessId) -> bool {
         let now = self.processes.get(&id.pid);
         now.is_some_and(|process| process.id == id)
+    }
+
+    /// The ancestors of a process as far as they can be seen, the nearest first.
+    pub fn ancestors(&self, pid: i32) -> Vec<i32> {
+        let parent = |pid: &i32| Some(self.processes.get(pid)?.parent).filter(|it| *it > 0);
+        let mut found: Vec<i32> = Vec::new();
+        let mut next = parent(&pid);
+        // The parents were not all read at the same moment.
+        while let Some(pid) = next.filter(|pid| !found.contains(pid)) {
+            found.push(pid);
+            next = parent(&pid);
+        }
+        found
     }
 
     /// The descendants of a process, and itself.

@@ -102,6 +102,7 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         io: Some(Io::default()),
         splices: false,
         handled_signals: 0,
+        ancestors: Vec::new(),
     }
 }
 
@@ -159,7 +160,10 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         cost: 0.008,
         processes,
         pipes: pipes.into_values().collect(),
+        scan_s: 0.004,
         hidden: 0,
+        hides_processes: false,
+        hidden_calls: 0,
         is_survey: false,
     }
 }

@@ -7,6 +7,7 @@
 //! | module | task |
 //! |---|---|
 //! | [`proc`] | reads /proc |
+//! | `files` | the files of one process, some of them kept open |
 //! | [`find`] | the processes and their pipes at one moment |
 //! | [`wait`] | what a thread waits for |
 //! | [`look`] | capacity and fill of a pipe |
@@ -17,6 +18,7 @@
 
 pub mod act;
 pub mod diagnosis;
+mod files;
 pub mod find;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;

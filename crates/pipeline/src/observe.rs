@@ -2,15 +2,20 @@
 //! what, and what it moved.
 
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use self::tally::Tally;
-use crate::find::{Process, ProcessId, Scope, Snapshot};
+use crate::diagnosis::{Finding, diagnose};
+use crate::files::Allowance;
+use crate::find::{Process, ProcessId, Scanner, Scope};
 use crate::look::{Look, Looker};
 use crate::proc::{Io, PipeId, Proc};
 use crate::wait::{Outside, Side, State, is_splicing};
@@ -19,20 +24,24 @@ use crate::wait::{Outside, Side, State, is_splicing};
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest time between two samples, however much each costs.
 const MAX_INTERVAL: Duration = Duration::from_millis(50);
-/// Samples may take this share of one processor.
+/// Sampling, searches and looks may take this share of one processor.
 const BUDGET: f64 = 0.01;
+/// Of these, searches and looks may take this share of one processor each.
+const RARE_BUDGET: f64 = BUDGET / 4.0;
+/// A sample of many processes that takes longer is continued at the next one.
+const MAX_SAMPLE: Duration = Duration::from_micros(250);
 /// Time between two looks at all pipes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The neighbours of the processes asked for are sampled only so rarely: what counts is
 /// whether they can still move at the end.
 const NEIGHBOUR_SAMPLES: u32 = 8;
-/// At most this many processes are held by a descriptor, far below the usual limit of 1024.
-const MAX_PIDFDS: usize = 256;
 /// Time before the first search for new processes; later ones are rarer, up to
 /// [`MAX_SEARCH_INTERVAL`], since most start at the beginning.
 const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(25);
 /// Maximum time between two searches for new processes.
 const MAX_SEARCH_INTERVAL: Duration = Duration::from_millis(400);
+/// Of more processes that have ended, those with the fewest samples are forgotten.
+const MAX_ENDED: usize = 256;
 
 /// What to observe.
 #[derive(Debug, Clone)]
@@ -52,16 +61,24 @@ pub struct Plan {
 pub struct Observation {
     /// How long.
     pub seconds: f64,
-    /// The number of samples.
+    /// The number of samples of the process with the most of them.
     pub samples: u32,
-    /// Processor time of the observer, as a share of one processor.
+    /// Processor time of the observer, as a share of one processor, between the beginning and
+    /// the end.
     pub cost: f64,
+    /// Processor time for reading all processes at the beginning and the end, and for
+    /// starting the helper, in seconds.
+    pub scan_s: f64,
     /// The processes, by number.
     pub processes: Vec<Observed>,
     /// The pipes between them.
     pub pipes: Vec<Pipe>,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// Whether there may be processes that are not even listed.
+    pub hides_processes: bool,
+    /// The number of processes asked for whose system calls may not be read.
+    pub hidden_calls: usize,
     /// Whether all processes of a user or of the system were asked for.
     pub is_survey: bool,
 }
@@ -100,6 +117,9 @@ pub struct Observed {
     pub splices: bool,
     /// The signals that it handles, as a bit mask.
     pub handled_signals: u64,
+    /// Its ancestors as far as they can be seen, the nearest first.
+    #[serde(skip)]
+    pub ancestors: Vec<i32>,
 }
 
 /// Shares of the samples of a process.
@@ -162,9 +182,14 @@ struct Observer<'a> {
     proc: &'a Proc,
     plan: &'a Plan,
     looker: Option<&'a mut Looker>,
-    snapshot: Snapshot,
+    helper_time: Duration,
+    allowance: Allowance,
+    scanner: Scanner,
+    users: BTreeMap<ProcessId, Option<u32>>,
     asked: BTreeSet<ProcessId>,
     tallies: BTreeMap<ProcessId, Tally>,
+    /// The process sampled last, if it was not the last one of all.
+    sampled: Option<ProcessId>,
     pipes: BTreeMap<PipeId, Seen>,
 }
 
@@ -182,45 +207,75 @@ pub fn observe(
         proc,
         plan,
         looker,
-        snapshot: Snapshot::default(),
+        helper_time: Duration::ZERO,
+        allowance: Allowance::new(),
+        scanner: Scanner::default(),
+        users: BTreeMap::new(),
         asked: BTreeSet::new(),
         tallies: BTreeMap::new(),
+        sampled: None,
         pipes: BTreeMap::new(),
     };
-    observer.search_all(true);
-    observer.sample(true);
+    observer.scanner.read_all(proc, &observer.excluded());
+    observer.adopt(true);
+    observer.sample_all();
     observer.follow(true);
-    let mut samples = 1;
+    // The first one starts the helper.
+    observer.look();
+    let began = Instant::now();
+    let scanned = observer.spent() - cost_before;
+    let sampled = || Instant::now().saturating_duration_since(began);
     let mut search_interval = MIN_SEARCH_INTERVAL;
-    let (mut next_look, mut next_search) = (Instant::now(), Instant::now() + search_interval);
+    let (mut next_look, mut next_search) = (began + LOOK_INTERVAL, began + search_interval);
+    let mut count = 1;
     loop {
-        let before = own_time();
-        observer.sample(samples % NEIGHBOUR_SAMPLES == 0);
-        samples += 1;
-        let cost = own_time().saturating_sub(before);
+        observer.sample(count % NEIGHBOUR_SAMPLES == 0);
+        count += 1;
         if Instant::now() >= next_look {
+            let before = observer.spent();
             observer.look();
-            next_look = Instant::now() + LOOK_INTERVAL;
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            next_look = Instant::now() + LOOK_INTERVAL.max(least);
         }
         if Instant::now() >= next_search {
+            let before = observer.spent();
             observer.search_new();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
             search_interval = (2 * search_interval).min(MAX_SEARCH_INTERVAL);
-            next_search = Instant::now() + search_interval;
+            next_search = Instant::now() + search_interval.max(least);
         }
         let left = plan.window.saturating_sub(start.elapsed());
-        let interval = cost.div_f64(BUDGET).clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let spent = observer.spent() - cost_before - scanned;
+        let due = spent.div_f64(BUDGET).saturating_sub(sampled());
+        let interval = due.clamp(MIN_INTERVAL, MAX_INTERVAL);
         if left.is_zero() || !pause(interval.min(left)) {
             break;
         }
     }
+    let (spent, wall) = (observer.spent() - cost_before, sampled());
     // The last states and the pipes belong together: processes that did not run since have
     // both.
-    observer.search_all(false);
-    observer.sample(true);
-    observer.follow(false);
-    let wall = start.elapsed();
-    let spent = own_time().saturating_sub(cost_before);
-    observer.finish(samples + 1, wall, spent)
+    let changed = observer.tallies.values().filter(|it| it.may_have_changed);
+    let changed = changed.map(|it| it.process.id.pid).collect();
+    let excluded = observer.excluded();
+    observer.scanner.read_changed(proc, &excluded, &changed);
+    let mut observation = observer.conclude();
+    if diagnose(&observation).iter().any(needs_all) {
+        observer.scanner.read_all(proc, &excluded);
+        observation = observer.conclude();
+    }
+    let all = observer.spent() - cost_before;
+    Observation {
+        seconds: start.elapsed().as_secs_f64(),
+        cost: (spent - scanned).as_secs_f64() / wall.as_secs_f64(),
+        scan_s: (scanned + all - spent).as_secs_f64(),
+        ..observation
+    }
+}
+
+/// Whether a finding holds only if all processes are known that have an end of a pipe.
+fn needs_all(finding: &Finding) -> bool {
+    finding.is_stuck() || matches!(finding, Finding::SpareEnd { .. })
 }
 
 /// Processor time of this thread.
@@ -236,63 +291,96 @@ impl Observer<'_> {
         excluded.chain(helpers).collect()
     }
 
-    /// Reads all processes.
-    fn search_all(&mut self, is_start: bool) {
-        self.snapshot = Snapshot::read(self.proc, &self.excluded());
-        self.adopt(is_start);
+    /// Processor time of this thread and its helper.
+    fn spent(&self) -> Duration {
+        own_time() + self.helper_time
     }
 
-    /// Reads the known processes, and those that they have started.
+    /// Finds new processes, and reads again those that may have changed.
     fn search_new(&mut self) {
-        let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
-        if let Some(root) = self.plan.scope.root() {
-            pids.extend(self.proc.tree(root));
+        let changed = self.tallies.values().filter(|it| it.may_have_changed);
+        let changed: BTreeSet<i32> = changed.map(|it| it.process.id.pid).collect();
+        let excluded = self.excluded();
+        match self.plan.scope.root() {
+            Some(root) => {
+                let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
+                pids.extend(self.proc.tree(root));
+                pids.retain(|pid| !excluded.contains(pid));
+                self.scanner.read_some(self.proc, &pids, &changed);
+            }
+            None => self.scanner.read_changed(self.proc, &excluded, &changed),
         }
-        for excluded in self.excluded() {
-            pids.remove(&excluded);
-        }
-        self.snapshot.update(self.proc, &pids);
         self.adopt(false);
         for tally in self.tallies.values_mut() {
             let id = tally.process.id;
-            if self.asked.contains(&id) && self.snapshot.is_running(id) {
-                tally.update(self.proc);
+            if self.asked.contains(&id) && self.scanner.snapshot.is_running(id) {
+                tally.update(self.proc, &self.allowance);
             }
         }
+        self.forget();
+    }
+
+    /// Forgets short-lived processes, if there are many.
+    fn forget(&mut self) {
+        let ended = self.tallies.values().filter(|tally| tally.has_ended);
+        let mut ended: Vec<(u32, ProcessId)> =
+            ended.map(|it| (it.samples, it.process.id)).collect();
+        ended.sort_unstable();
+        let count = ended.len().saturating_sub(MAX_ENDED);
+        for (_, id) in &ended[..count] {
+            self.tallies.remove(id);
+            self.asked.remove(id);
+        }
+    }
+
+    /// The processes of the scope.
+    fn in_scope(&mut self) -> BTreeSet<i32> {
+        let Scope::User(user) = self.plan.scope else {
+            return self.scanner.snapshot.asked(self.proc, &self.plan.scope);
+        };
+        let ids: Vec<ProcessId> = self.scanner.snapshot.ids().collect();
+        let own = ids.into_iter().filter(|id| self.user(*id) == Some(user));
+        own.map(|id| id.pid).collect()
+    }
+
+    /// The user of a process.
+    fn user(&mut self, id: ProcessId) -> Option<u32> {
+        let read = || self.proc.user(id.pid);
+        *self.users.entry(id).or_insert_with(read)
     }
 
     /// Begins to sample the processes asked for.
     fn adopt(&mut self, is_start: bool) {
-        let asked = self.snapshot.asked(self.proc, &self.plan.scope);
         let is_survey = self.plan.scope.root().is_none();
-        for pid in asked {
-            let process = &self.snapshot.processes[&pid];
+        for pid in self.in_scope() {
+            let process = &self.scanner.snapshot.processes[&pid];
             // A parent that waits for a child may have no pipe itself.
             if !is_survey || !process.ends.is_empty() {
                 self.asked.insert(process.id);
                 self.add(pid, is_start);
             }
         }
-        let known: Vec<i32> = self.tallies.keys().map(|id| id.pid).collect();
-        for pid in known {
-            self.add(pid, is_start);
+        for tally in self.tallies.values_mut() {
+            let id = tally.process.id;
+            if let Some(process) = self.scanner.snapshot.processes.get(&id.pid)
+                && process.id == id
+            {
+                tally.process = process.clone();
+                tally.may_have_changed = false;
+            }
         }
     }
 
     fn tally(&self, process: Process, is_start: bool) -> Tally {
-        let may_hold = self.tallies.len() < MAX_PIDFDS;
-        Tally::new(self.proc, process, is_start, may_hold)
+        Tally::new(self.proc, process, is_start, &self.allowance)
     }
 
     fn add(&mut self, pid: i32, is_start: bool) {
-        if let Some(process) = self.snapshot.processes.get(&pid) {
-            match self.tallies.get_mut(&process.id) {
-                Some(tally) => tally.process = process.clone(),
-                None => {
-                    let tally = self.tally(process.clone(), is_start);
-                    self.tallies.insert(process.id, tally);
-                }
-            }
+        if let Some(process) = self.scanner.snapshot.processes.get(&pid)
+            && !self.tallies.contains_key(&process.id)
+        {
+            let tally = self.tally(process.clone(), is_start);
+            self.tallies.insert(process.id, tally);
         }
     }
 
@@ -302,18 +390,18 @@ impl Observer<'_> {
         let mut open: Vec<ProcessId> = self.tallies.keys().copied().collect();
         while let Some(tally) = open.pop().and_then(|id| self.tallies.get(&id)) {
             let pid = tally.process.id.pid;
-            let mut pids = self.snapshot.wakers(pid, &tally.threads);
+            let mut pids = self.scanner.snapshot.wakers(pid, &tally.threads);
             if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
-                pids.extend(self.snapshot.neighbours(pid));
+                pids.extend(self.scanner.snapshot.neighbours(pid));
             }
             for process in pids
                 .iter()
-                .filter_map(|pid| self.snapshot.processes.get(pid))
+                .filter_map(|pid| self.scanner.snapshot.processes.get(pid))
             {
                 let id = process.id;
                 if !self.tallies.contains_key(&id) {
                     let mut tally = self.tally(process.clone(), is_start);
-                    tally.sample(self.proc);
+                    tally.sample(self.proc, &self.allowance);
                     self.tallies.insert(id, tally);
                     open.push(id);
                 }
@@ -321,36 +409,76 @@ impl Observer<'_> {
         }
     }
 
-    /// Samples the processes asked for, and their neighbours if requested.
-    fn sample(&mut self, with_neighbours: bool) {
-        let with_neighbours = with_neighbours || self.asked.len() == 1;
+    /// Samples all processes.
+    fn sample_all(&mut self) {
         for tally in self.tallies.values_mut() {
-            let is_due = with_neighbours || self.asked.contains(&tally.process.id);
-            if is_due && self.snapshot.is_running(tally.process.id) {
-                tally.sample(self.proc);
+            if self.scanner.snapshot.is_running(tally.process.id) {
+                tally.sample(self.proc, &self.allowance);
             }
         }
     }
 
+    /// Samples the processes asked for, and their neighbours if requested: as many as
+    /// [`MAX_SAMPLE`] permits, beginning where the last sample ended.
+    fn sample(&mut self, with_neighbours: bool) {
+        /// Between two looks at the clock, which cost about as much as a sample of a process.
+        const BATCH: usize = 16;
+        let with_neighbours = with_neighbours || self.asked.len() == 1;
+        let start = own_time();
+        let after = self
+            .sampled
+            .take()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.tallies.range_mut((after, Bound::Unbounded));
+        for (nth, (id, tally)) in rest.enumerate() {
+            let is_due = with_neighbours || self.asked.contains(id);
+            if is_due && self.scanner.snapshot.is_running(*id) {
+                tally.sample(self.proc, &self.allowance);
+            }
+            if nth % BATCH == BATCH - 1 && own_time() - start > MAX_SAMPLE {
+                self.sampled = Some(*id);
+                break;
+            }
+        }
+    }
+
+    /// Samples the last states, and those of the processes that could change them, and makes
+    /// an observation of all.
+    fn conclude(&mut self) -> Observation {
+        self.adopt(false);
+        self.sample_all();
+        self.follow(false);
+        self.observation()
+    }
+
     /// Looks into each pipe by one of its read ends.
     fn look(&mut self) {
+        if self.looker.is_none() {
+            return;
+        }
+        let mut ends: BTreeMap<PipeId, (i32, i32)> = BTreeMap::new();
+        let is_alone = self.asked.len() == 1;
+        let wanted = self.tallies.keys().copied();
+        let wanted: Vec<ProcessId> = wanted
+            .filter(|id| is_alone || self.asked.contains(id))
+            .collect();
+        for id in wanted {
+            let only = self.plan.only_user;
+            if only.is_some_and(|only| self.user(id) != Some(only)) {
+                continue;
+            }
+            let reads = self.tallies[&id]
+                .process
+                .ends
+                .iter()
+                .filter(|end| end.reads);
+            for end in reads {
+                ends.entry(end.pipe).or_insert((id.pid, end.fd));
+            }
+        }
         let Some(looker) = &mut self.looker else {
             return;
         };
-        let mut ends: BTreeMap<PipeId, (i32, i32)> = BTreeMap::new();
-        for tally in self.tallies.values() {
-            if self.asked.len() > 1 && !self.asked.contains(&tally.process.id) {
-                continue;
-            }
-            let pid = tally.process.id.pid;
-            let user = || self.proc.user(pid);
-            if self.plan.only_user.is_some_and(|only| user() != Some(only)) {
-                continue;
-            }
-            for end in tally.process.ends.iter().filter(|end| end.reads) {
-                ends.entry(end.pipe).or_insert((pid, end.fd));
-            }
-        }
         for (pipe, (pid, fd)) in ends {
             let seen = self.pipes.entry(pipe).or_default();
             if seen.is_held {
@@ -372,15 +500,21 @@ impl Observer<'_> {
                 Look::Unknown => {}
             }
         }
+        let times = looker.pids().filter_map(|pid| self.proc.schedule(pid, pid));
+        self.helper_time = times.map(|(ran, _)| ran).sum();
     }
 
-    fn finish(mut self, samples: u32, wall: Duration, spent: Duration) -> Observation {
-        let (proc, asked) = (self.proc, self.asked);
-        let processes: Vec<Observed> = std::mem::take(&mut self.tallies)
-            .into_values()
+    fn observation(&mut self) -> Observation {
+        let snapshot = &self.scanner.snapshot;
+        let tallies = self.tallies.values_mut();
+        let processes: Vec<Observed> = tallies
             .map(|tally| {
-                let now = self.snapshot.processes.get(&tally.process.id.pid);
-                tally.finish(proc, now.cloned(), &asked)
+                let id = tally.process.id;
+                let now = snapshot.processes.get(&id.pid).cloned();
+                let mut ancestors = snapshot.ancestors(id.pid);
+                ancestors.retain(|pid| !self.plan.excluded.contains(pid));
+                let is_asked = self.asked.contains(&id);
+                tally.observed(self.proc, &self.allowance, now, ancestors, is_asked)
             })
             .collect();
         let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
@@ -390,7 +524,8 @@ impl Observer<'_> {
             }
         }
         let pipe = |(id, path): (PipeId, Option<String>)| {
-            let seen = self.pipes.remove(&id).unwrap_or_default();
+            let unseen = Seen::default();
+            let seen = self.pipes.get(&id).unwrap_or(&unseen);
             let count = seen.fills.len() as f64;
             Pipe {
                 id,
@@ -401,14 +536,24 @@ impl Observer<'_> {
                 held_by: seen.held_by,
             }
         };
+        let asked = self
+            .tallies
+            .values()
+            .filter(|it| self.asked.contains(&it.process.id));
         Observation {
-            seconds: wall.as_secs_f64(),
-            samples,
-            cost: spent.as_secs_f64() / wall.as_secs_f64(),
+            samples: self
+                .tallies
+                .values()
+                .map(|it| it.samples)
+                .max()
+                .unwrap_or(0),
             pipes: pipes.into_iter().map(pipe).collect(),
             processes,
-            hidden: self.snapshot.hidden,
+            hidden: snapshot.hidden,
+            hides_processes: self.proc.hides_processes(),
+            hidden_calls: asked.filter(|it| it.hides_calls && !it.has_ended).count(),
             is_survey: self.plan.scope.root().is_none(),
+            ..Observation::default()
         }
     }
 }

@@ -1,19 +1,22 @@
 //! Processes, threads and descriptors in /proc.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use pipespeed_host::Root;
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use rustix::process::getpid;
 use serde::Serialize;
 
+use crate::files::{Files, ThreadFiles};
+
 /// The files of /proc.
 #[derive(Debug, Clone, Default)]
-pub struct Proc(Root);
+pub struct Proc {
+    root: Root,
+    hides_calls: bool,
+}
 
 /// A pipe or a FIFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -96,15 +99,37 @@ pub struct Io {
 impl Proc {
     /// The files below another root.
     pub fn below(root: Root) -> Self {
-        Proc(root)
+        Proc {
+            root,
+            hides_calls: false,
+        }
+    }
+
+    /// The files as they are where Yama restricts ptrace: system calls and memory of other
+    /// processes can't be read.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn without_calls(self) -> Self {
+        Proc {
+            hides_calls: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn hides_calls(&self) -> bool {
+        self.hides_calls
+    }
+
+    /// The path of a file, given from the root without a leading slash.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.root.path(file)
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        self.0.text(path)
+        self.root.text(path)
     }
 
     fn numbers_in(&self, path: &str) -> io::Result<Vec<i32>> {
-        let entries = fs::read_dir(self.0.path(path))?.flatten();
+        let entries = fs::read_dir(self.root.path(path))?.flatten();
         Ok(entries
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .collect())
@@ -115,10 +140,21 @@ impl Proc {
         self.numbers_in("proc").unwrap_or_default()
     }
 
+    /// Whether processes of other users are not even listed (mount option `hidepid` of proc(5)):
+    /// process 1 always exists.
+    pub fn hides_processes(&self) -> bool {
+        !self.root.path("proc/1").exists()
+    }
+
+    /// Whether the size of `/proc/PID/fd` is the number of descriptors (Linux 6.2).
+    pub(crate) fn counts_descriptors(&self) -> bool {
+        let own = Files::of(self, getpid().as_raw_pid()).mark();
+        own.is_some_and(|own| own.count > 0)
+    }
+
     /// The threads of a process.
     pub fn threads(&self, pid: i32) -> Vec<i32> {
-        let threads = self.numbers_in(&format!("proc/{pid}/task"));
-        threads.unwrap_or_default()
+        Files::of(self, pid).threads()
     }
 
     /// The children of a process; empty without CONFIG_PROC_CHILDREN.
@@ -169,13 +205,13 @@ impl Proc {
 
     /// The real user id of a process.
     pub fn user(&self, pid: i32) -> Option<u32> {
-        let users = self.0.field(format!("proc/{pid}/status"), "Uid")?;
+        let users = self.root.field(format!("proc/{pid}/status"), "Uid")?;
         users.split_ascii_whitespace().next()?.parse().ok()
     }
 
     /// The signals that a process handles, as a bit mask: bit 0 is signal 1.
     pub fn handled_signals(&self, pid: i32) -> Option<u64> {
-        let mask = self.0.field(format!("proc/{pid}/status"), "SigCgt")?;
+        let mask = self.root.field(format!("proc/{pid}/status"), "SigCgt")?;
         u64::from_str_radix(&mask, 16).ok()
     }
 
@@ -218,74 +254,17 @@ impl Proc {
     /// The kernel function in which a thread sleeps. `None` if it does not, or if this
     /// process may not know.
     pub fn sleeps_in(&self, pid: i32, tid: i32) -> Option<String> {
-        let function = self.text(&format!("proc/{pid}/task/{tid}/wchan"))?;
-        (function != "0").then_some(function)
+        ThreadFiles::new(tid).function(Files::of(self, pid), None)
     }
 
     /// The text of a thread's `syscall` (proc_pid_syscall(5)).
     pub fn syscall(&self, pid: i32, tid: i32) -> Option<String> {
-        self.text(&format!("proc/{pid}/task/{tid}/syscall"))
-    }
-
-    /// Bytes of a process's memory. `None` if not all can be read.
-    pub fn memory(&self, pid: i32, address: u64, len: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let file = File::open(self.0.path(format!("proc/{pid}/mem"))).ok()?;
-        file.read_exact_at(&mut bytes, address).ok()?;
-        Some(bytes)
-    }
-
-    /// The working directory of a process.
-    pub fn directory(&self, pid: i32) -> Option<PathBuf> {
-        fs::read_link(self.0.path(format!("proc/{pid}/cwd"))).ok()
-    }
-
-    /// A file's text about a descriptor (proc_pid_fdinfo(5)).
-    pub fn fdinfo(&self, pid: i32, fd: i32) -> Option<String> {
-        self.text(&format!("proc/{pid}/fdinfo/{fd}"))
+        ThreadFiles::new(tid).call(Files::of(self, pid), None)
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
     pub fn target(&self, pid: i32, fd: i32) -> Option<Target> {
-        let place = self.0.path(format!("proc/{pid}/fd/{fd}"));
-        let link = fs::read_link(&place).ok()?;
-        let link = link.to_string_lossy();
-        let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
-        if let Some(inode) = inner("pipe:[") {
-            return Some(Target::Pipe(PipeId::pipe(inode.parse().ok()?), None));
-        }
-        if inner("socket:[").is_some() {
-            return Some(Target::Socket);
-        }
-        if let Some(kind) = link.strip_prefix("anon_inode:") {
-            let kind = kind.trim_start_matches('[').trim_end_matches(']');
-            return Some(Target::Anonymous(kind.to_owned()));
-        }
-        if link.starts_with("/dev/") {
-            let is_terminal = ["/dev/pts/", "/dev/tty", "/dev/console"]
-                .iter()
-                .any(|prefix| link.starts_with(prefix));
-            if is_terminal {
-                return Some(Target::Terminal);
-            }
-        }
-        // Without synchronisation, a dead network file system can't block the call.
-        let flags = AtFlags::STATX_DONT_SYNC;
-        let found = statx(CWD, &place, flags, StatxFlags::TYPE | StatxFlags::INO);
-        let fifo = found
-            .ok()
-            .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
-        Some(match fifo {
-            Some(found) => {
-                let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-                let id = PipeId {
-                    device,
-                    inode: found.stx_ino,
-                };
-                Target::Pipe(id, Some(visible(&link)))
-            }
-            None => Target::File,
-        })
+        Files::of(self, pid).target(fd)
     }
 
     /// The descriptors of pipes and FIFOs of a process.
@@ -293,31 +272,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
-        let mut ends = Vec::new();
-        for fd in self.numbers_in(&format!("proc/{pid}/fd"))? {
-            if let Some(Target::Pipe(pipe, path)) = self.target(pid, fd)
-                && let Some((reads, writes)) = self.access(pid, fd)
-            {
-                ends.push(End {
-                    fd,
-                    pipe,
-                    reads,
-                    writes,
-                    path,
-                });
-            }
-        }
-        ends.sort_by_key(|end| end.fd);
-        Ok(ends)
-    }
-
-    /// Whether a descriptor can read and write: the owner's permission bits of its link
-    /// (proc_pid_fd(5)).
-    fn access(&self, pid: i32, fd: i32) -> Option<(bool, bool)> {
-        let link = self.0.path(format!("proc/{pid}/fd/{fd}"));
-        let about = statx(CWD, link, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE).ok()?;
-        let mode = about.stx_mode;
-        Some((mode & 0o400 != 0, mode & 0o200 != 0))
+        Files::of(self, pid).ends()
     }
 }
 
@@ -342,7 +297,7 @@ pub fn tree(pid: i32, children: &dyn Fn(i32) -> Vec<i32>) -> Vec<i32> {
 
 /// Parses proc_pid_stat(5). The second field is a name in parentheses, which may contain
 /// anything.
-fn parse_stat(text: &str) -> Option<Stat> {
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
@@ -356,6 +311,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::fd::AsRawFd;
 
     use rustix::process::{getpid, getppid};
@@ -416,7 +372,7 @@ mod tests {
     fn a_fifo_has_a_path_and_is_opened_by_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fi\nfo");
-        rustix::fs::mkfifoat(CWD, &path, 0o600.into()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let own = getpid().as_raw_pid();
         let Some(Target::Pipe(id, Some(name))) = Proc::default().target(own, file.as_raw_fd())

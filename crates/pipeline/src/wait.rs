@@ -4,6 +4,7 @@
 use libc::c_long;
 use serde::Serialize;
 
+use crate::files::{Allowance, Files, ThreadFiles};
 use crate::proc::{End, PipeId, Proc, Target, visible};
 
 /// The kind of kernel function in which a thread sleeps.
@@ -21,6 +22,8 @@ pub enum Asleep {
     Poll,
     /// Until a time.
     Timer,
+    /// Until a signal arrives.
+    Signal,
     /// For another thread.
     Futex,
     /// For a file's data.
@@ -48,6 +51,7 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "poll_schedule_timeout" | "do_sys_poll" | "do_poll" | "do_select" => Asleep::Poll,
         "ep_poll" | "do_epoll_wait" => Asleep::Poll,
         "hrtimer_nanosleep" | "do_nanosleep" | "common_nsleep" => Asleep::Timer,
+        "sigsuspend" | "do_sigtimedwait" | "__do_sys_pause" => Asleep::Signal,
         "futex_wait" | "futex_wait_queue" | "futex_wait_queue_me" | "__futex_wait" => Asleep::Futex,
         "futex_do_wait" => Asleep::Futex,
         "folio_wait_bit_common" | "wait_on_page_bit" => Asleep::Disk,
@@ -105,6 +109,8 @@ pub enum Outside {
     Lock,
     /// A child process.
     Child,
+    /// A signal: programs that run another one often wait for SIGCHLD.
+    Signal,
     /// An event: eventfd, inotify and similar.
     Event,
     /// Anything else, or unknown.
@@ -120,6 +126,7 @@ impl Outside {
             Outside::Timer => "a timer",
             Outside::Lock => "a lock",
             Outside::Child => "a child process",
+            Outside::Signal => "a signal",
             Outside::Event => "an event",
             Outside::Other => "something else",
         }
@@ -188,52 +195,68 @@ fn parse_call(text: &str) -> Option<Call> {
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
 pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, bool)> {
-    let text = proc.syscall(pid, tid);
-    let call = text.as_deref().and_then(parse_call);
-    let state = state(proc, pid, tid, ends, text.as_deref(), call)?;
-    Some((state, call.is_some_and(Call::is_uncounted)))
+    let files = Files::of(proc, pid);
+    let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
+    Some((seen.state, seen.is_uncounted))
 }
 
-fn state(
-    proc: &Proc,
-    pid: i32,
-    tid: i32,
+/// What was seen of a thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) state: State,
+    /// Whether it sleeps in a call whose bytes the kernel does not count.
+    pub(crate) is_uncounted: bool,
+    /// Whether its system call may not be read.
+    pub(crate) is_hidden: bool,
+}
+
+/// As [`examine`], by these files.
+pub(crate) fn examine_files(
+    files: Files<'_>,
+    thread: &mut ThreadFiles,
     ends: &[End],
-    text: Option<&str>,
-    call: Option<Call>,
-) -> Option<State> {
-    if text == Some("running") {
-        return Some(State::Working);
+    allowance: Option<&Allowance>,
+) -> Option<Seen> {
+    let text = thread.call(files, allowance);
+    let call = text.as_deref().and_then(parse_call);
+    let known = |state| {
+        Some(Seen {
+            state,
+            is_uncounted: call.is_some_and(Call::is_uncounted),
+            is_hidden: text.is_none(),
+        })
+    };
+    if text.as_deref() == Some("running") {
+        return known(State::Working);
     }
-    let function = proc.sleeps_in(pid, tid);
+    let function = thread.function(files, allowance);
     let kind = function.as_deref().and_then(asleep);
     match kind {
-        Some(Asleep::Disk) => return Some(State::Disk),
-        Some(Asleep::Stopped) => return Some(State::Stopped),
-        Some(Asleep::Traced) => return Some(State::Waiting(Wait::Outside(Outside::Other))),
+        Some(Asleep::Disk) => return known(State::Disk),
+        Some(Asleep::Stopped) => return known(State::Stopped),
+        Some(Asleep::Traced) => return known(State::Waiting(Wait::Outside(Outside::Other))),
         _ => {}
     }
     if kind.is_none() || text.is_none() {
-        match proc.thread_state(pid, tid)? {
-            'R' => return Some(State::Working),
-            'T' => return Some(State::Stopped),
+        match thread.state(files, allowance)? {
+            'R' => return known(State::Working),
+            'T' => return known(State::Stopped),
             'Z' | 'X' | 'x' => return None,
-            'D' if kind.is_none() => return Some(State::Disk),
+            'D' if kind.is_none() => return known(State::Disk),
             _ => {}
         }
     }
     // Waiting for the pipe's lock looks alike but for the state.
-    if kind == Some(Asleep::FifoPeer) && proc.thread_state(pid, tid) == Some('D') {
-        return Some(State::Waiting(Wait::PipeLock));
+    if kind == Some(Asleep::FifoPeer) && thread.state(files, allowance) == Some('D') {
+        return known(State::Waiting(Wait::PipeLock));
     }
-    let thread = Thread { proc, pid, ends };
-    Some(State::Waiting(thread.wait(kind, call)))
+    let sleeper = Thread { files, ends };
+    known(State::Waiting(sleeper.wait(kind, call)))
 }
 
 /// A sleeping thread of a process, and its pipes.
 struct Thread<'a> {
-    proc: &'a Proc,
-    pid: i32,
+    files: Files<'a>,
     ends: &'a [End],
 }
 
@@ -247,6 +270,7 @@ impl Thread<'_> {
             },
             (Some(Asleep::Child), call) => self.on_child(call),
             (Some(Asleep::Timer), _) => Wait::Outside(Outside::Timer),
+            (Some(Asleep::Signal), None) => Wait::Outside(Outside::Signal),
             (Some(Asleep::Poll), Some(call)) => self.on_any(call),
             (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
             (Some(Asleep::Futex), None) => Wait::Outside(Outside::Lock),
@@ -268,7 +292,7 @@ impl Thread<'_> {
     /// the process has open on this side.
     fn on_pipe(&self, side: Side, call: Option<Call>) -> Wait {
         let fd = call.and_then(|call| call.descriptor(side));
-        let known = fd.and_then(|fd| match self.proc.target(self.pid, fd)? {
+        let known = fd.and_then(|fd| match self.files.target(fd)? {
             Target::Pipe(pipe, _) => Some(PipeWait {
                 pipe,
                 fd: Some(fd),
@@ -307,15 +331,15 @@ impl Thread<'_> {
         };
         // The string may end just before memory that can't be read.
         let len = (256 - address % 256) as usize;
-        let mut bytes = self.proc.memory(self.pid, address, len)?;
+        let mut bytes = self.files.memory(address, len)?;
         if !bytes.contains(&0) {
-            bytes.extend(self.proc.memory(self.pid, address + len as u64, 256)?);
+            bytes.extend(self.files.memory(address + len as u64, 256)?);
         }
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let text = String::from_utf8_lossy(&bytes[..end]);
         let path = self
-            .proc
-            .directory(self.pid)
+            .files
+            .working_directory()
             .unwrap_or_default()
             .join(&*text);
         Some(visible(&path.to_string_lossy()))
@@ -336,7 +360,7 @@ impl Thread<'_> {
     fn on_futex(&self, call: Call) -> Wait {
         const PRIVATE: u64 = 128;
         let [_, operation, value, timeout, ..] = call.args;
-        let own = |tid: i32| self.proc.threads(self.pid).contains(&tid);
+        let own = |tid: i32| self.files.threads().contains(&tid);
         let is_own = operation & PRIVATE != 0 || i32::try_from(value).is_ok_and(own);
         if call.number == libc::SYS_futex && timeout == 0 && is_own {
             Wait::Thread
@@ -350,7 +374,7 @@ impl Thread<'_> {
         let mut sides = [Side::Input, Side::Room].into_iter();
         let is_pipe = sides.any(|side| {
             let fd = call.descriptor(side);
-            fd.is_some_and(|fd| matches!(self.proc.target(self.pid, fd), Some(Target::Pipe(..))))
+            fd.is_some_and(|fd| matches!(self.files.target(fd), Some(Target::Pipe(..))))
         });
         if is_pipe {
             Wait::PipeLock
@@ -367,7 +391,7 @@ impl Thread<'_> {
         let mut any_of = Vec::new();
         let mut or = has_timeout.then_some(Outside::Timer);
         for (fd, sides) in descriptors {
-            match self.proc.target(self.pid, fd) {
+            match self.files.target(fd) {
                 Some(Target::Pipe(..)) if sides.is_empty() => or = or.or(Some(Outside::Event)),
                 Some(Target::Pipe(pipe, _)) => any_of.extend(sides.iter().map(|side| PipeWait {
                     pipe,
@@ -406,7 +430,7 @@ impl Thread<'_> {
     fn poll_list(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
         const SIZE: usize = 8;
         let count = usize::try_from(args[1]).ok().filter(|n| *n <= MAX_POLLED)?;
-        let bytes = self.proc.memory(self.pid, args[0], count * SIZE)?;
+        let bytes = self.files.memory(args[0], count * SIZE)?;
         let entries = bytes.chunks_exact(SIZE).map(|entry| {
             let fd = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
             let events = i16::from_ne_bytes([entry[4], entry[5]]);
@@ -426,9 +450,7 @@ impl Thread<'_> {
             if address == 0 {
                 continue;
             }
-            let words = self
-                .proc
-                .memory(self.pid, address, count.div_ceil(64) * 8)?;
+            let words = self.files.memory(address, count.div_ceil(64) * 8)?;
             let is_set = |fd: &usize| {
                 let word = words[fd / 64 * 8..][..8].try_into().map(u64::from_ne_bytes);
                 word.is_ok_and(|word| word >> (fd % 64) & 1 == 1)
@@ -441,7 +463,7 @@ impl Thread<'_> {
 
     /// Reads an epoll instance's targets: `tfd:        5 events:       19 data: ...`.
     fn epoll_set(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
-        let info = self.proc.fdinfo(self.pid, i32::try_from(args[0]).ok()?)?;
+        let info = self.files.fdinfo(i32::try_from(args[0]).ok()?)?;
         let targets = info.lines().filter_map(|line| {
             let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
             let fd = words.next()?.parse().ok()?;
@@ -455,18 +477,21 @@ impl Thread<'_> {
     fn outside_of(&self, call: Call) -> Outside {
         match call.number {
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => return Outside::Timer,
+            libc::SYS_rt_sigsuspend => return Outside::Signal,
+            libc::SYS_rt_sigtimedwait if call.args[2] == 0 => return Outside::Signal,
+            libc::SYS_rt_sigtimedwait => return Outside::Timer,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_pause => return Outside::Signal,
             libc::SYS_futex => return Outside::Lock,
             libc::SYS_wait4 | libc::SYS_waitid => return Outside::Child,
             _ => {}
         }
         let mut sides = [Side::Input, Side::Room].into_iter();
         sides
-            .find_map(
-                |side| match self.proc.target(self.pid, call.descriptor(side)?)? {
-                    Target::Pipe(..) => None,
-                    target => Some(outside(Some(&target))),
-                },
-            )
+            .find_map(|side| match self.files.target(call.descriptor(side)?)? {
+                Target::Pipe(..) => None,
+                target => Some(outside(Some(&target))),
+            })
             .unwrap_or(Outside::Other)
     }
 }
@@ -514,7 +539,7 @@ impl Call {
     /// descriptors.
     fn is_on_pipe(self, thread: &Thread<'_>, side: Side) -> bool {
         let fd = self.descriptor(side).filter(|_| !self.is_uncounted());
-        let target = fd.and_then(|fd| thread.proc.target(thread.pid, fd));
+        let target = fd.and_then(|fd| thread.files.target(fd));
         self.number != libc::SYS_sendfile && matches!(target, Some(Target::Pipe(..)))
     }
 

@@ -32,6 +32,7 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     } else if !is_stuck {
         blocks.push("Nothing is stuck.".to_owned());
     }
+    blocks.extend(hidden_calls(observation).map(|text| style.note(&text, DIM)));
     if is_stuck || style.verbose {
         blocks.extend(hidden(observation).map(|text| style.note(&text, DIM)));
     }
@@ -49,20 +50,45 @@ fn headline(observation: &Observation) -> String {
         format!("{} in {pipelines}", pluralize(stages, "stage"))
     };
     format!(
-        "{what}: {} in {} s ({} % of a processor)",
+        "{what}: {} in {} s ({} % CPU; scans: {} ms)",
         pluralize(observation.samples as usize, "sample"),
         significant(observation.seconds),
-        significant(observation.cost * 100.0)
+        significant(observation.cost * 100.0),
+        significant(observation.scan_s * 1e3)
     )
 }
 
+/// What can't be seen of other processes.
 fn hidden(observation: &Observation) -> Option<String> {
-    (observation.hidden > 0).then(|| {
-        format!(
-            "note: {} can't be examined without privileges; they may hold ends of these pipes, too",
-            pluralize(observation.hidden, "other process").replace("processs", "processes")
-        )
-    })
+    let count = pluralize(observation.hidden, "other process").replace("processs", "processes");
+    let what = match (observation.hidden, observation.hides_processes) {
+        (0, false) => return None,
+        (0, true) => {
+            "processes of other users are not shown here (/proc is mounted with hidepid)".to_owned()
+        }
+        (_, false) => format!("{count} can't be examined without privileges"),
+        (_, true) => format!(
+            "{count} can't be examined without privileges, and more are not shown (/proc is mounted \
+             with hidepid)"
+        ),
+    };
+    Some(format!(
+        "note: {what}; they may hold ends of these pipes, too"
+    ))
+}
+
+/// What can't be seen of the processes of the pipelines.
+fn hidden_calls(observation: &Observation) -> Option<String> {
+    let count = match observation.hidden_calls {
+        0 => return None,
+        1 => "1 process".to_owned(),
+        many => format!("{many} processes"),
+    };
+    Some(format!(
+        "note: the system calls of {count} can't be read without privileges \
+         (kernel.yama.ptrace_scope); waits in poll(2) count as elsewhere, and which pipe a process \
+         waits for may be unclear"
+    ))
 }
 
 /// The processes that a finding names.
@@ -75,7 +101,12 @@ fn named(finding: &Finding) -> Vec<&Who> {
         Finding::Held { holder, .. } => holder.iter().collect(),
         Finding::Pace(pace) => vec![&pace.stage],
         Finding::Turns { stages } => stages.iter().collect(),
-        Finding::SpareEnd { reader, holder, .. } => vec![reader, holder],
+        Finding::SpareEnd {
+            reader,
+            holder,
+            waits_for,
+            ..
+        } => [reader, holder].into_iter().chain(waits_for).collect(),
         Finding::SmallCalls { process, .. } => vec![process],
         Finding::SmallPipe { between, .. } => between.iter().collect(),
     }
@@ -247,24 +278,31 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
             reader,
             holder,
             fd,
+            waits_for,
             is_last,
         } => {
-            let only = if *is_last {
-                "no process writes to it"
+            let also = if *is_last {
+                String::new()
             } else {
-                "even once its writers have ended"
+                "also once its writers have ended, ".to_owned()
+            };
+            let waits_for = match waits_for.len() {
+                0 => String::new(),
+                _ => format!(
+                    " It waits for {}, without that descriptor.",
+                    list(waits_for.iter().map(full))
+                ),
             };
             let text = format!(
-                "{} waits for input or its end on {}, but {}: {} holds a write end ({}) without \
-                 using it. There is no end of file before it closes that. Remedy: close the \
-                 descriptor in {}, or end it ('{}>&-' when a shell starts it).",
+                "{} waits for input or its end on {}, but {also}{} holds a write end ({}), and wrote \
+                 nothing in {} s.{waits_for} There is no end of file before it closes that. Remedy: \
+                 unless it is to write there, start it without the descriptor ('{fd}>&-' in a shell), \
+                 or end it.",
                 full(reader),
                 pipe_name(observation, *pipe),
-                only,
                 full(holder),
                 descriptor(*fd),
-                holder.name,
-                fd
+                significant(observation.seconds),
             );
             style.note(&text, YELLOW)
         }
@@ -380,6 +418,9 @@ fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
              its reader keeps it open."
         ),
         KnotKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
+        KnotKind::OwnOutput => {
+            format!("{names} waits for room in a pipe that only it could read itself.")
+        }
         KnotKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
         KnotKind::Stopped => format!("{names} is stopped."),
     };
@@ -430,6 +471,11 @@ fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
         (KnotKind::OwnEnd, Some(member)) => {
             let fds = own_write_ends(observation, member);
             format!("close {} before reading to the end.", list(fds.map(descriptor)))
+        }
+        (KnotKind::OwnOutput, _) => {
+            "start the reader before writing more than the pipe holds, write in a thread of its own, \
+             or use a file."
+                .to_owned()
         }
         (KnotKind::NoPeer, _) => {
             "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, Observed};
+use super::{Finding, Observed, Who};
 use crate::look::is_minimal;
 use crate::observe::Observation;
 use crate::proc::PipeId;
@@ -37,7 +37,10 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
         .collect()
 }
 
-/// Write ends of processes that don't write, while the reader waits for input or its end.
+/// Write ends of processes that wrote nothing, while the reader waits for input or its end.
+///
+/// Somebody must hold the write end of a pipe that is in use, and may write later. So only
+/// those are named that are probably not meant to: see [`is_meant`].
 pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pipe in &observation.pipes {
@@ -52,15 +55,17 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
             .holders(pipe.id, Side::Room)
             .filter(|it| !it.has_ended)
             .collect();
-        let (idle, users): (Vec<&Observed>, Vec<&Observed>) = holders
-            .iter()
-            .partition(|it| it.holds_idly(pipe.id, Side::Room));
-        for holder in idle {
-            let pid = holder.process.id.pid;
-            // A process that wakes itself by a pipe is the only one that knows it.
-            let is_own = pid == reader.process.id.pid && holders.len() == 1;
-            // A shell waits for the children that do the writing.
-            if is_own || tied.contains(&pid) || holder.only_waits_for_children() {
+        // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
+        let has_both = |it: &&&Observed| it.process.holds(pipe.id, Side::Input);
+        let is_token = holders.iter().filter(has_both).count() > 1;
+        let wakes_itself = holders.len() == 1 && holders.iter().any(|it| has_both(&it));
+        if is_token || wakes_itself {
+            continue;
+        }
+        for holder in &holders {
+            if tied.contains(&holder.process.id.pid)
+                || is_meant(observation, holder, reader, &holders, pipe.id)
+            {
                 continue;
             }
             let ends = holder.process.ends.iter();
@@ -68,16 +73,71 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
                 .filter(|end| end.pipe == pipe.id && end.writes)
                 .map(|end| end.fd)
                 .next();
+            let is_idle = |it: &&Observed| it.is_silent() || it.only_waits_for_children();
             findings.extend(fd.map(|fd| Finding::SpareEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
                 holder: holder.who(),
                 fd,
-                is_last: users.is_empty(),
+                waits_for: children(observation, holder),
+                is_last: holders.iter().all(is_idle),
             }));
         }
     }
     findings
+}
+
+/// The living children of a process that waits for them.
+fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
+    let is_child = |it: &&Observed| it.process.parent == parent.process.id.pid;
+    let children = observation.living().filter(is_child).map(Observed::who);
+    if parent.only_waits_for_children() {
+        children.collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether a process probably has a write end on purpose, or has used it.
+fn is_meant(
+    observation: &Observation,
+    holder: &Observed,
+    reader: &Observed,
+    holders: &[&Observed],
+    pipe: PipeId,
+) -> bool {
+    let own = holder.process.id.pid;
+    let others = || holders.iter().filter(|it| it.process.id.pid != own);
+    if holder.waited_on(pipe, Side::Room) > 0.0 || !holder.is_silent() {
+        return true;
+    }
+    // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
+    // the writer.
+    let writes = |it: &&&Observed| !it.is_silent() || it.is_standard(pipe, Side::Room);
+    if observation.descends(reader, own) && !others().any(|it| writes(&it)) {
+        return true;
+    }
+    // The shell of a process that has its output. A shell that waits for others only has no
+    // use for it.
+    if holder.only_waits_for_children() {
+        return others().any(|it| observation.descends(it, own));
+    }
+    // A stage that has not written yet, unless it was left behind by one.
+    holder.is_standard(pipe, Side::Room) && !is_left_behind(holder, reader)
+}
+
+/// Whether a process's parent has ended, which it has in common with the reader of its output.
+fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
+    const INIT: i32 = 1;
+    let family = |it: &Observed| {
+        let all = it.ancestors.iter().copied().filter(|pid| *pid != INIT);
+        let all: BTreeSet<i32> = all.chain([it.process.id.pid]).collect();
+        all
+    };
+    let (own, others) = (&holder.process, &reader.process);
+    let are_orphans = own.parent == INIT && others.parent == INIT;
+    let are_siblings = are_orphans && own.group == others.group;
+    family(holder).is_disjoint(&family(reader)) && !are_siblings
 }
 
 /// Processes that move few bytes a call, many times. Those that read from such a writer have
@@ -145,6 +205,7 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::proc::Io;
     use crate::wait::{Outside, State, Wait};
@@ -153,34 +214,122 @@ mod tests {
         State::Waiting(Wait::Outside(Outside::Timer))
     }
 
+    fn on_child() -> State {
+        State::Waiting(Wait::Child(None))
+    }
+
+    /// The processes with a spare end of a pipe from which process 2 reads.
+    fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
+        let reader = Observed {
+            ancestors: vec![9, 1],
+            ..frozen(
+                child_of(9, process(2, "cat", vec![reads(0, 7)])),
+                on_input(7),
+            )
+        };
+        let observation = observation(others.into_iter().chain([reader]).collect());
+        let found = spare_ends(&observation, &BTreeSet::new());
+        let holders = found.iter().map(|finding| match finding {
+            Finding::SpareEnd { holder, .. } => holder.pid,
+            other => panic!("{other:?}"),
+        });
+        holders.collect()
+    }
+
+    fn child_of(parent: i32, process: Process) -> Process {
+        Process { parent, ..process }
+    }
+
+    /// A sleeping process with a write end, and the ancestors of the reader.
+    fn sleeper(pid: i32, fd: i32) -> Observed {
+        let own = child_of(9, process(pid, "sleep", vec![writes(fd, 7)]));
+        Observed {
+            ancestors: vec![9, 1],
+            ..frozen(own, sleeping())
+        }
+    }
+
     #[test]
     fn a_stray_write_end_is_named_unless_it_is_standard_output() {
-        let reader = || frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
-        let stray = |fd| frozen(process(3, "sleep", vec![writes(fd, 7)]), sleeping());
-        let spare = |fd| {
-            let observation = observation(vec![reader(), stray(fd)]);
-            spare_ends(&observation, &BTreeSet::new())
-        };
+        let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
         let expected = Finding::SpareEnd {
             pipe: PipeId::pipe(7),
-            reader: reader().who(),
-            holder: stray(5).who(),
+            reader: reader.who(),
+            holder: sleeper(3, 5).who(),
             fd: 5,
+            waits_for: Vec::new(),
             is_last: true,
         };
-        assert_eq!(spare(5), [expected]);
-        assert_eq!(spare(1), []);
+        let observation = observation(vec![reader, sleeper(3, 5)]);
+        assert_eq!(spare_ends(&observation, &BTreeSet::new()), [expected]);
+        // A stage that has not written yet.
+        assert!(spare([sleeper(3, 1)]).is_empty());
+        assert!(spare([sleeper(3, 2)]).is_empty());
+        let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        assert_eq!(spare([sleeper(3, 5), writer]), [3]);
+    }
+
+    #[test]
+    fn a_process_that_wrote_anything_may_have_written_there() {
+        let mut writer = sleeper(3, 5);
+        writer.is_frozen = false;
+        assert_eq!(spare([writer.clone()]), [3]);
+        writer.io = writer.io.map(|io| Io { writes: 1, ..io });
+        assert!(spare([writer]).is_empty());
     }
 
     #[test]
     fn a_shell_that_waits_for_the_writer_is_no_stray() {
-        let child = State::Waiting(Wait::Child(None));
-        let observation = observation(vec![
-            frozen(process(1, "sh", vec![writes(1, 7)]), child),
-            busy(process(2, "cat", vec![writes(1, 7)]), 0.1, 0.0, 0.0),
-            frozen(process(3, "wc", vec![reads(0, 7)]), on_input(7)),
-        ]);
-        assert_eq!(spare_ends(&observation, &BTreeSet::new()), []);
+        let shell = |pid| {
+            frozen(
+                child_of(9, process(pid, "sh", vec![writes(1, 7)])),
+                on_child(),
+            )
+        };
+        let writer = busy(process(4, "cat", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        let child = Observed {
+            process: child_of(3, writer.process.clone()),
+            ..writer.clone()
+        };
+        assert!(spare([shell(3), child]).is_empty());
+        // It waits for somebody else, and the writer for nobody.
+        assert_eq!(spare([shell(3), writer]), [3]);
+        let other = frozen(child_of(3, process(4, "sleep", vec![])), sleeping());
+        assert_eq!(spare([shell(3), other]), [3]);
+    }
+
+    #[test]
+    fn who_made_the_pipe_for_the_reader_may_write_later() {
+        // An interactive shell and its coprocess.
+        let terminal = State::Waiting(Wait::Outside(Outside::Terminal));
+        let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
+        assert!(spare([shell()]).is_empty());
+        assert!(spare([frozen(shell().process, on_child())]).is_empty());
+        // The end that another process has inherited is not meant.
+        assert_eq!(spare([shell(), sleeper(3, 5)]), [3]);
+        // Another process writes, for which the shell does not wait.
+        let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        assert_eq!(spare([shell(), writer]), [9]);
+    }
+
+    #[test]
+    fn a_process_left_behind_with_the_output_is_named() {
+        let left = |ancestors| Observed {
+            ancestors,
+            ..frozen(process(3, "daemon", vec![writes(1, 7)]), sleeping())
+        };
+        assert_eq!(spare([left(vec![1])]), [3]);
+        assert_eq!(spare([left(vec![])]), [3]);
+        assert!(spare([left(vec![5, 9, 1])]).is_empty());
+    }
+
+    #[test]
+    fn a_pipe_of_tokens_has_no_end() {
+        let make = |pid| {
+            let own = process(pid, "make", vec![reads(3, 7), writes(4, 7)]);
+            frozen(own, on_input(7))
+        };
+        assert!(spare([make(3), make(4)]).is_empty());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum KnotKind {
     MissingEnd,
     /// A process waits for the end of its input, which it keeps open itself.
     OwnEnd,
+    /// A process waits for room in a pipe that only it reads itself.
+    OwnOutput,
     /// A process waits for somebody to open the other end of a FIFO.
     NoPeer,
     /// A process is stopped.
@@ -179,8 +181,8 @@ fn knot(
     let is_meant = match kind {
         // Job control stops whole pipelines, and servers wait at FIFOs.
         KnotKind::Stopped | KnotKind::NoPeer => observation.is_survey && waiting.is_empty(),
-        // A signal handler may write to the process's own pipe, and anybody to a FIFO.
-        KnotKind::OwnEnd => observed.iter().any(|it| {
+        // A signal handler may use the process's own pipe, and anybody a FIFO.
+        KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|it| {
             let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
             is_fifo || handles_signals(it)
         }),
@@ -228,6 +230,7 @@ fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
     match (input, room) {
         (true, true) => KnotKind::OtherPipe,
         (false, _) if is_parents_fault(Side::Room) => KnotKind::UnreadOutput,
+        (false, _) if core.len() == 1 => KnotKind::OwnOutput,
         (false, _) => KnotKind::AllWrite,
         (true, _) if is_parents_fault(Side::Input) => KnotKind::MissingEnd,
         (true, _) if core.len() == 1 => KnotKind::OwnEnd,
@@ -358,6 +361,8 @@ mod tests {
         assert_eq!(kinds(unclosed), [KnotKind::MissingEnd]);
         let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
         assert_eq!(kinds(vec![frozen(own, on_input(1))]), [KnotKind::OwnEnd]);
+        let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+        assert_eq!(kinds(vec![frozen(own, on_room(1))]), [KnotKind::OwnOutput]);
         let peer = State::Waiting(Wait::FifoPeer { path: None });
         assert_eq!(
             kinds(vec![frozen(process(10, "a", vec![]), peer)]),

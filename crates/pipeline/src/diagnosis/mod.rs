@@ -49,32 +49,27 @@ impl Observed {
             .sum()
     }
 
-    /// Whether it only waits for its children, as a shell does.
+    /// Whether it only waits for its children, as a shell does. timeout(1), and `wait` in some
+    /// shells, wait for their signal.
     fn only_waits_for_children(&self) -> bool {
-        self.outside
-            .get(&Outside::Child)
-            .is_some_and(|it| *it >= 0.9)
+        let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
+        share(Outside::Child) + share(Outside::Signal) >= 0.9
     }
 
-    /// Whether it holds an end of a pipe without using it: it never waited there, and did
-    /// not read (write) anything at all.
-    fn holds_idly(&self, pipe: PipeId, side: Side) -> bool {
-        let calls = self.io.map(|io| match side {
-            Side::Input => io.reads,
-            Side::Room => io.writes,
-        });
-        let standard = match side {
-            Side::Input => 0,
-            Side::Room => 1,
+    /// Whether it wrote to no pipe at all, nor to anything else.
+    fn is_silent(&self) -> bool {
+        !self.splices && (self.is_frozen || self.io.is_some_and(|io| io.writes == 0))
+    }
+
+    /// Whether an end of a pipe is among the descriptors by which a process started from a
+    /// shell reads or writes.
+    fn is_standard(&self, pipe: PipeId, side: Side) -> bool {
+        let standard: &[i32] = match side {
+            Side::Input => &[0],
+            Side::Room => &[1, 2],
         };
-        let ends = self.process.ends.iter();
-        let is_standard = ends
-            .filter(|end| end.pipe == pipe)
-            .any(|end| end.fd == standard);
-        let never_waited = self.waited_on(pipe, side) == 0.0;
-        let is_idle = self.only_waits_for_children()
-            || !is_standard && !self.splices && (calls == Some(0) || self.is_frozen);
-        never_waited && is_idle
+        let mut ends = self.process.ends.iter();
+        ends.any(|end| end.pipe == pipe && standard.contains(&end.fd))
     }
 }
 
@@ -91,12 +86,40 @@ impl Observation {
             .filter(move |it| it.process.holds(pipe, side))
     }
 
+    /// Whether a process descends from another one.
+    fn descends(&self, child: &Observed, from: i32) -> bool {
+        child.process.parent == from || child.ancestors.contains(&from)
+    }
+
+    /// Whether a process holds an end of a pipe without using it: it never waited there, and
+    /// only waits for others, or started another one that has this end, or did nothing by
+    /// which it could have been used.
+    fn holds_idly(&self, holder: &Observed, pipe: PipeId, side: Side) -> bool {
+        if holder.waited_on(pipe, side) > 0.0 {
+            return false;
+        }
+        let is_idle = match side {
+            Side::Input => {
+                let reads = holder.io.map(|io| io.reads);
+                !holder.splices && (holder.is_frozen || reads == Some(0))
+            }
+            Side::Room => holder.is_silent(),
+        };
+        let is_wrapper = || {
+            let mut others = self.holders(pipe, side).filter(|it| self.is_lasting(it));
+            others.any(|it| self.descends(it, holder.process.id.pid))
+        };
+        holder.only_waits_for_children()
+            || is_idle && !holder.is_standard(pipe, side)
+            || holder.is_frozen && is_wrapper()
+    }
+
     /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
     /// shell that waits for one short-lived child after another, any of them may.
     pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
         let holders = self.holders(pipe, side).filter(|it| self.is_lasting(it));
         let holders: Vec<&Observed> = holders.collect();
-        let users = holders.iter().filter(|it| !it.holds_idly(pipe, side));
+        let users = holders.iter().filter(|it| !self.holds_idly(it, pipe, side));
         let users: Vec<&Observed> = users.copied().collect();
         if users.is_empty() { holders } else { users }
     }
@@ -176,7 +199,7 @@ pub enum Finding {
         /// The stages.
         stages: Vec<Who>,
     },
-    /// A reader gets no end of file from a writer that does not write.
+    /// A reader gets no end of file because of a process that wrote nothing.
     SpareEnd {
         /// The pipe.
         pipe: PipeId,
@@ -186,6 +209,8 @@ pub enum Finding {
         holder: Who,
         /// Its descriptor.
         fd: i32,
+        /// The children that it waits for, which don't have this end.
+        waits_for: Vec<Who>,
         /// Whether no other process writes, so that the reader waits for this one only.
         is_last: bool,
     },
@@ -267,4 +292,56 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     findings.extend(habits::small_calls(observation));
     findings.extend(habits::small_pipes(observation));
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find::Process;
+    use crate::fixtures::{busy, frozen, observation, process, reads, writes};
+    use crate::wait::Wait;
+
+    #[test]
+    fn a_program_that_waits_for_the_one_it_started_is_no_stage() {
+        for wait in [
+            Wait::Child(None),
+            Wait::Outside(Outside::Signal),
+            Wait::Outside(Outside::Socket),
+        ] {
+            let ends = || vec![reads(0, 7), writes(1, 8)];
+            let timeout = frozen(process(2, "timeout", ends()), State::Waiting(wait));
+            let cat = Process {
+                parent: 2,
+                ..process(3, "cat", ends())
+            };
+            let observation = observation(vec![
+                busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
+                timeout,
+                busy(cat, 0.9, 0.0, 0.1),
+                busy(process(4, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
+            ]);
+            let pipelines = observation.pipelines();
+            let pids = pipelines.iter().flatten().map(|it| it.process.id.pid);
+            assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
+            let findings = diagnose(&observation);
+            let [Finding::Pace(pace)] = &findings[..] else {
+                panic!("{findings:?}");
+            };
+            assert_eq!(pace.stage.pid, 3);
+        }
+    }
+
+    #[test]
+    fn a_process_that_waits_for_a_pipe_is_a_stage_also_with_children() {
+        let cat = Process {
+            parent: 2,
+            ..process(3, "cat", vec![reads(0, 7)])
+        };
+        let observation = observation(vec![
+            busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
+            busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
+            busy(cat, 0.5, 0.0, 0.5),
+        ]);
+        assert_eq!(observation.users(PipeId::pipe(7), Side::Input).len(), 2);
+    }
 }

@@ -1,16 +1,14 @@
 //! What the samples of one process add up to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
 use super::{Observed, OnPipe, Shares};
-use crate::find::{Process, ProcessId};
-use crate::proc::{Io, PipeId, Proc};
-use crate::wait::{Outside, PipeWait, Side, State, Wait, examine};
+use crate::files::{Allowance, Files, Kept, Schedule, ThreadFiles};
+use crate::find::Process;
+use crate::proc::{End, Io, PipeId, Proc};
+use crate::wait::{Outside, PipeWait, Seen, Side, State, Wait, examine_files};
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,27 +65,60 @@ pub(super) struct Counters {
     ran: Duration,
     delayed: Duration,
     io: Option<Io>,
-    switches: BTreeMap<i32, u64>,
+    /// How often each thread got a processor.
+    turns: BTreeMap<i32, u64>,
 }
 
-impl Counters {
-    pub(super) fn read(proc: &Proc, pid: i32) -> Self {
-        let mut counters = Counters {
-            io: proc.io(pid),
-            ..Counters::default()
-        };
-        for tid in proc.threads(pid) {
-            if let Some((ran, delayed)) = proc.schedule(pid, tid) {
-                counters.ran += ran;
-                counters.delayed += delayed;
-            }
-            // 0 twice would look like a thread that never ran.
-            let unknown = counters.switches.len() as u64 + 1;
-            let switches = proc.switches(pid, tid).unwrap_or(unknown);
-            counters.switches.insert(tid, switches);
+/// A thread that is sampled.
+#[derive(Debug)]
+struct Watch {
+    files: ThreadFiles,
+    /// How often it had got a processor when its state was read.
+    turns: Option<u64>,
+    seen: Option<Seen>,
+}
+
+impl Watch {
+    fn new(tid: i32) -> Self {
+        Watch {
+            files: ThreadFiles::new(tid),
+            turns: None,
+            seen: None,
         }
-        counters
     }
+
+    /// How often it got a processor; from its switches if the kernel doesn't count that.
+    fn turns(&self, proc: &Proc, pid: i32, schedule: Schedule) -> Option<u64> {
+        match schedule.turns {
+            0 => proc.switches(pid, self.files.tid),
+            turns => Some(turns),
+        }
+    }
+
+    /// Reads its state, unless it has been asleep since that was read. Returns whether it may
+    /// have run; `None` if it has ended.
+    fn sample(&mut self, at: &At<'_>, ends: &[End]) -> Option<bool> {
+        let turns = self.files.schedule(at.files, Some(at.allowance))?.turns;
+        let has_slept = turns > 0 && self.turns == Some(turns);
+        let is_awake = |seen: &Seen| matches!(seen.state, State::Working | State::Disk);
+        if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
+            return Some(false);
+        }
+        // Most processes are asleep all the time, and their files are read once.
+        let allowance = self.seen.is_some().then_some(at.allowance);
+        let seen = examine_files(at.files, &mut self.files, ends, allowance)?;
+        let is_awake = is_awake(&seen);
+        self.seen = Some(seen);
+        self.turns = Some(turns);
+        Some(is_awake || !has_slept)
+    }
+}
+
+/// Where the files of a process are.
+struct At<'a> {
+    proc: &'a Proc,
+    files: Files<'a>,
+    allowance: &'a Allowance,
 }
 
 /// The samples of a process.
@@ -96,8 +127,13 @@ pub(super) struct Tally {
     pub(super) process: Process,
     /// Refers to this process, even if its number is reused. `None` if there are too few
     /// descriptors.
-    pub(super) pidfd: Option<OwnedFd>,
+    directory: Option<Kept>,
+    watches: Vec<Watch>,
     is_from_start: bool,
+    pub(super) has_ended: bool,
+    /// Whether it may have run since its descriptors were read.
+    pub(super) may_have_changed: bool,
+    has_run: bool,
     pub(super) samples: u32,
     working: u32,
     disk: u32,
@@ -108,23 +144,32 @@ pub(super) struct Tally {
     on: BTreeMap<(PipeId, Side), u32>,
     pub(super) threads: Vec<State>,
     pub(super) splices: bool,
+    /// Whether its system calls may not be read.
+    pub(super) hides_calls: bool,
     first: (Instant, Counters),
     last: (Instant, Counters),
 }
 
 impl Tally {
-    pub(super) fn new(proc: &Proc, process: Process, is_from_start: bool, may_hold: bool) -> Self {
-        let first = (Instant::now(), Counters::read(proc, process.id.pid));
-        let pid = Pid::from_raw(process.id.pid).filter(|_| may_hold);
-        let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    pub(super) fn new(
+        proc: &Proc,
+        process: Process,
+        is_from_start: bool,
+        allowance: &Allowance,
+    ) -> Self {
+        let directory = Files::of(proc, process.id.pid).directory().ok();
         // It may have been opened after the number was reused.
-        let is_same = process.id.is_running(proc);
-        Tally {
-            pidfd: pidfd.filter(|_| is_same),
-            last: first.clone(),
-            first,
+        let directory = directory.filter(|_| process.id.is_running(proc));
+        let mut tally = Tally {
+            directory: directory.and_then(|directory| allowance.keep(directory)),
+            watches: Vec::new(),
+            first: (Instant::now(), Counters::default()),
+            last: (Instant::now(), Counters::default()),
             process,
             is_from_start,
+            has_ended: false,
+            may_have_changed: false,
+            has_run: false,
             samples: 0,
             working: 0,
             disk: 0,
@@ -135,37 +180,78 @@ impl Tally {
             on: BTreeMap::new(),
             threads: Vec::new(),
             splices: false,
+            hides_calls: false,
+        };
+        let mut watches = Vec::new();
+        let at = tally.at(proc, allowance);
+        watches.extend(at.files.threads().into_iter().map(Watch::new));
+        let first = counters(&at, tally.process.id.pid, &mut watches);
+        for watch in &mut watches {
+            watch.turns = first.turns.get(&watch.files.tid).copied();
+        }
+        tally.watches = watches;
+        tally.last = (tally.first.0, first.clone());
+        tally.first.1 = first;
+        tally
+    }
+
+    fn at<'a>(&'a self, proc: &'a Proc, allowance: &'a Allowance) -> At<'a> {
+        let files = Files::of(proc, self.process.id.pid);
+        At {
+            proc,
+            files: match &self.directory {
+                Some(directory) => files.below(directory.as_fd()),
+                None => files,
+            },
+            allowance,
         }
     }
 
-    pub(super) fn is_running(&self, proc: &Proc) -> bool {
-        match &self.pidfd {
-            // It is readable once the process has ended (pidfd_open(2)).
-            Some(pidfd) => {
-                let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-                poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
-            }
-            None => self.process.id.is_running(proc),
-        }
-    }
-
-    pub(super) fn sample(&mut self, proc: &Proc) {
-        if !self.is_running(proc) {
+    pub(super) fn sample(&mut self, proc: &Proc, allowance: &Allowance) {
+        if self.has_ended {
             return;
         }
-        let pid = self.process.id.pid;
-        let tids = proc.threads(pid);
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, allowance);
         let ends = &self.process.ends;
-        let seen = tids.iter().filter_map(|tid| examine(proc, pid, *tid, ends));
-        let (threads, splices): (Vec<State>, Vec<bool>) = seen.unzip();
-        if threads.is_empty() {
-            return;
+        let before = watches.len();
+        let mut has_run = false;
+        watches.retain_mut(|watch| {
+            let seen = watch.sample(&at, ends);
+            has_run |= seen.unwrap_or(true);
+            seen.is_some()
+        });
+        // Only a thread that runs starts another one.
+        if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
+            for tid in at.files.threads() {
+                let is_known = watches.iter().any(|watch| watch.files.tid == tid);
+                let mut watch = Watch::new(tid);
+                if !is_known && watch.sample(&at, ends).is_some() {
+                    watches.push(watch);
+                }
+            }
         }
-        // It may have ended meanwhile, and its number been reused.
-        if self.is_running(proc) {
+        self.watches = watches;
+        let id = self.process.id;
+        if self.watches.is_empty() {
+            let now = proc.stat(id.pid).filter(|now| now.start == id.start);
+            self.has_ended = now.is_none_or(|now| matches!(now.state, 'Z' | 'X'));
+        } else if self.directory.is_some() || id.is_running(proc) {
+            self.has_run |= has_run;
+            self.may_have_changed |= has_run;
+            let seen = || self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+            let threads: Vec<State> = seen().map(|seen| seen.state.clone()).collect();
+            let splices = seen().any(|seen| seen.is_uncounted);
+            let hides_calls = seen().any(|seen| seen.is_hidden);
             self.count(&threads);
-            self.splices |= splices.contains(&true);
-            self.threads = threads;
+            self.splices |= splices;
+            (self.hides_calls, self.threads) = (hides_calls, threads);
+        } else {
+            self.has_ended = true;
+        }
+        if self.has_ended {
+            self.directory = None;
+            self.watches.clear();
         }
     }
 
@@ -191,20 +277,30 @@ impl Tally {
     }
 
     /// Reads the counters of a process that still runs.
-    pub(super) fn update(&mut self, proc: &Proc) {
-        self.last = (Instant::now(), Counters::read(proc, self.process.id.pid));
+    pub(super) fn update(&mut self, proc: &Proc, allowance: &Allowance) {
+        self.last.0 = Instant::now();
+        // Otherwise they are the same.
+        if std::mem::take(&mut self.has_run) {
+            let mut watches = std::mem::take(&mut self.watches);
+            let at = self.at(proc, allowance);
+            let counters = counters(&at, self.process.id.pid, &mut watches);
+            (self.last.1, self.watches) = (counters, watches);
+        }
     }
 
-    pub(super) fn finish(
-        mut self,
+    /// What it did. `now` is the process that has its number, `ancestors` are those of it.
+    pub(super) fn observed(
+        &mut self,
         proc: &Proc,
+        allowance: &Allowance,
         now: Option<Process>,
-        asked: &BTreeSet<ProcessId>,
+        ancestors: Vec<i32>,
+        is_asked: bool,
     ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
         if same.is_some() {
-            self.update(proc);
+            self.update(proc, allowance);
         }
         let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
         let share = |count: u32| f64::from(count) / f64::from(self.samples.max(1));
@@ -216,7 +312,7 @@ impl Tally {
             share: share(*count),
         };
         Observed {
-            is_asked: asked.contains(&id),
+            is_asked,
             has_ended: same.is_none(),
             samples: self.samples,
             shares: Shares {
@@ -233,7 +329,7 @@ impl Tally {
                 && self.is_from_start
                 && self.samples > 0
                 && self.working == 0
-                && first.switches == last.switches,
+                && first.turns == last.turns,
             counted_s: ended_at.duration_since(*began_at).as_secs_f64(),
             ran_s: since(last.ran, first.ran),
             delayed_s: since(last.delayed, first.delayed),
@@ -245,10 +341,29 @@ impl Tally {
             }),
             splices: self.splices,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
-            threads: self.threads,
-            process: same.unwrap_or(self.process),
+            threads: self.threads.clone(),
+            ancestors,
+            process: same.unwrap_or_else(|| self.process.clone()),
         }
     }
+}
+
+fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
+    let mut counters = Counters {
+        io: at.proc.io(pid),
+        ..Counters::default()
+    };
+    for watch in watches {
+        if let Some(schedule) = watch.files.schedule(at.files, Some(at.allowance)) {
+            counters.ran += schedule.ran;
+            counters.delayed += schedule.delayed;
+            // 0 twice would look like a thread that never ran.
+            let unknown = counters.turns.len() as u64 + 1;
+            let turns = watch.turns(at.proc, pid, schedule).unwrap_or(unknown);
+            counters.turns.insert(watch.files.tid, turns);
+        }
+    }
+    counters
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::commands::header;
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
+use pipespeed_base::text::significant;
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::session::SUBCOMMAND;
@@ -165,7 +166,16 @@ impl Doctor<'_> {
             observation = self.observe(scope, self.args.time, Some(ending));
         }
         let findings = diagnose(&observation);
-        self.report(&observation, &findings)?;
+        let is_over = is_over(&self.interrupt, Some(ending), NOW);
+        if is_over && findings.is_empty() && observation.seconds < MIN_TIME.as_secs_f64() {
+            let seconds = significant(observation.seconds);
+            say(&format!(
+                "pipespeed: the command ended after {seconds} s, too soon to be examined"
+            ));
+            self.save(&observation, &findings)?;
+        } else {
+            self.report(&observation, &findings)?;
+        }
         if findings.iter().any(Finding::is_stuck) {
             self.leave(child);
         } else {
@@ -230,6 +240,8 @@ impl Doctor<'_> {
     }
 }
 
+/// A command that ends sooner is not reported on if nothing was found.
+const MIN_TIME: Duration = Duration::from_millis(100);
 /// A poll that does not wait.
 const NOW: Option<Duration> = Some(Duration::ZERO);
 /// Bounds for how long each observation of a guarded command takes.
@@ -239,6 +251,7 @@ const MAX_WINDOW: Duration = Duration::from_secs(30);
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 fn start(words: &[String]) -> anyhow::Result<Child> {
     let mut command = match words {
+        [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
         [text] => {
             let mut command = Command::new("sh");
             command.args(["-c", text]);

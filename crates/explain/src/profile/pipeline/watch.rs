@@ -70,12 +70,12 @@ impl Watch {
 }
 
 /// What a stage waits for if its threads sleep in these kernel functions. If there
-/// are several reasons, a pipe comes first and a child process last.
+/// are several reasons, a pipe comes first and a child process or a signal last.
 fn reason_of_stage(sleeping: &[String]) -> Option<String> {
     let rank = |function: &str| match reason_of_function(function) {
         Some(INPUT) => 0,
         Some(OUTPUT) => 1,
-        Some(CHILD) => 3,
+        Some(CHILD | SIGNAL) => 3,
         _ => 2,
     };
     let function = sleeping.iter().min_by_key(|function| rank(function))?;
@@ -89,6 +89,8 @@ pub const INPUT: &str = "input (pipe empty)";
 pub const OUTPUT: &str = "room for output (pipe full)";
 /// The reason of waiting for a child.
 const CHILD: &str = "a child process";
+/// The reason of waiting for a signal: often for that of a child.
+const SIGNAL: &str = "a signal";
 
 /// The reason for sleeping in a kernel function.
 fn reason_of_function(function: &str) -> Option<&'static str> {
@@ -99,6 +101,7 @@ fn reason_of_function(function: &str) -> Option<&'static str> {
         Asleep::Child => CHILD,
         Asleep::Poll => "poll or select",
         Asleep::Timer => "a timer (sleep)",
+        Asleep::Signal => SIGNAL,
         Asleep::Futex => "another thread (futex)",
         Asleep::Disk => "a file's data (disk)",
         Asleep::TerminalOrSocket => "the terminal or a socket",
@@ -119,6 +122,7 @@ mod tests {
             ("futex_wait_queue pipe_write", Some(OUTPUT)),
             ("do_wait unheard_of.isra.0", Some("unheard_of")),
             ("do_wait", Some(CHILD)),
+            ("sigsuspend hrtimer_nanosleep", Some("a timer (sleep)")),
             ("", None),
         ] {
             let functions = functions.split_ascii_whitespace().map(str::to_owned);

@@ -6,25 +6,14 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Group, assert_contains, pipe};
-use crate::common::procs::eventually;
-use crate::common::{json, pipespeed, run_alone, skip};
+use super::{Group, assert_contains, becomes, pipe};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{json, pipespeed, run_alone, skip, start};
 
 fn fifo(directory: &tempfile::TempDir, name: &str) -> String {
     let path = directory.path().join(name);
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-/// Waits until a process runs this program.
-fn becomes(pid: u32, name: &str) {
-    let is = || {
-        fs::read_to_string(format!("/proc/{pid}/comm"))
-            .unwrap()
-            .trim()
-            == name
-    };
-    eventually(|| is().then_some(())).unwrap();
 }
 
 #[test]
@@ -209,6 +198,54 @@ fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
     group.add("yes", [None, writer, None]);
     let holder = format!("STUCK: python3 (pid {pid}) splices and holds the lock of pipe");
     assert_contains(&group.stuck(), &[&holder]);
+}
+
+/// reubeno/brush#1293: a shell writes a here-document into a pipe before it starts the program
+/// that reads it.
+#[test]
+fn a_document_larger_than_the_pipe_without_a_reader_yet_is_stuck() {
+    if !has_python("import os") {
+        return;
+    }
+    let mut shell = Command::new("python3");
+    let script = "import os; r, w = os.pipe(); os.write(w, b'x' * 100000); os.execlp('cat', 'cat')";
+    shell.args(["-c", script]);
+    let mut group = Group::default();
+    let pid = group.start(shell, [None, None, None]);
+    let headline = format!("STUCK: python3 (pid {pid}) waits for room in a pipe that only it");
+    let remedy = "Remedy: start the reader before writing more than the pipe holds";
+    assert_contains(&group.stuck(), &[&headline, "100 % full", remedy]);
+}
+
+/// haskell/process#70: a program's output is read to its end, but the server that it started
+/// has inherited that output. The server may end at any time, so this is not called stuck.
+#[test]
+fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("record");
+    let mut command = pipespeed("doctor --time 0.5 --json");
+    command.arg(&file).arg("--");
+    command.arg("text=$(sh -c 'tail -f /dev/null & echo started'); echo $text");
+    let mark = Mark::on(&mut command);
+    command.stdin(std::process::Stdio::null());
+    let running = start(command);
+    // It is reported on, and goes on: the server is ended.
+    eventually(|| file.exists().then_some(())).unwrap();
+    let server = |(_, line): &(Pid, String)| line.starts_with("tail");
+    let server = mark.processes().into_iter().find(server).unwrap().0;
+    kill_process(server, Signal::KILL).unwrap();
+    let outcome = running.finish();
+    assert_eq!((outcome.code, &*outcome.out), (Some(0), "started\n"));
+    let words = format!("tail (pid {server}) holds a write end (standard output), and wrote");
+    let text = outcome
+        .err
+        .split_whitespace()
+        .collect::<Vec<&str>>()
+        .join(" ");
+    assert_contains(
+        &text,
+        &["waits for input or its end", &words, "Nothing is stuck."],
+    );
 }
 
 #[test]

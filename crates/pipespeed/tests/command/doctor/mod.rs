@@ -3,6 +3,8 @@
 mod commands;
 mod hangs;
 mod healthy;
+mod hidden;
+mod robust;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -75,6 +77,12 @@ impl Drop for Group {
 fn pipe() -> (Option<OwnedFd>, Option<OwnedFd>) {
     let (reader, writer) = std::io::pipe().unwrap();
     (Some(reader.into()), Some(writer.into()))
+}
+
+/// Waits until a process runs this program.
+fn becomes(pid: u32, name: &str) {
+    let comm = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    eventually(|| (comm().trim() == name).then_some(())).unwrap();
 }
 
 /// Checks that a text contains all words.

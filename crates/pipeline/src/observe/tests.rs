@@ -1,0 +1,146 @@
+//! Observations of real processes.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use pipespeed_testing::conditions::few_descriptors;
+use pipespeed_testing::procs::eventually;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::*;
+use crate::diagnosis::{Knot, KnotKind};
+
+/// Processes in a group of their own, which are killed when this is dropped.
+struct Group(Vec<Child>);
+
+impl Group {
+    fn pid(&self) -> i32 {
+        self.0[0].id() as i32
+    }
+
+    fn add(&mut self, words: &[&str], stdin: impl Into<Stdio>, stdout: impl Into<Stdio>) {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(stdin).stdout(stdout);
+        // Each pipe that it inherits would be one more that it may wait for.
+        command.stderr(Stdio::null());
+        few_descriptors(&mut command, 64);
+        command.process_group(self.0.first().map_or(0, |first| first.id() as i32));
+        self.0.push(command.spawn().unwrap());
+    }
+
+    fn observe(&self, proc: &Proc, millis: u64) -> Observation {
+        let plan = Plan {
+            scope: Scope::Pid(self.pid()),
+            window: Duration::from_millis(millis),
+            excluded: Vec::new(),
+            only_user: None,
+        };
+        let mut pause = |within| {
+            std::thread::sleep(within);
+            true
+        };
+        observe(proc, &plan, None, &mut pause)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.0[0]);
+        let _ = kill_process_group(group, Signal::KILL);
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Two programs that both write more than a pipe holds.
+fn both_write() -> Group {
+    let (to_second, from_first) = std::io::pipe().unwrap();
+    let (to_first, from_second) = std::io::pipe().unwrap();
+    let mut group = Group(Vec::new());
+    let head = ["head", "-c", "1000000", "/dev/zero"];
+    group.add(&head, to_first, from_first);
+    group.add(&head, to_second, from_second);
+    group
+}
+
+#[test]
+fn a_knot_is_found_where_system_calls_are_hidden() {
+    let group = both_write();
+    let proc = Proc::default().without_calls();
+    let found = eventually(|| {
+        let observation = group.observe(&proc, 50);
+        assert_eq!(observation.hidden_calls, 2);
+        match diagnose(&observation).into_iter().next()? {
+            Finding::Knot(Knot { kind, members, .. }) => Some((kind, members.len())),
+            _ => None,
+        }
+    });
+    assert_eq!(found.unwrap(), (KnotKind::AllWrite, 2));
+    let visible = group.observe(&Proc::default(), 50);
+    assert_eq!(visible.hidden_calls, 0);
+}
+
+#[test]
+fn a_poll_counts_as_elsewhere_where_system_calls_are_hidden() {
+    if Command::new("bash").arg("--version").output().is_err() {
+        return pipespeed_testing::skip("no bash");
+    }
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut group = Group(Vec::new());
+    // It waits in select(2) or ppoll(2).
+    group.add(&["bash", "-c", "read -t 1000 x"], reader, Stdio::null());
+    let hidden = Proc::default().without_calls();
+    let sees = |proc: &Proc, share: fn(&Shares) -> f64| {
+        let seen = eventually(|| {
+            let observation = group.observe(proc, 50);
+            let bash = observation.find(group.pid()).unwrap();
+            (share(&bash.shares) == 1.0).then_some(())
+        });
+        seen.unwrap();
+    };
+    sees(&Proc::default(), |shares| shares.starved);
+    sees(&hidden, |shares| shares.elsewhere);
+}
+
+#[test]
+fn a_process_that_sleeps_all_the_time_is_frozen_and_one_that_runs_is_not() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut group = Group(Vec::new());
+    group.add(&["sleep", "1000"], Stdio::null(), writer);
+    group.add(&["cat"], reader, Stdio::null());
+    group.add(&["yes"], Stdio::null(), Stdio::null());
+    let frozen = eventually(|| {
+        let observation = group.observe(&Proc::default(), 50);
+        let frozen = observation.processes.iter().filter(|it| it.is_frozen);
+        let names: Vec<String> = frozen.map(|it| it.process.name.clone()).collect();
+        (names.len() == 2).then_some(names)
+    });
+    assert_eq!(frozen.unwrap(), ["sleep", "cat"]);
+}
+
+#[test]
+fn few_descriptors_change_nothing() {
+    let group = both_write();
+    let proc = Proc::default();
+    let (first, second) = (group.pid(), group.0[1].id() as i32);
+    let sample = |allowance: &Allowance| {
+        let mut scanner = Scanner::default();
+        scanner.read_all(&proc, &[]);
+        [first, second].map(|pid| {
+            let process = scanner.snapshot.processes[&pid].clone();
+            let mut tally = Tally::new(&proc, process, true, allowance);
+            for _ in 0..3 {
+                tally.sample(&proc, allowance);
+            }
+            (tally.samples, tally.threads)
+        })
+    };
+    let is_stuck = || {
+        let states = sample(&Allowance::new()).map(|(_, threads)| threads);
+        let waits = |threads: &Vec<State>| matches!(threads[..], [State::Waiting(_)]);
+        states.iter().all(waits).then_some(())
+    };
+    eventually(is_stuck).unwrap();
+    assert_eq!(sample(&Allowance::of(0)), sample(&Allowance::new()));
+}

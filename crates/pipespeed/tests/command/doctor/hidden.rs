@@ -1,0 +1,95 @@
+//! What may not be seen is said.
+
+use super::{Group, assert_contains, pipe};
+use crate::common::conditions::{ForAll, in_mount_namespace};
+use crate::common::{PIPESPEED, run_alone, skip};
+
+/// Exit status of a script that could not set up its conditions.
+const NOT_ALLOWED: i32 = 77;
+
+#[test]
+fn an_ordinary_user_sees_own_pipelines_only() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command("doctor --time 0.3 -v --");
+    command.arg("sleep 1 | cat");
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+    assert_contains(&outcome.err, &["sets the pace: it waits for a timer"]);
+    let mut others = program.command("doctor 1");
+    others.env_remove("TERM");
+    let outcome = run_alone(others);
+    if outcome.code == Some(0) {
+        return skip("process 1 belongs to this user");
+    }
+    outcome.refused(1, &["process 1: Permission denied", "try as root"]);
+}
+
+#[test]
+fn processes_that_may_not_be_examined_are_counted() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut probe = std::process::Command::new("ls");
+    let probe = crate::common::conditions::ordinary(probe.arg("/proc/1/fd"));
+    if probe.output().is_ok_and(|output| output.status.success()) {
+        return skip("process 1 belongs to this user");
+    }
+    let mut command = program.command("doctor --time 0.3 -v --");
+    command.arg("sleep 1 | cat");
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+    let text = outcome.err.replace('\n', " ");
+    assert_contains(
+        &text,
+        &["can't be examined without privileges; they may hold ends"],
+    );
+}
+
+#[test]
+fn a_proc_that_hides_processes_is_noted() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let program = program.command("");
+    for (hidepid, words) in [
+        ("1", "can't be examined without privileges"),
+        ("2", "(/proc is mounted with hidepid)"),
+    ] {
+        let script = format!(
+            "mount -t proc -o hidepid={hidepid} none /proc && \
+             exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$0\" \"$@\"; \
+             exit {NOT_ALLOWED}"
+        );
+        let path = program.get_program().to_str().unwrap();
+        let args = ["doctor", "--time", "0.3", "-v", "--", "sleep 1 | cat"];
+        let Some(command) = in_mount_namespace(&script, path, &args) else {
+            return;
+        };
+        let outcome = run_alone(command);
+        if outcome.code == Some(NOT_ALLOWED) {
+            return skip("proc can't be mounted with hidepid here");
+        }
+        assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+        let text = outcome.err.replace('\n', " ");
+        assert_contains(&text, &["sets the pace: it waits for a timer", words]);
+    }
+}
+
+/// A user whose processes root's can't be told from: without privileges root's pipes stay closed.
+#[test]
+fn the_other_end_of_another_users_pipe_is_not_called_missing() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    // The reader belongs to the ordinary user, the writer to this one.
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let mut cat = std::process::Command::new("cat");
+    crate::common::conditions::ordinary(&mut cat);
+    let pid = group.start(cat, [reader, None, None]);
+    group.add("sleep 1000", [None, writer, None]);
+    let command = program.command(&format!("doctor --time 0.3 -v {pid}"));
+    run_alone(command).succeeded();
+}

@@ -1,0 +1,127 @@
+//! Processes that end, are killed, or get the number of another one while they are watched.
+
+use std::hash::{BuildHasher, RandomState};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use super::{Group, pipe};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+
+#[test]
+fn short_lived_and_killed_processes_confuse_nothing() {
+    let mut group = Group::default();
+    // Each of these ends within milliseconds.
+    group.script("while :; do (true; true) | cat; done");
+    for nth in 0..10 {
+        let (reader, writer) = pipe();
+        let yes = group.add("yes", [None, writer, None]);
+        let cat = group.add("cat", [reader, None, None]);
+        let first = group.children[0].id();
+        let running = start(pipespeed(&format!("doctor --time 0.3 {first}")));
+        // Any moment, from the first reading to the report.
+        let random = RandomState::new().hash_one(nth);
+        thread::sleep(Duration::from_millis(random % 400));
+        let victim = if random >> 32 & 1 == 0 { cat } else { yes };
+        let victim = Pid::from_raw(victim as i32).unwrap();
+        kill_process(victim, Signal::KILL).unwrap();
+        running.finish().succeeded_in_silence();
+    }
+}
+
+#[test]
+fn a_killed_doctor_leaves_no_process() {
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let yes = group.add("yes", [None, writer, None]);
+    group.add("cat", [reader, None, None]);
+    let mut command = pipespeed(&format!("doctor --time 100 {yes}"));
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    // Its helper has been started.
+    let has_helper = || (mark.processes().len() == 2).then_some(());
+    eventually(has_helper).unwrap();
+    running.send(Signal::KILL);
+    assert_eq!(running.finish().code, None);
+    mark.nobody_left();
+}
+
+#[test]
+fn a_thousand_short_lived_processes_are_survived_and_mostly_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("record");
+    let mut command = pipespeed("doctor --time 1000 --json");
+    command.arg(&file).arg("--");
+    command.arg("i=0; while [ $i -lt 1000 ]; do (:); i=$((i+1)); done | cat; echo done");
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(
+        (outcome.code, &*outcome.out),
+        (Some(0), "done\n"),
+        "{outcome:#?}"
+    );
+    mark.nobody_left();
+    let record = json_file(&file);
+    let processes = record["processes"].as_array().unwrap();
+    assert!(processes.len() < 300, "{}", processes.len());
+}
+
+#[test]
+fn a_number_that_is_reused_has_two_processes() {
+    // Process 1 of a new namespace watches its descendants. While it does, `cat` is killed,
+    // and `tail` gets its number.
+    let script = r#"
+        { sleep 1000 | exec cat; } &
+        for try in 1 2 3 4 5 6 7 8 9; do
+            victim=$(pgrep -x cat) && break
+            sleep 0.1
+        done
+        "$0" doctor --time 3 --no-open --json - 1 &
+        doctor=$!
+        until ls -l /proc/$doctor/fd | grep -q "/proc/$victim\$"; do :; done
+        kill -9 $victim
+        while [ -d /proc/$victim ]; do :; done
+        for try in 1 2 3 4 5 6 7 8 9; do
+            echo $((victim - 1)) >/proc/sys/kernel/ns_last_pid || exit 77
+            tail -f /dev/null >/dev/null &
+            [ $! = $victim ] && break
+        done
+        [ $! = $victim ] || exit 77
+        wait $doctor
+    "#;
+    let mut command = Command::new("unshare");
+    if !geteuid().is_root() {
+        command.args(["-U", "-r"]);
+    }
+    command.args([
+        "-p",
+        "-f",
+        "--mount-proc",
+        "--kill-child",
+        "sh",
+        "-c",
+        script,
+        PIPESPEED,
+    ]);
+    let outcome = run_alone(command);
+    if !matches!(outcome.code, Some(0)) {
+        return skip(format!(
+            "no namespace in which numbers can be chosen: {outcome:?}"
+        ));
+    }
+    let record = json(&outcome.out);
+    let all = record["processes"].as_array().unwrap();
+    let cat = all.iter().find(|it| it["name"] == "cat").unwrap();
+    let tail = all.iter().find(|it| it["name"] == "tail").unwrap();
+    assert_eq!(cat["pid"], tail["pid"], "{record:#}");
+    assert_ne!(cat["start"], tail["start"]);
+    assert_eq!(
+        (&cat["has_ended"], &tail["has_ended"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(tail["on"], serde_json::json!([]));
+    assert_eq!(tail["shares"]["starved"], 0.0);
+}
