@@ -10,7 +10,8 @@
 //! watch the incumbent, window by window
 //! at 32 MiB, and then at doubling distances, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
-//!     dropped    if the first pair is below 0.8, or two are not above 1.05
+//!     dropped    if the first pair is below 0.8, or two are not above 1.05;
+//!                in the first window of the challenger as soon as it must come to that
 //!     adopted    after two pairs above 1.5
 //!     otherwise  two more pairs; adopted if three of four are above 1.05
 //! ```
@@ -24,6 +25,9 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
+/// Distance at which the first window of a challenger is looked at, in bytes. A way may
+/// be 30 times as slow as another.
+const LOOK_DISTANCE: u64 = 1 << 20;
 /// Distance to the first trial, in bytes. Doubles with each trial.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters.
@@ -204,6 +208,10 @@ impl Auto {
                 bytes: sent - from,
                 seconds: now.saturating_sub(started).as_secs_f64(),
             };
+            if window.bytes < self.window && !self.is_hopeless(window) {
+                self.due = self.next_look(from, sent);
+                return before;
+            }
             match &mut self.phase {
                 Phase::Watching => self.watch(sent, now, window),
                 Phase::Trying { windows, .. } => {
@@ -214,11 +222,35 @@ impl Auto {
         }
         if self.way() == before {
             self.window_start = Some((sent, now));
-            self.due = sent + self.window;
+            self.due = self.next_look(sent, sent);
         } else {
             self.settle(sent, now);
         }
         self.way()
+    }
+
+    /// Rate of the incumbent's first window, in the first one of the challenger.
+    fn first_rate(&self) -> Option<f64> {
+        match &self.phase {
+            Phase::Trying { windows, .. } if windows.len() == 1 => Some(windows[0].rate()),
+            _ => None,
+        }
+    }
+
+    /// Whether the trial fails even if the rest of this window takes no time.
+    fn is_hopeless(&self, window: Window) -> bool {
+        let max_rate = self.window as f64 / window.seconds.max(1e-9);
+        self.first_rate()
+            .is_some_and(|first| max_rate < DROPPED_BELOW * first)
+    }
+
+    /// Offset at which the window that began at `from` ends, or is looked at before.
+    fn next_look(&self, from: u64, sent: u64) -> u64 {
+        let end = from + self.window;
+        match self.first_rate() {
+            Some(_) => end.min(sent + LOOK_DISTANCE),
+            None => end,
+        }
     }
 
     /// Ends the current window untimed: something else was sent in between.
@@ -235,6 +267,18 @@ impl Auto {
         }
         self.phase = Phase::Watching;
         self.recent.clear();
+        self.settle(sent, now);
+    }
+
+    /// Goes back to [`Way::Copy`], and to trials at doubling distances: there was no huge
+    /// page for the way in use.
+    pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
+        self.incumbent = Way::Copy;
+        self.phase = Phase::Watching;
+        self.recent.clear();
+        self.rate_at_trial = None;
+        self.distance *= 2;
+        self.next_trial = sent + self.distance;
         self.settle(sent, now);
     }
 
@@ -552,6 +596,16 @@ mod tests {
     }
 
     #[test]
+    fn a_far_slower_way_is_dropped_in_its_first_window() {
+        let ways = [Way::Copy, Way::Fresh];
+        let sent = simulate(&ways, 64 * MIB, fixed(9000.0, 300.0, 0.0));
+        let trial = sent.auto.trials()[0];
+        assert!(!trial.adopted);
+        assert!((250e6..350e6).contains(&trial.challenger_rate));
+        assert!(sent.by(Way::Fresh) <= 2 * CAPACITY + 2 * LOOK_DISTANCE);
+    }
+
+    #[test]
     fn a_way_that_is_not_available_is_never_used_again() {
         let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
         let (mut sent, mut now) = (0, 0.0);
@@ -564,6 +618,24 @@ mod tests {
             }
         }
         assert_eq!(auto.ways, [Way::Copy]);
+    }
+
+    #[test]
+    fn missing_huge_pages_put_trials_off_ever_longer() {
+        let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+        let (mut sent, mut now, mut failed) = (0, 0.0, 0);
+        while sent < 8 * GIB {
+            sent += MIB;
+            now += MIB as f64 / if auto.way() == Way::Copy { 4e9 } else { 9e9 };
+            let time = Duration::from_secs_f64(now);
+            if sent >= auto.due() && auto.advance(sent, time) != Way::Copy && sent < 2 * GIB {
+                auto.postpone(sent, time);
+                assert_eq!(auto.way(), Way::Copy);
+                failed += 1;
+            }
+        }
+        assert!((3..8).contains(&failed), "{failed} attempts");
+        assert_ne!(auto.incumbent, Way::Copy);
     }
 
     proptest! {
