@@ -10,8 +10,7 @@
 //! watch the incumbent, window by window
 //! at 32 MiB, and then at doubling distances, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
-//!     dropped    if the first pair is below 0.8, or two are not above 1.05;
-//!                in the first window of the challenger as soon as it must come to that
+//!     dropped    if the first pair is below 0.8, or two are not above 1.05
 //!     adopted    after two pairs above 1.5
 //!     otherwise  two more pairs; adopted if three of four are above 1.05
 //! ```
@@ -25,9 +24,6 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
-/// Distance at which the first window of a challenger is looked at, in bytes. A way may
-/// be 30 times as slow as another.
-const LOOK_DISTANCE: u64 = 1 << 20;
 /// Distance to the first trial, in bytes. Doubles with each trial.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters.
@@ -208,10 +204,6 @@ impl Auto {
                 bytes: sent - from,
                 seconds: now.saturating_sub(started).as_secs_f64(),
             };
-            if window.bytes < self.window && !self.is_hopeless(window) {
-                self.due = self.next_look(from, sent);
-                return before;
-            }
             match &mut self.phase {
                 Phase::Watching => self.watch(sent, now, window),
                 Phase::Trying { windows, .. } => {
@@ -222,35 +214,11 @@ impl Auto {
         }
         if self.way() == before {
             self.window_start = Some((sent, now));
-            self.due = self.next_look(sent, sent);
+            self.due = sent + self.window;
         } else {
             self.settle(sent, now);
         }
         self.way()
-    }
-
-    /// Rate of the incumbent's first window, in the first one of the challenger.
-    fn first_rate(&self) -> Option<f64> {
-        match &self.phase {
-            Phase::Trying { windows, .. } if windows.len() == 1 => Some(windows[0].rate()),
-            _ => None,
-        }
-    }
-
-    /// Whether the trial fails even if the rest of this window takes no time.
-    fn is_hopeless(&self, window: Window) -> bool {
-        let max_rate = self.window as f64 / window.seconds.max(1e-9);
-        self.first_rate()
-            .is_some_and(|first| max_rate < DROPPED_BELOW * first)
-    }
-
-    /// Offset at which the window that began at `from` ends, or is looked at before.
-    fn next_look(&self, from: u64, sent: u64) -> u64 {
-        let end = from + self.window;
-        match self.first_rate() {
-            Some(_) => end.min(sent + LOOK_DISTANCE),
-            None => end,
-        }
     }
 
     /// Ends the current window untimed: something else was sent in between.
@@ -593,16 +561,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_far_slower_way_is_dropped_in_its_first_window() {
-        let ways = [Way::Copy, Way::Fresh];
-        let sent = simulate(&ways, 64 * MIB, fixed(9000.0, 300.0, 0.0));
-        let trial = sent.auto.trials()[0];
-        assert!(!trial.adopted);
-        assert!((250e6..350e6).contains(&trial.challenger_rate));
-        assert!(sent.by(Way::Fresh) <= 2 * CAPACITY + 2 * LOOK_DISTANCE);
     }
 
     #[test]
