@@ -34,7 +34,8 @@ pub enum Method {
     /// it compares the wall time per byte with that of another method, over 8 or 16
     /// MiB at a time. It changes the method if the other one is faster by more than 5
     /// % in three of four pairs, or by half in two. Apart from the first trial of
-    /// each method, other methods take at most 2 % of the time.
+    /// each method, other methods take at most 2 % of the time. While there are no huge
+    /// pages it copies, and tries again at doubling distances.
     ///
     /// There are no trials below 200 MiB/s, where they would not matter; under
     /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),

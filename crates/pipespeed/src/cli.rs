@@ -32,7 +32,7 @@ use self::number::{percent, seconds, whole};
 pub use self::pages::PagesArgs;
 pub use self::parse::{parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
-pub use self::producers::{FizzbuzzArgs, MethodArg, YesArgs};
+pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;

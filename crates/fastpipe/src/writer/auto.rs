@@ -238,6 +238,18 @@ impl Auto {
         self.settle(sent, now);
     }
 
+    /// Goes back to [`Way::Copy`], and to trials at doubling distances: there was no huge
+    /// page for the way in use.
+    pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
+        self.incumbent = Way::Copy;
+        self.phase = Phase::Watching;
+        self.recent.clear();
+        self.rate_at_trial = None;
+        self.distance *= 2;
+        self.next_trial = sent + self.distance;
+        self.settle(sent, now);
+    }
+
     /// Ends all trials: nothing but [`Way::Copy`] works.
     pub(super) fn stop(&mut self) {
         self.ways.retain(|way| *way == Way::Copy);
@@ -564,6 +576,24 @@ mod tests {
             }
         }
         assert_eq!(auto.ways, [Way::Copy]);
+    }
+
+    #[test]
+    fn missing_huge_pages_put_trials_off_ever_longer() {
+        let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+        let (mut sent, mut now, mut failed) = (0, 0.0, 0);
+        while sent < 8 * GIB {
+            sent += MIB;
+            now += MIB as f64 / if auto.way() == Way::Copy { 4e9 } else { 9e9 };
+            let time = Duration::from_secs_f64(now);
+            if sent >= auto.due() && auto.advance(sent, time) != Way::Copy && sent < 2 * GIB {
+                auto.postpone(sent, time);
+                assert_eq!(auto.way(), Way::Copy);
+                failed += 1;
+            }
+        }
+        assert!((3..8).contains(&failed), "{failed} attempts");
+        assert_ne!(auto.incumbent, Way::Copy);
     }
 
     proptest! {

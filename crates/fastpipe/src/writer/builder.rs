@@ -136,6 +136,14 @@ impl WriterBuilder {
     /// Nothing can come between the writer's bytes. While it exists, `print!` in
     /// another thread waits for it. See [`stdout_unlocked`](Self::stdout_unlocked).
     ///
+    /// # Replacing standard output
+    /// If descriptor 1 is made to refer to something else meanwhile (dup2(2), as
+    /// daemons do), the bytes sent from then on go there, queued ones included, until
+    /// the writer makes its [private duplicate](Writer#the-outputs-descriptor). After
+    /// that they go on to where the duplicate refers. Which of the two it is depends on
+    /// the method and on the bytes sent so far, so [finish](Writer::finish) the
+    /// writer first and make another one afterwards.
+    ///
     /// # Errors
     /// Those of [`open`](Self::open), and of that flush.
     pub fn stdout(self) -> io::Result<Writer<StdoutLock<'static>>> {

@@ -25,6 +25,9 @@ pub struct Report {
     /// which another pipe or process still referred, in bytes. Known under [`Method::CowChecked`](crate::Method::CowChecked)
     /// only.
     pub held_bytes: u64,
+    /// Number of times memory was mapped to send from. Loans that are longer than
+    /// [`WriterBuilder::region`](crate::WriterBuilder::region) need mappings of their own.
+    pub regions_mapped: u64,
     /// The latest trials of [`Method::Auto`](crate::Method::Auto), oldest first.
     pub trials: Vec<Trial>,
     /// Recent rate of the way in use under [`Method::Auto`](crate::Method::Auto), in
@@ -43,6 +46,7 @@ impl Report {
             slabs_renewed: slabs.renewed,
             slabs_reused: slabs.reused,
             held_bytes: slabs.held_bytes,
+            regions_mapped: writer.regions_mapped,
             trials: writer
                 .auto
                 .as_ref()

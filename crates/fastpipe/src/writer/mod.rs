@@ -173,6 +173,8 @@ pub struct Writer<F: AsFd = OwnedFd> {
     /// Repeated bytes, which follow after `filled`.
     repeating: Option<Repeating>,
     spliced: u64,
+    /// Number of regions so far.
+    regions_mapped: u64,
     /// Totals of the regions that were replaced.
     slab_counts: SlabCounts,
 }
@@ -212,6 +214,7 @@ impl<F: AsFd> Writer<F> {
             copied: false,
             repeating: None,
             spliced: 0,
+            regions_mapped: 1,
             slab_counts: SlabCounts::default(),
         })
     }
@@ -387,6 +390,25 @@ impl<F: AsFd> Writer<F> {
         Ok(written)
     }
 
+    #[cold]
+    fn write_all_slowly(&mut self, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            match self.write(data) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => data = &data[n..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the buffer takes `data` without being full afterwards.
+    #[inline]
+    fn has_room(&self, data: &[u8]) -> bool {
+        data.len() < self.end - self.filled && self.is_ours()
+    }
+
     #[inline]
     fn copy_in(&mut self, data: &[u8]) {
         let to = self.filled + data.len();
@@ -399,7 +421,7 @@ impl<F: AsFd> Writer<F> {
 impl<F: AsFd> Write for Writer<F> {
     #[inline]
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if data.len() < self.end - self.filled && self.is_ours() {
+        if self.has_room(data) {
             self.copy_in(data);
             return Ok(data.len());
         }
@@ -409,9 +431,22 @@ impl<F: AsFd> Write for Writer<F> {
         self.write_slowly(data)
     }
 
+    /// As the default, with fewer branches for short data.
+    #[inline]
+    fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
+        if self.has_room(data) {
+            self.copy_in(data);
+            return Ok(());
+        }
+        self.write_all_slowly(data)
+    }
+
     /// Gives all bytes to the kernel. They need not have been read on return.
     fn flush(&mut self) -> io::Result<()> {
-        self.push()
+        self.push()?;
+        // The buffer of a program that flushes often never gets full.
+        self.prepare(0);
+        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::wait::Wait;
 /// fork](crate::buffer::BufferBuilder::wiped_on_fork).
 pub fn vmsplice_refers() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    remembered(&KNOWN, probe_vmsplice)
+    Ok(remembered(&KNOWN, probe_vmsplice)?.unwrap_or(false))
 }
 
 fn probe_vmsplice() -> io::Result<Option<bool>> {
@@ -45,6 +45,11 @@ fn probe_vmsplice() -> io::Result<Option<bool>> {
 /// [wiped on fork](crate::buffer::BufferBuilder::wiped_on_fork); `Unsupported`
 /// on architectures other than x86-64 and aarch64.
 pub fn cow_check_works() -> io::Result<bool> {
+    Ok(cow_check()?.unwrap_or(false))
+}
+
+/// As [`cow_check_works`], but `None` while no huge page is available to try it on.
+pub(super) fn cow_check() -> io::Result<Option<bool>> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     remembered(&KNOWN, probe_cow_check)
 }
@@ -75,15 +80,16 @@ fn probe_cow_check() -> io::Result<Option<bool>> {
 
 /// Returns the known answer, or probes and remembers the answer of the probe. The
 /// kernel does not change while a process runs, but permissions and free memory
-/// may: errors are not remembered, nor is `None`, which counts as false.
-fn remembered(known: &OnceLock<bool>, probe: fn() -> io::Result<Option<bool>>) -> io::Result<bool> {
+/// may: errors are not remembered, nor is `None`.
+fn remembered(
+    known: &OnceLock<bool>,
+    probe: fn() -> io::Result<Option<bool>>,
+) -> io::Result<Option<bool>> {
     if let Some(known) = known.get() {
-        return Ok(*known);
+        return Ok(Some(*known));
     }
-    match probe()? {
-        Some(found) => Ok(*known.get_or_init(|| found)),
-        None => Ok(false),
-    }
+    let found = probe()?;
+    Ok(found.map(|found| *known.get_or_init(|| found)))
 }
 
 const OLD: u8 = b'o';

@@ -63,13 +63,15 @@ impl<F: AsFd> Writer<F> {
         // Frozen pages are by far the fastest way, which needs no trial.
         let by_reference = match self.stage {
             Stage::ZeroCopy => true,
-            Stage::Copying(CopyReason::NothingFaster) => match self.find_obstacle() {
-                None => true,
-                Some(reason) => {
-                    let _ = self.switch_to_copying(reason);
-                    false
+            Stage::Copying(CopyReason::NothingFaster | CopyReason::NoHugePages) => {
+                match self.find_obstacle() {
+                    None => true,
+                    Some(reason) => {
+                        let _ = self.switch_to_copying(reason, 0);
+                        false
+                    }
                 }
-            },
+            }
             Stage::First | Stage::Copying(_) => false,
         };
         let sent = self.out_ref().counts().bytes;

@@ -183,12 +183,7 @@ impl<F: AsFd> Writer<F> {
             };
             match instead {
                 None => self.reset(0),
-                Some(reason) => {
-                    self.switch_to_copying(reason)?;
-                    if self.region.slab_len() < at_least {
-                        self.replace_region(at_least)?;
-                    }
-                }
+                Some(reason) => self.switch_to_copying(reason, at_least)?,
             }
         }
         let len = round_up_to_pages(at_least).max(self.window);
@@ -198,6 +193,7 @@ impl<F: AsFd> Writer<F> {
 
     fn replace_region(&mut self, at_least: usize) -> io::Result<()> {
         let region = self.make_region(at_least)?;
+        self.regions_mapped += 1;
         self.slab_counts += self.region.counts();
         self.region = region;
         self.reset(0);
@@ -215,7 +211,8 @@ impl<F: AsFd> Writer<F> {
     }
 
     /// Ends the first stage when enough was written, and replaces the region
-    /// after a switch to copying.
+    /// after a switch to copying. A new region has room for `at_least` bytes, if there
+    /// is memory for that.
     pub(super) fn prepare(&mut self, at_least: usize) {
         debug_assert_eq!(self.sent, self.filled);
         match self.stage {
@@ -228,20 +225,20 @@ impl<F: AsFd> Writer<F> {
                         .as_ref()
                         .is_some_and(|r| r.left() >= u128::from(COPIED_FIRST));
                 if much {
-                    self.choose_technique();
+                    self.choose_technique(at_least);
                 }
             }
             // The rest of the slab may be short, and is not needed.
             Stage::Copying(reason) if self.held > 0 || self.region.is_huge() => {
-                let _ = self.switch_to_copying(reason);
+                let _ = self.switch_to_copying(reason, at_least);
             }
             _ => {}
         }
-        self.tune();
+        self.tune(at_least);
     }
 
     /// Ends the first stage.
-    fn choose_technique(&mut self) {
+    fn choose_technique(&mut self, at_least: usize) {
         let reason = match (self.prepare_pipe(), self.plan.method) {
             (Some(reason), _) => Some(reason),
             (None, Method::Copy { .. }) => Some(CopyReason::Asked),
@@ -249,21 +246,23 @@ impl<F: AsFd> Writer<F> {
                 self.start_auto();
                 Some(CopyReason::NothingFaster)
             }
-            (None, _) => self.start_zero_copy(),
+            (None, _) => self.start_zero_copy(at_least),
         };
         if let Some(reason) = reason {
             // If there is no memory for another region the small one will do.
-            let _ = self.switch_to_copying(reason);
+            let _ = self.switch_to_copying(reason, at_least);
         }
     }
 
     /// Hands pages over from now on, or returns the reason not to.
-    fn start_zero_copy(&mut self) -> Option<CopyReason> {
+    fn start_zero_copy(&mut self, at_least: usize) -> Option<CopyReason> {
         if let Some(reason) = self.find_obstacle() {
             return Some(reason);
         }
         self.stage = Stage::ZeroCopy;
-        match self.replace_region(0) {
+        // A loan that is too long must not end zero copy.
+        let mapped = self.replace_region(at_least);
+        match mapped.or_else(|_| self.replace_region(0)) {
             Ok(()) if self.is_worthwhile() => None,
             Ok(()) => Some(CopyReason::NoHugePages),
             Err(error) => Some(mapping_failure(&error)),
@@ -294,7 +293,7 @@ impl<F: AsFd> Writer<F> {
     }
 
     /// Lets [`Method::Auto`] reconsider the way to send, if that is due.
-    fn tune(&mut self) {
+    fn tune(&mut self, at_least: usize) {
         let sent = self.out_ref().counts().bytes;
         let Some(auto) = &mut self.auto else {
             return;
@@ -314,10 +313,13 @@ impl<F: AsFd> Writer<F> {
         }
         let reason = match way {
             Way::Copy => Some(CopyReason::NothingFaster),
-            Way::Fresh | Way::CowChecked => self.start_zero_copy(),
+            Way::CowChecked if probe::cow_check().is_ok_and(|works| works.is_none()) => {
+                Some(CopyReason::NoHugePages)
+            }
+            Way::Fresh | Way::CowChecked => self.start_zero_copy(at_least),
         };
         if let Some(reason) = reason {
-            let _ = self.switch_to_copying(reason);
+            let _ = self.switch_to_copying(reason, at_least);
         }
     }
 
@@ -429,12 +431,20 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    pub(super) fn switch_to_copying(&mut self, reason: CopyReason) -> io::Result<()> {
+    /// Copies from now on, from a region with room for `at_least` bytes.
+    pub(super) fn switch_to_copying(
+        &mut self,
+        reason: CopyReason,
+        at_least: usize,
+    ) -> io::Result<()> {
         self.stage = Stage::Copying(reason);
-        if reason != CopyReason::NothingFaster {
-            self.stop_auto();
+        match reason {
+            CopyReason::NothingFaster => {}
+            // There may be some later.
+            CopyReason::NoHugePages => self.postpone_auto(),
+            _ => self.stop_auto(),
         }
-        self.replace_region(0)
+        self.replace_region(at_least)
     }
 
     /// Length of the slabs that were found to be held by readers, in bytes.
@@ -446,6 +456,17 @@ impl<F: AsFd> Writer<F> {
     pub(super) fn stop_auto(&mut self) {
         if let Some(auto) = &mut self.auto {
             auto.stop();
+        }
+    }
+
+    /// Puts off the next trial of [`Method::Auto`], unless it copies anyway.
+    fn postpone_auto(&mut self) {
+        let sent = self.out_ref().counts().bytes;
+        let now = self.started.elapsed();
+        if let Some(auto) = &mut self.auto
+            && auto.way() != Way::Copy
+        {
+            auto.postpone(sent, now);
         }
     }
 
@@ -485,13 +506,13 @@ impl<F: AsFd> Writer<F> {
     }
 }
 
-/// Whether [`Way::CowChecked`] may be tried. The kernel must support it. There must be
-/// no other thread and little memory, all of which would fault at the next write: costs
-/// that the timing of the stream does not show.
+/// Whether [`Way::CowChecked`] may be tried. The kernel must support it, as far as is
+/// known. There must be no other thread and little memory, all of which would fault at
+/// the next write: costs that the timing of the stream does not show.
 fn is_cow_check_advisable() -> bool {
     is_single_threaded()
         && private_memory().is_some_and(|bytes| bytes <= MAX_COW_CHECKED_MEMORY)
-        && probe::cow_check_works().unwrap_or(false)
+        && probe::cow_check().is_ok_and(|works| works != Some(false))
 }
 
 /// Returns why a region could not be mapped.

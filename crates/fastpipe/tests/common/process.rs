@@ -54,6 +54,14 @@ pub fn command(test: &str, role: &str) -> Command {
     command
 }
 
+/// Enables or disables transparent huge pages for this process. Affects only pages
+/// allocated later. Returns false if that is refused.
+pub fn set_huge_pages(enabled: bool) -> bool {
+    let disabled = libc::c_ulong::from(!enabled);
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0) == 0 }
+}
+
 /// Returns the result of `body` in a forked child.
 pub fn in_child(body: impl FnOnce() -> bool) -> bool {
     Forked::running(body).join()

@@ -351,16 +351,55 @@ fn the_smallest_loan_and_region_do_no_harm() {
 }
 
 #[test]
+fn a_long_loan_maps_its_memory_once() {
+    for method in [Method::Fresh, Method::CowChecked, Method::copy()] {
+        let (_reader, writer) = pipe_of(64 * KIB);
+        let builder = Writer::builder().method(method).at_once();
+        let mut out = builder.open(writer).unwrap();
+        assert!(out.lend(4 * MIB).unwrap().len() >= 4 * MIB);
+        // Without zero copy, memory was mapped to try it.
+        let path = out.path();
+        if path.is_zero_copy() || path == Path::Write(CopyReason::Asked) {
+            // This and the first, small one.
+            assert_eq!(out.report().regions_mapped, 2, "{method:?}");
+        } else {
+            uses_policy(path, Reuse::Fresh, "a long loan");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_flushes_small_pieces_gets_a_large_pipe_and_zero_copy() {
+    let (reader, writer) = pipe_of(64 * KIB);
+    let reading = read_all(reader, vec![100_000]);
+    let builder = Writer::builder().method(Method::Fresh);
+    let mut out = builder.open(writer).unwrap();
+    let bytes = stream(0, 2 * COPIED_FIRST as usize);
+    for piece in bytes.chunks(1000) {
+        out.write_all(piece).unwrap();
+        out.flush().unwrap();
+    }
+    uses_policy(out.path(), Reuse::Fresh, "small pieces");
+    drop(out);
+    check(&reading.join().unwrap(), 0).unwrap();
+}
+
+#[test]
 fn an_impossibly_long_loan_is_an_error_and_the_writer_stays_usable() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
         let mut out = setting.builder.open(writer).unwrap();
-        send(&mut out, How::Both, 0, MIB).unwrap();
-        for size in [usize::MAX, isize::MAX as usize, 1 << 50] {
-            out.lend(size).map(drop).unwrap_err();
+        // First of all, and later.
+        for at in [0, MIB] {
+            for size in [usize::MAX, isize::MAX as usize, 1 << 50] {
+                out.lend(size).map(drop).unwrap_err();
+            }
+            send(&mut out, How::Both, at as u64, MIB).unwrap();
         }
-        send(&mut out, How::Both, MIB as u64, MIB).unwrap();
+        if let Some(reuse) = setting.reuse {
+            uses_policy(out.path(), reuse, setting.name);
+        }
         drop(out);
         let got = reading.join().unwrap();
         assert_eq!(got.len(), 2 * MIB);

@@ -24,7 +24,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use pipespeed_stats as stats;
 
-use producer::{Plan, Produced, Speed, Way};
+use producer::{Plan, Speed, Way};
 
 /// The readers, as people start them.
 const READERS: [(&str, &str); 9] = [
@@ -185,22 +185,11 @@ fn run_pair(command: &str, plan: Plan) -> anyhow::Result<Trial> {
         .stderr(Stdio::null())
         .spawn()?;
     let started = Instant::now();
-    let producer = Command::new(std::env::current_exe()?)
-        .args(["produce", &serde_json::to_string(&plan)?])
-        .stdout(to)
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let out = producer.wait_with_output()?;
+    let produced = producer::finish(producer::start(plan, to)?)?;
     let ended = reader.wait()?;
     let seconds = started.elapsed().as_secs_f64();
     // grep exits with 1 if no line matches.
     ensure!(matches!(ended.code(), Some(0 | 1)), "{command}: {ended}");
-    ensure!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    let produced: Produced = serde_json::from_slice(&out.stderr)?;
     let gib = produced.bytes as f64 / (1u64 << 30) as f64;
     Ok(Trial {
         gib_per_s: gib / seconds,

@@ -2,12 +2,13 @@
 //! `fastpipe::Writer` on standard output.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind, PipeWriter, StdoutLock, Write};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fastpipe::method::Method;
-use fastpipe::writer::{FinishError, Writer, WriterBuilder};
+use fastpipe::writer::Writer;
 use serde::{Deserialize, Serialize};
 
 /// How a producer sends its bytes.
@@ -64,6 +65,25 @@ const CLOCK_DISTANCE: u64 = 2 << 20;
 /// before, which takes about a nanosecond.
 const SLOW_STEPS: u32 = 20;
 
+/// Starts this program as a producer that writes `to` a pipe.
+pub fn start(plan: Plan, to: PipeWriter) -> anyhow::Result<Child> {
+    let child = Command::new(std::env::current_exe()?)
+        .args(["produce", &serde_json::to_string(&plan)?])
+        .stdout(to)
+        .stderr(Stdio::piped())
+        .spawn()?;
+    Ok(child)
+}
+
+/// Waits for a producer and returns its report.
+pub fn finish(producer: Child) -> anyhow::Result<Produced> {
+    let out = producer.wait_with_output()?;
+    let report = || String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{}", report());
+    serde_json::from_slice(&out.stderr).with_context(|| report().into_owned())
+}
+
+/// Runs the producing process.
 pub fn run(plan: &str) -> anyhow::Result<()> {
     let plan: Plan = serde_json::from_str(plan).context("the producer's plan")?;
     let method = match plan.way {
@@ -73,13 +93,21 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
         Way::CowChecked => Method::CowChecked,
     };
     let builder = Writer::builder().capacity(plan.capacity).method(method);
-    let produced = produce(plan, builder)?;
+    let mut out = builder.stdout()?;
+    match produce(plan, &mut out) {
+        // The reader wants no more.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        sent => sent?,
+    }
+    let produced = Produced {
+        bytes: out.counts().bytes,
+        path: out.path().to_string(),
+    };
     serde_json::to_writer(io::stderr(), &produced)?;
     Ok(())
 }
 
-fn produce(plan: Plan, builder: WriterBuilder) -> anyhow::Result<Produced> {
-    let mut out = builder.stdout()?;
+fn produce(plan: Plan, out: &mut Writer<StdoutLock<'_>>) -> io::Result<()> {
     let limit = Duration::from_secs_f64(plan.seconds);
     let mut lines = Lines::default();
     let (mut bytes, mut next_look) = (0, CLOCK_DISTANCE);
@@ -96,13 +124,10 @@ fn produce(plan: Plan, builder: WriterBuilder) -> anyhow::Result<Produced> {
         if bytes >= next_look {
             next_look = bytes + CLOCK_DISTANCE;
             if started.elapsed() > limit {
-                break;
+                return out.flush();
             }
         }
     }
-    let path = out.path().to_string();
-    let _ = out.finish().map_err(FinishError::abandon)?;
-    Ok(Produced { bytes, path })
 }
 
 /// Lines of 63 digits each.

@@ -4,23 +4,40 @@ use super::named::named;
 use std::ffi::OsString;
 
 use clap::Args;
+use fastpipe::method::{AssertReaderCopies, Method};
 
 use pipespeed_base::named;
 use pipespeed_tools::fizzbuzz::{CodePath, LAST};
 
-/// How fizzbuzz sends its lines.
+/// Names of the library's [`Method`]s.
+///
+/// An enum of its own, since a name is not enough for a `Method`: `Copy` has a length,
+/// and `Drained` an assertion about the reader, which a program makes on purpose and
+/// must not be able to parse. `--method drained` makes it here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodArg {
-    /// [`Method::Auto`](fastpipe::Method::Auto).
+    /// [`Method::Auto`].
     Auto,
-    /// [`Method::copy`](fastpipe::Method::copy).
+    /// [`Method::copy`].
     Copy,
-    /// [`Method::Fresh`](fastpipe::Method::Fresh).
+    /// [`Method::Fresh`].
     Fresh,
-    /// [`Method::CowChecked`](fastpipe::Method::CowChecked).
+    /// [`Method::CowChecked`].
     CowChecked,
-    /// [`Method::Drained`](fastpipe::Method::Drained).
+    /// [`Method::Drained`].
     Drained,
+}
+
+impl From<MethodArg> for Method {
+    fn from(name: MethodArg) -> Self {
+        match name {
+            MethodArg::Auto => Method::Auto,
+            MethodArg::Copy => Method::copy(),
+            MethodArg::Fresh => Method::Fresh,
+            MethodArg::CowChecked => Method::CowChecked,
+            MethodArg::Drained => Method::Drained(AssertReaderCopies),
+        }
+    }
 }
 
 named!(MethodArg {

@@ -4,11 +4,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use anyhow::Context;
-use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::writer::{Writer, WriterBuilder};
 use rustix::fs::FileType;
 
-use crate::cli::{FizzbuzzArgs, MethodArg};
+use crate::cli::FizzbuzzArgs;
 use crate::commands::producer_wait;
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::size;
@@ -54,16 +53,11 @@ pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
 }
 
 fn builder(args: &FizzbuzzArgs) -> WriterBuilder {
-    let method = match args.method.unwrap_or(MethodArg::Auto) {
-        MethodArg::Auto => Method::Auto,
-        MethodArg::Copy => Method::copy(),
-        MethodArg::Fresh => Method::Fresh,
-        MethodArg::CowChecked => Method::CowChecked,
-        MethodArg::Drained => Method::Drained(AssertReaderCopies),
-    };
-    Writer::builder()
-        .wait(producer_wait(args.busy_loop))
-        .method(method)
+    let builder = Writer::builder().wait(producer_wait(args.busy_loop));
+    match args.method {
+        Some(method) => builder.method(method.into()),
+        None => builder,
+    }
 }
 
 fn send<F: AsFd>(lines: &mut FizzBuzz, out: &mut Writer<F>) -> io::Result<()> {

@@ -9,10 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::onward::splice;
-use crate::common::process::{Forked, in_own_process};
+use crate::common::process::{Forked, in_own_process, set_huge_pages};
 use crate::common::skip::skip;
 use crate::common::writers::{KIB, MIB, is_excused};
 use crate::common::{assert_same, pattern, pipe_of};
+use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::Method;
 use fastpipe::writer::{CopyReason, Path, Report, Way, Writer, cow_check_works};
 
@@ -120,23 +121,34 @@ fn is_given_up(path: Path) -> bool {
     }
 }
 
+/// Sends the stream from offset `at` on until `is_done`, at most up to [`MAX_SENT`].
+/// Returns the offset of the end.
+fn send_until(
+    out: &mut Writer<OwnedFd>,
+    cycle: &Cycle,
+    mut at: usize,
+    is_done: impl Fn(&Report) -> bool,
+) -> usize {
+    while at < MAX_SENT && !is_done(&out.report()) {
+        let mut loan = out.lend(LOAN).unwrap();
+        loan[..LOAN].copy_from_slice(cycle.piece(at, LOAN));
+        loan.commit(LOAN).unwrap();
+        at += LOAN;
+    }
+    at
+}
+
 /// Sends until `way` was tried, and then some more. Reports a skipped test if it can't
 /// be tried here.
 fn send(writer: OwnedFd, way: Way) -> usize {
     let cycle = Cycle::new();
     let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
-    let (mut at, mut end) = (0, MAX_SENT);
     let started = Instant::now();
-    while at < end {
-        let mut loan = out.lend(LOAN).unwrap();
-        loan[..LOAN].copy_from_slice(cycle.piece(at, LOAN));
-        loan.commit(LOAN).unwrap();
-        at += LOAN;
-        let report = out.report();
-        if is_tried(&report, way) || is_given_up(report.path) {
-            end = end.min(at + MORE);
-        }
-    }
+    let at = send_until(&mut out, &cycle, 0, |report| {
+        is_tried(report, way) || is_given_up(report.path)
+    });
+    let end = (at + MORE) as u64;
+    let at = send_until(&mut out, &cycle, at, |report| report.counts.bytes >= end);
     let rate = at as f64 / started.elapsed().as_secs_f64();
     let report = out.finish().unwrap().1;
     assert_eq!(report.counts.bytes, at as u64);
@@ -193,4 +205,43 @@ fn auto_tries_cow_checked_pages_in_a_process_of_one_thread() {
             assert!(got >= MORE, "{got}");
         }
     });
+}
+
+#[test]
+fn auto_tries_again_once_there_are_huge_pages() {
+    in_own_process("auto_tries_again_once_there_are_huge_pages", || {
+        if !set_huge_pages(false) {
+            return skip("huge pages can't be disabled here");
+        }
+        let cycle = Cycle::new();
+        let (reader, writer) = pipe_of(64 * KIB);
+        thread::scope(|scope| {
+            let got = scope.spawn(|| copy(reader, &cycle));
+            let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
+            let at = send_until(&mut out, &cycle, 0, |report| is_given_up(report.path));
+            let first = out.path();
+            assert!(set_huge_pages(true));
+            let started = Instant::now();
+            let end = send_until(&mut out, &cycle, at, |report| {
+                first != Path::Write(CopyReason::NoHugePages) || is_tried(report, Way::Fresh)
+            });
+            let rate = (end - at) as f64 / started.elapsed().as_secs_f64();
+            let report = out.finish().unwrap().1;
+            assert_eq!(got.join().unwrap(), end);
+            if first != Path::Write(CopyReason::NoHugePages) {
+                skip(format_args!(
+                    "no trial ends for lack of huge pages: {first}"
+                ));
+            } else if !is_tried(&report, Way::Fresh) {
+                assert!(rate < FAST || !has_huge_pages(), "{report:?}");
+                skip(format_args!("no trial of huge pages at {rate:.0} B/s"));
+            }
+        });
+    });
+}
+
+/// Whether this system grants huge pages at the moment.
+fn has_huge_pages() -> bool {
+    let buffer = Buffer::builder().len(4 * MIB).pages(Pages::Huge).map();
+    buffer.unwrap().backing_from_smaps().unwrap().huge > 0
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::thread::scope;
 
 use crate::common::onward::{Onward, hold_and_read_on, splice};
-use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::process::{become_ordinary, in_own_process, set_huge_pages};
 use crate::common::skip::skip;
 use crate::common::vmsplice;
 use crate::common::writers::{
@@ -241,10 +241,6 @@ fn without_lockable_memory_the_rest_is_copied() {
 fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
     const NAME: &str = "losing_huge_pages_shortens_no_loan_and_loses_no_byte";
     in_own_process(NAME, || {
-        let switch = |off: libc::c_ulong| {
-            // SAFETY: plain numbers; affects only pages allocated later.
-            unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, off, 0, 0, 0) == 0 }
-        };
         for setting in settings() {
             for ask in [1, 300_000, MIB, 3 * MIB] {
                 let (reader, writer) = pipe_of(64 * KIB);
@@ -253,7 +249,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
                     let reading = scope.spawn(|| read_all(reader, vec![256 * KIB]).join().unwrap());
                     send(&mut out, How::Lend, 0, 5 * MIB).unwrap();
                     let hands_over = out.path().is_zero_copy();
-                    assert!(switch(1));
+                    assert!(set_huge_pages(false));
                     let mut at = 5 * MIB as u64;
                     for _ in 0..8 {
                         let mut loan = out.lend(ask).unwrap();
@@ -267,7 +263,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
                         at += ask as u64;
                     }
                     send(&mut out, How::Both, at, 5 * MIB).unwrap();
-                    assert!(switch(0));
+                    assert!(set_huge_pages(true));
                     if setting.name == "fresh, at once" && hands_over {
                         assert_eq!(out.path(), Path::Write(CopyReason::NoHugePages));
                     }

@@ -8,7 +8,7 @@ use std::thread::scope;
 
 use crate::common;
 use crate::common::onward::{Onward, hold_and_read_on, splice};
-use crate::common::process::{in_own_process, in_own_process_with};
+use crate::common::process::{in_own_process, in_own_process_with, set_huge_pages};
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
@@ -301,14 +301,6 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
             assert_eq!(wrong, 0, "{calls:?}, error {errno}, after {at_first}");
         }
     }
-}
-
-/// Enables or disables transparent huge pages for this process. Returns false if that is
-/// refused.
-fn set_huge_pages(enabled: bool) -> bool {
-    let disabled = libc::c_ulong::from(!enabled);
-    // SAFETY: plain numbers.
-    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0) == 0 }
 }
 
 #[test]

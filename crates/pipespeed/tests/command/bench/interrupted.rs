@@ -145,6 +145,34 @@ fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
 }
 
 #[test]
+fn an_interrupted_search_keeps_and_shows_its_trials() {
+    for options in [
+        // With so much work a search takes most of the time that it may.
+        "touched --case write_read_best --work 300 --time 600",
+        "sizes --case write_read --pipe-size 64K --time 30",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = pipespeed(&format!("bench {options} --json run.json"));
+        command.current_dir(&directory);
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        let path = directory.path().join("run.json");
+        eventually(|| path.exists().then_some(())).unwrap();
+        running.send(Signal::INT);
+        let outcome = running.finish();
+        mark.nobody_left();
+        assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+        let record = json_file(&path);
+        assert_eq!(record["interrupted"], "SIGINT");
+        let panel = &record["search"]["panels"][0];
+        let cells = panel["cells"].as_array().unwrap();
+        assert!(cells.iter().any(|cell| cell["median"].is_f64()));
+        assert_eq!(panel["best"], Value::Null, "{options}");
+        assert!(outcome.out.contains("not completed"), "{outcome:#?}");
+    }
+}
+
+#[test]
 fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
     let long = Long::start(true).saved();
     long.endpoint("writer");

@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start, usage_errors};
-use rustix::process::Signal;
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, usage_errors};
 use serde_json::Value;
 
 /// A search of one pair of sizes, its record and what was printed. A busy machine needs
@@ -102,27 +100,6 @@ fn the_record_has_the_search_and_the_rounds_after_it() {
     let first = first.split(" | ").next().unwrap();
     let confirmed = printed.contains("Confirmed.");
     assert_eq!(printed.contains(first), confirmed, "{printed}");
-}
-
-#[test]
-fn an_interrupted_search_keeps_and_shows_what_it_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command =
-        pipespeed("bench sizes --time 30 --case write_read --pipe-size 64K --json run.json");
-    command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
-    let path = directory.path().join("run.json");
-    eventually(|| path.exists().then_some(())).unwrap();
-    running.send(Signal::INT);
-    let outcome = running.finish();
-    mark.nobody_left();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    let record = json_file(&path);
-    assert_eq!(record["interrupted"], "SIGINT");
-    let cells = record["search"]["panels"][0]["cells"].as_array().unwrap();
-    assert!(cells.iter().all(|cell| cell["median"].is_f64()));
-    assert!(outcome.out.contains("not completed"), "{outcome:#?}");
 }
 
 #[test]

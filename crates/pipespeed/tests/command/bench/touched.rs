@@ -1,8 +1,6 @@
 //! Real runs of `bench touched`, short ones: the search for the best plain write.
 
-use crate::common::procs::{Mark, eventually};
-use crate::common::{json_file, pipespeed, run_alone, start};
-use rustix::process::Signal;
+use crate::common::{json_file, pipespeed, run_alone};
 use serde_json::Value;
 
 /// The record of a run of one round, and what was printed.
@@ -84,28 +82,4 @@ fn only_sizes_that_are_not_given_are_searched() {
     // Nothing to compare with a write.
     let (record, _) = short("--case produce_alone");
     assert_eq!(record["search"], Value::Null);
-}
-
-#[test]
-fn an_interrupted_search_for_the_best_write_keeps_its_trials() {
-    let directory = tempfile::tempdir().unwrap();
-    // With so much work a search takes most of the time that it may.
-    let mut command =
-        pipespeed("bench touched --case write_read_best --work 300 --time 600 --json run.json");
-    command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
-    let path = directory.path().join("run.json");
-    eventually(|| path.exists().then_some(())).unwrap();
-    running.send(Signal::INT);
-    let outcome = running.finish();
-    mark.nobody_left();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    let record = json_file(&path);
-    assert_eq!(record["interrupted"], "SIGINT");
-    let panel = &record["search"]["panels"][0];
-    let cells = panel["cells"].as_array().unwrap();
-    assert!(cells.iter().any(|cell| cell["median"].is_f64()));
-    assert_eq!(panel["best"], Value::Null);
-    assert!(outcome.out.contains("was not completed"), "{outcome:#?}");
 }
