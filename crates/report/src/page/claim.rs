@@ -195,9 +195,9 @@ impl<'a> Found<'a> {
                 _ if !published.is_one_factor => {
                     html! { "Published: " (there) " " (published.condition) "." }
                 }
-                Place::Within => html! { "Published: " (there) ", which lies in this interval." },
+                Place::Within => html! { "Published: " (there) ", which this interval allows." },
                 Place::Below | Place::Above => {
-                    html! { "Published: " (there) ", which lies outside of this interval." }
+                    html! { "Published: " (there) ", which this interval excludes." }
                 }
             },
         }

@@ -51,7 +51,7 @@ const HUGE_COPY: Step = Step {
     published: Some(Published {
         claim: Effect::Same,
         ratio: 1.0,
-        shown: "about no difference",
+        shown: "no difference",
         is_one_factor: true,
         condition: "",
     }),
@@ -254,7 +254,7 @@ fn time(records: &Records, run: Option<&Run>) -> Markup {
                     (", reading it by read(2) ", &found.read),
                     ("; a process that sleeps on another processor runs ", &found.wake_up_other),
                 ], " after it is woken."))
-                (details("All elementary costs", &[("", costs::table(found))]))
+                (details("All elementary costs", "elementary costs", &[("", costs::table(found))]))
             }
             None => (missing(
                 "the costs of a call, a page and a wake-up", "costs --json costs.json",
@@ -325,9 +325,9 @@ fn largest_costs(end: &EndProfile) -> Markup {
     costs.truncate(LISTED);
     html! {
         p {
-            "The plain pipe's " (end.role) " spends its time on: "
+            "Of the time of the plain pipe's " (end.role) ": "
             @for (at, cost) in costs.iter().enumerate() {
-                @if at > 0 { ", " }
+                @if at > 0 { "; " }
                 (cost.group.name()) " " (percent(cost.share))
             }
             "."

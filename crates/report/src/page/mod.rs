@@ -130,6 +130,10 @@ fn alarms(records: &Records) -> Markup {
         control.is_some_and(|it| matches!(it.verdict, Verdict::Faster | Verdict::Slower))
     });
     let interrupted = runs().filter(|run| run.interrupted.is_some());
+    let disturbed = runs().filter_map(|run| {
+        let mut warnings = run.warnings.iter();
+        Some((run, warnings.find(|it| it.kind.is_disturbance())?))
+    });
     html! {
         @if machines.len() > 1 {
             p.alarm {
@@ -140,7 +144,13 @@ fn alarms(records: &Records) -> Markup {
         @for run in suspect {
             p.alarm {
                 "In the run of " code { "bench " (run.suite) } " a case differs from itself, so \
-                distrust small differences: " (control(run))
+                distrust small differences. " (control(run))
+            }
+        }
+        @for (run, warning) in disturbed {
+            p.alarm {
+                "The run of " code { "bench " (run.suite) } " was disturbed, so another one may \
+                differ: " q { (warning) } "."
             }
         }
         @for run in interrupted {
@@ -152,7 +162,7 @@ fn alarms(records: &Records) -> Markup {
 /// The result of the null control.
 fn control(run: &Run) -> Markup {
     let Some(NullControl { case, ratio: Some(ratio), .. }) = &run.null_control else {
-        return html! { "no null control." };
+        return html! { "There was no null control." };
     };
     html! {
         code { (case) } " against itself: " (figure::ratio_of(&ratio.estimate)) ", "
@@ -210,19 +220,19 @@ fn chart(svg: String, caption: &str, tables: &[(&str, Table)]) -> Markup {
         figure {
             div.chart tabindex="0" role="region" aria-label=(caption) { (PreEscaped(svg)) }
             figcaption { (caption) }
-            (details("The figures as a table", tables))
+            (details("The figures as a table", caption, tables))
         }
     }
 }
 
-/// Tables that can be opened.
-fn details(summary: &str, tables: &[(&str, Table)]) -> Markup {
+/// Tables about something that can be opened.
+fn details(summary: &str, about: &str, tables: &[(&str, Table)]) -> Markup {
     html! {
         details {
             summary { (summary) }
             @for (name, table) in tables {
                 @if !name.is_empty() { p { (name) } }
-                div.scroll tabindex="0" role="region" aria-label={ (summary) ": " (name) } {
+                div.scroll tabindex="0" role="region" aria-label={ "Table: " (about) " " (name) } {
                     (table.html())
                 }
             }

@@ -1,6 +1,8 @@
 //! What the published experiment left open, and what follows for programs.
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
+use pipespeed_base::Named;
 use pipespeed_explain::check::{Record as CheckRecord, Verdict};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
@@ -18,7 +20,7 @@ use crate::changes::{instructions, is_safe, table_of_ranking};
 use crate::findings::null_tolerance;
 use crate::run::{table_of_cases, table_of_comparisons};
 use crate::sizes::{best_of_kinds, is_recommended, not_run, place, technique};
-use crate::steps::{fastest, measured};
+use crate::steps::{cases_without_twin, fastest, measured};
 use crate::{checks, latency, sizes};
 
 /// The sections after the published story.
@@ -69,6 +71,11 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
             body: round_trips(records),
         },
         Section {
+            id: "further",
+            title: "Side experiments",
+            body: further(records),
+        },
+        Section {
             id: "promises",
             title: "What pipes promise",
             body: match records.check() {
@@ -94,6 +101,16 @@ pub(super) fn in_short(records: &Records) -> Markup {
     let ladder = records.run(Suite::Ladder);
     let rate = |run: Option<&Run>, name| rate_of(run?, name);
     let touched = records.run(Suite::Touched);
+    let choices = [
+        touched.and_then(published_sizes),
+        touched.and_then(auto),
+        records.run(Suite::Changes).and_then(best_change),
+        records.run(Suite::Channels).and_then(best_channel),
+    ];
+    let mut decided: Vec<Claim> = choices.into_iter().flatten().collect();
+    let is_any = !decided.is_empty();
+    decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
+    let is_open = is_any && decided.is_empty();
     html! {
         h2 { "In short" }
         @if let Some(plain) = rate(ladder, "write_read") {
@@ -111,11 +128,13 @@ pub(super) fn in_short(records: &Records) -> Markup {
                 (best) "."
             }
         }
-        @if let Some(run) = touched {
-            (claims([published_sizes(run), auto(run)]))
+        (claims(decided.into_iter().map(Some)))
+        @if is_open {
+            p {
+                "No comparison of the choices of a program came out faster, slower or the same. More \
+                time or a quieter machine would narrow the intervals."
+            }
         }
-        @if let Some(claim) = records.run(Suite::Changes).and_then(best_change) { (claim) }
-        @if let Some(claim) = records.run(Suite::Channels).and_then(best_channel) { (claim) }
         p { a href="#programs" { "What to change in a program" } }
     }
 }
@@ -164,8 +183,12 @@ fn used(run: &Run) -> Markup {
             published_sizes(run),
             simple("bufwriter_stdout_64k", "bufwriter", "a BufWriter on standard output"),
             auto(run),
-            simple("fastpipe_fresh", "fresh", "pages that are never written again"),
-            simple("fastpipe_cow_checked", "cow-checked", "pages reused once nobody holds them"),
+            simple("fastpipe_fresh", "fresh", "a Writer that never writes to a page again"),
+            simple(
+                "fastpipe_cow_checked",
+                "cow-checked",
+                "a Writer that reuses a page once nobody holds it",
+            ),
         ]))
         p {
             "The next two write to a page again once it has left the pipe. That is wrong if the \
@@ -174,13 +197,17 @@ fn used(run: &Run) -> Markup {
         }
         (claims([
             simple("vmsplice_read_huge", "vmsplice-by-hand", "vmsplice and huge pages by hand"),
-            simple("fastpipe_drained", "drained", "pages reused once they left the pipe"),
+            simple(
+                "fastpipe_drained",
+                "drained",
+                "a Writer that reuses a page once it has left the pipe",
+            ),
         ]))
         @if let Some((produce, consume)) = ends {
             p {
                 "Without any channel, the writer alone produces " (produce)
-                " and the reader alone uses " (consume) ". No channel is faster than the slower of \
-                them."
+                " and the reader alone uses " (consume) ". The slower of the two limits what any \
+                channel can do."
             }
         }
         (chart(
@@ -204,7 +231,7 @@ fn sleeping(records: &Records) -> Markup {
         p {
             "A pipe's end sleeps when it can't go on. Whoever wakes it makes a call into the \
             scheduler, and the sleeper runs only some time later. A larger pipe, smaller pieces, one \
-            processor for both ends, or spinning each avoid some of that."
+            processor for both ends, or spinning can each avoid some of that."
         }
         @if let Some((same, other)) = &wake_ups {
             p {
@@ -214,7 +241,7 @@ fn sleeping(records: &Records) -> Markup {
         }
         @match records.run(Suite::Changes) {
             Some(run) => {
-                (claims(run.cases.iter().map(|case| change_claim(run, case))))
+                (claims(cases_without_twin(run).map(|case| change_claim(run, case))))
                 (chart(
                     crate::chart(run),
                     "A typical pipe, and single changes to it.",
@@ -235,10 +262,7 @@ fn sleeping(records: &Records) -> Markup {
 /// The claim on a change to the typical pipe.
 fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     let factor = case.factor.as_deref()?;
-    let change = html! {
-        em { (factor) }
-        @if !is_safe(case) { " (only for readers that copy)" }
-    };
+    let change = html! { em { (factor) } };
     claim(run, &case.name, &format!("change-{}", case.name), change)
 }
 
@@ -412,7 +436,8 @@ fn times(record: &LatencyRecord) -> Markup {
 
 fn deadlocks(record: &LatencyRecord) -> Markup {
     let explained = record.cases.iter().filter_map(|case| Some((case, case.explain_deadlock()?)));
-    let explained: Vec<_> = explained.collect();
+    // The first of each kind of exchange; the table has all.
+    let explained: Vec<_> = explained.unique_by(|(case, _)| case.naive().map(Named::name)).collect();
     html! {
         h3 { "The deadlock" }
         p {
@@ -422,7 +447,7 @@ fn deadlocks(record: &LatencyRecord) -> Markup {
         }
         @if explained.is_empty() { p { "In this run there was no deadlock." } }
         @for (case, how) in explained { p { (case.name()) ": " q { (how) } } }
-        (details("All exchanges", &[("", latency::table(record))]))
+        (details("All exchanges", "exchanges that can deadlock", &[("", latency::table(record))]))
     }
 }
 
@@ -433,11 +458,10 @@ fn promises(record: &CheckRecord) -> Markup {
     });
     html! {
         p {
-            "Of " (count(record.summary.checks)) " statements about pipes, tested on this system, "
-            (count(of(Verdict::Pass))) " hold and " (count(of(Verdict::Fail))) " fail. For "
-            (count(of(Verdict::Seen))) " systems differ, and the value here was seen; "
-            (count(of(Verdict::Refused))) " are refused here, and " (count(of(Verdict::Error)))
-            " could not be tested."
+            "Statements about pipes that were tested on this system: " (count(record.summary.checks))
+            ". Held: " (count(of(Verdict::Pass))) "; failed: " (count(of(Verdict::Fail)))
+            "; different from system to system: " (count(of(Verdict::Seen))) "; refused here: "
+            (count(of(Verdict::Refused))) "; not testable: " (count(of(Verdict::Error))) "."
         }
         ul {
             @for checked in notable {
@@ -447,7 +471,7 @@ fn promises(record: &CheckRecord) -> Markup {
                 }
             }
         }
-        (details("All statements", &[("", checks::table(record))]))
+        (details("All statements", "statements about pipes", &[("", checks::table(record))]))
     }
 }
 
@@ -539,13 +563,14 @@ fn writer(run: &Run) -> Markup {
                 }"
             } }
         } @else {
-            p { "A plain write remains the simpler choice here." }
+            p { "No gain is certain here, so a plain write remains the simpler choice." }
         }
     }
 }
 
 fn single_changes(run: &Run) -> Markup {
-    let gained = instructions(run, null_tolerance(run));
+    let mut gained = instructions(run, null_tolerance(run));
+    gained.retain(|(case, _)| is_safe(case));
     html! {
         @if gained.is_empty() { p { "No single change is certain to help here." } }
         @for (case, how) in gained {
@@ -583,6 +608,34 @@ fn channel_choice(run: &Run) -> Markup {
     }
 }
 
+/// Runs of other suites, each with what it found.
+fn further(records: &Records) -> Markup {
+    let suites = [Suite::Options, Suite::Pages, Suite::Volumes, Suite::Memory];
+    let runs: Vec<&Run> = suites.iter().filter_map(|suite| records.run(*suite)).collect();
+    html! {
+        @if records.run(Suite::Options).is_none() {
+            (missing(
+                "the published side experiments (untouched, gifted, locked and shared buffers, poll)",
+                "bench options --json options.json",
+            ))
+        }
+        @for run in runs {
+            h3 { "The suite " (run.suite.name()) ": " (run.suite.about()) }
+            ul { @for sentence in crate::findings(run) { li { (sentence) } } }
+            (chart(
+                crate::chart(run),
+                &format!("The suite {}.", run.suite),
+                &[
+                    ("Rates, processor time and context switches.",
+                     table_of_cases(run, &run.cases)),
+                    ("Each case against the one that differs in one factor.",
+                     table_of_comparisons(run)),
+                ],
+            ))
+        }
+    }
+}
+
 /// How to open a channel.
 fn opening(channel: Transport) -> Markup {
     let line = match channel {
@@ -590,6 +643,7 @@ fn opening(channel: Transport) -> Markup {
             "fastpipe::ring, a ring buffer in shared memory: see cargo doc --open -p fastpipe"
         }
         Transport::Socketpair => "socketpair(AF_UNIX, SOCK_STREAM, 0, ends)",
+        Transport::Tcp => "a TCP connection to 127.0.0.1, with TCP_NODELAY",
         Transport::Seqpacket => "socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends)",
         _ => return html! {},
     };
