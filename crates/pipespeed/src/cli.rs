@@ -77,7 +77,7 @@ pub enum Command {
     Latency(Box<LatencyArgs>),
     /// Compare saved runs, with a verdict for each case.
     Compare(CompareArgs),
-    /// Make one HTML page of saved records: the experiment with this machine's figures.
+    /// Make one HTML page of saved records.
     Report(ReportArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),

@@ -47,16 +47,9 @@ pub enum Problem {
         "JSON, but not a record of pipespeed (it has no schema_version); give a file made by --json"
     )]
     NotOurs,
-    /// It is a record of another kind than `wanted`.
-    #[error("a record of kind {found}, not {wanted}: give a file made by {remedy}")]
-    OtherKind {
-        /// Its kind.
-        found: String,
-        /// The kinds that can be used.
-        wanted: &'static str,
-        /// The command that makes one.
-        remedy: &'static str,
-    },
+    /// It is the record of another command.
+    #[error("a record of kind {0}, not bench: give a file made by pipespeed bench --json")]
+    OtherKind(String),
     /// It has another schema version, so its fields may mean something else.
     #[error(
         "has schema_version {0}, this pipespeed reads {SCHEMA_VERSION}: {remedy}",
@@ -127,20 +120,6 @@ impl SavedFile {
     /// It is another record, or damaged.
     pub fn parse<R: DeserializeOwned>(&self) -> Result<R, LoadError> {
         self.located(parse(&self.bytes))
-    }
-
-    /// The error for a kind that can't be used.
-    pub fn refuse(&self, wanted: &'static str, remedy: &'static str) -> LoadError {
-        let found = named_kind(&self.bytes).unwrap_or_default();
-        let problem = Problem::OtherKind {
-            found,
-            wanted,
-            remedy,
-        };
-        LoadError {
-            path: self.path.clone(),
-            problem,
-        }
     }
 
     fn located<T>(&self, outcome: Result<T, Problem>) -> Result<T, LoadError> {
@@ -220,13 +199,7 @@ fn parse<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Problem> {
 
 fn parse_run(bytes: &[u8]) -> Result<Run, Problem> {
     match named_kind(bytes) {
-        Ok(found) if Value::from(&*found) != serde_json::json!(Kind::Bench) => {
-            Err(Problem::OtherKind {
-                found,
-                wanted: "bench",
-                remedy: "pipespeed bench --json",
-            })
-        }
+        Ok(found) if serde_json::json!(Kind::Bench) != *found => Err(Problem::OtherKind(found)),
         Ok(_) | Err(Problem::NotOurs) => parse(bytes),
         Err(problem) => Err(problem),
     }

@@ -36,7 +36,10 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         (None, None) => return Err(usage("--address, --buffer or --pipe is required")),
     };
     let mut text = heading;
-    text += &drawing(&report.walk, report.memory.as_ref().and_then(Memory::huge_page));
+    text += &drawing(
+        &report.walk,
+        report.memory.as_ref().and_then(Memory::huge_page),
+    );
     if let Some(memory) = &report.memory {
         text.push('\n');
         text += &table(memory);

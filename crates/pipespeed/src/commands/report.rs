@@ -2,7 +2,7 @@
 
 use crate::cli::ReportArgs;
 use crate::commands::files::{Files, PAGE};
-use pipespeed_base::failure::{full_message, usage};
+use pipespeed_base::failure::{full_message, say, usage};
 use pipespeed_measure::record::SavedFile;
 use pipespeed_report::{Records, Saved, page};
 
@@ -19,11 +19,23 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads the records of all files.
+/// Loads the records of all files, except those that a page has no use for.
 fn load(args: &ReportArgs) -> anyhow::Result<Records> {
-    let saved = args.files.iter().map(|file| {
-        let file = SavedFile::read(file)?;
-        Ok(Saved::parse(&file)?)
-    });
-    Ok(Records::new(saved.collect::<anyhow::Result<Vec<_>>>()?))
+    let mut all = Vec::new();
+    for path in &args.files {
+        let file = SavedFile::read(path)?;
+        match Saved::parse(&file)? {
+            Some(saved) => all.push(saved),
+            None if args.quiet => {}
+            None => say(&format!(
+                "pipespeed: {}: a page has no use for this kind of record",
+                path.display()
+            )),
+        }
+    }
+    anyhow::ensure!(
+        !all.is_empty(),
+        "none of these files can be used for a page"
+    );
+    Ok(Records::new(all))
 }

@@ -55,7 +55,11 @@ const HUGE_COPY: Step = Step {
         is_one_factor: true,
         condition: "",
     }),
-    ..step("huge-pages-copied", "write_read_huge", "both buffers in huge pages")
+    ..step(
+        "huge-pages-copied",
+        "write_read_huge",
+        "both buffers in huge pages",
+    )
 };
 const VMSPLICE: Step = Step {
     published: Some(Published {
@@ -67,9 +71,17 @@ const VMSPLICE: Step = Step {
     }),
     ..step("vmsplice", "vmsplice_read", "vmsplice in place of write")
 };
-const VMSPLICE_HUGE: Step = step("vmsplice-huge-pages", "vmsplice_read_huge", "huge pages as well");
-const WRITE_SPLICE: Step = step("write-splice", "write_splice", "a reader that splices, and a writer \
-    that still copies");
+const VMSPLICE_HUGE: Step = step(
+    "vmsplice-huge-pages",
+    "vmsplice_read_huge",
+    "huge pages as well",
+);
+const WRITE_SPLICE: Step = step(
+    "write-splice",
+    "write_splice",
+    "a reader that splices, and a writer \
+    that still copies",
+);
 const SPLICE: Step = Step {
     published: gain(2.6, "x2.6"),
     ..step("splice", "vmsplice_splice", "splice in place of read")
@@ -80,7 +92,11 @@ const HUGE: Step = Step {
 };
 const SPINNING: Step = Step {
     published: gain(1.25, "x1.25"),
-    ..step("spinning", "busy_loop_huge", "ends that spin instead of sleeping")
+    ..step(
+        "spinning",
+        "busy_loop_huge",
+        "ends that spin instead of sleeping",
+    )
 };
 
 impl Step {
@@ -95,7 +111,10 @@ impl Step {
 }
 
 /// The command that brings the ladder, and what it shows.
-const LADDER: (&str, &str) = ("the steps of the published experiment", "bench --json ladder.json");
+const LADDER: (&str, &str) = (
+    "the steps of the published experiment",
+    "bench --json ladder.json",
+);
 
 /// The sections of the published story.
 pub(super) fn sections(records: &Records) -> Vec<Section> {
@@ -215,7 +234,11 @@ fn plain_claim(run: &Run) -> Option<Claim> {
         },
     };
     let name = "plain-pipe".to_owned();
-    Some(Claim { name, outcome, sentence })
+    Some(Claim {
+        name,
+        outcome,
+        sentence,
+    })
 }
 
 /// Where an interval lies relative to the published rates.

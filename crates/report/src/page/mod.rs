@@ -96,7 +96,11 @@ pub fn page(records: &Records) -> String {
 /// The machine, or the machines if the records are of several.
 fn origin(records: &Records) -> Markup {
     let machines = records.machines();
-    let dates = || records.all().filter_map(|saved| saved.header().started_at.get(..10));
+    let dates = || {
+        records
+            .all()
+            .filter_map(|saved| saved.header().started_at.get(..10))
+    };
     let (first, last) = (dates().min(), dates().max());
     let guest = records.all().find_map(|saved| {
         let virtualisation = &saved.header().machine.virtualisation;
@@ -161,7 +165,12 @@ fn alarms(records: &Records) -> Markup {
 
 /// The result of the null control.
 fn control(run: &Run) -> Markup {
-    let Some(NullControl { case, ratio: Some(ratio), .. }) = &run.null_control else {
+    let Some(NullControl {
+        case,
+        ratio: Some(ratio),
+        ..
+    }) = &run.null_control
+    else {
         return html! { "There was no null control." };
     };
     html! {
@@ -191,7 +200,12 @@ fn method(records: &Records) -> Markup {
 
 /// A record: its command and date, and for a run its rounds, null control and warnings.
 fn record(saved: &Saved) -> Markup {
-    let Header { command, started_at, pipespeed_version, .. } = saved.header();
+    let Header {
+        command,
+        started_at,
+        pipespeed_version,
+        ..
+    } = saved.header();
     let (run, warnings) = match saved {
         Saved::Bench(run) => (Some(&**run), &*run.warnings),
         Saved::Latency(record) => (None, &*record.warnings),

@@ -15,8 +15,8 @@ use super::claim::{Claim, Found, Outcome};
 use super::figure::{bytes, count, ms, ns_of, rate_of as rate_figure, us, us_of};
 use super::records::Records;
 use super::{Section, chart, claims, details, missing, rate_of};
-use crate::channels::{self, RING_POLLS, channel, message, waiting};
 use crate::changes::{instructions, is_safe, table_of_ranking};
+use crate::channels::{self, RING_POLLS, channel, message, waiting};
 use crate::findings::null_tolerance;
 use crate::run::{table_of_cases, table_of_comparisons};
 use crate::sizes::{best_of_kinds, is_recommended, not_run, place, technique};
@@ -80,7 +80,10 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
             title: "What pipes promise",
             body: match records.check() {
                 Some(record) => promises(record),
-                None => missing("the tested statements about pipes", "check --json check.json"),
+                None => missing(
+                    "the tested statements about pipes",
+                    "check --json check.json",
+                ),
             },
         },
         Section {
@@ -149,10 +152,16 @@ fn in_words(sizes: Sizes) -> Markup {
 }
 
 fn published_sizes(run: &Run) -> Option<Claim> {
-    let configuration = &run.cases.iter().find(|case| case.name == "write_read")?.configuration;
+    let configuration = &run
+        .cases
+        .iter()
+        .find(|case| case.name == "write_read")?
+        .configuration;
     let sizes = Sizes {
         buffer_bytes: configuration.buffer_bytes,
-        pipe_bytes: configuration.pipe_bytes.or(configuration.pipe_bytes_asked)?,
+        pipe_bytes: configuration
+            .pipe_bytes
+            .or(configuration.pipe_bytes_asked)?,
     };
     let change = html! {
         "the published sizes, " (in_words(sizes)) ", instead of the best ones found"
@@ -224,9 +233,8 @@ fn used(run: &Run) -> Markup {
 
 fn sleeping(records: &Records) -> Markup {
     let costs = records.costs();
-    let wake_ups = costs.and_then(|costs| {
-        Some((costs.wake_up_same.estimate?, costs.wake_up_other.estimate?))
-    });
+    let wake_ups =
+        costs.and_then(|costs| Some((costs.wake_up_same.estimate?, costs.wake_up_other.estimate?)));
     html! {
         p {
             "A pipe's end sleeps when it can't go on. Whoever wakes it makes a call into the \
@@ -361,10 +369,11 @@ fn other_channels(run: &Run) -> Markup {
 /// compared with. Vmspliced pages that are written again are wrong for some readers.
 fn fastest_channel(run: &Run, bytes: usize) -> Option<&CaseResult> {
     let cases = waiting(run, Waiting::Block).filter(|case| message(case) == bytes);
-    let is_safe = |case: &&CaseResult| {
-        Transport::of(&case.configuration) != Some(Transport::Vmsplice)
-    };
-    let compared = cases.filter(|case| case.compared_with.is_some()).filter(is_safe);
+    let is_safe =
+        |case: &&CaseResult| Transport::of(&case.configuration) != Some(Transport::Vmsplice);
+    let compared = cases
+        .filter(|case| case.compared_with.is_some())
+        .filter(is_safe);
     let all: Vec<&CaseResult> = compared.collect();
     let best = fastest(all.iter().filter_map(|case| measured(case)));
     best.map(|(case, _)| case).or(all.first().copied())
@@ -415,7 +424,10 @@ fn round_trips(records: &Records) -> Markup {
 }
 
 fn times(record: &LatencyRecord) -> Markup {
-    let measured = record.cases.iter().filter_map(|case| Some((case, case.summary?)));
+    let measured = record
+        .cases
+        .iter()
+        .filter_map(|case| Some((case, case.summary?)));
     html! {
         ul {
             @for (case, summary) in measured {
@@ -435,9 +447,14 @@ fn times(record: &LatencyRecord) -> Markup {
 }
 
 fn deadlocks(record: &LatencyRecord) -> Markup {
-    let explained = record.cases.iter().filter_map(|case| Some((case, case.explain_deadlock()?)));
+    let explained = record
+        .cases
+        .iter()
+        .filter_map(|case| Some((case, case.explain_deadlock()?)));
     // The first of each kind of exchange; the table has all.
-    let explained: Vec<_> = explained.unique_by(|(case, _)| case.naive().map(Named::name)).collect();
+    let explained: Vec<_> = explained
+        .unique_by(|(case, _)| case.naive().map(Named::name))
+        .collect();
     html! {
         h3 { "The deadlock" }
         p {
@@ -454,7 +471,10 @@ fn deadlocks(record: &LatencyRecord) -> Markup {
 fn promises(record: &CheckRecord) -> Markup {
     let of = |verdict| record.summary.count(verdict);
     let notable = record.checks.iter().filter(|it| {
-        matches!(it.outcome.verdict, Verdict::Fail | Verdict::Error | Verdict::Refused)
+        matches!(
+            it.outcome.verdict,
+            Verdict::Fail | Verdict::Error | Verdict::Refused
+        )
     });
     html! {
         p {
@@ -587,7 +607,9 @@ fn channel_choice(run: &Run) -> Markup {
         (claim.outcome == Outcome::Faster).then_some((size, case))
     });
     let faster: Vec<(usize, &CaseResult)> = faster.collect();
-    let names = faster.iter().filter_map(|(_, case)| Transport::of(&case.configuration));
+    let names = faster
+        .iter()
+        .filter_map(|(_, case)| Transport::of(&case.configuration));
     let mut names: Vec<Transport> = names.collect();
     names.dedup();
     html! {
@@ -611,7 +633,10 @@ fn channel_choice(run: &Run) -> Markup {
 /// Runs of other suites, each with what it found.
 fn further(records: &Records) -> Markup {
     let suites = [Suite::Options, Suite::Pages, Suite::Volumes, Suite::Memory];
-    let runs: Vec<&Run> = suites.iter().filter_map(|suite| records.run(*suite)).collect();
+    let runs: Vec<&Run> = suites
+        .iter()
+        .filter_map(|suite| records.run(*suite))
+        .collect();
     html! {
         @if records.run(Suite::Options).is_none() {
             (missing(

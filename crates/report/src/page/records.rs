@@ -28,12 +28,12 @@ pub enum Saved {
 }
 
 impl Saved {
-    /// The record in a file.
+    /// The record in a file; `None` if it is of a kind that a page has no use for.
     ///
     /// # Errors
-    /// It is not a record, is damaged, or is of a kind that a page has no use for.
-    pub fn parse(file: &SavedFile) -> Result<Saved, LoadError> {
-        Ok(match file.kind()? {
+    /// It is not a record, or is damaged.
+    pub fn parse(file: &SavedFile) -> Result<Option<Saved>, LoadError> {
+        Ok(Some(match file.kind()? {
             Kind::Bench => Saved::Bench(file.parse()?),
             Kind::Check => Saved::Check(file.parse()?),
             Kind::Latency => Saved::Latency(file.parse()?),
@@ -41,12 +41,9 @@ impl Saved {
             Kind::Profile => Saved::Profile(file.parse()?),
             Kind::Pages => Saved::Pages(file.parse()?),
             Kind::Comparison | Kind::ProfileCounted | Kind::Pinning | Kind::Doctor => {
-                return Err(file.refuse(
-                    "bench, check, latency, costs, profile or pages",
-                    "--json of one of these commands",
-                ));
+                return Ok(None);
             }
-        })
+        }))
     }
 
     /// The header of the record.

@@ -66,7 +66,11 @@ pub(super) fn drawing(report: &Report) -> String {
         } else {
             "offset".to_owned()
         };
-        let bits = format!("bits {} to {}", level.lowest_bit + level.bits - 1, level.lowest_bit);
+        let bits = format!(
+            "bits {} to {}",
+            level.lowest_bit + level.bits - 1,
+            level.lowest_bit
+        );
         draw_box(&mut svg, (x(at), top), (width, PART), fill, &[&name, &bits]);
         if is_used {
             arrow(&mut svg, (x(at) + width / 2, top + PART), below);
@@ -79,13 +83,23 @@ pub(super) fn drawing(report: &Report) -> String {
     let last = walk.levels.len();
     let offset = walk.address & (page_bytes - 1);
     let bits = format!("bits {} to 0", walk.scheme.page_bits - 1);
-    draw_box(&mut svg, (x(last), top), (width, PART), UNUSED, &["offset", &bits]);
+    draw_box(
+        &mut svg,
+        (x(last), top),
+        (width, PART),
+        UNUSED,
+        &["offset", &bits],
+    );
     arrow(&mut svg, (x(last) + width / 2, top + PART), below);
     let page = format!("page of {}", size::format(page_bytes));
     let byte = format!("byte {offset}");
-    draw_box(&mut svg, (x(tables), below), (x(last) + width - x(tables), TABLE), END, &[
-        "memory", &page, &byte,
-    ]);
+    draw_box(
+        &mut svg,
+        (x(tables), below),
+        (x(last) + width - x(tables), TABLE),
+        END,
+        &["memory", &page, &byte],
+    );
     let line = "Each index selects an entry of one table, which leads to the next table.";
     svg.y = below + TABLE;
     svg.text(line, (MARGIN, svg.y + 16), Anchor::Start, SMALL, MUTED);
@@ -121,7 +135,11 @@ pub(super) fn table(report: &Report) -> Table {
     let row = |level: &Level| {
         [
             level.name.to_owned(),
-            format!("{} to {}", level.lowest_bit + level.bits - 1, level.lowest_bit),
+            format!(
+                "{} to {}",
+                level.lowest_bit + level.bits - 1,
+                level.lowest_bit
+            ),
             level.index.to_string(),
             level.entries.to_string(),
             size::format(level.covers()),
@@ -131,6 +149,9 @@ pub(super) fn table(report: &Report) -> Table {
         table.row(row(level));
     }
     let offset = report.walk.address & (page_bytes - 1);
-    table.row_with_text(["page"], format!("byte {offset} of {}", size::format(page_bytes)));
+    table.row_with_text(
+        ["page"],
+        format!("byte {offset} of {}", size::format(page_bytes)),
+    );
     table
 }

@@ -3,7 +3,6 @@
 use std::fs;
 
 use crate::common::records::{Records, run};
-use crate::common::{pipespeed, run_alone};
 use pipespeed_measure::suite::Suite;
 
 fn page(records: &Records, args: &str) -> String {
@@ -14,8 +13,13 @@ fn page(records: &Records, args: &str) -> String {
 #[test]
 fn a_page_of_saved_records_says_what_else_could_be_measured() {
     let records = Records::new();
-    let outcome = records.pipespeed("report old.json -o page.html").succeeded();
-    assert_eq!((&*outcome.out, outcome.err.trim_end()), ("", "saved: page.html"));
+    let outcome = records
+        .pipespeed("report old.json -o page.html")
+        .succeeded();
+    assert_eq!(
+        (&*outcome.out, outcome.err.trim_end()),
+        ("", "saved: page.html")
+    );
     let text = fs::read_to_string(records.0.path().join("page.html")).unwrap();
     assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
     assert!(text.contains("data-claim=\"spinning\""));
@@ -50,15 +54,11 @@ fn a_record_of_a_command_can_be_used_as_it_is() {
     let pages = "pages --buffer 8K --json pages.json";
     records.pipespeed(pages).succeeded();
     let text = page(&records, "check.json pages.json");
-    assert!(text.contains("<code>pipespeed check --only epipe"), "{text}");
+    assert!(
+        text.contains("<code>pipespeed check --only epipe"),
+        "{text}"
+    );
     assert!(text.contains("The walk to address"), "{text}");
-    let stdin = run_alone({
-        let mut command = pipespeed("report - -o -");
-        let file = fs::File::open(records.0.path().join("old.json")).unwrap();
-        command.stdin(file);
-        command
-    });
-    assert_eq!(stdin.succeeded().out, page(&records, "old.json"));
 }
 
 #[test]
@@ -67,16 +67,25 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
     let path = |name: &str| records.0.path().join(name);
     let old = fs::read_to_string(path("old.json")).unwrap();
     fs::write(path("half.json"), &old[..old.len() / 2]).unwrap();
-    fs::write(path("newer.json"), old.replace("_version\": 2", "_version\": 3")).unwrap();
-    fs::write(path("damaged.json"), old.replacen("\"cases\"", "\"casts\"", 1)).unwrap();
-    fs::write(path("doctor.json"), old.replacen("\"bench\"", "\"doctor\"", 1)).unwrap();
+    fs::write(
+        path("newer.json"),
+        old.replace("_version\": 2", "_version\": 3"),
+    )
+    .unwrap();
+    fs::write(
+        path("damaged.json"),
+        old.replacen("\"cases\"", "\"casts\"", 1),
+    )
+    .unwrap();
     fs::write(path("other.json"), "{\"kind\": \"check\"}").unwrap();
     fs::write(path("text.json"), "case  GiB/s\n").unwrap();
     for (name, words) in [
         ("half.json", "not JSON"),
-        ("newer.json", "schema_version 3, this pipespeed reads 2: use a newer"),
+        (
+            "newer.json",
+            "schema_version 3, this pipespeed reads 2: use a newer",
+        ),
         ("damaged.json", "a damaged record (missing field `cases`"),
-        ("doctor.json", "a record of kind doctor, not bench, check, latency"),
         ("other.json", "not a record of pipespeed"),
         ("text.json", "not JSON"),
         ("missing.json", "No such file"),
@@ -85,6 +94,23 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
         outcome.refused(2, &[name, words]);
         assert!(!path("page.html").exists(), "{name}");
     }
+}
+
+#[test]
+fn a_record_that_a_page_has_no_use_for_is_left_out() {
+    let records = Records::new();
+    let path = records.0.path().join("doctor.json");
+    let old = fs::read_to_string(records.0.path().join("old.json")).unwrap();
+    fs::write(path, old.replacen("\"bench\"", "\"doctor\"", 1)).unwrap();
+    let both = records.pipespeed("report old.json doctor.json -o -");
+    let both = both.succeeded();
+    assert_eq!(both.out, page(&records, "old.json"));
+    assert!(
+        both.err.contains("doctor.json: a page has no use"),
+        "{both:#?}"
+    );
+    let alone = records.pipespeed("report doctor.json -q -o -");
+    alone.refused(2, &["none of these files can be used"]);
 }
 
 #[test]
@@ -98,5 +124,7 @@ fn a_record_is_not_replaced_by_the_page() {
     outcome.refused(2, &["--output", "no/such.html"]);
     let outcome = records.pipespeed("report - - -o page.html");
     outcome.refused(2, &["only one file can be '-'"]);
-    records.pipespeed("report old.json -o /dev/full").failed(1, &["/dev/full"]);
+    records
+        .pipespeed("report old.json -o /dev/full")
+        .failed(1, &["/dev/full"]);
 }
