@@ -21,12 +21,22 @@ fn ranked(run: &Run) -> Vec<Step<'_>> {
 
 /// One row per change, the largest certain gain first.
 pub(super) fn ranking(run: &Run, style: Style) -> String {
-    let ranked = ranked(run);
-    if ranked.is_empty() {
+    if ranked(run).is_empty() {
         return String::new();
     }
+    let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
+    let base = base.map_or(String::new(), |(rate, cpu)| {
+        format!(" ({} GiB/s, {cpu})", significant(rate))
+    });
+    let heading = format!("Changes to the baseline{base}, by certain gain:");
+    let table = table_of_ranking(run).render(style);
+    format!("{}\n{table}", style.heading(&heading))
+}
+
+/// The table of [`ranking`].
+pub(super) fn table_of_ranking(run: &Run) -> Table {
     let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
-    for step in &ranked {
+    for step in &ranked(run) {
         let verdict = step.ratio.verdict;
         let cells = [
             times(step.ratio.estimate.median),
@@ -39,12 +49,7 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
-    let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
-    let base = base.map_or(String::new(), |(rate, cpu)| {
-        format!(" ({} GiB/s, {cpu})", significant(rate))
-    });
-    let heading = format!("Changes to the baseline{base}, by certain gain:");
-    format!("{}\n{}", style.heading(&heading), table.render(style))
+    table
 }
 
 fn baseline(run: &Run) -> Option<&CaseResult> {
@@ -87,11 +92,22 @@ pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
         None if ranked.is_empty() => {}
         None => sentences.push("No change is certain to help here.".to_owned()),
     }
-    sentences.extend(gained().filter_map(|step| {
-        let name = &step.case.name;
-        Some(format!("{name}: {}", advice(name.parse().ok()?, step.case)))
-    }));
+    let instructions = instructions(run, tolerance).into_iter();
+    sentences.extend(instructions.map(|(case, advice)| format!("{}: {advice}", case.name)));
     sentences
+}
+
+/// How to make each change that gained more than `tolerance`, a logarithm, the largest
+/// certain gain first.
+pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, String)> {
+    let ranked = ranked(run).into_iter();
+    let gained = ranked.filter(|step| step.certain_gain() > tolerance);
+    gained
+        .filter_map(|step| {
+            let change = step.case.name.parse().ok()?;
+            Some((step.case, advice(change, step.case)))
+        })
+        .collect()
 }
 
 /// Remarks below the title of a chart: which change is unsafe, and which were combined.
@@ -103,7 +119,7 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
 }
 
 /// Whether the change is safe with every reader.
-fn is_safe(case: &CaseResult) -> bool {
+pub(super) fn is_safe(case: &CaseResult) -> bool {
     case.name.parse().map_or(true, Change::is_safe)
 }
 

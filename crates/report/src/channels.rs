@@ -19,7 +19,7 @@ use super::style::Style;
 use super::table::{Column, Table};
 
 /// The ways of waiting, and their headings.
-const WAYS: [(Waiting, &str); 2] = [
+pub(super) const WAYS: [(Waiting, &str); 2] = [
     (Waiting::Block, "Blocking: an end that has to wait sleeps"),
     (
         Waiting::Spin,
@@ -57,12 +57,13 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let ways = WAYS.iter().filter_map(|(wait, heading)| {
         let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
         let heading = style.heading(heading);
-        (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases, style)))
+        (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases).render(style)))
     });
     ways.collect()
 }
 
-fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
+/// The table of some cases.
+pub(super) fn table(run: &Run, cases: &[&CaseResult]) -> Table {
     let mut columns = vec![
         Column::right("message"),
         Column::left("channel"),
@@ -98,7 +99,7 @@ fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
         ]);
         table.row(row);
     }
-    table.render(style)
+    table
 }
 
 /// The ratio to the case that this one is compared with.
@@ -136,7 +137,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
     best.chain(zerocopy(run)).collect()
 }
 
-fn sizes(run: &Run) -> Vec<usize> {
+pub(super) fn sizes(run: &Run) -> Vec<usize> {
     run.cases.iter().map(message).sorted().dedup().collect()
 }
 

@@ -6,12 +6,37 @@ use super::format::{pluralize, wrap};
 use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
-use pipespeed_explain::check::{Check, Group, Record, Verdict};
+use pipespeed_explain::check::{Check, Checked, Group, Record, Verdict};
 
 /// The checks by group, each with its verdict, name and value, then notes and a summary.
 pub fn checks(record: &Record, style: Style) -> String {
+    let all = record.checks.iter().filter_map(note);
+    let blocks = [
+        table(record).render(style),
+        notes(all.collect(), style),
+        style.sentence(&summary(record)),
+    ];
+    let blocks: Vec<String> = blocks
+        .into_iter()
+        .filter(|block| !block.is_empty())
+        .collect();
+    blocks.join("\n\n") + "\n"
+}
+
+/// The note on a check.
+fn note(checked: &Checked) -> Option<Note> {
+    let outcome = &checked.outcome;
+    let note = format!("{}: {}", checked.name, outcome.note.as_ref()?);
+    Some(match outcome.verdict {
+        Verdict::Fail | Verdict::Error => Note::Alarm(note),
+        Verdict::Refused => Note::Caution(note),
+        Verdict::Pass | Verdict::Seen => Note::Method(note),
+    })
+}
+
+/// A row for each check, by group.
+pub(super) fn table(record: &Record) -> Table {
     let mut table = Table::new([Column::left(""), Column::left("")]);
-    let mut all = Vec::new();
     for group in Group::ALL {
         let of_group = record.checks.iter().filter(|it| it.group == group);
         for (at, checked) in of_group.enumerate() {
@@ -27,27 +52,10 @@ pub fn checks(record: &Record, style: Style) -> String {
                 Verdict::Fail | Verdict::Error => Cell::painted(mark, RED),
             };
             let text = format!("{}: {}", checked.statement, outcome.seen);
-            table.row_with_text([mark, checked.name.into()], text);
-            all.extend(outcome.note.as_ref().map(|note| {
-                let note = format!("{}: {note}", checked.name);
-                match outcome.verdict {
-                    Verdict::Fail | Verdict::Error => Note::Alarm(note),
-                    Verdict::Refused => Note::Caution(note),
-                    Verdict::Pass | Verdict::Seen => Note::Method(note),
-                }
-            }));
+            table.row_with_text([mark, (&*checked.name).into()], text);
         }
     }
-    let blocks = [
-        table.render(style),
-        notes(all, style),
-        style.sentence(&summary(record)),
-    ];
-    let blocks: Vec<String> = blocks
-        .into_iter()
-        .filter(|block| !block.is_empty())
-        .collect();
-    blocks.join("\n\n") + "\n"
+    table
 }
 
 fn summary(record: &Record) -> String {

@@ -102,6 +102,16 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
 /// The costs as text, each with its estimate or the reason why there is none, and the
 /// warnings.
 pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String {
+    let mut text = table(costs).render(style) + "\n";
+    if !warnings.is_empty() {
+        let warnings = warnings.iter().map(Note::warning).collect();
+        text += &format!("\n{}\n", notes(warnings, style));
+    }
+    text
+}
+
+/// A row for each cost.
+pub(super) fn table(costs: &Costs) -> Table {
     let mut table = Table::new([
         Column::left(""),
         Column::right(""),
@@ -132,12 +142,7 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
             ]);
         }
     }
-    let mut text = table.render(style) + "\n";
-    if !warnings.is_empty() {
-        let warnings = warnings.iter().map(Note::warning).collect();
-        text += &format!("\n{}\n", notes(warnings, style));
-    }
-    text
+    table
 }
 
 #[cfg(test)]

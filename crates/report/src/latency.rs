@@ -30,6 +30,16 @@ pub fn latency_table(record: &Record, style: Style) -> String {
         Some(_) => "Round trip from when the message was due, in us",
         None => "Round trip, in us",
     };
+    format!(
+        "{}\n{}\n\n{}",
+        style.heading(title),
+        table(record).render(style),
+        latency_notes(record, style)
+    )
+}
+
+/// A row for each case.
+pub(super) fn table(record: &Record) -> Table {
     let is_naive = record.cases.iter().any(|case| case.naive().is_some());
     let exchange = is_naive.then(|| Column::left("exchange"));
     let columns = exchange.into_iter().chain([
@@ -62,12 +72,7 @@ pub fn latency_table(record: &Record, style: Style) -> String {
             None => table.row_with_text(first, missing_reason(case)),
         }
     }
-    format!(
-        "{}\n{}\n\n{}",
-        style.heading(title),
-        table.render(style),
-        latency_notes(record, style)
-    )
+    table
 }
 
 /// Why a case has no figures.

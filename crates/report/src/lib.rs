@@ -1,5 +1,4 @@
-//! Records as text and as charts: tables, sentences and SVG. Each is a pure function of a
-//! record.
+//! Records as text, charts and one HTML page. Each is a pure function of records.
 #![forbid(unsafe_code)]
 
 mod changes;
@@ -16,6 +15,7 @@ mod format;
 mod latency;
 mod memory;
 mod notes;
+mod page;
 mod pinning;
 mod pipeline;
 mod profile;
@@ -37,6 +37,7 @@ pub use self::doctor::doctor;
 pub use self::findings::findings;
 pub use self::format::{interval, pluralize, ratio_interval, significant, times};
 pub use self::latency::{latency_chart, latency_notes, latency_table};
+pub use self::page::{Records, Saved, page};
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;
 pub use self::profile::{profile_case, profile_chart, profile_ladder};

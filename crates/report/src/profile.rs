@@ -91,7 +91,7 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by cost");
-        let table = side_by_side(&ends_of(profile, role), style);
+        let table = side_by_side(profile, role).render(style);
         blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
     let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
@@ -221,7 +221,9 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
+/// The costs of the ends with this role, a column for each case.
+pub(super) fn side_by_side(profile: &Profile, role: &str) -> Table {
+    let ends = ends_of(profile, role);
     let names = ends
         .iter()
         .map(|(name, _)| Column::right(name.replace('_', "\n")));
@@ -246,7 +248,7 @@ fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
     row("other, of the samples", &|end| {
         percent(end.other_share_of_samples(), 1)
     });
-    table.render(style)
+    table
 }
 
 /// Nanoseconds with one decimal, to align a column.

@@ -12,7 +12,7 @@ use super::steps::{Step, steps, widened_verdict};
 
 /// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
+pub(super) enum Claim {
     /// A gain.
     Faster,
     /// A loss.
@@ -25,7 +25,7 @@ enum Claim {
 
 /// Whether a run agrees with a published statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Judgement {
+pub(super) enum Judgement {
     Confirmed,
     Refuted,
     Undecided,
@@ -43,7 +43,7 @@ impl Judgement {
 
 /// The requirements on a ratio for a judgement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Threshold {
+pub(super) struct Threshold {
     /// How far a case may differ from itself, as a logarithm.
     tolerance: f64,
     /// Minimum coverage of the interval of an undecided comparison.
@@ -52,7 +52,7 @@ struct Threshold {
 
 impl Threshold {
     /// The threshold of a run whose null control leaves this tolerance.
-    fn of(run: &Run, tolerance: f64) -> Threshold {
+    pub fn of(run: &Run, tolerance: f64) -> Threshold {
         Threshold {
             tolerance,
             level: level(&steps(run), run.settings.confidence),
@@ -76,7 +76,7 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
 }
 
 /// Compares a ratio with a claim.
-fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
+pub(super) fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
     // With too few rounds for the level the interval is their range, which is not
     // enough for a judgement.
     let reached = |i: &Interval| i.coverage >= threshold.level - 1e-9;
@@ -99,7 +99,7 @@ fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
 
 /// The options of a run that differ from the conditions of the published figures, which
 /// are the suite's defaults: `--data touch`. Empty if there are none.
-fn deviations(run: &Run) -> String {
+pub(super) fn deviations(run: &Run) -> String {
     let settings = &run.settings;
     let cases = run.suite.cases(&Overrides::default());
     let Some(own) = cases.first() else {

@@ -64,6 +64,14 @@ pub(super) fn cases<'a>(
     cases: impl IntoIterator<Item = &'a CaseResult>,
     style: Style,
 ) -> String {
+    table_of_cases(run, cases).render(style)
+}
+
+/// The table of [`cases`].
+pub(super) fn table_of_cases<'a>(
+    run: &Run,
+    cases: impl IntoIterator<Item = &'a CaseResult>,
+) -> Table {
     let mut table = Table::new([
         Column::left("case"),
         Column::right("GiB/s"),
@@ -87,7 +95,7 @@ pub(super) fn cases<'a>(
             None => table.row_with_text([&*case.name], reason(case)),
         }
     }
-    table.render(style)
+    table
 }
 
 /// A number, or a dash if it is unknown.
@@ -112,6 +120,11 @@ pub(super) fn not_measured(not_run: Option<&NotRun>) -> String {
 
 /// The comparison of each case.
 pub(super) fn comparisons(run: &Run, style: Style) -> String {
+    table_of_comparisons(run).render(style)
+}
+
+/// The table of [`comparisons`].
+pub(super) fn table_of_comparisons(run: &Run) -> Table {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     for step in steps(run) {
         let cells = [
@@ -123,7 +136,7 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
         let text = format!("{} {}", phrase(verdict), step.base_and_factor());
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
-    table.render(style)
+    table
 }
 
 pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {

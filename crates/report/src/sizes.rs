@@ -21,7 +21,7 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let Some(search) = &run.search else {
         return Vec::new();
     };
-    let mut blocks = vec![table(run, search, style)];
+    let mut blocks = vec![table(run, search).render(style)];
     for panel in best_of_kinds(search) {
         let mut lines = vec![style.sentence(&sentence(run, panel))];
         let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
@@ -42,7 +42,7 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
 
 /// The fastest panel of the search for each kind of reader: it reads or splices, and the
 /// ends sleep or spin.
-fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
+pub(super) fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     let kind = |panel: &PanelResult| {
         let configuration = &panel.configuration;
         (configuration.reader, configuration.wait)
@@ -74,7 +74,7 @@ fn best_size(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
 }
 
 /// The case with the best sizes, measured in rounds.
-fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
+pub(super) fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
     let BestSizes { case, .. } = panel.best.as_ref()?;
     run.cases.iter().find(|it| it.name == *case)
 }
@@ -139,14 +139,15 @@ fn is_uncertain(run: &Run, panel: &PanelResult) -> bool {
 
 /// Whether the best sizes are confirmed, or the published ones, by figures that are certain
 /// enough to be used.
-fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
+pub(super) fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
     match Outcome::of(run, panel) {
         Outcome::Published | Outcome::Confirmed => !is_uncertain(run, panel),
         Outcome::Unconfirmed(_) | Outcome::NoRounds => false,
     }
 }
 
-fn table(run: &Run, search: &Search, style: Style) -> String {
+/// A row for each case that was searched.
+pub(super) fn table(run: &Run, search: &Search) -> Table {
     let mut table = Table::new([
         Column::left("case"),
         Column::right("buffer"),
@@ -171,7 +172,7 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
     for (case, why) in not_run(run) {
         table.row_with_text([case], Cell::painted(why.to_string(), YELLOW));
     }
-    table.render(style)
+    table
 }
 
 /// Cases that were not run, and why.

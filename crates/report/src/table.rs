@@ -1,7 +1,8 @@
-//! Tables of text with aligned columns. In a narrow terminal the less important columns
-//! are hidden. A text may be wrapped across the rest of a row.
+//! Tables of text with aligned columns, and the same as HTML. In a narrow terminal the less
+//! important columns are hidden. A text may be wrapped across the rest of a row.
 
 use itertools::Itertools as _;
+use maud::{Markup, html};
 
 use super::format::wrap;
 use super::style::{BOLD, DIM, Style};
@@ -44,6 +45,19 @@ impl Column {
     /// Makes it hidden in a narrow terminal, the highest priority first.
     pub fn optional(self, priority: u8) -> Self {
         Column { priority, ..self }
+    }
+}
+
+impl Column {
+    fn html(&self) -> Markup {
+        let class = self.is_right.then_some("number");
+        html! {
+            @if self.header.is_empty() {
+                td {}
+            } @else {
+                th scope="col" class=[class] { (self.header.replace("\n/", "/")) }
+            }
+        }
     }
 }
 
@@ -177,6 +191,38 @@ impl Table {
             parts.push(format!("{last}\n{}", style.note(&note, DIM)));
         }
         parts.join("\n\n")
+    }
+
+    /// The table as HTML, with all columns.
+    pub fn html(&self) -> Markup {
+        let columns = &self.columns;
+        let has_header = columns.iter().any(|column| !column.header.is_empty());
+        html! {
+            table {
+                @if has_header {
+                    thead { tr { @for column in columns { (column.html()) } } }
+                }
+                tbody { @for row in &self.rows { tr { (self.html_row(row)) } } }
+            }
+        }
+    }
+
+    fn html_row(&self, row: &Row) -> Markup {
+        let columns = &self.columns;
+        let class = |at: usize| columns[at].is_right.then_some("number");
+        html! {
+            @match row {
+                Row::Heading(text) => th colspan=(columns.len()) scope="colgroup" { (text) },
+                Row::Cells(cells, text) => {
+                    @for (at, cell) in cells.iter().enumerate() {
+                        td class=[class(at)] { (cell.text) }
+                    }
+                    @if let Some(text) = text {
+                        td colspan=((columns.len() - cells.len()).max(1)) { (text.text) }
+                    }
+                }
+            }
+        }
     }
 
     fn widths(&self) -> Vec<usize> {

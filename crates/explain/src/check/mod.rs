@@ -38,6 +38,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use self::pipes::CallError;
 use pipespeed_host::refusals::Call;
 
@@ -45,7 +47,7 @@ use pipespeed_host::refusals::Call;
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The subject of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Capacity, slots and what may be set.

@@ -1,9 +1,10 @@
 //! The outcome of a check, and the record of a run of checks.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use itertools::Itertools;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Check, Group};
 use pipespeed_base::text::without_error_numbers;
@@ -11,7 +12,7 @@ use pipespeed_host::refusals::Refusal;
 use pipespeed_measure::record::Header;
 
 /// Whether a statement holds here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It holds.
@@ -49,14 +50,14 @@ impl Verdict {
 }
 
 /// The outcome of a check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Whether the statement holds.
     pub verdict: Verdict,
     /// The value seen: `65536 bytes`.
     pub seen: String,
     /// A consequence, or how to allow what is refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -115,19 +116,19 @@ impl From<Refusal> for Outcome {
 }
 
 /// A check with its outcome.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
     /// The check's name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Its subject.
     pub group: Group,
     /// The statement.
-    pub statement: &'static str,
+    pub statement: Cow<'static, str>,
     /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// The source of the statement.
-    pub reference: &'static str,
+    pub reference: Cow<'static, str>,
     /// The time it took.
     pub seconds: f64,
 }
@@ -136,18 +137,18 @@ impl Checked {
     /// A check with its outcome and the seconds it took.
     pub fn new(check: &Check, outcome: Outcome, seconds: f64) -> Self {
         Checked {
-            name: check.name,
+            name: check.name.into(),
             group: check.group,
-            statement: check.statement,
+            statement: check.statement.into(),
             outcome,
-            reference: check.reference,
+            reference: check.reference.into(),
             seconds,
         }
     }
 }
 
 /// The number of checks by verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// All checks.
     pub checks: usize,
@@ -166,7 +167,7 @@ impl Summary {
 
     /// The number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.by_verdict[&verdict]
+        self.by_verdict.get(&verdict).copied().unwrap_or(0)
     }
 }
 
@@ -176,7 +177,7 @@ fn with(checked: &[Checked], verdict: Verdict) -> impl Iterator<Item = &Checked>
 }
 
 /// A run of checks.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The header of every record.
     #[serde(flatten)]
@@ -205,7 +206,7 @@ impl Record {
     pub fn failure(&self) -> Option<String> {
         let mut parts = Vec::new();
         let failed = with(&self.checks, Verdict::Fail)
-            .map(|checked| checked.name)
+            .map(|checked| &*checked.name)
             .join(", ");
         if !failed.is_empty() {
             parts.push(format!("failed: {failed}"));
@@ -215,8 +216,8 @@ impl Record {
         for checked in with(&self.checks, Verdict::Error) {
             let cause = &*checked.outcome.seen;
             match causes.iter_mut().find(|(known, _)| *known == cause) {
-                Some((_, names)) => names.push(checked.name),
-                None => causes.push((cause, vec![checked.name])),
+                Some((_, names)) => names.push(&checked.name),
+                None => causes.push((cause, vec![&*checked.name])),
             }
         }
         if !causes.is_empty() {

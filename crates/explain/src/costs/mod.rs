@@ -14,7 +14,7 @@ mod wake_up;
 use std::collections::BTreeMap;
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::pinning::BenchmarkCalls;
 use self::probes::{Drain, Fill};
@@ -35,7 +35,7 @@ pub const PIECE: usize = 256 << 10;
 const CONFIDENCE: f64 = 0.95;
 
 /// The cost of one step in nanoseconds.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// `None` if the probe was not run or no round was completed.
     pub estimate: Option<Estimate>,
@@ -60,7 +60,7 @@ impl Cost {
 }
 
 /// The elementary costs.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Completed rounds.
     pub rounds: usize,
@@ -105,7 +105,7 @@ pub struct Costs {
 }
 
 /// The settings of a measurement of costs.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The number of rounds planned.
     pub rounds: usize,
@@ -116,7 +116,7 @@ pub struct Settings {
 }
 
 /// The saved record.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The header of every record.
     #[serde(flatten)]
@@ -132,7 +132,7 @@ pub struct Record {
 }
 
 /// Processors on which wake-ups are measured.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// The processor that the waking and the sleeping process share.
     pub same: Option<usize>,

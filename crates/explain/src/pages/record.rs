@@ -1,14 +1,16 @@
 //! The saved record. Addresses are hexadecimal text, since many programs read numbers in
 //! JSON with only 53 bits. Sizes are in bytes.
 
+use fastpipe::buffer::huge_page_size;
 use fastpipe::memory::PageFlags;
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::walk::Walk;
 use pipespeed_measure::record::Header;
 
 /// The saved record.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The header of every record.
     #[serde(flatten)]
@@ -19,7 +21,7 @@ pub struct Record {
 }
 
 /// The result of `pipespeed pages`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The walk to the (first) address.
     pub walk: Walk,
@@ -28,7 +30,7 @@ pub struct Report {
 }
 
 /// A range of a process's memory.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// The process; `None` for this one.
     pub pid: Option<u32>,
@@ -41,18 +43,37 @@ pub struct Memory {
     /// Number of runs of contiguous frames: 1 if all pages are contiguous. `None` if
     /// frame numbers are hidden or no page is in memory.
     pub runs: Option<usize>,
-    /// What this process may not see.
+    /// What this process may not see, in words; not loaded from a saved record.
+    #[serde(skip_deserializing)]
     pub hidden: Vec<Hidden>,
 }
 
+impl Memory {
+    /// The size of the huge page that holds the first page, if it is certainly mapped by one
+    /// entry: a compound page may also be mapped page by page, but not if smaps counts the
+    /// whole mapping as huge.
+    pub fn huge_page(&self) -> Option<u64> {
+        let first = self.pages.first()?;
+        let mapping = self.mappings.first()?;
+        if first.huge.backed != Some(true) {
+            return None;
+        }
+        if first.huge.reserved {
+            return mapping.kernel_page_bytes;
+        }
+        let all = mapping.huge_bytes == mapping.resident_bytes;
+        all.then_some(huge_page_size() as u64)
+    }
+}
+
 /// A mapping, from /proc/PID/smaps or /proc/PID/maps.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mapping {
     /// Its first address.
-    #[serde(serialize_with = "hexadecimal")]
+    #[serde(serialize_with = "hexadecimal", deserialize_with = "from_hexadecimal")]
     pub start: u64,
     /// The address after its last.
-    #[serde(serialize_with = "hexadecimal")]
+    #[serde(serialize_with = "hexadecimal", deserialize_with = "from_hexadecimal")]
     pub end: u64,
     /// As `rw-p`.
     pub permissions: String,
@@ -67,7 +88,7 @@ pub struct Mapping {
 }
 
 /// Where a page is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// In memory.
@@ -91,7 +112,7 @@ pipespeed_base::named!(State {
 });
 
 /// The file that shows whether a huge page backs a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// `/proc/kpageflags`, which describes page frames.
@@ -101,7 +122,7 @@ pub enum Source {
 }
 
 /// Whether a huge page backs a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Huge {
     /// Whether one does; `None` if unknown.
     pub backed: Option<bool>,
@@ -115,10 +136,10 @@ pub struct Huge {
 }
 
 /// A base page.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     /// Its first address.
-    #[serde(serialize_with = "hexadecimal")]
+    #[serde(serialize_with = "hexadecimal", deserialize_with = "from_hexadecimal")]
     pub address: u64,
     /// Where it is.
     pub state: State,
@@ -128,8 +149,8 @@ pub struct Page {
     pub follows: Option<bool>,
     /// Whether a huge page backs it.
     pub huge: Huge,
-    /// The flags of the frame, by the kernel's names.
-    #[serde(serialize_with = "names")]
+    /// The flags of the frame, by the kernel's names; not loaded from a saved record.
+    #[serde(serialize_with = "names", skip_deserializing)]
     pub flags: Option<PageFlags>,
 }
 
@@ -171,6 +192,16 @@ impl Serialize for Hidden {
 /// An address as text.
 pub(super) fn hexadecimal<S: Serializer>(address: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{address:#018x}"))
+}
+
+/// The address of such a text.
+pub(super) fn from_hexadecimal<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let digits = text.strip_prefix("0x");
+    let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    address.ok_or_else(|| D::Error::custom("no hexadecimal address"))
 }
 
 fn names<S: Serializer>(flags: &Option<PageFlags>, serializer: S) -> Result<S::Ok, S::Error> {

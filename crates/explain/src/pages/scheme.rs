@@ -10,12 +10,12 @@
 use std::fmt;
 
 use itertools::Itertools;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use pipespeed_base::size;
 
 /// A family of processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
     /// 64-bit Intel and AMD.
@@ -34,7 +34,7 @@ pipespeed_base::named!(Architecture {
 });
 
 /// A page-table format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheme {
     /// The architecture that has it.
     pub architecture: Architecture,

@@ -1,8 +1,8 @@
 //! An address, split into the indices of its page-table walk.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::record::hexadecimal;
+use super::record::{from_hexadecimal, hexadecimal};
 use super::scheme::{Architecture, Scheme};
 
 /// The half of the address space that contains an address.
@@ -41,7 +41,8 @@ impl Level {
 }
 
 /// The page-table walk of an address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SavedWalk")]
 pub struct Walk {
     /// The address.
     #[serde(serialize_with = "hexadecimal")]
@@ -57,6 +58,25 @@ pub struct Walk {
     pub levels: Vec<Level>,
     /// The offset in the base page.
     pub offset: u64,
+}
+
+/// The fields of a saved walk from which the others follow.
+#[derive(Deserialize)]
+struct SavedWalk {
+    #[serde(deserialize_with = "from_hexadecimal")]
+    address: u64,
+    page_tables: Scheme,
+}
+
+impl TryFrom<SavedWalk> for Walk {
+    type Error = &'static str;
+
+    fn try_from(saved: SavedWalk) -> Result<Walk, Self::Error> {
+        if !Scheme::all(saved.page_tables.architecture).any(|known| known == saved.page_tables) {
+            return Err("unknown page tables");
+        }
+        Ok(Walk::of(saved.address, saved.page_tables))
+    }
 }
 
 impl Walk {

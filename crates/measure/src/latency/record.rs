@@ -1,6 +1,6 @@
 //! The record of a run of round trips.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
@@ -21,7 +21,7 @@ use pipespeed_stats::Estimate;
 const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The header of all records.
     #[serde(flatten)]
@@ -47,7 +47,7 @@ impl Record {
 }
 
 /// How it was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The length of each launch.
     pub length: Length,
@@ -66,7 +66,7 @@ pub struct Settings {
 }
 
 /// A channel, a size and an exchange.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseRecord {
     /// The channel.
     pub channel: Transport,
@@ -96,7 +96,7 @@ pub struct CaseRecord {
 }
 
 /// One launch: a new pair of processes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// The round, from 0.
     pub round: usize,
@@ -164,7 +164,7 @@ impl Launch {
 }
 
 /// The summary of a case: medians over its launches with their 95 % intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// See [`Launch`].
     pub p50_us: Estimate,

@@ -1,12 +1,12 @@
-//! A run as JSON, which is saved, and loaded again for comparisons.
+//! Records as JSON, which is saved, and loaded again for comparisons and reports.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
 
 use super::{Kind, Run, SCHEMA_VERSION};
 use pipespeed_base::{size, standard};
@@ -15,7 +15,7 @@ use pipespeed_base::{size, standard};
 /// records have a few MiB; parsed, a file may take sixteen times its size.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// Why a saved run could not be loaded: one line with the file and a remedy.
+/// Why a saved record could not be loaded: one line with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", shown(.path))]
 pub struct LoadError {
@@ -25,7 +25,7 @@ pub struct LoadError {
     pub problem: Problem,
 }
 
-/// What is wrong with a file that should be a saved run.
+/// What is wrong with a file that should be a saved record.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// Reading it failed.
@@ -45,7 +45,7 @@ pub enum Problem {
     NotJson(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
-        "JSON, but not a run of pipespeed (it has no schema_version); give a file made by --json"
+        "JSON, but not a record of pipespeed (it has no schema_version); give a file made by --json"
     )]
     NotOurs,
     /// It is the record of another command.
@@ -87,18 +87,58 @@ pub fn to_json(record: &impl Serialize) -> String {
     text
 }
 
+/// A file that was read and should be a saved record.
+#[derive(Debug)]
+pub struct SavedFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl SavedFile {
+    /// Reads a file; `-` reads standard input.
+    ///
+    /// # Errors
+    /// It can't be read, or is too large for a record.
+    pub fn read(path: impl AsRef<Path>) -> Result<SavedFile, LoadError> {
+        let path = path.as_ref().to_owned();
+        match read(&path) {
+            Ok(bytes) => Ok(SavedFile { path, bytes }),
+            Err(problem) => Err(LoadError { path, problem }),
+        }
+    }
+
+    /// The kind of the record.
+    ///
+    /// # Errors
+    /// It is not a record of this version, or its kind is unknown.
+    pub fn kind(&self) -> Result<Kind, LoadError> {
+        self.located(kind(&self.bytes))
+    }
+
+    /// The record, which should be of this kind.
+    ///
+    /// # Errors
+    /// It is another record, or damaged.
+    pub fn parse<R: DeserializeOwned>(&self) -> Result<R, LoadError> {
+        self.located(parse(&self.bytes))
+    }
+
+    fn located<T>(&self, outcome: Result<T, Problem>) -> Result<T, LoadError> {
+        outcome.map_err(|problem| LoadError {
+            path: self.path.clone(),
+            problem,
+        })
+    }
+}
+
 /// Reads a saved run; `-` reads standard input.
 ///
 /// # Errors
 ///
 /// See [`LoadError`].
 pub fn load(path: impl AsRef<Path>) -> Result<Run, LoadError> {
-    let path = path.as_ref();
-    let run = read(path).and_then(|bytes| parse(&bytes));
-    run.map_err(|problem| LoadError {
-        path: path.to_owned(),
-        problem,
-    })
+    let file = SavedFile::read(path)?;
+    file.located(parse_run(&file.bytes))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
@@ -120,30 +160,49 @@ fn read_limited(file: impl Read) -> Result<Vec<u8>, Problem> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Run, Problem> {
+/// The JSON of a record.
+fn json(bytes: &[u8]) -> Result<Value, Problem> {
     if bytes.trim_ascii().is_empty() {
         return Err(Problem::Empty);
     }
-    // Kind and version are checked before the other fields: a record of another version
-    // may lack any of them. Nothing else is kept here.
-    #[derive(Deserialize)]
-    struct Head {
-        kind: Option<String>,
-        schema_version: Option<u64>,
+    serde_json::from_slice(bytes).map_err(Problem::NotJson)
+}
+
+/// The word in the field `kind`, if there is one.
+fn named_kind(bytes: &[u8]) -> Result<String, Problem> {
+    match json(bytes)?.get("kind") {
+        Some(Value::String(kind)) => Ok(kind.clone()),
+        _ => Err(Problem::NotOurs),
     }
-    let _: IgnoredAny = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
-    let head: Head = serde_json::from_slice(bytes).map_err(|_| Problem::NotOurs)?;
-    if let Some(kind) = head.kind
-        && json!(kind) != json!(Kind::Bench)
-    {
-        return Err(Problem::OtherKind(kind));
-    }
-    match head.schema_version {
+}
+
+/// Checks the version. It is checked before the fields: a record of another version may lack
+/// any of them.
+fn check_version(record: &Value) -> Result<(), Problem> {
+    match record.get("schema_version").and_then(Value::as_u64) {
         None => Err(Problem::NotOurs),
-        Some(version) if version == u64::from(SCHEMA_VERSION) => {
-            serde_json::from_slice(bytes).map_err(Problem::Damaged)
-        }
+        Some(version) if version == u64::from(SCHEMA_VERSION) => Ok(()),
         Some(version) => Err(Problem::OtherVersion(version)),
+    }
+}
+
+fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
+    let record = json(bytes)?;
+    check_version(&record)?;
+    Kind::deserialize(&record["kind"]).map_err(Problem::Damaged)
+}
+
+fn parse<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Problem> {
+    check_version(&json(bytes)?)?;
+    // Parsed from the text again, for an error that names line and column.
+    serde_json::from_slice(bytes).map_err(Problem::Damaged)
+}
+
+fn parse_run(bytes: &[u8]) -> Result<Run, Problem> {
+    match named_kind(bytes) {
+        Ok(found) if serde_json::json!(Kind::Bench) != *found => Err(Problem::OtherKind(found)),
+        Ok(_) | Err(Problem::NotOurs) => parse(bytes),
+        Err(problem) => Err(problem),
     }
 }
 
@@ -153,7 +212,7 @@ mod tests {
     use crate::fixtures::ladder;
 
     fn problem(text: &str) -> Problem {
-        parse(text.as_bytes()).unwrap_err()
+        parse_run(text.as_bytes()).unwrap_err()
     }
 
     fn error(path: &str, text: &str) -> String {
@@ -179,7 +238,7 @@ mod tests {
     #[test]
     fn unknown_fields_are_ignored() {
         let text = to_json(&ladder()).replacen('{', "{ \"added_later\": [1],", 1);
-        assert!(parse(text.as_bytes()).unwrap() == ladder());
+        assert!(parse_run(text.as_bytes()).unwrap() == ladder());
     }
 
     #[test]

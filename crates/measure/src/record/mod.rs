@@ -15,7 +15,7 @@ mod search;
 pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
 pub use self::header::{Header, Kind, SCHEMA_VERSION};
-pub use self::json::{LoadError, load, to_json};
+pub use self::json::{LoadError, SavedFile, load, to_json};
 pub use self::not_run::{NotRun, NotRunKind};
 pub use self::save::{Destination, check_directory, is_stdout};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};

@@ -8,10 +8,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A deadlock: both processes sleep in a write.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Deadlock {
     /// Messages whose bytes had all come back.
     pub round_trips: u64,
@@ -24,7 +24,7 @@ pub struct Deadlock {
 }
 
 /// The state of a process at one check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
     /// The process.
     pub pid: u32,

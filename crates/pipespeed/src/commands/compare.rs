@@ -1,7 +1,6 @@
 //! `pipespeed compare`.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 
@@ -10,7 +9,7 @@ use crate::commands::files::Files;
 use crate::commands::{first_error, header};
 use pipespeed_base::failure::{Closed, full_message, say, to_stdout, usage};
 use pipespeed_measure::comparison::{Comparison, Record, compare};
-use pipespeed_measure::record::{Kind, Run, Verdict, is_stdout, load, to_json};
+use pipespeed_measure::record::{Kind, Run, Verdict, load, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// Compares saved runs.
@@ -25,20 +24,8 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 
 /// Compares, shows and saves. Returns the cases that got slower, as an error.
 fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
-    if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
-        return Err(usage("only one file can be '-' (standard input)"));
-    }
-    let files = Files::new([("--json", &args.json), ("--chart", &args.chart)])?;
-    for (option, path) in [("--json", &args.json), ("--chart", &args.chart)] {
-        let place = path.as_ref().and_then(|path| path.canonicalize().ok());
-        let is_input = |file: &&PathBuf| place.is_some() && file.canonicalize().ok() == place;
-        if let Some(file) = args.files.iter().find(is_input) {
-            let file = file.display();
-            return Err(usage(format!(
-                "{option}: {file} is a run to compare: name another file"
-            )));
-        }
-    }
+    let outputs = [("--json", &args.json), ("--chart", &args.chart)];
+    let files = Files::beside(&args.files, "a run to compare", outputs)?;
     let runs: Vec<(String, Run)> = args
         .files
         .iter()

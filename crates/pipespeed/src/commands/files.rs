@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use pipespeed_base::failure::{Closed, say, to_stdout, usage};
-use pipespeed_measure::record::{Destination, check_directory};
+use pipespeed_measure::record::{Destination, check_directory, is_stdout};
 use pipespeed_report::Style;
 
 use crate::cli::OutputArgs;
@@ -15,6 +15,8 @@ const DIRECTORY: &str = "pipespeed-results";
 
 /// The options of a record, its samples and its chart.
 pub(super) const RECORD_SAMPLES_CHART: &[&str] = &["--json", "--csv", "--chart"];
+/// The option of a page.
+pub(super) const PAGE: &[&str] = &["--output"];
 /// The option of a record.
 pub(super) const RECORD: &[&str] = &["--json"];
 
@@ -57,6 +59,32 @@ impl Files {
         })
     }
 
+    /// Collects the files of these options for a command that reads `inputs`.
+    ///
+    /// # Errors
+    /// Wrong usage, as for [`new`](Self::new); a file is an input, too; or several inputs are
+    /// standard input.
+    pub(super) fn beside<'a>(
+        inputs: &[PathBuf],
+        what_inputs_are: &str,
+        options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)> + Clone,
+    ) -> anyhow::Result<Self> {
+        if inputs.iter().filter(|file| is_stdout(file)).count() > 1 {
+            return Err(usage("only one file can be '-' (standard input)"));
+        }
+        for (option, path) in options.clone() {
+            let place = path.as_ref().and_then(|path| path.canonicalize().ok());
+            let is_input = |file: &&PathBuf| place.is_some() && file.canonicalize().ok() == place;
+            if let Some(file) = inputs.iter().find(is_input) {
+                let file = file.display();
+                return Err(usage(format!(
+                    "{option}: {file} is {what_inputs_are}: name another file"
+                )));
+            }
+        }
+        Files::new(options)
+    }
+
     /// Returns these files; if there are none, and unless `no_save`, those of `defaults` in
     /// the default directory, named after `stem`, the time and this process, so that no run
     /// replaces the files of another.
@@ -84,6 +112,7 @@ impl Files {
             Ok(()) => files.extend(options.iter().map(|option| {
                 let kind = match *option {
                     "--chart" => "svg",
+                    "--output" => "html",
                     option => option.trim_start_matches('-'),
                 };
                 let path = here.join(format!("{stem}.{kind}"));

@@ -16,6 +16,7 @@ pub mod pinning;
 pub mod profile;
 mod progress;
 pub mod read;
+pub mod report;
 pub mod write;
 pub mod yes;
 
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Costs(args) => costs::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Pages(args) => pages::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Meter(args) => meter::run(*args),

@@ -1,7 +1,7 @@
 //! `pipespeed pages`.
 
 use anyhow::anyhow;
-use fastpipe::buffer::{Buffer, Pages, huge_page_size};
+use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::memory::Process;
 use fastpipe::pipe::page_size;
 
@@ -36,7 +36,10 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         (None, None) => return Err(usage("--address, --buffer or --pipe is required")),
     };
     let mut text = heading;
-    text += &drawing(&report.walk, huge_page_of(report.memory.as_ref()));
+    text += &drawing(
+        &report.walk,
+        report.memory.as_ref().and_then(Memory::huge_page),
+    );
     if let Some(memory) = &report.memory {
         text.push('\n');
         text += &table(memory);
@@ -203,21 +206,4 @@ fn own_scheme() -> anyhow::Result<Scheme> {
         ));
     };
     Ok(machine_scheme(own)?)
-}
-
-/// Returns the size of the huge page that holds the first page, if it is certainly
-/// mapped by one entry: a compound page may also be mapped page by page, but not if
-/// smaps counts the whole mapping as huge.
-fn huge_page_of(memory: Option<&Memory>) -> Option<u64> {
-    let memory = memory?;
-    let first = memory.pages.first()?;
-    let mapping = memory.mappings.first()?;
-    if first.huge.backed != Some(true) {
-        return None;
-    }
-    if first.huge.reserved {
-        return mapping.kernel_page_bytes;
-    }
-    let all = mapping.huge_bytes == mapping.resident_bytes;
-    all.then_some(huge_page_size() as u64)
 }

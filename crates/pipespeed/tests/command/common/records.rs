@@ -1,4 +1,4 @@
-//! Records of invented runs in a directory, where `compare` is run.
+//! Records of invented runs in a directory, where `compare` and `report` are run.
 
 use std::fs;
 
@@ -51,7 +51,12 @@ impl Records {
     }
 
     pub fn compare(&self, args: &str) -> Outcome {
-        let mut command = pipespeed(&format!("compare {args}"));
+        self.pipespeed(&format!("compare {args}"))
+    }
+
+    /// Runs the command in the directory.
+    pub fn pipespeed(&self, args: &str) -> Outcome {
+        let mut command = pipespeed(args);
         command.current_dir(&self.0);
         run_alone(command)
     }

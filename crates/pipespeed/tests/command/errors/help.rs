@@ -4,13 +4,14 @@ use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
 /// All commands, in the order of the help.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "bench",
     "profile",
     "check",
     "costs",
     "latency",
     "compare",
+    "report",
     "pages",
     "doctor",
     "meter",

@@ -1,5 +1,6 @@
-//! Records of invented runs: what they hold, and `compare`.
+//! Records of invented runs: what they hold, `compare` and `report`.
 
 mod compare;
+mod report;
 mod snapshot;
 mod unlike;

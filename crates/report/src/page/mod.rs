@@ -1,0 +1,284 @@
+//! One HTML page of saved records: the published experiment with this machine's figures.
+//!
+//! Every sentence with a verdict is a [`claim::Claim`]; every number in one is a
+//! [`figure::Figure`]. The page is well-formed XML, too, so tests can read it.
+
+mod claim;
+mod figure;
+mod ladder;
+mod practice;
+mod records;
+mod walk;
+
+pub use self::records::{Records, Saved};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use pipespeed_base::Named as _;
+use pipespeed_base::text::escape;
+use pipespeed_measure::record::{Header, NullControl, Run, Verdict, WarningKind};
+use pipespeed_measure::suite::Suite;
+
+use self::claim::Claim;
+use crate::steps::measured;
+use crate::table::Table;
+
+const STYLE: &str = include_str!("page.css");
+/// Written out, since the page is to be well-formed XML, too.
+const META: &str = "<meta charset=\"utf-8\"/>\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+    <meta name=\"color-scheme\" content=\"light dark\"/>\
+    <meta name=\"generator\" content=\"pipespeed report\"/>";
+const ARTICLE: &str = "https://mazzo.li/posts/fast-pipes.html";
+
+/// A section of the page.
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    body: Markup,
+}
+
+/// The page of these records.
+pub fn page(records: &Records) -> String {
+    let sections: Vec<Section> = ladder::sections(records)
+        .into_iter()
+        .chain(practice::sections(records))
+        .collect();
+    let title = "How fast are pipes on this machine?";
+    let body = html! {
+        a.skip href="#main" { "Skip to the text" }
+        header {
+            h1 { (title) }
+            p.origin { (origin(records)) }
+            p {
+                "A " a href=(ARTICLE) { "published experiment" } " took a program that writes to a \
+                pipe from " (figure::published(3.5, "3.5")) " to "
+                (figure::published(65.0, "65")) " GiB/s, step by step. This page repeats it on \
+                this machine, and adds what the experiment left open: what remains of the gain \
+                when the data is used, which sizes and channels are best here, and what to change \
+                in a program."
+            }
+            p {
+                "Rates are medians with their " (level(records)) " interval in brackets. A \
+                difference is called faster, slower or the same only if its whole interval says \
+                so; otherwise it is undecided."
+            }
+            (alarms(records))
+        }
+        div.brief { (practice::in_short(records)) }
+        nav aria-label="Contents" {
+            ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
+        }
+        main id="main" {
+            @for section in &sections {
+                section aria-labelledby=(section.id) {
+                    h2 id=(section.id) { (section.title) }
+                    (section.body)
+                }
+            }
+        }
+        footer { (method(records)) }
+    };
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                (PreEscaped(META))
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    };
+    // Names come from saved records, and XML has no control characters.
+    escape(&page.into_string()).into_owned() + "\n"
+}
+
+/// The machine, or the machines if the records are of several.
+fn origin(records: &Records) -> Markup {
+    let machines = records.machines();
+    let dates = || {
+        records
+            .all()
+            .filter_map(|saved| saved.header().started_at.get(..10))
+    };
+    let (first, last) = (dates().min(), dates().max());
+    let guest = records.all().find_map(|saved| {
+        let virtualisation = &saved.header().machine.virtualisation;
+        virtualisation.hypervisor.clone()
+    });
+    html! {
+        (machines.join("; "))
+        @if let Some(guest) = guest { "; a guest of " (guest) }
+        @if let Some(first) = first {
+            "; " time datetime=(first) { (first) }
+            @if let Some(last) = last.filter(|last| *last != first) {
+                " to " time datetime=(last) { (last) }
+            }
+        }
+    }
+}
+
+/// The confidence level of the runs.
+fn level(records: &Records) -> Markup {
+    let mut runs = Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
+    let level = runs.next().map_or(0.95, |run| run.settings.confidence);
+    html! { (figure::percent(level)) }
+}
+
+/// What makes the figures unreliable.
+fn alarms(records: &Records) -> Markup {
+    let machines = records.machines();
+    let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
+    let suspect = runs().filter(|run| {
+        let control = run.null_control.as_ref().and_then(|control| control.ratio);
+        control.is_some_and(|it| matches!(it.verdict, Verdict::Faster | Verdict::Slower))
+    });
+    let interrupted = runs().filter(|run| run.interrupted.is_some());
+    let disturbed = runs().filter_map(|run| {
+        let mut warnings = run.warnings.iter();
+        Some((run, warnings.find(|it| it.kind.is_disturbance())?))
+    });
+    html! {
+        @if machines.len() > 1 {
+            p.alarm {
+                "These records are of " (machines.len()) " machines or kernels. Figures of \
+                different sections can't be compared."
+            }
+        }
+        @for run in suspect {
+            p.alarm {
+                "In the run of " code { "bench " (run.suite) } " a case differs from itself, so \
+                distrust small differences. " (control(run))
+            }
+        }
+        @for (run, warning) in disturbed {
+            p.alarm {
+                "The run of " code { "bench " (run.suite) } " was disturbed, so another one may \
+                differ: " q { (warning) } "."
+            }
+        }
+        @for run in interrupted {
+            p.alarm { "The run of " code { "bench " (run.suite) } " was interrupted." }
+        }
+    }
+}
+
+/// The result of the null control.
+fn control(run: &Run) -> Markup {
+    let Some(NullControl {
+        case,
+        ratio: Some(ratio),
+        ..
+    }) = &run.null_control
+    else {
+        return html! { "There was no null control." };
+    };
+    html! {
+        code { (case) } " against itself: " (figure::ratio_of(&ratio.estimate)) ", "
+        (ratio.verdict.name()) "."
+    }
+}
+
+/// How the figures were measured.
+fn method(records: &Records) -> Markup {
+    html! {
+        h2 id="method" { "How this was measured" }
+        p {
+            "Each trial is a new pair of processes. A round runs every case once, in balanced random \
+            order. Rates are medians over the rounds, intervals are exact, and ratios are paired by \
+            round and corrected for the number of comparisons. A null control measures one case \
+            under two names."
+        }
+        ul {
+            @for saved in records.all() { li { (record(saved)) } }
+            @for replaced in records.replaced() {
+                li { "Not shown, since a newer one was given: " (replaced) "." }
+            }
+        }
+    }
+}
+
+/// A record: its command and date, and for a run its rounds, null control and warnings.
+fn record(saved: &Saved) -> Markup {
+    let Header {
+        command,
+        started_at,
+        pipespeed_version,
+        ..
+    } = saved.header();
+    let (run, warnings) = match saved {
+        Saved::Bench(run) => (Some(&**run), &*run.warnings),
+        Saved::Latency(record) => (None, &*record.warnings),
+        Saved::Costs(record) => (None, &*record.warnings),
+        Saved::Profile(profile) => (None, &*profile.warnings),
+        Saved::Check(_) | Saved::Pages(_) => (None, &[][..]),
+    };
+    html! {
+        code { (command.join(" ")) } ", " (started_at) ", version " (pipespeed_version)
+        @if let Some(run) = run {
+            "; " (run.settings.rounds_done) " of " (run.settings.rounds_planned)
+            " rounds, seed " (run.settings.seed) ". " (control(run))
+        }
+        @if !warnings.is_empty() {
+            details {
+                summary { "Possible disturbances and limitations (" (warnings.len()) ")" }
+                ul { @for warning in warnings { li { (warning) } } }
+            }
+        }
+    }
+}
+
+/// A chart, with the same figures as tables.
+fn chart(svg: String, caption: &str, tables: &[(&str, Table)]) -> Markup {
+    html! {
+        figure {
+            div.chart tabindex="0" role="region" aria-label=(caption) { (PreEscaped(svg)) }
+            figcaption { (caption) }
+            (details("The figures as a table", caption, tables))
+        }
+    }
+}
+
+/// Tables about something that can be opened.
+fn details(summary: &str, about: &str, tables: &[(&str, Table)]) -> Markup {
+    html! {
+        details {
+            summary { (summary) }
+            @for (name, table) in tables {
+                @if !name.is_empty() { p { (name) } }
+                div.scroll tabindex="0" role="region" aria-label={ "Table: " (about) " " (name) } {
+                    (table.html())
+                }
+            }
+        }
+    }
+}
+
+/// Says which command brings what the records lack.
+fn missing(what: &str, command: &str) -> Markup {
+    html! {
+        p.missing {
+            "Not among the records: " (what) ". Measure with " code { "pipespeed " (command) } "."
+        }
+    }
+}
+
+/// The warning of a run that this is a guest.
+fn guest_warning(run: &Run) -> Option<&str> {
+    let warning = run.warnings.iter().find(|it| it.kind == WarningKind::Guest);
+    warning.map(|warning| &*warning.message)
+}
+
+/// The median of a case.
+fn rate_of(run: &Run, name: &str) -> Option<Markup> {
+    let case = run.cases.iter().find(|case| case.name == name)?;
+    Some(figure::rate_of(measured(case)?.1))
+}
+
+/// Claims one after another.
+fn claims(claims: impl IntoIterator<Item = Option<Claim>>) -> Markup {
+    html! { @for claim in claims.into_iter().flatten() { (claim) } }
+}
+
+#[cfg(test)]
+mod tests;
