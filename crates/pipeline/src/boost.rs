@@ -15,6 +15,7 @@ use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, setsid};
 use rustix::stdio;
+use rustix::thread::set_name;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -247,11 +248,7 @@ impl Booster {
             self.new_pid_at = now;
         }
         if now.duration_since(self.new_pid_at) <= LISTING_DELAY {
-            let tree = self.read_tree();
-            if tree != self.tree {
-                self.tree = tree;
-                self.changed_at = now;
-            }
+            self.update_tree();
         }
         let interval = self.scan_interval(now);
         let is_due = |at: Instant| now.duration_since(at) >= interval;
@@ -272,18 +269,21 @@ impl Booster {
         (since / SCAN_SHARE).clamp(MIN_INTERVAL, max)
     }
 
-    fn read_tree(&self) -> Vec<i32> {
+    fn update_tree(&mut self) {
         let mut tree = self.proc.tree(self.plan.root);
         let own = getpid().as_raw_pid();
         let helpers: Vec<i32> = self.looker.pids().collect();
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
-        tree
+        if tree != self.tree {
+            self.tree = tree;
+            self.changed_at = Instant::now();
+        }
     }
 
     /// Reads the descriptors of all processes, and raises what may be raised.
     fn scan(&mut self) {
         self.scans += 1;
-        self.tree = self.read_tree();
+        self.update_tree();
         let pids: BTreeSet<i32> = self.tree.iter().copied().collect();
         self.snapshot.processes.retain(|pid, _| pids.contains(pid));
         self.snapshot.update(&self.proc, &pids);
@@ -515,6 +515,8 @@ fn attend(args: &[OsString], program: fn() -> Command) -> io::Result<()> {
     // It fails only for the leader of a process group, which a new process is not.
     setsid()?;
     std::env::set_current_dir("/")?;
+    // For ps(1): the name would be that of the link by which it was started.
+    let _ = set_name(c"pipespeed-boost");
     let ending = open_process(root)?;
     let pid = getpid().as_raw_pid();
     let mut account_file = match *account {

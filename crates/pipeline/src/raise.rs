@@ -109,7 +109,7 @@ pub enum Left {
     Vmsplice,
     /// It belongs to another user.
     OtherUser,
-    /// Larger pipes would exceed the limit of the user.
+    /// Larger pipes would exceed the limit of the user, or come close to it.
     Limit,
     /// Its lock is held by a splice.
     Held,
@@ -148,7 +148,7 @@ impl Left {
             Left::Chosen => "a program has chosen its size",
             Left::Vmsplice => "its writer uses vmsplice, and may rely on the size",
             Left::OtherUser => "it belongs to another user",
-            Left::Limit => "the pipes of this user would exceed their limit",
+            Left::Limit => "the pipes of this user come too close to their limit",
             Left::Held => "a splice holds it",
             Left::Excluded => "excluded",
             Left::Gone => "it could not be opened",
@@ -232,33 +232,33 @@ fn enlarge(end: impl AsFd) -> io::Result<Raised> {
     }
     let before = pipe::capacity(&end)?;
     if before != DEFAULT_SLOTS * pipe::page_size() {
-        return Ok(Raised::Not(Left::Chosen));
+        // Beyond the limit the kernel has chosen it.
+        let is_chosen = new_pipes_are_whole()?;
+        let left = if is_chosen { Left::Chosen } else { Left::Limit };
+        return Ok(Raised::Not(left));
     }
-    let Some(size) = rehearse()? else {
+    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
+    let size = max.min(TARGET as usize);
+    if size <= before || !is_allowed(size)? {
+        return Ok(Raised::Not(Left::Limit));
+    }
+    let Ok(now) = pipe::set_capacity(&end, size) else {
         return Ok(Raised::Not(Left::Limit));
     };
-    let now = pipe::set_capacity_up_to(&end, size)?;
-    if now <= before {
+    // This fails only if the pipe holds more by now.
+    if !new_pipes_are_whole()? && pipe::set_capacity(&end, before).is_ok() {
         return Ok(Raised::Not(Left::Limit));
-    }
-    if !new_pipes_are_whole()? {
-        // This fails only if the pipe holds more by now.
-        return Ok(match pipe::set_capacity(&end, before) {
-            Ok(_) => Raised::Not(Left::Limit),
-            Err(_) => Raised::From(before as u64, now as u64),
-        });
     }
     Ok(Raised::From(before as u64, now as u64))
 }
 
-/// Raises a private pipe first. Returns the size that is allowed and leaves new pipes of this
-/// user with all their slots; that part of the limit which is used can't be read.
-fn rehearse() -> io::Result<Option<usize>> {
-    let (_reader, writer) = pipe::create()?;
-    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
-    let size = pipe::set_capacity_up_to(&writer, max.min(TARGET as usize))?;
-    let is_allowed = size > DEFAULT_SLOTS * pipe::page_size() && new_pipes_are_whole()?;
-    Ok(is_allowed.then_some(size))
+/// Whether the user's limit allows another pipe of this size, and as much again for pipes to
+/// come. That part of the limit which is used can't be read, so private pipes try it out.
+fn is_allowed(size: usize) -> io::Result<bool> {
+    let pipes = [pipe::create()?, pipe::create()?];
+    let mut ends = pipes.iter();
+    let fit = ends.all(|(end, _)| pipe::set_capacity(end, size).is_ok());
+    Ok(fit && new_pipes_are_whole()?)
 }
 
 /// Whether a new pipe has the usual number of slots. Once the pipes of the user exceed the

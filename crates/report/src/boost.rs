@@ -217,8 +217,11 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
             .to_owned()
     });
     let speed = proof.boosted().and_then(|case| case.speed);
-    let few = speed.filter(|it| it.estimate.interval.is_none());
-    let few = few.map(|_| "too few pairs for an interval (--prove=10)".to_owned());
+    let few = speed.filter(|it| {
+        let excludes_one = |it: Interval| it.low > 1.0 || it.high < 1.0;
+        it.verdict == Verdict::Undecided && it.estimate.interval.is_none_or(excludes_one)
+    });
+    let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
     [output, failed, short, few].into_iter().flatten()
 }
 

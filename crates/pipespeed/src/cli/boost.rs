@@ -54,7 +54,7 @@ pub struct BoostArgs {
     #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell", "prove"])]
     pub pid: Option<i32>,
     /// Go on in the background until the process ends.
-    #[arg(long, requires = "pid")]
+    #[arg(long, requires = "pid", conflicts_with = "command")]
     pub follow: bool,
     /// The shell that runs COMMAND [default: $SHELL].
     #[arg(long, value_name = "SHELL")]
@@ -65,23 +65,52 @@ pub struct BoostArgs {
     /// Compare runs with and without it [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000), help_heading = "Proof")]
     pub prove: Option<u32>,
+    // clap drops a requirement that conflicts with a given argument, so those are named.
     /// Also measure with each pipe left out.
-    #[arg(long, requires = "prove", help_heading = "Proof")]
+    #[arg(
+        long,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
     pub each: bool,
     /// Standard input of each run.
-    #[arg(long, value_name = "FILE", requires = "prove", help_heading = "Proof")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
     pub input: Option<PathBuf>,
     /// Don't ask before the runs.
-    #[arg(long, requires = "prove", help_heading = "Proof")]
+    #[arg(
+        long,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
     pub yes: bool,
     /// Seed for the order of the runs [default: random, recorded].
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true, requires = "prove", help_heading = "Proof")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true, requires = "prove", conflicts_with = "pid", help_heading = "Proof")]
     pub seed: Option<u64>,
     /// Save every run as JSON ('-': standard output).
-    #[arg(long, value_name = "FILE", requires = "prove", help_heading = "Proof")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
     pub json: Option<PathBuf>,
     /// Print neither progress nor notes on standard error.
-    #[arg(long, short, requires = "prove", help_heading = "Proof")]
+    #[arg(
+        long,
+        short,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
     pub quiet: bool,
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]

@@ -100,7 +100,11 @@ fn killed_at_any_moment_it_changes_nothing() {
         // The moment of the signal; nothing is waited for.
         thread::sleep(Duration::from_micros(rng.next_u64() % 30_000));
         let _ = kill_process(sidecar, Signal::KILL);
-        assert_eq!(running.finish().succeeded_in_silence().out, BUSY_OUTPUT);
+        let outcome = running.finish().succeeded();
+        assert_eq!(outcome.out, BUSY_OUTPUT);
+        // It may have been killed before it said that it is there.
+        let is_said = outcome.err.starts_with("pipespeed: pipes are not raised: ");
+        assert!(outcome.err.is_empty() || is_said, "{outcome:#?}");
         mark.nobody_left();
     }
 }
