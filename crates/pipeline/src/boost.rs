@@ -34,9 +34,9 @@ const NO_ACCOUNT: &str = "-";
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest interval between two looks for new processes.
-const MAX_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest interval between two scans of descriptors while a pipe is undecided.
-const MAX_UNDECIDED_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_UNDECIDED_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest interval between two scans of descriptors.
 const MAX_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Scans come at intervals of this share of the time since the last change.

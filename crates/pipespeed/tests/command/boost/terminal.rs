@@ -6,13 +6,16 @@ use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{PIPESPEED, skip};
 
-/// The states of the marked processes of a pipeline by name.
-fn states(mark: &Mark, name: &str) -> Vec<char> {
+/// The states of the marked processes of this name, and whether they are in the foreground
+/// of their terminal.
+fn states(mark: &Mark, name: &str) -> Vec<(char, bool)> {
     let all = mark.processes().into_iter();
     let named = all.filter(|(_, line)| line.starts_with(name));
     let state = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let (group, foreground) = (fields[2], fields[5]);
+        Some((fields[0].chars().next()?, group == foreground))
     };
     named
         .filter_map(|(pid, _)| state(pid.as_raw_pid()))
@@ -36,22 +39,18 @@ fn job_control(shell: &str, options: &[&str]) {
     command.stdin(terminal.input()).stdout(terminal.input());
     let mark = Mark::on(&mut command);
     let running = terminal.start(command);
-    let is = |wanted: fn(char) -> bool| {
-        eventually(|| {
-            let states = states(&mark, "sleep 1001");
-            (states.len() == 1 && states.into_iter().all(wanted)).then_some(())
-        })
-        .unwrap_or_else(|| panic!("{shell}: {:?}", mark.processes()));
+    let wait_for = |name: &str, state: char, in_foreground: bool| {
+        let is_so = || (states(&mark, name) == [(state, in_foreground)]).then_some(());
+        eventually(is_so).unwrap_or_else(|| panic!("{shell}: {:?}", states(&mark, name)));
     };
     terminal.type_in(&format!("{PIPESPEED} boost 'sleep 1001 | cat'\n"));
-    is(|state| state == 'S');
+    wait_for("sleep 1001", 'S', true);
     terminal.type_in("\x1a");
-    is(|state| state == 'T');
+    wait_for("sleep 1001", 'T', false);
     terminal.type_in("bg\n");
-    is(|state| state == 'S');
+    wait_for("sleep 1001", 'S', false);
     terminal.type_in("fg\n");
-    terminal.type_in("echo not read by the job\n");
-    is(|state| state == 'S');
+    wait_for("sleep 1001", 'S', true);
     terminal.type_in("\x03");
     let gone = eventually(|| states(&mark, "sleep 1001").is_empty().then_some(()));
     assert!(gone.is_some(), "{shell}: {:?}", mark.processes());
@@ -61,7 +60,7 @@ fn job_control(shell: &str, options: &[&str]) {
     ));
     terminal.until("shown", |text| text.contains("status=42."));
     terminal.type_in(&format!("{PIPESPEED} boost 'sleep 1002 | cat'\n"));
-    eventually(|| (states(&mark, "sleep 1002") == ['S']).then_some(())).unwrap();
+    wait_for("sleep 1002", 'S', true);
     terminal.type_in("\x03");
     terminal.type_in("exit 0\n");
     running.finish();
