@@ -1,27 +1,40 @@
-//! State inherited from the parent process: closed standard descriptors, an ignored
-//! SIGCHLD, and what the environment says of the terminal.
+//! State inherited from the parent process: descriptors, ignored signals, and what the
+//! environment says of the terminal.
 //!
 //! Before `main` the standard library opens /dev/null in place of a closed
 //! standard descriptor. Writing there succeeds though the data is lost, so closed
 //! ones are detected earlier.
 #![allow(unsafe_code)]
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::null;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use nix::libc;
 use nix::sys::signal::{SigHandler, Signal};
+use rustix::io::FdFlags;
 
 /// Bit mask of the standard descriptors that were closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
+/// Whether SIGPIPE was ignored. The standard library ignores it before `main`.
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGCHLD was ignored.
+static SIGCHLD_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader before the standard library's start-up code.
 #[used]
 // SAFETY: the section holds pointers to functions like this one.
 #[unsafe(link_section = ".init_array")]
-static RECORD_CLOSED: extern "C" fn() = record_closed;
+static RECORD: extern "C" fn() = record;
 
-extern "C" fn record_closed() {
+extern "C" fn record() {
+    SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    SIGCHLD_IGNORED.store(is_ignored(libc::SIGCHLD), Ordering::Relaxed);
     for fd in 0..3 {
         // SAFETY: the descriptor is only passed to F_GETFD, which fails if it is
         // not open.
@@ -32,12 +45,68 @@ extern "C" fn record_closed() {
     }
 }
 
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only fills in the old one.
+    let outcome = unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) };
+    // SAFETY: a structure of numbers, which was zeroed.
+    let action = unsafe { action.assume_init() };
+    outcome == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Resets SIGCHLD to its default. A parent may have ignored it, which exec keeps;
 /// the kernel then reaps children itself and wait(2) fails with ECHILD.
 pub fn reset_sigchld() {
     // SAFETY: the default action runs no code of ours, and `main` calls this
     // before any handler is installed.
     let _ = unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+}
+
+/// Replaces this process by a program, which gets the arguments after the first, its own name,
+/// and finds signals and standard descriptors as this process found them. Looks for it in
+/// PATH as shells do. Returns only if that fails. No handler of a signal may be installed
+/// but for signals that were not ignored.
+pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
+    let in_c = |text: &OsStr| CString::new(text.as_bytes());
+    let words = args.iter().map(|arg| in_c(arg)).collect();
+    let (program, args): (CString, Vec<CString>) = match (in_c(program), words) {
+        (Ok(program), Ok(args)) => (program, args),
+        (Err(error), _) | (_, Err(error)) => return error.into(),
+    };
+    for (signal, ignored) in [
+        (Signal::SIGPIPE, &SIGPIPE_IGNORED),
+        (Signal::SIGCHLD, &SIGCHLD_IGNORED),
+    ] {
+        let handler = if ignored.load(Ordering::Relaxed) {
+            SigHandler::SigIgn
+        } else {
+            SigHandler::SigDfl
+        };
+        // SAFETY: neither action runs code of ours.
+        let _ = unsafe { nix::sys::signal::signal(signal, handler) };
+    }
+    for fd in (0..3).filter(|fd| is_closed(*fd)) {
+        // SAFETY: the standard library has opened /dev/null there, for the whole process.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(fd.into()) };
+        let _ = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+    }
+    let Err(error) = nix::unistd::execvp(&program, &args);
+    // SAFETY: as above; the rest of this program expects it.
+    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+    error.into()
+}
+
+/// Closes all descriptors but the standard ones. To be called before any was opened: another
+/// process may wait for the end of a pipe that this one has inherited.
+pub fn close_inherited() {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    // One of them was that of the directory, which is closed by now.
+    let numbers: Vec<i32> = numbers.filter(|fd| *fd > 2).collect();
+    for fd in numbers {
+        let _ = nix::unistd::close(fd);
+    }
 }
 
 /// Whether standard input (0), output (1) or error (2) was closed.

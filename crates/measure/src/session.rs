@@ -473,11 +473,16 @@ pub(crate) fn with_noise<T>(
 
 /// Processor time of this process and of all children it has reaped.
 pub fn own_processor_time() -> Duration {
-    let children = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| {
+    process_time() + reaped_processor_time()
+}
+
+/// Processor time of all children that this process has reaped, with those that they have
+/// reaped.
+pub fn reaped_processor_time() -> Duration {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();
         Duration::from_micros(time.num_microseconds() as u64)
-    });
-    process_time() + children
+    })
 }
 
 fn failed<E: Into<anyhow::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {

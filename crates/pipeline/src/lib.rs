@@ -14,9 +14,13 @@
 //! | [`observe`] | all that for some seconds |
 //! | [`diagnosis`] | conclusions: pure functions of an observation |
 //! | [`act`] | ends processes |
+//! | [`raise`] | which pipes may be made larger, and how |
+//! | [`boost`] | a process beside a pipeline that does it |
+//! | [`proof`] | what that gains: runs with and without it |
 #![forbid(unsafe_code)]
 
 pub mod act;
+pub mod boost;
 pub mod diagnosis;
 mod files;
 pub mod find;
@@ -25,4 +29,6 @@ pub mod fixtures;
 pub mod look;
 pub mod observe;
 pub mod proc;
+pub mod proof;
+pub mod raise;
 pub mod wait;

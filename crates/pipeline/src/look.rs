@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::process::getpid;
 
 use crate::proc::{PipeId, Proc};
+use crate::raise;
 
 /// The argument of the hidden subcommand under which the helper process starts.
 pub const ROLE: &str = "look";
@@ -55,11 +56,12 @@ pub struct Looker {
     left_behind: Vec<i32>,
 }
 
+/// A process that is no child of this one.
 #[derive(Debug)]
-struct Helper {
+pub(crate) struct Helper {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    pid: i32,
+    pub(crate) pid: i32,
 }
 
 impl Looker {
@@ -84,37 +86,50 @@ impl Looker {
         if pipe.is_fifo() {
             return Look::Unknown;
         }
-        let helper = match self.helper.take() {
-            Some(helper) => Ok(helper),
-            None => Helper::start(self.program),
+        match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
+            Ok(answer) => parse(&answer).unwrap_or(Look::Unknown),
+            Err(look) => look,
+        }
+    }
+
+    /// Starts the helper process, so that the first request need not wait for it.
+    pub(crate) fn prepare(&mut self) {
+        if self.helper.is_none() {
+            self.helper = Helper::start((self.program)()).ok();
+        }
+    }
+
+    /// Sends a request to the helper process. Without an answer the pipe is held, or nothing
+    /// is known.
+    pub(crate) fn ask(&mut self, proc: &Proc, request: &str) -> Result<String, Look> {
+        self.prepare();
+        let Some(mut helper) = self.helper.take() else {
+            return Err(Look::Unknown);
         };
-        let Ok(mut helper) = helper else {
-            return Look::Unknown;
-        };
-        let request = format!("{pid} {fd} {}\n", pipe.inode);
-        if let Some(answer) = helper.ask(proc, &request) {
+        if let Some(answer) = helper.ask(proc, request) {
             self.helper = Some(helper);
-            return answer;
+            return Ok(answer);
         }
         // It ends once its call returns: its input is closed.
         self.left_behind.push(helper.pid);
         if helper.is_blocked(proc) {
-            Look::Held
+            Err(Look::Held)
         } else {
-            Look::Unknown
+            Err(Look::Unknown)
         }
     }
 }
 
 impl Helper {
-    fn start(program: fn() -> Command) -> io::Result<Helper> {
-        let mut child = program()
+    /// Starts a command that starts the helper and exits. The helper's first line is its
+    /// process id.
+    pub(crate) fn start(mut command: Command) -> io::Result<Helper> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
-        // It only starts the helper, and exits.
         child.wait()?;
         let (requests, answers) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
         let mut answers = BufReader::new(answers);
@@ -132,7 +147,7 @@ impl Helper {
     }
 
     /// Sends a request. `None` if there is no answer.
-    fn ask(&mut self, proc: &Proc, request: &str) -> Option<Look> {
+    fn ask(&mut self, proc: &Proc, request: &str) -> Option<String> {
         self.requests.write_all(request.as_bytes()).ok()?;
         let start = Instant::now();
         let mut was_blocked = false;
@@ -145,7 +160,7 @@ impl Helper {
         }
         let mut line = String::new();
         self.answers.read_line(&mut line).ok()?;
-        Some(parse(&line).unwrap_or(Look::Unknown))
+        Some(line)
     }
 
     /// Whether it waits for a lock, which it does uninterruptibly.
@@ -186,19 +201,31 @@ fn serve() -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{}", getpid().as_raw_pid())?;
     for request in io::stdin().lock().lines() {
-        match examine(&request?) {
-            Some((capacity, unread)) => writeln!(out, "{capacity} {unread}")?,
-            None => writeln!(out, "-")?,
+        let request = request?;
+        if let Some(request) = request.strip_prefix(raise::REQUEST) {
+            writeln!(out, "{}", raise::answer(request))?;
+        } else if let Some((capacity, unread)) = examine(&request) {
+            writeln!(out, "{capacity} {unread}")?;
+        } else {
+            writeln!(out, "-")?;
         }
         out.flush()?;
     }
     Ok(())
 }
 
-/// Opens a pipe for reading, if it is still the same, and closes it at once.
+/// Opens a pipe for reading and closes it at once.
 fn examine(request: &str) -> Option<(usize, usize)> {
     let mut words = request.split(' ');
-    let (pid, fd, inode) = (words.next()?, words.next()?, words.next()?);
+    let end = open(words.next()?, words.next()?, words.next()?)?;
+    Some((
+        fastpipe::pipe::capacity(&end).ok()?,
+        fastpipe::pipe::unread(&end).ok()?,
+    ))
+}
+
+/// Opens a pipe for reading, if it is still the same.
+pub(crate) fn open(pid: &str, fd: &str, inode: &str) -> Option<OwnedFd> {
     let place = format!("/proc/{pid}/fd/{fd}");
     let path = openat(CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let about = fstat(&path).ok()?;
@@ -209,11 +236,7 @@ fn examine(request: &str) -> Option<(usize, usize)> {
         return None;
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let end = openat(CWD, own, flags, Mode::empty()).ok()?;
-    Some((
-        fastpipe::pipe::capacity(&end).ok()?,
-        fastpipe::pipe::unread(&end).ok()?,
-    ))
+    openat(CWD, own, flags, Mode::empty()).ok()
 }
 
 /// The user's share of what all pipes may take is used up: a new pipe has two slots

@@ -1,5 +1,6 @@
 //! The command line: the only source of help, man page and completions.
 
+mod boost;
 mod channels;
 mod check;
 mod costs;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub use self::boost::BoostArgs;
 pub use self::channels::ChannelsArgs;
 pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
@@ -83,6 +85,8 @@ pub enum Command {
     Pages(PagesArgs),
     /// Say why a pipeline is slow or hangs.
     Doctor(DoctorArgs),
+    /// Make your own pipeline faster, and prove it.
+    Boost(Box<BoostArgs>),
     /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
     /// Write to a pipe at standard output, with the published options.

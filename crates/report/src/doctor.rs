@@ -270,8 +270,9 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
         Finding::Pace(pace) => style.sentence(&pace_text(pace)),
         Finding::Turns { stages } => style.sentence(&format!(
             "No single stage sets the pace: {} wait for each other by turns. A larger pipe between \
-             them may help.",
-            list(stages.iter().map(full))
+             them may help: {}.",
+            list(stages.iter().map(full)),
+            boost_line(observation, stages)
         )),
         Finding::SpareEnd {
             pipe,
@@ -336,6 +337,16 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
             list(between.iter().map(full)),
             size::format(*capacity)
         )),
+    }
+}
+
+/// The command that raises the pipes between these stages.
+fn boost_line(observation: &Observation, stages: &[Who]) -> String {
+    let of = |who: &Who| Some(observation.find(who.pid)?.process.parent);
+    let parents = stages.iter().map(of).unique().collect::<Vec<_>>();
+    match parents[..] {
+        [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),
+        _ => "'pipespeed boost COMMAND'".to_owned(),
     }
 }
 
@@ -626,6 +637,21 @@ mod tests {
             ],
             |_| {}
         ));
+    }
+
+    #[test]
+    fn stages_that_wait_by_turns_get_the_line_that_raises_their_pipe() {
+        let turns = |parent| {
+            let of = |process: Process| Process { parent, ..process };
+            screen(
+                vec![
+                    busy(of(process(41, "cat", vec![writes(1, 7)])), 0.5, 0.5, 0.0),
+                    busy(of(process(42, "wc", vec![reads(0, 7)])), 0.5, 0.0, 0.5),
+                ],
+                |_| {},
+            )
+        };
+        insta::assert_snapshot!([turns(40), turns(1)].join("\n"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Records as text, charts and one HTML page. Each is a pure function of records.
 #![forbid(unsafe_code)]
 
+mod boost;
 mod changes;
 mod channels;
 mod chart;
@@ -28,6 +29,7 @@ mod table;
 mod touched;
 mod views;
 
+pub use self::boost::{boost, boosted};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::conditions::origin;

@@ -17,19 +17,17 @@ use serde::Serialize;
 
 use crate::cli::DoctorArgs;
 use crate::commands::files::Files;
-use crate::commands::header;
+use crate::commands::{header, looker};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::significant;
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
-use pipespeed_measure::session::SUBCOMMAND;
-use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::act;
 use pipespeed_pipeline::diagnosis::{Finding, diagnose};
 use pipespeed_pipeline::find::Scope;
-use pipespeed_pipeline::look::{self, Looker};
+use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Observation, Plan, observe};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report::{Style, doctor as report};
@@ -56,7 +54,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         args,
         files,
         proc: Proc::default(),
-        looker: (!args.no_open).then(|| Looker::new(helper)),
+        looker: (!args.no_open).then(|| Looker::new(looker)),
         interrupt: Interrupt::install().context("signal handlers")?,
     };
     if args.command.is_empty() {
@@ -64,13 +62,6 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     } else {
         doctor.run_command()
     }
-}
-
-/// This program as the helper that opens pipes.
-fn helper() -> Command {
-    let mut command = Command::new(ProcessRunner::this_program());
-    command.args([SUBCOMMAND, look::ROLE]);
-    command
 }
 
 struct Doctor<'a> {
@@ -271,7 +262,11 @@ fn start(words: &[String]) -> anyhow::Result<Child> {
 }
 
 /// Waits until a signal arrives or the child ends. Returns whether that happened in time.
-fn is_over(interrupt: &Interrupt, child: Option<&OwnedFd>, within: Option<Duration>) -> bool {
+pub(super) fn is_over(
+    interrupt: &Interrupt,
+    child: Option<&OwnedFd>,
+    within: Option<Duration>,
+) -> bool {
     let fds = [Some(interrupt.as_fd()), child.map(AsFd::as_fd)];
     let mut polled: Vec<PollFd<'_>> = fds
         .into_iter()
@@ -287,7 +282,11 @@ fn is_over(interrupt: &Interrupt, child: Option<&OwnedFd>, within: Option<Durati
 }
 
 /// Waits for the end of the command. A signal that arrives is passed on.
-fn wait(interrupt: &Interrupt, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<ExitStatus> {
+pub(super) fn wait(
+    interrupt: &Interrupt,
+    child: &mut Child,
+    ending: &OwnedFd,
+) -> anyhow::Result<ExitStatus> {
     while !is_over(interrupt, Some(ending), None) {}
     let signal = interrupt
         .signal()
@@ -300,7 +299,7 @@ fn wait(interrupt: &Interrupt, child: &mut Child, ending: &OwnedFd) -> anyhow::R
 }
 
 /// Ends with the status of the command, as shells do.
-fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
+pub(super) fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
     if let Some(signal) = status.signal() {
         say(&format!(
             "pipespeed: the command was ended by {}",

@@ -2,6 +2,7 @@
 
 pub mod article;
 pub mod bench;
+pub mod boost;
 pub mod check;
 pub mod compare;
 pub mod costs;
@@ -32,6 +33,9 @@ use pipespeed_host::{Machine, Root, Warning, WarningKind, check_memory};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
+use pipespeed_measure::session::SUBCOMMAND;
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::look;
 
 /// Runs the subcommand of the command line.
 ///
@@ -48,6 +52,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Report(args) => report::run(&args),
         Command::Pages(args) => pages::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Boost(args) => boost::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;
@@ -62,6 +67,18 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
     }
+}
+
+/// This program as the helper that opens pipes.
+pub fn looker() -> std::process::Command {
+    internal(look::ROLE)
+}
+
+/// This program in an internal role.
+fn internal(role: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(ProcessRunner::this_program());
+    command.args([SUBCOMMAND, role]);
+    command
 }
 
 /// Returns how a producer waits for room in the pipe. By default it spins before it

@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod boost;
 mod channels;
 mod costs;
 mod doctor;

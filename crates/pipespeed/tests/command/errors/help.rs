@@ -14,6 +14,7 @@ const COMMANDS: [&str; 16] = [
     "report",
     "pages",
     "doctor",
+    "boost",
     "meter",
     "write",
     "read",

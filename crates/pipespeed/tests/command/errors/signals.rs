@@ -9,7 +9,7 @@ use crate::common::{json_file, names_in, pipespeed, start};
 use rustix::process::Signal;
 
 /// Runs that take longer than the latest signal.
-const LONG: [&str; 14] = [
+const LONG: [&str; 15] = [
     "bench ladder --quick --rounds 5000",
     "bench touched --quick --rounds 5000",
     "bench changes --quick --rounds 5000",
@@ -24,6 +24,7 @@ const LONG: [&str; 14] = [
     "costs --rounds 5000",
     "costs --pinning --rounds 5000",
     "profile write_read --time 100",
+    "boost --seed 1 --prove=1000 --",
 ];
 
 /// At most this many run at the same time.

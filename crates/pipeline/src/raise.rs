@@ -1,0 +1,422 @@
+//! Which pipes of a live pipeline may be made larger, and how that is done.
+//!
+//! A program may rely on the capacity of its pipe: one that fills two buffers in turn and
+//! sends them by vmsplice(2) may write again to the first once the second fits into the
+//! pipe. So a pipe is left alone if its capacity is not the default, and before data has
+//! been written to it in the usual way.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use fastpipe::pipe;
+use rustix::fs::fstat;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+use crate::find::Process;
+use crate::look::{Look, Looker, open};
+use crate::proc::{PipeId, Proc};
+use crate::wait::Side;
+
+/// The capacity in bytes that pipes are raised to, if the limits allow it.
+pub const TARGET: u64 = 1 << 20;
+/// At most this many pipes are raised at a time: a quarter of what one user's pipes may take
+/// together by default (/proc/sys/fs/pipe-user-pages-soft).
+pub const MAX_RAISED: usize = 16;
+/// A pipe is raised once a writer has written as many bytes, half of a default pipe: before
+/// that a larger one makes no difference.
+const MIN_WRITTEN: u64 = 32 << 10;
+/// Slots of a new pipe (PIPE_DEF_BUFFERS in include/linux/pipe_fs_i.h).
+const DEFAULT_SLOTS: usize = 16;
+
+/// A pipe between processes of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// The process that has it as standard input; of several, the last in the tree.
+    pub reader: i32,
+    /// The other processes that hold its write end.
+    pub writers: Vec<i32>,
+}
+
+/// The pipes that may be raised: each is the standard input of one of these processes and
+/// can be written by another. The processes must be in the order of their tree.
+///
+/// Pipes of a make(1) job server are not among them, nor those by which a process wakes
+/// itself, nor FIFOs.
+pub fn links(processes: &[&Process]) -> Vec<Link> {
+    let mut links: Vec<Link> = Vec::new();
+    for process in processes {
+        let mut ends = process.ends.iter();
+        let Some(input) = ends.find(|end| end.fd == 0 && end.reads && !end.writes) else {
+            continue;
+        };
+        let pipe = input.pipe;
+        // A new process holds both ends before it has become the stage.
+        if pipe.is_fifo() || process.holds(pipe, Side::Room) {
+            continue;
+        }
+        let reader = process.id.pid;
+        if let Some(link) = links.iter_mut().find(|link| link.pipe == pipe) {
+            link.reader = reader;
+            continue;
+        }
+        let writers = processes.iter().filter(|it| it.holds(pipe, Side::Room));
+        let writers: Vec<i32> = writers.map(|it| it.id.pid).collect();
+        if !writers.is_empty() {
+            links.push(Link {
+                pipe,
+                reader,
+                writers,
+            });
+        }
+    }
+    links
+}
+
+/// What was seen of the writers of a pipe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The most bytes that one of them has written by write(2) and similar calls, to any
+    /// file.
+    pub written_bytes: u64,
+    /// Whether one of them waits for room in the pipe, in write(2) or splice(2).
+    pub waits_for_room: bool,
+    /// Whether one of them was seen in vmsplice(2).
+    pub vmsplices: bool,
+}
+
+/// What to do with a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Look again later.
+    Wait,
+    /// Raise it.
+    Raise,
+    /// Leave it alone from now on.
+    Leave(Left),
+}
+
+/// Why a pipe is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// A program has chosen its capacity.
+    Chosen,
+    /// A writer uses vmsplice(2), and may rely on the capacity.
+    Vmsplice,
+    /// It belongs to another user.
+    OtherUser,
+    /// Larger pipes would exceed the limit of the user, or come close to it.
+    Limit,
+    /// Its lock is held by a splice.
+    Held,
+    /// It was excluded.
+    Excluded,
+    /// It is gone, or can't be opened.
+    Gone,
+}
+
+impl Left {
+    const ALL: [Left; 7] = [
+        Left::Chosen,
+        Left::Vmsplice,
+        Left::OtherUser,
+        Left::Limit,
+        Left::Held,
+        Left::Excluded,
+        Left::Gone,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Left::Chosen => "chosen",
+            Left::Vmsplice => "vmsplice",
+            Left::OtherUser => "other-user",
+            Left::Limit => "limit",
+            Left::Held => "held",
+            Left::Excluded => "excluded",
+            Left::Gone => "gone",
+        }
+    }
+
+    /// The reason in a sentence: "left as it is: ...".
+    pub fn reason(self) -> &'static str {
+        match self {
+            Left::Chosen => "a program has chosen its size",
+            Left::Vmsplice => "its writer uses vmsplice, and may rely on the size",
+            Left::OtherUser => "it belongs to another user",
+            Left::Limit => "the pipes of this user come too close to their limit",
+            Left::Held => "a splice holds it",
+            Left::Excluded => "excluded",
+            Left::Gone => "it could not be opened",
+        }
+    }
+}
+
+/// Decides on a pipe that was not raised so far. `raised` is the number of raised pipes that
+/// still exist; `is_limited` says that the user's limit was reached.
+pub fn decide(seen: Seen, raised: usize, is_limited: bool) -> Decision {
+    if seen.vmsplices {
+        Decision::Leave(Left::Vmsplice)
+    } else if is_limited {
+        Decision::Leave(Left::Limit)
+    } else if raised >= MAX_RAISED {
+        Decision::Wait
+    } else if seen.waits_for_room || seen.written_bytes >= MIN_WRITTEN {
+        Decision::Raise
+    } else {
+        Decision::Wait
+    }
+}
+
+/// What raising a pipe came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raised {
+    /// Its capacity before and now, in bytes.
+    From(u64, u64),
+    /// It was left as it is.
+    Not(Left),
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Raised::From(before, now) => write!(f, "{before} {now}"),
+            Raised::Not(left) => f.write_str(left.word()),
+        }
+    }
+}
+
+impl Raised {
+    /// Parses what `Display` wrote.
+    fn parse(text: &str) -> Option<Raised> {
+        let text = text.trim();
+        if let Some((before, now)) = text.split_once(' ') {
+            return Some(Raised::From(before.parse().ok()?, now.parse().ok()?));
+        }
+        let left = Left::ALL.into_iter().find(|left| left.word() == text);
+        left.map(Raised::Not)
+    }
+}
+
+/// A request to the helper process begins with this.
+pub(crate) const REQUEST: &str = "raise ";
+
+/// Raises a pipe, by its read end at the reader's standard input. The helper process does
+/// it, since it hangs while a splice holds the pipe.
+pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Raised {
+    let request = format!("{REQUEST}{} 0 {}\n", link.reader, link.pipe.inode);
+    match looker.ask(proc, &request) {
+        Ok(answer) => Raised::parse(&answer).unwrap_or(Raised::Not(Left::Gone)),
+        Err(Look::Held) => Raised::Not(Left::Held),
+        Err(_) => Raised::Not(Left::Gone),
+    }
+}
+
+/// In the helper process: raises a pipe given by process, descriptor and inode.
+pub(crate) fn answer(request: &str) -> Raised {
+    let mut words = request.split(' ');
+    let mut word = || words.next().unwrap_or_default();
+    match open(word(), word(), word()) {
+        Some(end) => enlarge(&end).unwrap_or(Raised::Not(Left::Gone)),
+        None => Raised::Not(Left::Gone),
+    }
+}
+
+fn enlarge(end: impl AsFd) -> io::Result<Raised> {
+    if fstat(&end)?.st_uid != geteuid().as_raw() {
+        return Ok(Raised::Not(Left::OtherUser));
+    }
+    let before = pipe::capacity(&end)?;
+    if before != DEFAULT_SLOTS * pipe::page_size() {
+        // Beyond the limit the kernel has chosen it.
+        let is_chosen = new_pipes_are_whole()?;
+        let left = if is_chosen { Left::Chosen } else { Left::Limit };
+        return Ok(Raised::Not(left));
+    }
+    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
+    let size = max.min(TARGET as usize);
+    if size <= before || !is_allowed(size)? {
+        return Ok(Raised::Not(Left::Limit));
+    }
+    let Ok(now) = pipe::set_capacity(&end, size) else {
+        return Ok(Raised::Not(Left::Limit));
+    };
+    // This fails only if the pipe holds more by now.
+    if !new_pipes_are_whole()? && pipe::set_capacity(&end, before).is_ok() {
+        return Ok(Raised::Not(Left::Limit));
+    }
+    Ok(Raised::From(before as u64, now as u64))
+}
+
+/// Whether the user's limit allows another pipe of this size, and as much again for pipes to
+/// come. That part of the limit which is used can't be read, so private pipes try it out.
+fn is_allowed(size: usize) -> io::Result<bool> {
+    let pipes = [pipe::create()?, pipe::create()?];
+    let mut ends = pipes.iter();
+    let fit = ends.all(|(end, _)| pipe::set_capacity(end, size).is_ok());
+    Ok(fit && new_pipes_are_whole()?)
+}
+
+/// Whether a new pipe has the usual number of slots. Once the pipes of the user exceed the
+/// limit, it has fewer (alloc_pipe_info() in fs/pipe.c).
+fn new_pipes_are_whole() -> io::Result<bool> {
+    let (reader, _writer) = pipe::create()?;
+    Ok(pipe::slots(&reader)? >= DEFAULT_SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::fixtures::{process, reads, writes};
+    use crate::proc::End;
+
+    fn linked(processes: &[Process]) -> Vec<(u64, i32, Vec<i32>)> {
+        let all: Vec<&Process> = processes.iter().collect();
+        let links = links(&all).into_iter();
+        links
+            .map(|link| (link.pipe.inode, link.reader, link.writers))
+            .collect()
+    }
+
+    #[test]
+    fn the_pipes_of_a_pipeline_may_be_raised() {
+        let pipeline = [
+            process(1, "sh", Vec::new()),
+            process(2, "cat", vec![writes(1, 7)]),
+            process(3, "tr", vec![reads(0, 7), writes(1, 8)]),
+            process(4, "wc", vec![reads(0, 8)]),
+        ];
+        assert_eq!(linked(&pipeline), [(7, 3, vec![2]), (8, 4, vec![3])]);
+    }
+
+    #[test]
+    fn several_readers_share_one_link_and_the_last_is_named() {
+        let pipeline = [
+            process(1, "sh", vec![writes(63, 7)]),
+            process(2, "sh", vec![reads(0, 7)]),
+            process(3, "wc", vec![reads(0, 7)]),
+        ];
+        assert_eq!(linked(&pipeline), [(7, 3, vec![1])]);
+    }
+
+    #[test]
+    fn a_pipe_from_outside_or_of_one_process_or_a_job_server_is_left_alone() {
+        let from_outside = [process(1, "wc", vec![reads(0, 7)])];
+        let own = [process(1, "a", vec![reads(0, 7), writes(5, 7)])];
+        let jobs = || vec![reads(3, 7), writes(4, 7)];
+        let job_server = [process(1, "make", jobs()), process(2, "make", jobs())];
+        let output = [
+            process(1, "driver", vec![reads(5, 7)]),
+            process(2, "sort", vec![writes(1, 7)]),
+        ];
+        for processes in [&from_outside[..], &own, &job_server, &output] {
+            assert_eq!(linked(processes), []);
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_not_yet_become_the_stage_is_left_alone() {
+        let forked = [
+            process(1, "bash", vec![reads(3, 7), writes(4, 7)]),
+            process(2, "bash", vec![reads(0, 7), writes(4, 7)]),
+        ];
+        assert_eq!(linked(&forked), []);
+    }
+
+    #[test]
+    fn a_fifo_is_left_alone() {
+        let fifo = PipeId {
+            device: 8,
+            inode: 7,
+        };
+        let named = |end: End| End { pipe: fifo, ..end };
+        let processes = [
+            process(1, "cat", vec![named(writes(1, 7))]),
+            process(2, "wc", vec![named(reads(0, 7))]),
+        ];
+        assert_eq!(linked(&processes), []);
+    }
+
+    #[test]
+    fn a_pipe_is_raised_once_data_is_written_in_the_usual_way() {
+        let written = |written_bytes| Seen {
+            written_bytes,
+            ..Seen::default()
+        };
+        let waits = Seen {
+            waits_for_room: true,
+            ..Seen::default()
+        };
+        let vmsplices = Seen {
+            vmsplices: true,
+            ..written(1 << 30)
+        };
+        let leave = Decision::Leave;
+        for (seen, raised, is_limited, expected) in [
+            (Seen::default(), 0, false, Decision::Wait),
+            (written(32767), 0, false, Decision::Wait),
+            (written(32768), 0, false, Decision::Raise),
+            (waits, 15, false, Decision::Raise),
+            (waits, 16, false, Decision::Wait),
+            (waits, 0, true, leave(Left::Limit)),
+            (vmsplices, 0, false, leave(Left::Vmsplice)),
+            (vmsplices, 16, true, leave(Left::Vmsplice)),
+        ] {
+            assert_eq!(decide(seen, raised, is_limited), expected, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_parsed_as_it_was_written() {
+        let outcomes = Left::ALL.into_iter().map(Raised::Not);
+        for outcome in outcomes.chain([Raised::From(65536, 1 << 20)]) {
+            assert_eq!(Raised::parse(&format!("{outcome}\n")), Some(outcome));
+        }
+        assert_eq!(Raised::parse("-"), None);
+    }
+
+    fn request(end: &impl AsRawFd, inode: u64) -> String {
+        format!("{} {} {inode}", std::process::id(), end.as_raw_fd())
+    }
+
+    #[test]
+    fn a_default_pipe_is_raised_and_keeps_its_bytes() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        let before = pipe::capacity(&reader).unwrap() as u64;
+        writer.write_all(b"four").unwrap();
+        let inode = fstat(&reader).unwrap().st_ino;
+        match answer(&request(&reader, inode)) {
+            Raised::From(from, now) => {
+                assert_eq!(from, before);
+                assert_eq!(now, pipe::capacity(&writer).unwrap() as u64);
+                assert!(now > before && now <= TARGET);
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(writer);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"four");
+    }
+
+    #[test]
+    fn a_chosen_capacity_and_another_pipe_stay_as_they_are() {
+        let (reader, _writer) = io::pipe().unwrap();
+        let inode = fstat(&reader).unwrap().st_ino;
+        for size in [4096, 131_072] {
+            let chosen = pipe::set_capacity(&reader, size).unwrap();
+            let raised = answer(&request(&reader, inode));
+            assert_eq!(raised, Raised::Not(Left::Chosen));
+            assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
+        }
+        let other = answer(&request(&reader, inode + 1));
+        assert_eq!(other, Raised::Not(Left::Gone));
+    }
+}

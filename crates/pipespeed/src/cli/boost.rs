@@ -1,0 +1,121 @@
+//! `pipespeed boost`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::number::whole;
+
+/// The end of the short help.
+const EXAMPLES: &str = "\
+Examples:
+  pipespeed boost 'zcat a.gz | grep -v bot | sort | uniq -c'
+  pipespeed boost --prove 'cat big.bin | wc -l'    does it help, and how much?
+  pipespeed boost --pid 4711                       a pipeline that is running
+  pipespeed boost --pid $$ --follow                this shell from now on";
+
+/// The long help has this before the examples.
+const METHOD: &str = "\
+COMMAND is one quoted string for the shell, or a program and its arguments. A process \
+beside it raises its pipes from 64 KiB to 1 MiB as they appear, and this process becomes \
+the shell: exit status, signals, job control and terminal are the shell's own, and nothing \
+stands in the data's way.
+
+Raised is the standard input of a process of the pipeline that another one writes to. Left \
+alone are pipes whose size a program has chosen, those with a writer in vmsplice(2), FIFOs, \
+and those of other users; and at most 16 are raised at a time. No pipe is made smaller.
+
+What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
+that the programs before it may have written more and end with status 0 in place of 141 \
+(SIGPIPE). Nothing is gained by pipelines that take less than 50 ms, or in which one busy \
+stage sets the pace.
+
+--prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
+times boosted, in balanced order, with all its side effects. Its standard output is read \
+through a pipe and discarded; its standard input is empty unless --input is given.
+
+Exit status: that of COMMAND. With --prove 0, whether or not anything was gained; 1 if the \
+outputs differ.";
+
+/// `pipespeed boost`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{METHOD}\n\n{EXAMPLES}"))]
+pub struct BoostArgs {
+    /// The pipeline, quoted: 'COMMAND | COMMAND'; or a program and its arguments.
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "pid"
+    )]
+    pub command: Vec<OsString>,
+    /// Raise the pipes of a running process and its descendants.
+    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell", "prove"])]
+    pub pid: Option<i32>,
+    /// Go on in the background until the process ends.
+    #[arg(long, requires = "pid", conflicts_with = "command")]
+    pub follow: bool,
+    /// The shell that runs COMMAND [default: $SHELL].
+    #[arg(long, value_name = "SHELL")]
+    pub shell: Option<OsString>,
+    /// Stay, and print on standard error at the end which pipes were raised.
+    #[arg(long, conflicts_with = "prove")]
+    pub report: bool,
+    /// Compare runs with and without it [default: 10 pairs].
+    #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000), help_heading = "Proof")]
+    pub prove: Option<u32>,
+    // clap drops a requirement that conflicts with a given argument, so those are named.
+    /// Also measure with each pipe left out.
+    #[arg(
+        long,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
+    pub each: bool,
+    /// Standard input of each run.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
+    pub input: Option<PathBuf>,
+    /// Don't ask before the runs.
+    #[arg(
+        long,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
+    pub yes: bool,
+    /// Seed for the order of the runs [default: random, recorded].
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true, requires = "prove", conflicts_with = "pid", help_heading = "Proof")]
+    pub seed: Option<u64>,
+    /// Save every run as JSON ('-': standard output).
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
+    pub json: Option<PathBuf>,
+    /// Print neither progress nor notes on standard error.
+    #[arg(
+        long,
+        short,
+        requires = "prove",
+        conflicts_with = "pid",
+        help_heading = "Proof"
+    )]
+    pub quiet: bool,
+    /// Where the sidecar writes its account.
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub account: Option<String>,
+    /// Names of writer and reader of a pipe that is left alone.
+    #[arg(long, hide = true, num_args = 2, value_names = ["WRITER", "READER"])]
+    pub except: Vec<String>,
+}

@@ -1,0 +1,238 @@
+//! `pipespeed boost`.
+
+mod prove;
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+use crate::cli::BoostArgs;
+use crate::commands::doctor::{exit_as, is_over, wait};
+use crate::commands::{internal, looker};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::standard;
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, Plan};
+use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_report as report;
+
+/// The sidecar of a command that has ended needs at most this long for its account.
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs a command with larger pipes, or raises those of a running process.
+///
+/// # Errors
+/// The command can't be started or failed, the process does not exist, or a signal arrived.
+pub fn run(args: &BoostArgs) -> anyhow::Result<()> {
+    match (args.pid, args.prove) {
+        (Some(pid), _) => attend(args, pid),
+        (None, Some(pairs)) => prove::run(args, pairs),
+        (None, None) if args.report => run_and_report(args),
+        (None, None) => become_command(args),
+    }
+}
+
+/// The shell for a command of one word.
+fn shell(args: &BoostArgs) -> OsString {
+    let chosen = args.shell.clone().or_else(|| std::env::var_os("SHELL"));
+    chosen
+        .filter(|shell| !shell.is_empty())
+        .unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// The program and its arguments, which begin with its own name: one word is for the shell.
+fn program(args: &BoostArgs) -> Vec<OsString> {
+    match &args.command[..] {
+        [line] => vec![shell(args), "-c".into(), line.clone()],
+        words => words.to_vec(),
+    }
+}
+
+/// Starts the sidecar and becomes the command.
+fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
+    let words = program(args);
+    let plan = Plan {
+        root: getpid().as_raw_pid(),
+        except: except(args),
+    };
+    start_sidecar(&plan, args.account.as_deref());
+    let error = standard::exec(&words[0], &words);
+    let name = words[0].to_string_lossy().into_owned();
+    say(&format!("pipespeed: {name}: {error}"));
+    // As shells do.
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    Err(AlreadyReported(if is_missing { 127 } else { 126 }).into())
+}
+
+/// The command is worth more than its speed, so a failure is only reported.
+fn start_sidecar(plan: &Plan, account: Option<&str>) {
+    if let Err(error) = sidecar::start(internal(sidecar::ROLE), plan, account) {
+        say(&format!("pipespeed: pipes are not raised: {error}"));
+    }
+}
+
+fn except(args: &BoostArgs) -> Vec<(String, String)> {
+    let pairs = args.except.chunks_exact(2);
+    pairs.map(|it| (it[0].clone(), it[1].clone())).collect()
+}
+
+/// Runs the command as a child, and prints which pipes were raised.
+fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
+    let interrupt = Interrupt::install().context("signal handlers")?;
+    let mut receiver = Receiver::new()?;
+    let mut child = boosted(args, &receiver, &[])
+        .spawn()
+        .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
+    let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    let ending = ending.context("the command's pidfd")?;
+    let status = wait(&interrupt, &mut child, &ending)?;
+    match receiver.account() {
+        Some(account) => print(&account),
+        None => say("pipespeed: nothing is known of the pipes: the sidecar has ended early"),
+    }
+    exit_as(status)
+}
+
+/// This command for the same pipeline, with the account sent to `receiver`, and without the
+/// pipes between these programs.
+fn boosted(args: &BoostArgs, receiver: &Receiver, except: &[(String, String)]) -> Command {
+    let mut command = Command::new(ProcessRunner::this_program());
+    command.args(["boost", "--account", &receiver.path()]);
+    for (writer, reader) in except {
+        command.args(["--except", writer, reader]);
+    }
+    if let Some(shell) = &args.shell {
+        command.arg("--shell").arg(shell);
+    }
+    command.arg("--").args(&args.command);
+    command
+}
+
+fn print(account: &Account) {
+    for line in report::boosted(account) {
+        say(&format!("pipespeed: {line}"));
+    }
+}
+
+/// Raises the pipes of a running process.
+fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
+    let proc = Proc::default();
+    let missing = || usage(format!("process {pid}: no such process"));
+    proc.stat(pid).ok_or_else(missing)?;
+    proc.ends(pid)
+        .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+    let plan = Plan {
+        root: pid,
+        except: except(args),
+    };
+    if args.follow && !args.report {
+        sidecar::start(internal(sidecar::ROLE), &plan, None)
+            .map_err(|error| start_error("sidecar", Path::new("/proc/self/exe"), error))?;
+        return Ok(());
+    }
+    let interrupt = Interrupt::install().context("signal handlers")?;
+    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
+    let mut booster = Booster::new(plan, Looker::new(looker));
+    let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
+    if args.follow {
+        let account = booster.run(&mut pause);
+        print(&account);
+    } else {
+        let account = booster.run_once(&mut pause);
+        let mut lines = report::boosted(&account);
+        if !args.report {
+            lines.pop();
+        }
+        to_stdout(io::stdout().write_all((lines.join("\n") + "\n").as_bytes()))?;
+    }
+    match interrupt.signal() {
+        Some(signal) => Err(Interrupted(signal).into()),
+        None => Ok(()),
+    }
+}
+
+/// Receives the account of a sidecar, which opens the other end of this pipe by its path in
+/// /proc: an inherited descriptor would be the command's, too.
+struct Receiver {
+    reader: BufReader<PipeReader>,
+    writer: Option<OwnedFd>,
+}
+
+impl Receiver {
+    fn new() -> anyhow::Result<Self> {
+        let (reader, writer) = io::pipe().context("pipe")?;
+        Ok(Receiver {
+            reader: BufReader::new(reader),
+            writer: Some(writer.into()),
+        })
+    }
+
+    fn path(&self) -> String {
+        let fd = self.writer.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        format!("/proc/{}/fd/{fd}", std::process::id())
+    }
+
+    /// The sidecar's process id, once it is there. `None` if it can't be started.
+    fn sidecar(&mut self) -> Option<i32> {
+        self.line(ACCOUNT_TIMEOUT)?.trim().parse().ok()
+    }
+
+    /// The account, once the command has ended.
+    fn account(&mut self) -> Option<Account> {
+        // From now on there is an end.
+        self.writer = None;
+        loop {
+            let line = self.line(ACCOUNT_TIMEOUT)?;
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).ok();
+            }
+        }
+    }
+
+    fn line(&mut self, timeout: Duration) -> Option<String> {
+        let until = Instant::now() + timeout;
+        let mut line = Vec::new();
+        loop {
+            if self.reader.buffer().is_empty() {
+                let fd = self.reader.get_ref().as_fd();
+                let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+                let left = until.saturating_duration_since(Instant::now());
+                let left = Timespec::try_from(left).ok()?;
+                match poll(&mut fds, Some(&left)) {
+                    Ok(0) => return None,
+                    Ok(_) => {}
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(_) => return None,
+                }
+            }
+            let bytes = self.reader.fill_buf().ok()?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let len = end.map_or(bytes.len(), |at| at + 1);
+            if len == 0 {
+                return None;
+            }
+            line.extend_from_slice(&bytes[..len]);
+            self.reader.consume(len);
+            if end.is_some() {
+                return String::from_utf8(line).ok();
+            }
+        }
+    }
+}
+
+/// The command without the sidecar.
+fn plain(args: &BoostArgs) -> Command {
+    let words = program(args);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
+}

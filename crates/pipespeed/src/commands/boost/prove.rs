@@ -1,0 +1,443 @@
+//! `pipespeed boost --prove`: runs of a pipeline with and without larger pipes.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufRead, IsTerminal, PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use rustix::process::{
+    Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, set_child_subreaper, waitpid,
+};
+use serde::Serialize;
+
+use super::{Receiver, boosted, plain, program, shell};
+use crate::cli::BoostArgs;
+use crate::commands::doctor::is_over;
+use crate::commands::files::Files;
+use crate::commands::progress::Progress;
+use crate::commands::{first_error, header, seed};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::signal_name;
+use pipespeed_host::Machine;
+use pipespeed_measure::record::{Header, Kind, to_json};
+use pipespeed_measure::rounds::Observer;
+use pipespeed_measure::session::reaped_processor_time;
+use pipespeed_pipeline::act;
+use pipespeed_pipeline::boost::Account;
+use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
+use pipespeed_pipeline::find::Scope;
+use pipespeed_pipeline::observe::{Plan, observe};
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use pipespeed_report as report;
+use pipespeed_stats::schedule::Schedule;
+
+/// Runs that are not timed: a plain one and a boosted one.
+const UNTIMED: u32 = 2;
+/// More plain runs if the outputs of these differ.
+const REPEATS: u32 = 2;
+/// With fewer samples of a run the stage that sets the pace is not named.
+const MIN_SAMPLES: u32 = 10;
+/// A run is observed for at most this long.
+const MAX_WINDOW: Duration = Duration::from_secs(10);
+/// The sidecar needs at most this long to end after its pipeline.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+/// Bytes of the output read or hashed at once.
+const CHUNK: usize = 256 << 10;
+
+/// The saved record.
+#[derive(Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    header: &'a Header,
+    #[serde(flatten)]
+    proof: &'a Proof,
+}
+
+/// Runs the command in both ways and shows what was gained; after a signal, the results so
+/// far.
+///
+/// # Errors
+/// The command can't be started, its outputs differ, the record can't be saved, or a signal
+/// arrived.
+pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
+    let files = Files::new([("--json", &args.json)])?;
+    if let Some(input) = &args.input {
+        open(input).map_err(|error| usage(format!("--input: {error}")))?;
+    }
+    if !consent(args, pairs)? {
+        return Err(AlreadyReported(1).into());
+    }
+    let header = header(Kind::Boost, Machine::read(None, None));
+    // What the command leaves behind, and the sidecars, become children of this process.
+    set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
+    let seed = seed(args.seed);
+    let words: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
+    let mut proof = Proof {
+        pipeline: words.join(" "),
+        shell: (words.len() == 1).then(|| shell(args).to_string_lossy().into_owned()),
+        input: args.input.as_ref().map(|it| it.display().to_string()),
+        pairs,
+        seed,
+        order: String::new(),
+        interrupted: None,
+        output: None,
+        status: 0,
+        raised: Vec::new(),
+        left: Vec::new(),
+        pace: None,
+        portable: None,
+        cases: vec![Case::new(Way::Plain), Case::new(Way::Boosted)],
+        null_control: None,
+    };
+    let mut runner = Runner {
+        args,
+        interrupt: Interrupt::install().context("signal handlers")?,
+        proc: Proc::default(),
+    };
+    let record = |proof: &Proof| {
+        to_json(&Record {
+            header: &header,
+            proof,
+        })
+    };
+    let mut progress = Progress::new(args.quiet, |proof: &Proof| {
+        files.save_round(|_| Ok(record(proof)));
+    });
+    let outcome = compare(&mut runner, &mut proof, &mut progress);
+    progress.finish();
+    proof.evaluate();
+    proof.interrupted = runner.interrupt.signal().map(signal_name);
+    if proof.cases.iter().all(|case| case.samples.is_empty()) && outcome.is_err() {
+        return outcome;
+    }
+    let saved = files.save(|_| Ok(record(&proof)));
+    files.print(false, |style| report::boost(&proof, style))?;
+    files.say_saved(args.quiet || saved.is_err());
+    let differs = if proof.output == Some(Sameness::Differs) {
+        Err(anyhow!("boosted, the command had a different output"))
+    } else {
+        Ok(())
+    };
+    first_error([outcome, saved, differs])
+}
+
+/// Says what will be done. On a terminal, asks whether to do it.
+fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
+    let runs = UNTIMED + 2 * pairs;
+    let each = if args.each {
+        format!(", and {pairs} times more for each pipe")
+    } else {
+        String::new()
+    };
+    if !args.quiet {
+        say(&format!(
+            "pipespeed: the command will run {runs} times{each}, with all its side effects"
+        ));
+    }
+    if args.yes || !io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    say("Go on? [y/N]");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn open(input: &Path) -> anyhow::Result<File> {
+    File::open(input).map_err(|error| anyhow!("{}: {error}", input.display()))
+}
+
+/// Runs the command untimed, and then in balanced order.
+fn compare(
+    runner: &mut Runner<'_>,
+    proof: &mut Proof,
+    progress: &mut Progress<impl FnMut(&Proof)>,
+) -> anyhow::Result<()> {
+    progress.set_purpose("comparing outputs");
+    progress.before_trial("plain", 0, UNTIMED as usize);
+    let plain = runner.run(&Way::Plain, Purpose::Output { shows_errors: true })?;
+    proof.status = plain.status();
+    if matches!(proof.status, 126 | 127) {
+        anyhow::bail!("the command can't be run (exit status {})", proof.status);
+    }
+    progress.before_trial("boosted", 1, UNTIMED as usize);
+    let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
+    let account = boosted.account.clone().unwrap_or_default();
+    proof.raised = account.raised;
+    proof.left = account.left;
+    proof.pace = boosted.pace.clone();
+    proof.output = Some(sameness(runner, &plain, &boosted)?);
+    proof.portable = portable(&proof.pipeline, &proof.raised, &is_program);
+    if runner.args.each {
+        let mut pipes: Vec<(String, String)> = Vec::new();
+        for pipe in &proof.raised {
+            let names = (pipe.writer.clone(), pipe.reader.clone());
+            if !pipes.contains(&names) {
+                pipes.push(names);
+            }
+        }
+        let pipes = pipes.into_iter().filter(|_| proof.raised.len() > 1);
+        let each = pipes.map(|(writer, reader)| Case::new(Way::Without { writer, reader }));
+        proof.cases.extend(each);
+    }
+    let count = proof.cases.len();
+    let schedule = Schedule::new(count, proof.pairs as usize, proof.seed);
+    proof.order = schedule.description();
+    progress.start();
+    let all = schedule.orders().len() * count;
+    for (round, order) in schedule.orders().iter().enumerate() {
+        for (position, case) in order.iter().enumerate() {
+            let way = proof.cases[*case].way.clone();
+            progress.before_trial(&way.name(), round * count + position, all);
+            let run = runner.run(&way, Purpose::Time)?;
+            proof.cases[*case].samples.push(Sample {
+                round,
+                position,
+                seconds: run.wall.as_secs_f64(),
+                cpu_s: run.cpu.as_secs_f64() + run.account.as_ref().map_or(0.0, |it| it.cpu_s),
+                bytes: run.bytes,
+                status: run.status(),
+            });
+        }
+        proof.evaluate();
+        progress.after_round(proof);
+    }
+    Ok(())
+}
+
+/// Compares the outputs. If they differ, further plain runs show whether these differ from
+/// each other.
+fn sameness(runner: &mut Runner<'_>, plain: &Run, boosted: &Run) -> anyhow::Result<Sameness> {
+    let is_same = |other: &Run| (plain.bytes, plain.hash) == (other.bytes, other.hash);
+    let has_status = |other: &Run| plain.status() == other.status();
+    if is_same(boosted) && has_status(boosted) {
+        return Ok(Sameness::Same);
+    }
+    for _ in 0..REPEATS {
+        let quiet = Purpose::Output {
+            shows_errors: false,
+        };
+        let again = runner.run(&Way::Plain, quiet)?;
+        if !is_same(&again) || !has_status(&again) {
+            return Ok(Sameness::PlainDiffers);
+        }
+    }
+    Ok(if is_same(boosted) {
+        Sameness::StatusDiffers
+    } else {
+        Sameness::Differs
+    })
+}
+
+/// Whether a word is an executable file, as it is or in PATH.
+fn is_program(word: &str) -> bool {
+    use rustix::fs::{Access, access};
+    let is_executable = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if word.contains('/') {
+        return is_executable(Path::new(word));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| is_executable(&directory.join(word)))
+}
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Its output is compared. The first run shows what the command prints on standard error.
+    Output {
+        /// Whether standard error is inherited.
+        shows_errors: bool,
+    },
+    /// Its output is compared, and its stages are observed.
+    Observation,
+    /// It is timed.
+    Time,
+}
+
+/// A run.
+struct Run {
+    exit: ExitStatus,
+    wall: Duration,
+    cpu: Duration,
+    bytes: u64,
+    hash: u64,
+    account: Option<Account>,
+    pace: Option<Pace>,
+}
+
+impl Run {
+    /// The exit status, as shells show it.
+    fn status(&self) -> i32 {
+        let signal = self.exit.signal().map(|signal| 128 + signal);
+        self.exit.code().or(signal).unwrap_or(-1)
+    }
+}
+
+struct Runner<'a> {
+    args: &'a BoostArgs,
+    interrupt: Interrupt,
+    proc: Proc,
+}
+
+impl Runner<'_> {
+    /// Runs the command once.
+    ///
+    /// # Errors
+    /// It can't be started, or a signal arrived.
+    fn run(&mut self, way: &Way, purpose: Purpose) -> anyhow::Result<Run> {
+        if let Some(signal) = self.interrupt.signal() {
+            return Err(Interrupted(signal).into());
+        }
+        let mut receiver = (*way != Way::Plain).then(Receiver::new).transpose()?;
+        let mut command = match (&receiver, way) {
+            (Some(receiver), Way::Without { writer, reader }) => {
+                boosted(self.args, receiver, &[(writer.clone(), reader.clone())])
+            }
+            (Some(receiver), _) => boosted(self.args, receiver, &[]),
+            (None, _) => plain(self.args),
+        };
+        command.stdin(match &self.args.input {
+            Some(input) => Stdio::from(open(input)?),
+            None => Stdio::null(),
+        });
+        let (output, writer) = io::pipe().context("pipe")?;
+        command.stdout(writer);
+        if !matches!(purpose, Purpose::Output { shows_errors: true }) {
+            command.stderr(Stdio::null());
+        }
+        let is_hashed = purpose != Purpose::Time;
+        let drain = thread::Builder::new().spawn(move || drain(output, is_hashed));
+        let drain = drain.context("thread")?;
+        let start = Instant::now();
+        let child = command.spawn();
+        // It holds the write end of the output.
+        drop(command);
+        let mut child = child.map_err(|error| {
+            let name = program(self.args)[0].to_string_lossy().into_owned();
+            start_error(&format!("command {name}"), Path::new(&name), error)
+        })?;
+        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let ending = ending.context("the command's pidfd")?;
+        let pace = if purpose == Purpose::Observation {
+            let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
+            self.pace(&ending, sidecar)
+        } else {
+            None
+        };
+        while !is_over(&self.interrupt, Some(&ending), None) {}
+        let exited = Instant::now();
+        let before = reaped_processor_time();
+        if let Some(signal) = self.interrupt.signal() {
+            act::end_descendants(&self.proc);
+            return Err(Interrupted(signal).into());
+        }
+        let exit = child.wait().context("the command")?;
+        let cpu = reaped_processor_time().saturating_sub(before);
+        // A process that the command has left behind may still write.
+        while !drain.is_finished() {
+            if is_over(&self.interrupt, None, Some(Duration::from_micros(200))) {
+                act::end_descendants(&self.proc);
+            }
+        }
+        let drained = drain
+            .join()
+            .map_err(|_| anyhow!("the output's reader failed"))?;
+        let drained = drained.context("the command's output")?;
+        let account = receiver.as_mut().and_then(Receiver::account);
+        reap(account.as_ref().map_or(&[], |it| &it.pids));
+        Ok(Run {
+            exit,
+            wall: drained.ended.max(exited).duration_since(start),
+            cpu,
+            bytes: drained.bytes,
+            hash: drained.hash,
+            account,
+            pace,
+        })
+    }
+
+    /// The stage that sets the pace of the running command.
+    fn pace(&self, ending: &OwnedFd, sidecar: Option<i32>) -> Option<Pace> {
+        let own = getpid().as_raw_pid();
+        let plan = Plan {
+            scope: Scope::Below(own),
+            window: MAX_WINDOW,
+            excluded: [own].into_iter().chain(sidecar).collect(),
+            only_user: None,
+        };
+        let mut pause = |within| !is_over(&self.interrupt, Some(ending), Some(within));
+        let observation = observe(&self.proc, &plan, None, &mut pause);
+        if observation.samples < MIN_SAMPLES {
+            return None;
+        }
+        let paces = diagnose(&observation).into_iter();
+        let paces = paces.filter_map(|finding| match finding {
+            Finding::Pace(pace) => Some(pace),
+            _ => None,
+        });
+        paces.max_by_key(|pace| pace.before.len() + pace.after.len())
+    }
+}
+
+/// The output of a command.
+struct Drained {
+    bytes: u64,
+    hash: u64,
+    ended: Instant,
+}
+
+/// Reads to the end.
+fn drain(mut output: PipeReader, is_hashed: bool) -> io::Result<Drained> {
+    let mut buffer = vec![0; CHUNK];
+    let (mut bytes, mut filled) = (0, 0);
+    let mut hasher = DefaultHasher::new();
+    loop {
+        let len = match output.read(&mut buffer[filled..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        bytes += len as u64;
+        if is_hashed {
+            // In whole chunks, however the reads were cut.
+            filled += len;
+            if filled == buffer.len() || len == 0 {
+                hasher.write(&buffer[..filled]);
+                filled = 0;
+            }
+        }
+        if len == 0 {
+            return Ok(Drained {
+                bytes,
+                hash: hasher.finish(),
+                ended: Instant::now(),
+            });
+        }
+    }
+}
+
+/// Reaps the sidecar and its helper, so that they don't run during the next run, and what
+/// else has ended.
+fn reap(pids: &[i32]) {
+    let start = Instant::now();
+    let is_there = |pid: &i32| {
+        let ended = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
+        ended.is_ok_and(|ended| ended.is_none())
+    };
+    let mut left: Vec<i32> = pids.to_vec();
+    while start.elapsed() < END_TIMEOUT {
+        left.retain(is_there);
+        if left.is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+}

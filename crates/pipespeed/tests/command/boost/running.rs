@@ -1,0 +1,88 @@
+//! `boost --pid`.
+
+use rustix::process::Signal;
+
+use super::sidecar;
+use crate::common::procs::{Mark, eventually};
+use crate::common::{Running, command, pipespeed, run_alone, start};
+
+/// A pipeline that runs until it is killed, with a mark.
+fn endless() -> (Running, Mark) {
+    let mut endless = std::process::Command::new("sh");
+    endless.args(["-c", "yes | cat > /dev/null; true"]);
+    let mark = Mark::on(&mut endless);
+    let running = start(endless);
+    let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
+    eventually(|| (has("yes") && has("cat")).then_some(())).unwrap();
+    (running, mark)
+}
+
+#[test]
+fn the_pipes_of_a_running_process_are_raised_once() {
+    let (running, _mark) = endless();
+    let pid = running.pid().as_raw_pid();
+    let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
+    let again = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: a program has";
+    assert!(again.out.starts_with(words), "{again:#?}");
+}
+
+#[test]
+fn a_process_is_followed_in_the_background_until_it_ends() {
+    let (running, mark) = endless();
+    let pid = running.pid().as_raw_pid();
+    let mut follow = pipespeed(&format!("boost --pid {pid} --follow"));
+    let own = Mark::on(&mut follow);
+    assert_eq!(run_alone(follow).succeeded_in_silence().out, "");
+    assert!(sidecar(&own).is_some());
+    drop(mark);
+    drop(running);
+    own.nobody_left();
+}
+
+#[test]
+fn a_followed_process_is_reported_on_at_its_end() {
+    let (running, mark) = endless();
+    let pid = running.pid().as_raw_pid();
+    let follow = start(pipespeed(&format!("boost --pid {pid} --follow --report")));
+    let is_raised = || {
+        let (pid, _) = mark
+            .processes()
+            .into_iter()
+            .find(|(_, line)| line.trim() == "cat")?;
+        let end = std::fs::File::open(format!("/proc/{}/fd/0", pid.as_raw_pid())).ok()?;
+        (fastpipe::pipe::capacity(end).ok()? == 1 << 20).then_some(())
+    };
+    eventually(is_raised).unwrap();
+    drop(mark);
+    drop(running);
+    let outcome = follow.finish();
+    assert!(
+        outcome.err.contains("between yes and cat\n"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_bad_usage() {
+    let mut child = command("true", "").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    run_alone(pipespeed(&format!("boost --pid {pid}"))).refused(2, &["no such process"]);
+}
+
+#[test]
+fn a_signal_ends_the_report_on_a_followed_process() {
+    let (running, _mark) = endless();
+    let pid = running.pid().as_raw_pid();
+    let mut follow = pipespeed(&format!("boost --pid {pid} --follow --report"));
+    let own = Mark::on(&mut follow);
+    let follow = start(follow);
+    // The helper is started after the handlers of signals are installed.
+    eventually(|| own.endpoint("look").map(drop)).unwrap();
+    follow.send(Signal::INT);
+    let outcome = follow.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    assert!(outcome.err.contains("of processor time"), "{outcome:#?}");
+}

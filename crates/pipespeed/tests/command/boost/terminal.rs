@@ -1,0 +1,88 @@
+//! Job control in interactive shells.
+
+use std::process::Command;
+
+use crate::common::procs::{Mark, eventually};
+use crate::common::terminal::Terminal;
+use crate::common::{PIPESPEED, skip};
+
+/// The states of the marked processes of this name, and whether they are in the foreground
+/// of their terminal.
+fn states(mark: &Mark, name: &str) -> Vec<(char, bool)> {
+    let all = mark.processes().into_iter();
+    let named = all.filter(|(_, line)| line.starts_with(name));
+    let state = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let (group, foreground) = (fields[2], fields[5]);
+        Some((fields[0].chars().next()?, group == foreground))
+    };
+    named
+        .filter_map(|(pid, _)| state(pid.as_raw_pid()))
+        .collect()
+}
+
+fn job_control(shell: &str, options: &[&str]) {
+    let found = Command::new(shell).arg("-c").arg("true").status();
+    if found.is_err() {
+        skip(format!("{shell} is not installed"));
+        return;
+    }
+    let mut terminal = Terminal::new(80);
+    let mut command = Command::new(shell);
+    command.args(options).arg("-i");
+    command
+        .env("SHELL", "/bin/sh")
+        .env("PS1", "ready> ")
+        .env("TERM", "dumb")
+        .env("ENV", "");
+    command.stdin(terminal.input()).stdout(terminal.input());
+    let mark = Mark::on(&mut command);
+    let running = terminal.start(command);
+    let wait_for = |name: &str, state: char, in_foreground: bool| {
+        let is_so = || (states(&mark, name) == [(state, in_foreground)]).then_some(());
+        eventually(is_so).unwrap_or_else(|| panic!("{shell}: {:?}", states(&mark, name)));
+    };
+    terminal.type_in(&format!("{PIPESPEED} boost 'sleep 1001 | cat'\n"));
+    wait_for("sleep 1001", 'S', true);
+    terminal.type_in("\x1a");
+    wait_for("sleep 1001", 'T', false);
+    terminal.type_in("bg\n");
+    wait_for("sleep 1001", 'S', false);
+    terminal.type_in("fg\n");
+    wait_for("sleep 1001", 'S', true);
+    terminal.type_in("\x03");
+    let gone = eventually(|| states(&mark, "sleep 1001").is_empty().then_some(()));
+    assert!(gone.is_some(), "{shell}: {:?}", mark.processes());
+    let status = if shell == "fish" { "$status" } else { "$?" };
+    terminal.type_in(&format!(
+        "{PIPESPEED} boost 'exit 42'; echo status={status}.\n"
+    ));
+    terminal.until("shown", |text| text.contains("status=42."));
+    terminal.type_in(&format!("{PIPESPEED} boost 'sleep 1002 | cat'\n"));
+    wait_for("sleep 1002", 'S', true);
+    terminal.type_in("\x03");
+    terminal.type_in("exit 0\n");
+    running.finish();
+    mark.nobody_left();
+}
+
+#[test]
+fn jobs_of_bash_are_stopped_continued_and_interrupted() {
+    job_control("bash", &["--norc", "--noprofile"]);
+}
+
+#[test]
+fn jobs_of_dash_are_stopped_continued_and_interrupted() {
+    job_control("dash", &[]);
+}
+
+#[test]
+fn jobs_of_zsh_are_stopped_continued_and_interrupted() {
+    job_control("zsh", &["-f"]);
+}
+
+#[test]
+fn jobs_of_fish_are_stopped_continued_and_interrupted() {
+    job_control("fish", &["--no-config"]);
+}
