@@ -460,8 +460,8 @@ impl Newest {
         let Some(Ok(len)) = file.map(|file| file.read_at(&mut buffer, 0)) else {
             return true;
         };
-        let words = buffer[..len].split(|byte| *byte == b' ');
-        let last = words.last().unwrap_or_default();
+        let last = buffer[..len].rsplit(|byte| *byte == b' ').next();
+        let last = last.unwrap_or_default();
         let has_changed = last != self.last;
         self.last = last.to_vec();
         has_changed || last.is_empty()

@@ -264,8 +264,7 @@ impl RaisedPipe {
 fn split(pipeline: &str) -> Option<Vec<String>> {
     let mut stages = vec![String::new()];
     let mut quote = None;
-    let mut letters = pipeline.trim().chars();
-    while let Some(letter) = letters.next() {
+    for letter in pipeline.trim().chars() {
         match (quote, letter) {
             (None, '|') => {
                 stages.push(String::new());

@@ -40,7 +40,11 @@ impl Saved {
             Kind::Costs => Saved::Costs(file.parse()?),
             Kind::Profile => Saved::Profile(file.parse()?),
             Kind::Pages => Saved::Pages(file.parse()?),
-            Kind::Comparison | Kind::ProfileCounted | Kind::Pinning | Kind::Doctor => {
+            Kind::Comparison
+            | Kind::ProfileCounted
+            | Kind::Pinning
+            | Kind::Doctor
+            | Kind::Boost => {
                 return Ok(None);
             }
         }))
