@@ -4,7 +4,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
 /// All commands, in the order of the help.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "bench",
     "profile",
     "check",
