@@ -14,6 +14,7 @@ mod parse;
 mod pinning;
 mod producers;
 mod profile;
+mod top;
 mod volumes;
 
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 pub use self::channels::ChannelsArgs;
 pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
-pub use self::doctor::DoctorArgs;
+pub use self::doctor::{DoctorArgs, WatchedArgs};
 pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
@@ -34,6 +35,7 @@ pub use self::parse::{parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, MethodArg, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
+pub use self::top::TopArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
@@ -81,6 +83,8 @@ pub enum Command {
     Pages(PagesArgs),
     /// Say why a pipeline is slow or hangs.
     Doctor(DoctorArgs),
+    /// Watch pipelines: who works, who waits, how full the pipes are.
+    Top(TopArgs),
     /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
     /// Write to a pipe at standard output, with the published options.

@@ -32,6 +32,8 @@ pub enum Kind {
     Pages,
     /// Live pipelines and what was found about them.
     Doctor,
+    /// Live pipelines at one moment.
+    Top,
 }
 
 /// The header of a saved record. Its fields are saved at the level of the record's own.

@@ -16,6 +16,7 @@ pub mod pinning;
 pub mod profile;
 mod progress;
 pub mod read;
+pub mod top;
 pub mod write;
 pub mod yes;
 
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Compare(args) => compare::run(args),
         Command::Pages(args) => pages::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;

@@ -4,7 +4,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
 /// All commands, in the order of the help.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "bench",
     "profile",
     "check",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 15] = [
     "compare",
     "pages",
     "doctor",
+    "top",
     "meter",
     "write",
     "read",
