@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{Chores, MIN_INTERVAL, NEIGHBOUR_SAMPLES, Observation, Observed, Observer, OnPipe};
-use super::{Pipe, Plan, Shares};
+use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observation, Observed, Observer, OnPipe, Pipe};
+use super::{Plan, Shares, own_time};
 use crate::diagnosis::{Certainty, Finding, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
-use crate::proc::{Io, PipeId, Proc};
+use crate::proc::{End, Io, PipeId, Proc};
 use crate::wait::{Outside, Side, State};
 
 /// Time between two moments.
@@ -26,6 +26,10 @@ const BUDGET: f64 = 0.009;
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
 /// A process is shown for so long after its end.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3);
+/// Stages that don't run are sampled only so rarely.
+const IDLE_SAMPLES: usize = 8;
+/// Between two looks at the clock, which cost about as much as a sample of a process.
+const BATCH: usize = 16;
 /// A process with fewer samples has just started, and is not shown yet.
 const MIN_SAMPLES: u32 = 5;
 
@@ -394,7 +398,43 @@ fn pipelines(members: &[Member<'_>], links: &BTreeMap<PipeId, Link>, is_survey: 
         .collect()
 }
 
-/// Groups of processes that are connected by pipes.
+/// How many processes have which side of a pipe.
+fn holders<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeMap<(PipeId, Side), usize> {
+    let mut holders = BTreeMap::new();
+    for process in processes {
+        for pipe in process.pipes() {
+            for side in [Side::Input, Side::Room] {
+                *holders.entry((pipe, side)).or_default() += usize::from(process.holds(pipe, side));
+            }
+        }
+    }
+    holders
+}
+
+/// A process with those of its pipes through which data probably flows: standard input and
+/// output, pipes on which it waited, and pipes that no other process has. Others are mostly
+/// inherited by accident, and standard error is often collected from all stages.
+fn with_flow(
+    process: &Process,
+    used: &BTreeMap<(PipeId, Side), u32>,
+    holders: &BTreeMap<(PipeId, Side), usize>,
+) -> Process {
+    let flows = |end: &End, side: Side, standard: i32| {
+        let key = (end.pipe, side);
+        let is_own = || end.fd > 2 && holders.get(&key) == Some(&1);
+        end.fd == standard || used.contains_key(&key) || is_own()
+    };
+    let mut process = process.clone();
+    for end in &mut process.ends {
+        end.reads &= flows(end, Side::Input, 0);
+        end.writes &= flows(end, Side::Room, 1);
+    }
+    process.ends.retain(|end| end.reads || end.writes);
+    process
+}
+
+/// Groups of processes that are connected by pipes: one writes and another one reads. Where
+/// all do both, as with the tokens of make, nothing flows.
 fn connected<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Vec<ProcessId>> {
     let mut holders: BTreeMap<PipeId, Vec<(ProcessId, bool, bool)>> = BTreeMap::new();
     let mut pipes: BTreeMap<ProcessId, BTreeSet<PipeId>> = BTreeMap::new();
@@ -409,8 +449,13 @@ fn connected<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Vec<Proces
         }
     }
     holders.retain(|_, all| {
-        let mut pairs = all.iter().flat_map(|a| all.iter().map(move |b| (a, b)));
-        pairs.any(|(a, b)| a.0 != b.0 && a.1 && b.2)
+        let (mut reader, mut writer, mut both) = (false, false, 0);
+        for (_, reads, writes) in all.iter() {
+            reader |= reads & !writes;
+            writer |= writes & !reads;
+            both += usize::from(*reads && *writes);
+        }
+        reader && writer || both > 0 && (reader || writer)
     });
     let mut groups = Vec::new();
     while let Some((first, own)) = pipes.pop_first() {
@@ -491,7 +536,11 @@ pub struct Live<'a> {
     chores: Chores,
     account: Account,
     start: Instant,
-    steps: u32,
+    steps: usize,
+    /// The processes to sample, and whether each has run lately.
+    stages: Vec<(ProcessId, bool)>,
+    /// The one to begin with in the next sample.
+    next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
     fills: BTreeMap<PipeId, Fills>,
 }
@@ -503,25 +552,65 @@ impl<'a> Live<'a> {
         observer.begin();
         let now = Instant::now();
         let account = Account::new(now, process_time() + observer.helper_time);
-        Live {
+        let mut live = Live {
             observer,
             chores: Chores::new(now),
             account,
             start: now,
             steps: 0,
+            stages: Vec::new(),
+            next_stage: 0,
             histories: BTreeMap::new(),
             fills: BTreeMap::new(),
-        }
+        };
+        let groups = connected(live.processes().values());
+        live.close_slices(&groups, now);
+        live
     }
 
     /// Takes one sample, and does whatever else is due. Returns how long to wait before the
     /// next one.
     pub fn step(&mut self) -> Duration {
-        self.observer.sample(self.steps.is_multiple_of(NEIGHBOUR_SAMPLES));
-        self.steps = self.steps.wrapping_add(1);
+        self.sample();
         self.chores.run(&mut self.observer);
         let due = self.account.due(Instant::now(), self.spent());
         due.clamp(MIN_INTERVAL, MAX_INTERVAL)
+    }
+
+    /// Samples the stages, those that don't run only now and then: as many as [`MAX_SAMPLE`]
+    /// permits, beginning where the last sample ended.
+    fn sample(&mut self) {
+        let count = self.stages.len();
+        let start = own_time();
+        self.steps = self.steps.wrapping_add(1);
+        for nth in 0..count {
+            let at = (self.next_stage + nth) % count;
+            let (id, is_active) = self.stages[at];
+            if !is_active && !(self.steps + at).is_multiple_of(IDLE_SAMPLES) {
+                continue;
+            }
+            if let Some(tally) = self.observer.tallies.get_mut(&id) {
+                tally.sample(self.observer.proc, &self.observer.allowance);
+            }
+            if nth % BATCH == BATCH - 1 && own_time() - start > MAX_SAMPLE {
+                self.next_stage = (at + 1) % count;
+                return;
+            }
+        }
+    }
+
+    /// The processes with the pipes that connect stages.
+    fn processes(&self) -> BTreeMap<ProcessId, Process> {
+        let tallies = &self.observer.tallies;
+        let holders = holders(tallies.values().map(|tally| &tally.process));
+        tallies
+            .iter()
+            .map(|(id, tally)| {
+                let history = self.histories.get(id);
+                let used = history.map(|it| it.last(MINUTE).on).unwrap_or_default();
+                (*id, with_flow(&tally.process, &used, &holders))
+            })
+            .collect()
     }
 
     /// When the next moment is due.
@@ -542,12 +631,13 @@ impl<'a> Live<'a> {
     /// Ends the current second, and returns what is known now.
     pub fn moment(&mut self) -> Moment {
         let now = Instant::now();
-        let groups = connected(self.observer.tallies.values().map(|tally| &tally.process));
+        let processes = self.processes();
+        let groups = connected(processes.values());
         let samples = self.close_slices(&groups, now);
         let links = self.close_fills();
         let pipelines = groups
             .iter()
-            .flat_map(|group| self.pipelines(group, &links))
+            .flat_map(|group| self.pipelines(group, &processes, &links))
             .collect();
         self.account.close(now, self.spent());
         Moment {
@@ -566,15 +656,19 @@ impl<'a> Live<'a> {
         let mut samples = 0;
         let mut gone = Vec::new();
         for (id, tally) in &mut self.observer.tallies {
-            let slice = tally.take(self.observer.proc, &self.observer.allowance);
-            samples = samples.max(slice.samples);
             if !stages.contains(id) {
-                if tally.has_ended {
+                if tally.has_ended || !self.observer.scanner.snapshot.is_running(*id) {
                     gone.push(*id);
                 }
                 continue;
             }
-            let history = self.histories.entry(*id).or_default();
+            let slice = tally.take(self.observer.proc, &self.observer.allowance);
+            samples = samples.max(slice.samples);
+            let Some(history) = self.histories.get_mut(id) else {
+                // It was not sampled so far.
+                self.histories.insert(*id, History::default());
+                continue;
+            };
             if tally.has_ended {
                 let ended = *history.ended.get_or_insert(now);
                 if now - ended > SHOWN_AFTER_END || history.last(MINUTE).samples < MIN_SAMPLES {
@@ -591,7 +685,11 @@ impl<'a> Live<'a> {
             self.observer.users.remove(&id);
         }
         let tallies = &self.observer.tallies;
-        self.histories.retain(|id, _| tallies.contains_key(id) && stages.contains(id));
+        self.histories
+            .retain(|id, _| tallies.contains_key(id) && stages.contains(id));
+        let is_active = |it: &History| it.still < 2 * TICK;
+        let stages = self.histories.iter();
+        self.stages = stages.map(|(id, it)| (*id, is_active(it))).collect();
         samples
     }
 
@@ -629,17 +727,22 @@ impl<'a> Live<'a> {
         links
     }
 
-    fn pipelines(&self, group: &[ProcessId], links: &BTreeMap<PipeId, Link>) -> Vec<Pipeline> {
+    fn pipelines(
+        &self,
+        group: &[ProcessId],
+        processes: &BTreeMap<ProcessId, Process>,
+        links: &BTreeMap<PipeId, Link>,
+    ) -> Vec<Pipeline> {
         let members = group.iter().filter_map(|id| {
             let history = self.histories.get(id)?;
-            let tally = self.observer.tallies.get(id)?;
             let is_settled = history.last(MINUTE).samples >= MIN_SAMPLES;
-            is_settled.then(|| Member {
-                process: &tally.process,
+            Some(Member {
+                process: processes.get(id)?,
                 history,
                 is_asked: self.observer.asked.contains(id),
                 ancestors: self.observer.scanner.snapshot.ancestors(id.pid),
             })
+            .filter(|_| is_settled)
         });
         let members: Vec<Member<'_>> = members.collect();
         let is_survey = self.observer.plan.scope.root().is_none();
@@ -816,6 +919,18 @@ mod tests {
     }
 
     #[test]
+    fn inherited_ends_and_standard_error_connect_nothing_unless_they_are_used() {
+        let stage = |pid| process(pid, "a", vec![writes(1, 7), writes(2, 9), writes(251, 8)]);
+        let all = [stage(1), stage(2), process(3, "b", vec![reads(5, 8)])];
+        let holders = holders(all.iter());
+        let unused = BTreeMap::new();
+        assert_eq!(with_flow(&all[0], &unused, &holders).ends, [writes(1, 7)]);
+        assert_eq!(with_flow(&all[2], &unused, &holders), all[2]);
+        let used = [9, 8].map(|inode| ((PipeId::pipe(inode), Side::Room), 1));
+        assert_eq!(with_flow(&all[0], &used.into(), &holders), all[0]);
+    }
+
+    #[test]
     fn processes_are_connected_by_pipes_with_a_writer_and_another_reader() {
         let processes = [
             process(1, "a", vec![writes(1, 7)]),
@@ -823,6 +938,9 @@ mod tests {
             process(3, "c", vec![reads(0, 8)]),
             // Wakes itself.
             process(4, "d", vec![reads(3, 9), writes(4, 9)]),
+            // Tokens.
+            process(7, "make", vec![reads(3, 11), writes(4, 11)]),
+            process(8, "sh", vec![reads(3, 11), writes(4, 11)]),
             // Two writers without a reader.
             process(5, "e", vec![writes(1, 10)]),
             process(6, "f", vec![writes(1, 10)]),

@@ -173,7 +173,8 @@ impl Screen {
         }
         for (at, (old, new)) in self.shown.iter().zip(&lines).enumerate() {
             if old != new {
-                text.push_str(&format!("\x1b[{};1H{new}\x1b[K", at + 1));
+                // Erasing behind a full line would erase its last character.
+                text.push_str(&format!("\x1b[{};1H\x1b[2K{new}", at + 1));
             }
         }
         self.shown = lines;
@@ -310,13 +311,13 @@ mod tests {
         shown.draw(lines("b")).unwrap();
         pty.forget();
         shown.draw(lines("c")).unwrap();
-        assert_eq!(pty.text(), "\x1b[2;1Hc\x1b[K");
+        assert_eq!(pty.text(), "\x1b[2;1H\x1b[2Kc");
         pty.resize(40);
         assert!(shown.is_resized());
         assert_eq!(shown.size(), (40, 24));
         pty.forget();
         shown.draw(lines("c")).unwrap();
-        assert!(pty.text().starts_with("\x1b[2J\x1b[1;1Ha"));
+        assert!(pty.text().starts_with("\x1b[2J\x1b[1;1H\x1b[2Ka"));
     }
 
     #[test]
