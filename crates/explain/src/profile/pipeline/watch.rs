@@ -107,7 +107,6 @@ fn reason_of_function(function: &str) -> Option<&'static str> {
         Asleep::TerminalOrSocket => "the terminal or a socket",
         Asleep::Stopped => "SIGCONT (it is stopped)",
         Asleep::Traced => "a debugger",
-        Asleep::Signal => "a signal",
         Asleep::KernelLock => return None,
     })
 }
