@@ -151,7 +151,10 @@ impl Line {
 
     /// Adds text, coloured unless `code` is empty.
     fn put(&mut self, text: &str, code: &str) {
-        let kept: String = text.chars().take(self.width.saturating_sub(self.filled)).collect();
+        let kept: String = text
+            .chars()
+            .take(self.width.saturating_sub(self.filled))
+            .collect();
         self.filled += kept.chars().count();
         if code.is_empty() || kept.is_empty() {
             self.text.push_str(&kept);
@@ -227,6 +230,8 @@ const MAX_STAGE: usize = 15;
 const MAX_BAR: usize = 20;
 const PIPE_BAR: usize = 8;
 const NUMBER: usize = 5;
+/// Between the shares of the last second and those of the last minute.
+const GAP: usize = 2;
 
 /// Which columns fit, and how wide they are.
 #[derive(Debug, Clone)]
@@ -285,7 +290,8 @@ impl Layout {
         match column {
             Column::Pid => 8,
             Column::Second => 1 + self.bar,
-            Column::SecondShares | Column::MinuteShares => NUMBER * self.numbers().count(),
+            Column::SecondShares => NUMBER * self.numbers().count(),
+            Column::MinuteShares => GAP + NUMBER * self.numbers().count(),
             Column::Rate => 8,
             Column::Pipe => 1 + PIPE_BAR + 2,
             Column::Percent => 5,
@@ -362,10 +368,12 @@ fn headline(moment: &Moment, view: &View<'_>) -> String {
     let samples = moment.samples;
     if view.width < 70 {
         line.put(&pipelines, BOLD);
-        line.put(&format!(", {}", pluralize(stages, "stage")), "");
     } else {
         line.put("pipespeed top", BOLD);
-        line.put(&format!(": {pipelines}, {}", pluralize(stages, "stage")), "");
+        line.put(
+            &format!(": {pipelines}, {}", pluralize(stages, "stage")),
+            "",
+        );
     }
     if view.is_paused {
         line.put("  ", "");
@@ -397,11 +405,12 @@ fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
         column += layout.width(shown);
         match shown {
             Column::Pid => {}
+            Column::Second if layout.has(Column::SecondShares) => {}
             Column::Second => {
                 line.to(start);
                 line.put("last second", DIM);
             }
-            Column::SecondShares => line.right(column, "%", DIM),
+            Column::SecondShares => line.right(column, "last second, %", DIM),
             Column::MinuteShares => line.right(column, &format!("{}, %", history(moment)), DIM),
             Column::Pipe => {
                 line.to(start);
@@ -435,7 +444,7 @@ fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
             }
             Column::Second => {}
             Column::SecondShares | Column::MinuteShares => {
-                let mut end = start - 1;
+                let mut end = column - NUMBER * layout.numbers().count();
                 for state in layout.numbers() {
                     end += NUMBER;
                     line.right(end, state.word, state.colour);
@@ -462,7 +471,10 @@ fn legend(moment: &Moment, view: &View<'_>) -> String {
     let is_stopped = shares.any(|it| it.minute.shares.stopped > 0.0);
     let mut entries = vec![(WORKS, "works"), (DISK, "disk")];
     if is_wide {
-        entries.extend([(BLOCKED, "blocked (pipe full)"), (STARVED, "starved (pipe empty)")]);
+        entries.extend([
+            (BLOCKED, "blocked (pipe full)"),
+            (STARVED, "starved (pipe empty)"),
+        ]);
     } else {
         entries.extend([(BLOCKED, "blocked"), (STARVED, "starved")]);
     }
@@ -500,6 +512,8 @@ fn footer(view: &View<'_>, below: usize, above: usize) -> String {
     }
     let more = match (above, below) {
         (0, 0) => return line.finish(),
+        (above, 0) if view.width < 60 => format!("{above} above"),
+        (_, below) if view.width < 60 => format!("{below} below"),
         (0, below) => format!("{below} more below"),
         (above, 0) => format!("{above} more above"),
         (above, below) => format!("{above} above, {below} below"),
@@ -511,12 +525,7 @@ fn footer(view: &View<'_>, below: usize, above: usize) -> String {
 /// The pipelines, with blank lines between them if all fit.
 fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: usize) -> Vec<String> {
     if moment.pipelines.is_empty() {
-        let text = Style {
-            width: Some(view.width),
-            ..Style::default()
-        };
-        let text = text.sentence(view.if_none);
-        return text.lines().map(str::to_owned).collect();
+        return paragraph(view.if_none, view.width);
     }
     let blocks: Vec<Vec<String>> = sorted(moment, view.sort)
         .map(|pipeline| block(pipeline, view, layout))
@@ -595,7 +604,11 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
     if is_too_long {
         line.put("...", BOLD);
     }
-    line.right(view.width, &verdict, if is_still(pipeline) { DIM } else { "" });
+    line.right(
+        view.width,
+        &verdict,
+        if is_still(pipeline) { DIM } else { "" },
+    );
     let mut lines = vec![line.finish()];
     for stage in &pipeline.stages {
         let is_pace = pipeline.sets_pace(stage);
@@ -607,7 +620,11 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
         };
         lines.push(row(stage, is_pace, only, view, layout));
         if only.is_none() && layout.has(Column::Pipe) {
-            lines.extend(links.iter().map(|link| branch(pipeline, link, view, layout)));
+            lines.extend(
+                links
+                    .iter()
+                    .map(|link| branch(pipeline, link, view, layout)),
+            );
         }
     }
     lines
@@ -640,7 +657,9 @@ fn verdict(pipeline: &Pipeline, is_short: bool) -> String {
                 Certainty::Clear => "sets the pace",
                 Certainty::Likely => "probably sets the pace",
             };
-            let waits = pace.waits_for.map(|it| format!(" (waits for {})", it.name()));
+            let waits = pace
+                .waits_for
+                .map(|it| format!(" (waits for {})", it.name()));
             format!("{} {verb}{}", stage(pace), waits.unwrap_or_default())
         }
         None if pipeline.is_by_turns => "by turns".to_owned(),
@@ -691,9 +710,9 @@ fn row(
                 bar(&mut line, &stage.second.shares, layout.bar);
             }
             Column::SecondShares if !stage.has_ended => {
-                numbers(&mut line, start, &stage.second.shares, layout);
+                numbers(&mut line, column, &stage.second.shares, layout);
             }
-            Column::MinuteShares => numbers(&mut line, start, &stage.minute.shares, layout),
+            Column::MinuteShares => numbers(&mut line, column, &stage.minute.shares, layout),
             Column::Rate if !stage.has_ended => {
                 line.right(column, &rate(stage.second.written_per_s), "");
             }
@@ -724,7 +743,10 @@ fn branch(pipeline: &Pipeline, link: &Link, view: &View<'_>, layout: &Layout) ->
     }
     line.to(column - layout.stage);
     let reader = pipeline.stages.iter().find(|stage| stage.pid == link.to);
-    line.put(&format!(" to {}", reader.map(name).unwrap_or_default()), DIM);
+    line.put(
+        &format!(" to {}", reader.map(name).unwrap_or_default()),
+        DIM,
+    );
     for shown in layout.shown().filter(|column| *column != Column::Pid) {
         let start = column;
         column += layout.width(shown);
@@ -790,8 +812,8 @@ fn apportion<const N: usize>(shares: &[f64; N], cells: usize) -> [usize; N] {
     counts
 }
 
-/// The shares in percent; the largest is bold.
-fn numbers(line: &mut Line, start: usize, shares: &Shares, layout: &Layout) {
+/// The shares in percent, up to a column; the largest is bold.
+fn numbers(line: &mut Line, column: usize, shares: &Shares, layout: &Layout) {
     let values = |state: &State| {
         let shares = states(shares);
         let mut all = shares.iter();
@@ -803,8 +825,11 @@ fn numbers(line: &mut Line, start: usize, shares: &Shares, layout: &Layout) {
         };
         own.map_or(0.0, |(_, share)| *share) + stopped
     };
-    let most = layout.numbers().map(|state| values(&state)).fold(0.0, f64::max);
-    let mut end = start;
+    let most = layout
+        .numbers()
+        .map(|state| values(&state))
+        .fold(0.0, f64::max);
+    let mut end = column - NUMBER * layout.numbers().count();
     for state in layout.numbers() {
         end += NUMBER;
         let value = values(&state);
@@ -850,12 +875,21 @@ fn help(view: &View<'_>) -> Vec<String> {
         "?, h      this help, and back",
         "",
     ];
+    let paragraphs = TEXT.iter().map(|text| paragraph(text, view.width));
+    paragraphs.flatten().collect()
+}
+
+/// The lines of a text. Words that are too long are cut off.
+fn paragraph(text: &str, width: usize) -> Vec<String> {
     let style = Style {
-        width: Some(view.width),
+        width: Some(width),
         ..Style::default()
     };
-    let wrapped = TEXT.iter().map(|text| style.sentence(text));
-    wrapped.flat_map(|text| text.split('\n').map(str::to_owned).collect_vec()).collect()
+    let text = style.sentence(text);
+    let lines = text.split('\n');
+    lines
+        .map(|line| line.chars().take(width).collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -917,21 +951,55 @@ mod tests {
                 waits_for: None,
             }),
             stages: vec![
-                stage(459, "yes", of(0.18, 0.82, 0.0, 161.0), of(0.2, 0.8, 0.0, 155.0)),
-                stage(460, "head", of(0.75, 0.25, 0.0, 160.0), of(0.7, 0.3, 0.0, 155.0)),
-                stage(461, "gzip", of(0.99, 0.0, 0.01, 0.127), of(0.98, 0.01, 0.01, 0.1)),
-                stage(462, "wc", of(0.0, 0.0, 1.0, 0.0), of(0.004, 0.0, 0.996, 0.0)),
+                stage(
+                    459,
+                    "yes",
+                    of(0.18, 0.82, 0.0, 161.0),
+                    of(0.2, 0.8, 0.0, 155.0),
+                ),
+                stage(
+                    460,
+                    "head",
+                    of(0.75, 0.25, 0.0, 160.0),
+                    of(0.7, 0.3, 0.0, 155.0),
+                ),
+                stage(
+                    461,
+                    "gzip",
+                    of(0.99, 0.0, 0.01, 0.127),
+                    of(0.98, 0.01, 0.01, 0.1),
+                ),
+                stage(
+                    462,
+                    "wc",
+                    of(0.0, 0.0, 1.0, 0.0),
+                    of(0.004, 0.0, 0.996, 0.0),
+                ),
             ],
-            links: vec![link(459, 460, 0.43), link(460, 461, 0.95), link(461, 462, 0.0)],
+            links: vec![
+                link(459, 460, 0.43),
+                link(460, 461, 0.95),
+                link(461, 462, 0.0),
+            ],
             ..Pipeline::default()
         }
     }
 
     fn fetching() -> Pipeline {
-        let mut tee = stage(1233, "tee", window(0.05, 0.0, 0.95, None), window(0.05, 0.0, 0.95, None));
+        let mut tee = stage(
+            1233,
+            "tee",
+            window(0.05, 0.0, 0.95, None),
+            window(0.05, 0.0, 0.95, None),
+        );
         tee.second.shares.disk = 0.05;
         tee.minute.shares.disk = 0.06;
-        let mut ended = stage(1236, "sha256sum", window(0.0, 0.0, 1.0, None), window(0.1, 0.0, 0.9, None));
+        let mut ended = stage(
+            1236,
+            "sha256sum",
+            window(0.0, 0.0, 1.0, None),
+            window(0.1, 0.0, 0.9, None),
+        );
         ended.has_ended = true;
         Pipeline {
             pace: Some(PaceSetter {
@@ -940,12 +1008,26 @@ mod tests {
                 waits_for: Some(Outside::Socket),
             }),
             stages: vec![
-                stage(1232, "curl", window(0.03, 0.0, 0.0, Some(12.1)), window(0.04, 0.0, 0.0, Some(11.0))),
+                stage(
+                    1232,
+                    "curl",
+                    window(0.03, 0.0, 0.0, Some(12.1)),
+                    window(0.04, 0.0, 0.0, Some(11.0)),
+                ),
                 tee,
-                stage(1234, "a-very-long-nam", window(0.0, 0.0, 0.9, Some(1e-6)), window(0.0, 0.0, 0.9, Some(0.0))),
+                stage(
+                    1234,
+                    "a-very-long-nam",
+                    window(0.0, 0.0, 0.9, Some(1e-6)),
+                    window(0.0, 0.0, 0.9, Some(0.0)),
+                ),
                 ended,
             ],
-            links: vec![link(1232, 1233, 0.02), link(1233, 1234, 1.0), link(1233, 1236, 0.0)],
+            links: vec![
+                link(1232, 1233, 0.02),
+                link(1233, 1234, 1.0),
+                link(1233, 1236, 0.0),
+            ],
             ..Pipeline::default()
         }
     }
@@ -954,8 +1036,18 @@ mod tests {
         Pipeline {
             still_s: 754.0,
             stages: vec![
-                stage(77, "sleep\x1b[2J", window(0.0, 0.0, 0.0, Some(0.0)), window(0.0, 0.0, 0.0, Some(0.0))),
-                stage(78, "cat", window(0.0, 0.0, 1.0, Some(0.0)), window(0.0, 0.0, 1.0, Some(0.0))),
+                stage(
+                    77,
+                    "sleep\x1b[2J",
+                    window(0.0, 0.0, 0.0, Some(0.0)),
+                    window(0.0, 0.0, 0.0, Some(0.0)),
+                ),
+                stage(
+                    78,
+                    "cat",
+                    window(0.0, 0.0, 1.0, Some(0.0)),
+                    window(0.0, 0.0, 1.0, Some(0.0)),
+                ),
             ],
             links: vec![link(77, 78, 0.0)],
             ..Pipeline::default()
@@ -1054,8 +1146,13 @@ mod tests {
     fn pipelines_are_sorted_as_requested() {
         let first = |sort| {
             let moment = moment();
-            let names: Vec<String> = sorted(&moment, sort).map(|it| it.stages[0].name.clone()).collect();
-            names.into_iter().map(|name| name[..4.min(name.len())].to_owned()).collect::<Vec<String>>()
+            let names: Vec<String> = sorted(&moment, sort)
+                .map(|it| it.stages[0].name.clone())
+                .collect();
+            names
+                .into_iter()
+                .map(|name| name[..4.min(name.len())].to_owned())
+                .collect::<Vec<String>>()
         };
         assert_eq!(first(Sort::Cpu), ["yes", "curl", "slee"]);
         assert_eq!(first(Sort::Rate), ["yes", "curl", "slee"]);

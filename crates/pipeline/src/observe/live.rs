@@ -333,7 +333,11 @@ impl Member<'_> {
 }
 
 /// The pipelines that some processes form, which are connected by pipes.
-fn pipelines(members: &[Member<'_>], links: &BTreeMap<PipeId, Link>, is_survey: bool) -> Vec<Pipeline> {
+fn pipelines(
+    members: &[Member<'_>],
+    links: &BTreeMap<PipeId, Link>,
+    is_survey: bool,
+) -> Vec<Pipeline> {
     let observation = |slices: usize| {
         let pipe = |link: &Link| Pipe {
             id: link.pipe,
@@ -346,7 +350,11 @@ fn pipelines(members: &[Member<'_>], links: &BTreeMap<PipeId, Link>, is_survey: 
         let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
         Observation {
             processes: members.iter().map(|it| it.observed(slices)).collect(),
-            pipes: held.iter().filter_map(|id| links.get(id)).map(pipe).collect(),
+            pipes: held
+                .iter()
+                .filter_map(|id| links.get(id))
+                .map(pipe)
+                .collect(),
             is_survey,
             ..Observation::default()
         }
@@ -445,7 +453,10 @@ fn connected<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Vec<Proces
                 process.holds(pipe, Side::Input),
                 process.holds(pipe, Side::Room),
             );
-            holders.entry(pipe).or_default().push((process.id, reads, writes));
+            holders
+                .entry(pipe)
+                .or_default()
+                .push((process.id, reads, writes));
         }
     }
     holders.retain(|_, all| {
@@ -621,7 +632,12 @@ impl<'a> Live<'a> {
     /// Whether a process asked for still runs.
     pub fn has_processes(&self) -> bool {
         let mut asked = self.observer.asked.iter();
-        asked.any(|id| self.observer.tallies.get(id).is_some_and(|it| !it.has_ended))
+        asked.any(|id| {
+            self.observer
+                .tallies
+                .get(id)
+                .is_some_and(|it| !it.has_ended)
+        })
     }
 
     fn spent(&self) -> Duration {
@@ -784,7 +800,13 @@ mod tests {
 
     #[test]
     fn the_last_second_and_the_last_minute_are_counted_apart() {
-        let many = (0..70).map(|at| if at < 20 { slice(0, 0, 100) } else { slice(100, 0, 0) });
+        let many = (0..70).map(|at| {
+            if at < 20 {
+                slice(0, 0, 100)
+            } else {
+                slice(100, 0, 0)
+            }
+        });
         let history = history(many.chain([slice(0, 100, 0)]));
         let (second, minute) = (history.last(1).window(), history.last(MINUTE).window());
         assert_eq!((second.shares.blocked, second.processor), (1.0, 0.0));
@@ -860,7 +882,24 @@ mod tests {
                 process(at as i32 + 1, &format!("s{}", at + 1), ends)
             })
             .collect();
-        let histories: Vec<History> = stages.iter().map(|all| history(all.clone())).collect();
+        let histories = processes.iter().zip(stages).map(|(process, all)| {
+            let waiting = |slice: &Slice| {
+                let ends = process.ends.iter();
+                let on = ends.map(|end| {
+                    if end.reads {
+                        ((end.pipe, Side::Input), slice.starved)
+                    } else {
+                        ((end.pipe, Side::Room), slice.blocked)
+                    }
+                });
+                Slice {
+                    on: on.collect(),
+                    ..slice.clone()
+                }
+            };
+            history(all.iter().map(waiting))
+        });
+        let histories: Vec<History> = histories.collect();
         let members = processes.iter().zip(&histories);
         let members: Vec<Member<'_>> = members
             .map(|(process, history)| Member {

@@ -260,10 +260,7 @@ const MAX_WINDOW: Duration = Duration::from_secs(30);
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 /// Processes that it leaves behind become children of this one.
-pub(super) fn start(
-    words: &[String],
-    prepare: impl FnOnce(&mut Command),
-) -> anyhow::Result<Child> {
+pub(super) fn start(words: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
         [text] if text.trim().is_empty() => return Err(usage("the command is empty")),

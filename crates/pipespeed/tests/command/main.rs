@@ -13,3 +13,4 @@ mod meter;
 mod profile;
 mod records;
 mod streams;
+mod top;

@@ -206,32 +206,18 @@ impl Top<'_> {
         }
         loop {
             let wait = live.step();
-            let is_over = self.command.as_ref().is_some_and(Command::has_ended);
-            let is_due = Instant::now() >= live.next_moment();
-            if is_due || is_over {
+            let is_over = match &self.command {
+                Some(command) => command.has_ended(),
+                None => self.args.watched.pid.is_some() && !live.has_processes(),
+            };
+            if is_over || Instant::now() >= live.next_moment() {
                 let moment = live.moment();
-                let is_held = matches!(&self.output, Output::Screen(shown) if shown.is_paused);
-                if !is_held || is_over {
-                    self.moment = moment;
-                }
-                match &mut self.output {
-                    Output::Once if start.elapsed() >= ONCE || is_over => {
-                        self.print_once()?;
-                        return Ok(if is_over { Ended::Watched } else { Ended::Quit });
-                    }
-                    Output::Once => {}
-                    Output::Records(_) if self.args.once && !is_over && start.elapsed() < ONCE => {}
-                    Output::Records(out) => {
-                        record(&self.moment, out)?;
-                        if self.args.once {
-                            return Ok(Ended::Quit);
-                        }
-                    }
-                    Output::Screen(shown) => shown.draw(&self.moment, &self.if_none)?,
-                }
-                let is_waiting = self.command.is_some();
-                if is_over || !is_waiting && self.args.watched.pid.is_some() && !live.has_processes() {
+                let is_last = is_over || self.args.once && start.elapsed() >= ONCE;
+                self.show(moment, is_last)?;
+                if is_over {
                     return Ok(Ended::Watched);
+                } else if is_last {
+                    return Ok(Ended::Quit);
                 }
             }
             if let Some(signal) = self.interrupt.signal() {
@@ -245,6 +231,22 @@ impl Top<'_> {
                 return Ok(Ended::Quit);
             }
         }
+    }
+
+    /// Shows what is known now; with --once only if it is the last time.
+    fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
+        let is_shown = is_last || !self.args.once;
+        match &mut self.output {
+            Output::Screen(shown) if shown.is_paused && !is_last => return Ok(()),
+            Output::Screen(shown) => shown.draw(&moment, &self.if_none)?,
+            Output::Records(out) if is_shown => record(&moment, out)?,
+            _ => {}
+        }
+        self.moment = moment;
+        if is_last && matches!(self.output, Output::Once) {
+            self.print_once()?;
+        }
+        Ok(())
     }
 
     /// Waits for so long, for a signal, for the command's end, or for a key. Returns whether a
@@ -307,7 +309,8 @@ impl Top<'_> {
                 _ => Ok(()),
             };
         };
-        if ended == Ended::Quit && !command.has_ended() && matches!(self.output, Output::Screen(_)) {
+        if ended == Ended::Quit && !command.has_ended() && matches!(self.output, Output::Screen(_))
+        {
             say("pipespeed: the command goes on in the foreground");
         }
         let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
@@ -336,7 +339,9 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
         pipespeed_version: env!("CARGO_PKG_VERSION"),
-        at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
         moment,
     };
     let mut line = serde_json::to_string(&record).context("--json")?;

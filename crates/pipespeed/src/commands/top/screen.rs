@@ -76,7 +76,9 @@ impl Screen {
             controlling()
         };
         let (Ok(output), Ok(keys)) = (output, keys) else {
-            return Err(usage(format!("there is no terminal for the screen: {INSTEAD}")));
+            return Err(usage(format!(
+                "there is no terminal for the screen: {INSTEAD}"
+            )));
         };
         if !has_escapes() {
             let message = format!("this terminal has no escape sequences (TERM): {INSTEAD}");
