@@ -228,7 +228,7 @@ impl Booster {
         }
     }
 
-    /// Raises what a running process has now: looks for [`ONCE`], or until all is decided.
+    /// Raises what a running process has now: looks for `ONCE`, or until all is decided.
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
         self.looker.prepare();
         loop {
