@@ -92,7 +92,7 @@ impl<F: AsFd> Writer<F> {
             let moved = sent.as_ref().map_or_else(|error| error.moved, |n| *n);
             self.spliced += moved;
             repeating.advance(moved);
-            return self.after_repeating(sent.err());
+            return self.after_repeating(sent.err(), true);
         }
         let layout = repeating.data.layout(repeating.left);
         let from = repeating.at;
@@ -113,12 +113,12 @@ impl<F: AsFd> Writer<F> {
             Ok(()) => repeating.advance(len as u64),
             Err(incomplete) => repeating.advance(incomplete.moved),
         }
-        self.after_repeating(outcome.err())
+        self.after_repeating(outcome.err(), by_reference)
     }
 
     /// Handles the outcome of sending repeated bytes: ends the repetition, or
-    /// falls back to another technique.
-    fn after_repeating(&mut self, error: Option<Incomplete>) -> io::Result<()> {
+    /// falls back to another technique if pages may not be handed over.
+    fn after_repeating(&mut self, error: Option<Incomplete>, by_reference: bool) -> io::Result<()> {
         let Some(repeating) = &mut self.repeating else {
             return Ok(());
         };
@@ -135,8 +135,8 @@ impl<F: AsFd> Writer<F> {
             // Use another technique. An error of the output will occur again.
             return Ok(());
         }
-        match (self.stage, refusal_reason(&source)) {
-            (Stage::ZeroCopy | Stage::Copying(CopyReason::NothingFaster), Some(reason)) => {
+        match refusal_reason(&source) {
+            Some(reason) if by_reference => {
                 self.stage = Stage::Copying(reason);
                 self.stop_auto();
                 Ok(())

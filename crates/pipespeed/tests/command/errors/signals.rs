@@ -24,7 +24,7 @@ const LONG: [&str; 15] = [
     "costs --rounds 5000",
     "costs --pinning --rounds 5000",
     "profile write_read --time 100",
-    "boost --seed 1 --prove=1000 --",
+    "boost --seed 1 --prove=1000 -- sleep 0.01",
 ];
 
 /// At most this many run at the same time.
@@ -58,7 +58,9 @@ fn interrupt(commands: &[&str]) {
             let context = format!("{signal:?} {delay:?} after the start of {args}");
 
             let directory = tempfile::tempdir().unwrap();
-            let mut command = pipespeed(&format!("{args} --json run.json"));
+            // Options come before the command that `boost` runs.
+            let (name, options) = args.split_once(' ').unwrap();
+            let mut command = pipespeed(&format!("{name} --json run.json {options}"));
             command.current_dir(&directory);
             let mark = Mark::on(&mut command);
             let mut running = start(command);
