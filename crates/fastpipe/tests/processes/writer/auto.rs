@@ -11,6 +11,7 @@ use std::time::Instant;
 use crate::common::onward::splice;
 use crate::common::process::{Forked, in_own_process, set_huge_pages};
 use crate::common::skip::skip;
+use crate::common::vmsplice;
 use crate::common::writers::{KIB, MIB, is_excused};
 use crate::common::{assert_same, pattern, pipe_of};
 use fastpipe::buffer::{Buffer, Pages};
@@ -212,6 +213,9 @@ fn auto_tries_again_once_there_are_huge_pages() {
     in_own_process("auto_tries_again_once_there_are_huge_pages", || {
         if !set_huge_pages(false) {
             return skip("huge pages can't be disabled here");
+        }
+        if !vmsplice::is_allowed() {
+            return;
         }
         let cycle = Cycle::new();
         let (reader, writer) = pipe_of(64 * KIB);
