@@ -166,9 +166,16 @@ fn a_writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
 
 #[test]
 fn a_size_that_a_program_chose_stays() {
-    let line = format!("{PIPESPEED} write --bytes 100M --pipe-size 128K | {PIPESPEED} read");
-    let outcome = run_alone(boost("--report", &line)).succeeded();
     let words =
         "the pipe between pipespeed and pipespeed was left as it is: a program has chosen its size";
-    assert!(outcome.err.contains(words), "{outcome:#?}");
+    // On a busy machine a short stream ends before the sidecar has looked at it.
+    let reports = ["100M", "1G", "10G"].map(|bytes| {
+        move || {
+            let writer = format!("{PIPESPEED} write --bytes {bytes} --pipe-size 128K");
+            let line = format!("{writer} | {PIPESPEED} read");
+            run_alone(boost("--report", &line)).succeeded().err
+        }
+    });
+    let mut reports = reports.iter().map(|report| report());
+    assert!(reports.any(|report| report.contains(words)));
 }
