@@ -206,10 +206,15 @@ impl Running {
             .owners()
             .retain(|pid| proc.is_descendant(pid as i32));
         self.probe.resume()?;
-        for (at, stage) in self.stages.iter().enumerate() {
-            for pid in proc.tree(stage.process.pid.as_raw_pid()) {
+        // Each stage's first process and its orphans are children of this process.
+        for child in proc.children(getpid().as_raw_pid()) {
+            let Some(at) = self.probe.owners().owner(child as u32) else {
+                continue;
+            };
+            for pid in proc.tree(child) {
                 let threads = proc.threads(pid).into_iter().map(|tid| tid as u32);
                 self.probe.owners().adopt(at, pid as u32, threads);
+                self.stages[at].seen.watch.processes.insert(pid);
             }
         }
         Ok(())

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::fake::{FakeRunner, whole_run};
-use crate::common::json;
 use crate::common::records::{ROUNDS, Records, case, run};
+use crate::common::{conditions, json, pipespeed, run_alone};
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
+use rustix::process::Resource;
 use serde_json::Value;
 
 #[test]
@@ -247,6 +248,43 @@ fn an_endless_file_is_refused() {
     for args in ["/dev/zero old.json", "old.json /dev/zero"] {
         let words = ["/dev/zero: larger than 32MiB", "--json"];
         records.compare(args).refused(2, &words);
+    }
+}
+
+/// Parsed, each of these files would take hundreds of MiB.
+#[test]
+fn a_large_file_that_is_no_record_is_refused_in_little_memory() {
+    const LENGTH: usize = 30 << 20;
+    let records = Records::new();
+    let padded = |before: &str, filler: &str, after: &str| {
+        let mut text = before.to_owned();
+        text.push_str(&filler.repeat(LENGTH / filler.len()));
+        text.push_str(after);
+        text
+    };
+    let files = [
+        ("numbers.json", padded("[", "1,", "1]"), "not a record"),
+        ("nested.json", padded("", "[", ""), "not JSON"),
+        (
+            "objects.json",
+            padded("{\"a\":[", "{},", "1]}"),
+            "not a record",
+        ),
+        ("text.json", padded("\"", "a", "\""), "not a record"),
+        (
+            "old-version.json",
+            padded("{\"schema_version\":1,\"a\":[", "{},", "1]}"),
+            "schema_version 1",
+        ),
+    ];
+    for (name, text, expected) in files {
+        fs::write(records.0.path().join(name), text).unwrap();
+        for args in [format!("compare {name} old.json"), format!("report {name}")] {
+            let mut command = pipespeed(&args);
+            command.current_dir(&records.0);
+            conditions::limit(&mut command, Resource::As, 160 << 20);
+            run_alone(command).refused(2, &[name, expected]);
+        }
     }
 }
 
