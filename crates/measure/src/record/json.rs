@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, IntoDeserializer as _};
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Run, SCHEMA_VERSION};
+use pipespeed_base::text::in_short;
 use pipespeed_base::{size, standard};
 
 /// Files are read up to this size, so that an endless one can't fill memory. The largest
@@ -40,7 +42,7 @@ pub enum Problem {
     #[error("empty: the run that should have written it saved no round; run it again")]
     Empty,
     /// It is not JSON.
-    #[error("not JSON ({0}); give a file made by --json, not the table or --csv")]
+    #[error("not JSON ({}); give a file made by --json, not the table or --csv", quoted(.0))]
     NotJson(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
@@ -48,7 +50,10 @@ pub enum Problem {
     )]
     NotOurs,
     /// It is the record of another command.
-    #[error("a record of kind {0}, not bench: give a file made by pipespeed bench --json")]
+    #[error(
+        "a record of kind {}, not bench: give a file made by pipespeed bench --json",
+        quoted(.0)
+    )]
     OtherKind(String),
     /// It has another schema version, so its fields may mean something else.
     #[error(
@@ -57,8 +62,15 @@ pub enum Problem {
     )]
     OtherVersion(u64),
     /// A field is missing or has the wrong type.
-    #[error("a damaged record ({0}): it is incomplete or was edited; run it again")]
+    #[error("a damaged record ({}): it is incomplete or was edited; run it again", quoted(.0))]
     Damaged(serde_json::Error),
+}
+
+/// What may repeat a text of the file, which may be long.
+fn quoted(text: &impl ToString) -> String {
+    const MAX_CHARS: usize = 160;
+    let start: String = text.to_string().chars().take(2 * MAX_CHARS).collect();
+    in_short(&start, MAX_CHARS)
 }
 
 fn remedy(version: u64) -> &'static str {
@@ -147,7 +159,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     if standard::is_closed(0) {
         return Err(Problem::Unreadable(io::Error::other("it is closed")));
     }
-    read_limited(io::stdin().lock())
+    // The standard library takes EBADF of standard input for its end.
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    read_limited(File::from(stdin.map_err(Problem::Unreadable)?))
 }
 
 fn read_limited(file: impl Read) -> Result<Vec<u8>, Problem> {
