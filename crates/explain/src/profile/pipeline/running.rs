@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
 use super::account::Account;
-use super::process::{Ended, Process, kill, reap};
+use super::process::{Ended, Process, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling};
@@ -118,14 +118,17 @@ impl Running {
             input = next;
             let process = Process::start(&stage.words, stdin, output)
                 .with_context(|| format!("can't start {}", stage.text))?;
-            let pid = process.pid.as_raw_pid() as u32;
-            let added = running.probe.add(at, pid, cpus);
-            added.inspect_err(|_| kill(process.pid))?;
             running.stages.push(RunningStage {
                 process,
                 replaces_shell: stage.replaces_shell,
                 seen: Seen::default(),
             });
+        }
+        // Not before all were forked: a recorded fork by this process, which is not sampled,
+        // would make its child a stranger.
+        for (at, stage) in running.stages.iter().enumerate() {
+            let pid = stage.process.pid.as_raw_pid() as u32;
+            running.probe.add(at, pid, cpus)?;
         }
         Ok(running)
     }

@@ -72,6 +72,19 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     }
 }
 
+/// The first phase may be the only one.
+#[test]
+fn every_stage_is_sampled_from_its_start() {
+    if !can_sample() {
+        return;
+    }
+    let command = profile("--json -", "yes | head -c 30M | cat > /dev/null");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    for stage in pipeline["stages"].as_array().unwrap() {
+        assert!(stage["samples"].as_u64().unwrap() > 0, "{pipeline:#}");
+    }
+}
+
 #[test]
 fn child_processes_count_as_their_stage() {
     if !can_sample() {
