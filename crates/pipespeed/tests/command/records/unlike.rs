@@ -141,6 +141,15 @@ fn an_interrupted_run_is_compared_and_said_to_be_one() {
 }
 
 #[test]
+fn a_run_that_was_killed_is_compared_and_said_to_have_ended_early() {
+    let records = Records::new();
+    records.changed("new.json", |run| run.settings.rounds_planned = 500);
+    let outcome = records.compare("old.json new.json").succeeded();
+    let words = format!("the newer run ended early: after {ROUNDS} of 500 rounds");
+    assert!(outcome.out.contains(&words), "{outcome:#?}");
+}
+
+#[test]
 fn edited_names_and_numbers_are_shown_safely() {
     let records = Records::new();
     records.changed("odd.json", |run| {
