@@ -166,7 +166,7 @@ fn a_writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
 
 #[test]
 fn a_size_that_a_program_chose_stays() {
-    let line = format!("{PIPESPEED} write --bytes 100M --pipe-size 128K | {PIPESPEED} read");
+    let line = format!("{PIPESPEED} write --bytes 2G --pipe-size 128K | {PIPESPEED} read");
     let outcome = run_alone(boost("--report", &line)).succeeded();
     let words =
         "the pipe between pipespeed and pipespeed was left as it is: a program has chosen its size";
