@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
@@ -43,13 +44,18 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     })
 }
 
-/// Returns an error if standard output is closed: data written there would be lost.
+/// Returns an error if standard output is closed or can only be read: data written there would
+/// be lost, since the standard library ignores EBADF.
 ///
 /// # Errors
-/// Wrong usage: the shell was told to close it.
+/// Wrong usage: the shell was told to close it, or to open it for reading (`1< file`).
 pub fn require_stdout() -> anyhow::Result<()> {
     if standard::is_closed(1) {
         return Err(usage("standard output is closed"));
+    }
+    let flags = fcntl_getfl(io::stdout()).context("standard output")?;
+    if flags & OFlags::ACCMODE == OFlags::RDONLY {
+        return Err(usage("standard output is open for reading only"));
     }
     Ok(())
 }
@@ -90,9 +96,13 @@ pub fn full_message(error: &anyhow::Error) -> String {
 pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Error {
     let what = format!("can't start the {role}");
     let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
-    if missing && program.starts_with("/proc") {
+    if missing && program.starts_with("/proc") && !program.exists() {
         let name = program.display();
         return anyhow!("{what}: {name} does not exist: is /proc mounted?");
+    }
+    // It becomes a standard descriptor of the program.
+    if missing && !Path::new("/dev/null").exists() {
+        return anyhow!("{what}: /dev/null does not exist");
     }
     match out_of_descriptors(&error) {
         Some(hint) => anyhow!("{what}: {hint}"),
@@ -167,7 +177,9 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(&format!("{program}: {}", message_with_remedy(&error)));
+    // Names of files and arguments may contain line breaks.
+    let message = message_with_remedy(&error).replace('\n', "\\n");
+    say(&format!("{program}: {message}"));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
@@ -224,8 +236,9 @@ mod tests {
             let error = start_error("echo", Path::new(program), Errno::NOENT.into());
             full_message(&error)
         };
-        let missing = "can't start the echo: /proc/self/exe does not exist: is /proc mounted?";
-        assert_eq!(message("/proc/self/exe"), missing);
+        let missing = "can't start the echo: /proc/self/none does not exist: is /proc mounted?";
+        assert_eq!(message("/proc/self/none"), missing);
+        assert!(!message("/proc/self/exe").contains("mounted"));
         assert!(!message("/bin/x").contains("/proc"));
     }
 }

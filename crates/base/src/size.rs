@@ -28,13 +28,16 @@ pub fn parse_or_zero(text: &str) -> Result<u64, String> {
     if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("a size can't be negative; {HINT}"));
     }
-    Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|error| match error {
-            parse_size::Error::PosOverflow => format!("'{text}' is too large; {HINT}"),
-            _ => format!("'{text}' is not a size; {HINT}"),
-        })
+    let bytes = Config::new().with_binary().parse_size(text);
+    let bytes = bytes.map_err(|error| match error {
+        parse_size::Error::PosOverflow => format!("'{text}' is too large; {HINT}"),
+        _ => format!("'{text}' is not a size; {HINT}"),
+    })?;
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    if bytes == 0 && digits.contains(|c: char| matches!(c, '1'..='9')) {
+        return Err(format!("'{text}' is less than one byte; {HINT}"));
+    }
+    Ok(bytes)
 }
 
 /// Names of the powers of 1024.
@@ -107,12 +110,17 @@ mod tests {
             "K",
             "99999999999999999999G",
             "18446744073709551616",
+            "0.4",
+            "1e-9",
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains("64K"), "{text:?}: {error}");
         }
         assert_eq!(parse("0"), Err("a size must be above 0".to_owned()));
         assert_eq!(parse("0K"), Err("a size must be above 0".to_owned()));
+        assert_eq!(parse_or_zero("0.0"), Ok(0));
+        // It would otherwise mean no limit.
+        assert!(parse_or_zero("1e-9").is_err());
     }
 
     #[test]

@@ -65,6 +65,19 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// A text on one line of at most `max` characters, [escaped](escape).
+pub fn in_short(text: &str, max: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = escape(&words.join(" ")).into_owned();
+    match line.char_indices().nth(max) {
+        None => line,
+        Some(_) => {
+            let kept: String = line.chars().take(max - 1).collect();
+            format!("{}…", kept.trim_end())
+        }
+    }
+}
+
 /// `1 round`, `30 rounds`.
 pub fn pluralize(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -117,6 +130,16 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_long_command_gets_short_and_stays_on_its_line() {
+        assert_eq!(in_short(" a\n\tb\u{1b}[0m ", 40), r"a b\u{1b}[0m");
+        assert_eq!(
+            in_short(&"é".repeat(50), 40),
+            format!("{}…", "é".repeat(39))
+        );
+        assert_eq!(in_short(&"x".repeat(40), 40), "x".repeat(40));
+    }
 
     #[test]
     fn numbers_have_three_significant_digits() {

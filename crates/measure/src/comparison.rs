@@ -352,8 +352,14 @@ fn incomparable(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
 fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     let mut notes = Vec::new();
     for (run, which) in [(old, "older"), (new, "newer")] {
+        let (done, planned) = (run.settings.rounds_done, run.settings.rounds_planned);
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
+        } else if done < planned {
+            // It was killed, or its time was over.
+            notes.push(format!(
+                "the {which} run ended early: after {done} of {planned} rounds"
+            ));
         }
         for warning in disturbances(run) {
             notes.push(format!(

@@ -374,8 +374,9 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         let silent = self.ends.iter().filter(|end| !end.has_reported);
         let silent: Vec<&str> = silent.map(|end| end.role.name()).collect();
         TrialError::Failed(anyhow!(
-            "the trial hangs: no answer from the {}",
-            silent.join(" and the ")
+            "no answer from the {} in {} s: the trial hangs, or its sizes are too large",
+            silent.join(" and the "),
+            self.timeout.as_secs_f64()
         ))
     }
 }

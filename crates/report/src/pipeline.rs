@@ -1,11 +1,12 @@
 //! The profile of a pipeline, as text.
 
 use itertools::Itertools as _;
+use pipespeed_base::text::in_short;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::profile::account::FEW_BYTES;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::perf::FREQUENCY;
-use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT, PHASE_MS, in_short};
+use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT, PHASE_MS};
 use pipespeed_explain::profile::record::{PipelineProfile, Profile, StageProfile, Status};
 use pipespeed_measure::record::GIB;
 

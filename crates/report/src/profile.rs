@@ -3,9 +3,9 @@
 mod published;
 
 use itertools::Itertools as _;
+use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
-use pipespeed_explain::profile::pipeline::in_short;
 use pipespeed_explain::profile::record::{Bound, CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
 use pipespeed_measure::record::GIB;

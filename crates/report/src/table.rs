@@ -186,7 +186,11 @@ impl Table {
                 header.replace("\n/", "/").replace('\n', " ")
             };
             let names = hidden.iter().map(name).dedup().join(", ");
-            let note = format!("(too narrow to show: {names})");
+            let note = if names.is_empty() {
+                "(too narrow to show all columns)".to_owned()
+            } else {
+                format!("(too narrow to show: {names})")
+            };
             let last = parts.pop().unwrap_or_default();
             parts.push(format!("{last}\n{}", style.note(&note, DIM)));
         }
@@ -367,6 +371,14 @@ mod tests {
         table.heading("pages (ns)");
         table.row(["write", "1400"]);
         insta::assert_snapshot!(table.render(Style::of_width(40)));
+    }
+
+    #[test]
+    fn a_hidden_column_without_a_name_is_mentioned() {
+        let mut table = Table::new([Column::left(""), Column::right("").optional(1)]);
+        table.row(["getppid", "80 ns per call"]);
+        let text = table.render(Style::of_width(20));
+        assert_eq!(text, "getppid\n(too narrow to show\n  all columns)");
     }
 
     #[test]

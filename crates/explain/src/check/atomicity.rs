@@ -132,10 +132,13 @@ fn read_all(end: &OwnedFd) -> anyhow::Result<Vec<u8>> {
 
 /// The number of parts in which each record was read.
 fn count_parts(bytes: &[u8]) -> BTreeMap<&[u8], usize> {
-    let words: Vec<&[u8]> = bytes.chunks(WORD).collect();
     let mut parts = BTreeMap::new();
-    for part in words.chunk_by(|a, b| a == b) {
-        *parts.entry(part[0]).or_default() += 1;
+    let mut last = None;
+    for word in bytes.chunks(WORD) {
+        if last != Some(word) {
+            *parts.entry(word).or_default() += 1;
+        }
+        last = Some(word);
     }
     parts
 }

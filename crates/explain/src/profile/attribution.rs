@@ -102,7 +102,8 @@ impl Owners {
         self.processes.retain(|pid, _| is_alive(*pid));
     }
 
-    fn owner(&self, pid: u32) -> Option<usize> {
+    /// The owner of a process, if it has one.
+    pub fn owner(&self, pid: u32) -> Option<usize> {
         self.processes.get(&pid).map(|process| process.owner)
     }
 

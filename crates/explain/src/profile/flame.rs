@@ -5,8 +5,8 @@ use std::fmt::Write;
 use inferno::flamegraph::{Options, from_lines};
 
 use super::perf::Event;
-use super::pipeline::in_short;
 use super::record::Profile;
+use pipespeed_base::text::in_short;
 
 /// Folded stacks: one line per call chain with its weight, the functions separated by
 /// semicolons, the outermost first. The first two frames are the case and the end, or

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize as _, Serialize};
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, IntoDeserializer as _};
+use serde::{Deserialize, Serialize};
 
 use super::{Kind, Run, SCHEMA_VERSION};
+use pipespeed_base::text::in_short;
 use pipespeed_base::{size, standard};
 
 /// Files are read up to this size, so that an endless one can't fill memory. The largest
@@ -41,7 +42,7 @@ pub enum Problem {
     #[error("empty: the run that should have written it saved no round; run it again")]
     Empty,
     /// It is not JSON.
-    #[error("not JSON ({0}); give a file made by --json, not the table or --csv")]
+    #[error("not JSON ({}); give a file made by --json, not the table or --csv", quoted(.0))]
     NotJson(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
@@ -49,7 +50,10 @@ pub enum Problem {
     )]
     NotOurs,
     /// It is the record of another command.
-    #[error("a record of kind {0}, not bench: give a file made by pipespeed bench --json")]
+    #[error(
+        "a record of kind {}, not bench: give a file made by pipespeed bench --json",
+        quoted(.0)
+    )]
     OtherKind(String),
     /// It has another schema version, so its fields may mean something else.
     #[error(
@@ -58,8 +62,15 @@ pub enum Problem {
     )]
     OtherVersion(u64),
     /// A field is missing or has the wrong type.
-    #[error("a damaged record ({0}): it is incomplete or was edited; run it again")]
+    #[error("a damaged record ({}): it is incomplete or was edited; run it again", quoted(.0))]
     Damaged(serde_json::Error),
+}
+
+/// What may repeat a text of the file, which may be long.
+fn quoted(text: &impl ToString) -> String {
+    const MAX_CHARS: usize = 160;
+    let start: String = text.to_string().chars().take(2 * MAX_CHARS).collect();
+    in_short(&start, MAX_CHARS)
 }
 
 fn remedy(version: u64) -> &'static str {
@@ -148,7 +159,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     if standard::is_closed(0) {
         return Err(Problem::Unreadable(io::Error::other("it is closed")));
     }
-    read_limited(io::stdin().lock())
+    // The standard library takes EBADF of standard input for its end.
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    read_limited(File::from(stdin.map_err(Problem::Unreadable)?))
 }
 
 fn read_limited(file: impl Read) -> Result<Vec<u8>, Problem> {
@@ -160,49 +173,52 @@ fn read_limited(file: impl Read) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// The JSON of a record.
-fn json(bytes: &[u8]) -> Result<Value, Problem> {
-    if bytes.trim_ascii().is_empty() {
-        return Err(Problem::Empty);
-    }
-    serde_json::from_slice(bytes).map_err(Problem::NotJson)
+/// The fields that are checked before the others: a record of another version may lack any
+/// of the others.
+#[derive(Deserialize)]
+struct Head {
+    kind: Option<String>,
+    schema_version: Option<u64>,
 }
 
-/// The word in the field `kind`, if there is one.
-fn named_kind(bytes: &[u8]) -> Result<String, Problem> {
-    match json(bytes)?.get("kind") {
-        Some(Value::String(kind)) => Ok(kind.clone()),
-        _ => Err(Problem::NotOurs),
+impl Head {
+    /// Reads the fields and keeps nothing else in memory: the file may be no record.
+    fn read(bytes: &[u8]) -> Result<Head, Problem> {
+        if bytes.trim_ascii().is_empty() {
+            return Err(Problem::Empty);
+        }
+        let _: IgnoredAny = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
+        serde_json::from_slice(bytes).map_err(|_| Problem::NotOurs)
     }
-}
 
-/// Checks the version. It is checked before the fields: a record of another version may lack
-/// any of them.
-fn check_version(record: &Value) -> Result<(), Problem> {
-    match record.get("schema_version").and_then(Value::as_u64) {
-        None => Err(Problem::NotOurs),
-        Some(version) if version == u64::from(SCHEMA_VERSION) => Ok(()),
-        Some(version) => Err(Problem::OtherVersion(version)),
+    fn check_version(&self) -> Result<(), Problem> {
+        match self.schema_version {
+            None => Err(Problem::NotOurs),
+            Some(version) if version == u64::from(SCHEMA_VERSION) => Ok(()),
+            Some(version) => Err(Problem::OtherVersion(version)),
+        }
     }
 }
 
 fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
-    let record = json(bytes)?;
-    check_version(&record)?;
-    Kind::deserialize(&record["kind"]).map_err(Problem::Damaged)
+    let head = Head::read(bytes)?;
+    head.check_version()?;
+    let kind = match head.kind {
+        Some(kind) => Kind::deserialize(kind.into_deserializer()),
+        None => Err(serde_json::Error::missing_field("kind")),
+    };
+    kind.map_err(Problem::Damaged)
 }
 
 fn parse<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Problem> {
-    check_version(&json(bytes)?)?;
-    // Parsed from the text again, for an error that names line and column.
+    Head::read(bytes)?.check_version()?;
     serde_json::from_slice(bytes).map_err(Problem::Damaged)
 }
 
 fn parse_run(bytes: &[u8]) -> Result<Run, Problem> {
-    match named_kind(bytes) {
-        Ok(found) if serde_json::json!(Kind::Bench) != *found => Err(Problem::OtherKind(found)),
-        Ok(_) | Err(Problem::NotOurs) => parse(bytes),
-        Err(problem) => Err(problem),
+    match Head::read(bytes)?.kind {
+        Some(kind) if serde_json::json!(Kind::Bench) != *kind => Err(Problem::OtherKind(kind)),
+        _ => parse(bytes),
     }
 }
 

@@ -24,8 +24,8 @@ where
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok();
     seconds
-        .filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0)
-        .ok_or_else(|| "write a number of seconds above 0, at most 86400 (a day)".to_owned())
+        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
+        .ok_or_else(|| "write a number of seconds from 0.001 to 86400 (a day)".to_owned())
 }
 
 /// Parses a percentage, with or without the sign.
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn numbers_that_are_none_are_refused() {
-        for text in ["nan", "inf", "-1", "0", "soon", "", "86401"] {
+        for text in ["nan", "inf", "-1", "0", "1e-300", "soon", "", "86401"] {
             assert!(seconds(text).is_err(), "{text}");
         }
         assert_eq!((seconds("0.5"), percent("2 %")), (Ok(0.5), Ok(2.0)));

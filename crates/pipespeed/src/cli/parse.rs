@@ -7,6 +7,9 @@ use pipespeed_base::failure::{exit_code, to_stdout, usage};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
 
+/// Width of the help where the terminal's is unknown.
+const WIDTH: usize = 100;
+
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
 /// prints help and version.
 ///
@@ -43,6 +46,11 @@ fn parse_command<P: clap::Parser>(
     } else {
         clap::ColorChoice::Never
     };
+    let mut command = command;
+    // It says nothing, and clap would break lines after each word.
+    if std::env::var_os("COLUMNS").is_some_and(|columns| columns == "0") {
+        command = command.term_width(WIDTH);
+    }
     let matches = command.name(program).color(colour).try_get_matches();
     let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {

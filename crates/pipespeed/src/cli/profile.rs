@@ -44,7 +44,7 @@ SIGKILL, the pipeline keeps running.";
 #[command(after_help = EXAMPLES, after_long_help = format!("{METHOD}\n\n{EXAMPLES}"))]
 pub struct ProfileArgs {
     /// A case of `pipespeed bench`, such as write_read.
-    #[arg(value_name = "CASE", required_unless_present_any = ["all", "command"])]
+    #[arg(value_name = "CASE")]
     pub case: Option<String>,
     /// Profile the seven rungs of the published ladder.
     #[arg(long, conflicts_with_all = ["case", "suite"])]

@@ -5,6 +5,7 @@ mod prove;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,12 +42,12 @@ pub fn run(args: &BoostArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The shell for a command of one word.
+/// The shell for a command of one word. The login shell of a service's user runs nothing.
 fn shell(args: &BoostArgs) -> OsString {
-    let chosen = args.shell.clone().or_else(|| std::env::var_os("SHELL"));
-    chosen
-        .filter(|shell| !shell.is_empty())
-        .unwrap_or_else(|| "/bin/sh".into())
+    let refuses = |shell: &OsString| shell.is_empty() || shell.as_bytes().ends_with(b"/nologin");
+    let login = || std::env::var_os("SHELL").filter(|shell| !refuses(shell));
+    let chosen = args.shell.clone().filter(|shell| !shell.is_empty());
+    chosen.or_else(login).unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// The program and its arguments, which begin with its own name: one word is for the shell.
@@ -66,8 +67,13 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     };
     start_sidecar(&plan, args.account.as_deref());
     let error = standard::exec(&words[0], &words);
-    let name = words[0].to_string_lossy().into_owned();
-    say(&format!("pipespeed: {name}: {error}"));
+    let name = words[0].to_string_lossy();
+    let option = if args.command.len() == 1 {
+        " (the shell: --shell or $SHELL)"
+    } else {
+        ""
+    };
+    say(&format!("pipespeed: {name}{option}: {error}"));
     // As shells do.
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     Err(AlreadyReported(if is_missing { 127 } else { 126 }).into())

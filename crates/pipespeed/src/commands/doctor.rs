@@ -50,6 +50,9 @@ struct Record<'a> {
 /// or a signal arrived.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
+    if Proc::default().processes().is_empty() {
+        return Err(anyhow::anyhow!("no process can be seen: is /proc mounted?"));
+    }
     let mut doctor = Doctor {
         args,
         files,
@@ -93,6 +96,13 @@ impl Doctor<'_> {
         let text = report(&observation, &findings, style);
         if !self.files.use_stdout() {
             to_stdout(io::stdout().write_all(text.as_bytes()))?;
+        }
+        if self.args.all && observation.hidden > 0 {
+            say(&format!(
+                "pipespeed: --all: without privileges {} of all processes can't be examined; try \
+                 as root",
+                observation.hidden
+            ));
         }
         self.save(&observation, &findings)?;
         self.outcome(&findings)
@@ -153,12 +163,18 @@ impl Doctor<'_> {
         let mut observation = self.observe(scope.clone(), self.args.time, Some(ending));
         // The start of the programs is part of the first observation: stuck is what does not
         // run for the whole of one.
+        let mut findings = diagnose(&observation);
         if observation.is_still() && !is_over(&self.interrupt, Some(ending), NOW) {
-            observation = self.observe(scope, self.args.time, Some(ending));
+            let second = self.observe(scope, self.args.time, Some(ending));
+            if self.was_too_short(&second, ending) && self.interrupt.signal().is_none() {
+                // It ended by itself, so it was not stuck.
+                findings.retain(|finding| !finding.is_stuck());
+            } else {
+                findings = diagnose(&second);
+                observation = second;
+            }
         }
-        let findings = diagnose(&observation);
-        let is_over = is_over(&self.interrupt, Some(ending), NOW);
-        if is_over && findings.is_empty() && observation.seconds < MIN_TIME.as_secs_f64() {
+        if self.was_too_short(&observation, ending) && findings.is_empty() {
             let seconds = significant(observation.seconds);
             say(&format!(
                 "pipespeed: the command ended after {seconds} s, too soon to be examined"
@@ -173,6 +189,11 @@ impl Doctor<'_> {
             wait(&self.interrupt, child, ending)?;
         }
         self.outcome(&findings)
+    }
+
+    /// Whether the command ended soon after the observation began.
+    fn was_too_short(&self, observation: &Observation, ending: &OwnedFd) -> bool {
+        observation.seconds < MIN_TIME.as_secs_f64() && is_over(&self.interrupt, Some(ending), NOW)
     }
 
     /// Reports on a command only if it is stuck for this long.

@@ -1,6 +1,6 @@
 //! `pipespeed pages`.
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::memory::Process;
 use fastpipe::pipe::page_size;
@@ -64,7 +64,7 @@ fn show<R: Serialize>(
 
 /// Steps a pipe through system calls and shows its slots.
 fn show_pipe(files: &Files) -> anyhow::Result<()> {
-    let steps = ring_steps().map_err(|error| anyhow!("--pipe: {error}"))?;
+    let steps = ring_steps().context("--pipe")?;
     let heading = wrap(HOW_OBSERVED, 80, "  ") + "\n\n";
     let text = heading + &ring_drawing(&steps);
     let record = |header| RingRecord {

@@ -12,9 +12,10 @@ use crate::commands::files::{Files, RECORD};
 use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, usage};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
-use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
+use pipespeed_explain::profile::pipeline::{self, Pipeline};
 use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -272,8 +273,15 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
 
 /// Returns the requested case, or the rungs of the ladder.
 fn named_cases(args: &ProfileArgs, overrides: &Overrides) -> anyhow::Result<Vec<Case>> {
-    let Some(name) = &args.case else {
-        return Ok(Suite::rungs(overrides));
+    let name = match &args.case {
+        Some(name) => name,
+        None if args.all => return Ok(Suite::rungs(overrides)),
+        None => {
+            return Err(usage(
+                "name a case, such as write_read, or use --all, or give a pipeline: \
+                 -- 'COMMAND | COMMAND' (see --help)",
+            ));
+        }
     };
     let suites = match &args.suite {
         Some(suite) => std::slice::from_ref(suite),

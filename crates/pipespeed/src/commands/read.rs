@@ -52,7 +52,10 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     end.buffers_fit()?;
     if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
         if !pipe::is_pipe(input).context("standard input")? {
-            return Err(usage("--pipe-size: standard input is not a pipe"));
+            return Err(usage(
+                "--pipe-size: standard input is not a pipe: pipe something into it, or omit the \
+                 option",
+            ));
         }
         let granted = pipe::set_capacity(input, bytes);
         let granted = granted.map_err(|error| anyhow!("--pipe-size: {error}"))?;

@@ -1,6 +1,5 @@
 //! The record of a pipeline, made from the observations of its stages.
 
-use itertools::Itertools;
 use rustix::process::WaitStatus;
 
 use super::Pipeline;
@@ -10,7 +9,7 @@ use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
 use crate::profile::perf::{EventScope, Sampling};
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
-use pipespeed_base::text::escape;
+use pipespeed_base::text::in_short;
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;
@@ -158,18 +157,6 @@ fn status_of(status: WaitStatus) -> Status {
     }
 }
 
-/// A command on one line of at most `max` characters, [escaped](escape).
-pub fn in_short(command: &str, max: usize) -> String {
-    let line = escape(&command.split_whitespace().join(" ")).into_owned();
-    match line.char_indices().nth(max) {
-        None => line,
-        Some(_) => {
-            let kept: String = line.chars().take(max - 1).collect();
-            format!("{}…", kept.trim_end())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,15 +182,5 @@ mod tests {
             "do_sendfile",
             "splice_direct_to_actor"
         ]));
-    }
-
-    #[test]
-    fn a_long_command_gets_short_and_stays_on_its_line() {
-        assert_eq!(in_short(" a\n\tb\u{1b}[0m ", 40), r"a b\u{1b}[0m");
-        assert_eq!(
-            in_short(&"é".repeat(50), 40),
-            format!("{}…", "é".repeat(39))
-        );
-        assert_eq!(in_short(&"x".repeat(40), 40), "x".repeat(40));
     }
 }

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-pub use self::finish::in_short;
 pub use self::running::PHASE_MS;
 use self::running::Running;
 pub use self::watch::{INPUT, OUTPUT};

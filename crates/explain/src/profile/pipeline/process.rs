@@ -150,7 +150,7 @@ impl Process {
 }
 
 /// Kills a child and waits for its end.
-pub fn kill(pid: Pid) {
+fn kill(pid: Pid) {
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
 use super::account::Account;
-use super::process::{Ended, Process, kill, reap};
+use super::process::{Ended, Process, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling};
@@ -118,14 +118,17 @@ impl Running {
             input = next;
             let process = Process::start(&stage.words, stdin, output)
                 .with_context(|| format!("can't start {}", stage.text))?;
-            let pid = process.pid.as_raw_pid() as u32;
-            let added = running.probe.add(at, pid, cpus);
-            added.inspect_err(|_| kill(process.pid))?;
             running.stages.push(RunningStage {
                 process,
                 replaces_shell: stage.replaces_shell,
                 seen: Seen::default(),
             });
+        }
+        // Not before all were forked: a recorded fork by this process, which is not sampled,
+        // would make its child a stranger.
+        for (at, stage) in running.stages.iter().enumerate() {
+            let pid = stage.process.pid.as_raw_pid() as u32;
+            running.probe.add(at, pid, cpus)?;
         }
         Ok(running)
     }
@@ -206,10 +209,15 @@ impl Running {
             .owners()
             .retain(|pid| proc.is_descendant(pid as i32));
         self.probe.resume()?;
-        for (at, stage) in self.stages.iter().enumerate() {
-            for pid in proc.tree(stage.process.pid.as_raw_pid()) {
+        // Each stage's first process and its orphans are children of this process.
+        for child in proc.children(getpid().as_raw_pid()) {
+            let Some(at) = self.probe.owners().owner(child as u32) else {
+                continue;
+            };
+            for pid in proc.tree(child) {
                 let threads = proc.threads(pid).into_iter().map(|tid| tid as u32);
                 self.probe.owners().adopt(at, pid as u32, threads);
+                self.stages[at].seen.watch.processes.insert(pid);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::wait::{Asleep, asleep};
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 
 use super::account::Account;
 
@@ -30,7 +30,7 @@ impl Watch {
         let mut sleeping = Vec::new();
         let mut awake = false;
         let mut moved = None;
-        for pid in self.proc.tree(first) {
+        for pid in self.tree(first) {
             self.processes.insert(pid);
             if let Some(io) = self.proc.io(pid) {
                 let (all_read, all_written) = moved.unwrap_or_default();
@@ -54,6 +54,17 @@ impl Watch {
         if !awake && let Some(wait) = reason_of_stage(&sleeping) {
             *self.waits.entry(wait).or_default() += 1;
         }
+    }
+
+    /// The living processes of the stage with this first process. Those that lost their
+    /// parent are children of this process; one that was never seen before that is missed.
+    fn tree(&self, first: i32) -> Vec<i32> {
+        let children = self.proc.children(getpid().as_raw_pid());
+        let orphans = children
+            .into_iter()
+            .filter(|pid| *pid != first && self.processes.contains(pid));
+        let roots = orphans.chain([first]);
+        roots.flat_map(|pid| self.proc.tree(pid)).collect()
     }
 
     /// The usage when last examined, `wall` after the start.

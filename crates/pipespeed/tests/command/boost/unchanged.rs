@@ -163,8 +163,16 @@ fn exit_status_and_signal_are_the_commands_own() {
 }
 
 #[test]
+fn a_login_shell_that_runs_nothing_is_not_used() {
+    let mut command = boost("", "echo run | cat");
+    command.env("SHELL", "/usr/sbin/nologin");
+    assert_eq!(run_alone(command).succeeded_in_silence().out, "run\n");
+}
+
+#[test]
 fn a_missing_or_forbidden_program_has_the_status_of_shells() {
-    run_alone(boost("--shell /no/such/shell", "true")).refused(127, &["/no/such/shell"]);
+    run_alone(boost("--shell /no/such/shell", "true"))
+        .refused(127, &["/no/such/shell (the shell: --shell"]);
     run_alone(boost("--shell /dev/null", "true")).refused(126, &["/dev/null"]);
     let outcome = run_alone(boost("", "/no/such/program"));
     assert_eq!(outcome.code, Some(127), "{outcome:#?}");

@@ -38,6 +38,17 @@ fn a_command_that_ends_at_once_is_not_judged() {
     found.unwrap();
 }
 
+/// It sleeps for the whole of the first look, so that a second one begins.
+#[test]
+fn a_command_that_ends_early_in_the_second_look_was_examined() {
+    for seconds in ["0.51", "0.54", "0.57"] {
+        let outcome = run_alone(doctor("--time 0.5", &format!("sleep {seconds} | cat")));
+        let outcome = outcome.succeeded();
+        assert_contains(&outcome.err, &["sleep", "Nothing is stuck."]);
+        assert!(!outcome.err.contains("too soon"), "{outcome:#?}");
+    }
+}
+
 #[test]
 fn a_stuck_command_is_explained_and_ended() {
     let mut command = doctor("--time 0.3 --kill", STUCK);

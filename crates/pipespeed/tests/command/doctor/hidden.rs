@@ -45,6 +45,17 @@ fn processes_that_may_not_be_examined_are_counted() {
         &text,
         &["can't be examined without privileges; they may hold ends"],
     );
+    let outcome = run_alone(program.command("doctor --all --time 0.1"));
+    assert_contains(&outcome.err, &["--all: without privileges", "try as root"]);
+}
+
+#[test]
+fn without_proc_nothing_is_said_of_pipelines() {
+    let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let Some(command) = in_mount_namespace(script, PIPESPEED, &["doctor", "--time", "0.1"]) else {
+        return;
+    };
+    run_alone(command).refused(1, &["no process can be seen", "/proc"]);
 }
 
 #[test]

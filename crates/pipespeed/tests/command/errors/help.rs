@@ -81,6 +81,11 @@ fn every_commands_help_has_an_example_and_fits_into_80_columns() {
 }
 
 #[test]
+fn columns_of_0_are_no_width() {
+    assert_eq!(output_in("bench -h", "0"), output_in("bench -h", "100"));
+}
+
+#[test]
 fn each_end_lists_only_the_options_that_concern_it() {
     let (write, read) = (output("write --help"), output("read --help"));
     for (option, of_writer, of_reader) in [

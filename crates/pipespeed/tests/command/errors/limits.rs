@@ -433,7 +433,11 @@ fn standard_output_or_input_that_is_closed_is_handled() {
     ] {
         closed(args, ">&-").refused(2, &["standard output is closed"]);
     }
+    for args in ["bench --list", "check", "--version", "yes"] {
+        closed(args, "1</dev/null").refused(2, &["standard output is open for reading only"]);
+    }
     closed("read", "<&-").refused(2, &["standard input is closed"]);
+    closed("compare - b", "0>/dev/null").refused(2, &["standard input: cannot be read: Bad file"]);
     closed("compare - b", "<&-").refused(2, &["standard input: cannot be read: it is closed"]);
 }
 

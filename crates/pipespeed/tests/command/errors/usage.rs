@@ -277,7 +277,17 @@ fn what_is_missing_is_named() {
         "compare a b --fail-on slower:100",
         "compare a b --fail-on slower:nan",
         "profile",
+        "profile --time 3",
     ]));
+}
+
+#[test]
+fn a_line_break_in_an_argument_does_not_break_the_message() {
+    for args in ["check --only", "report"] {
+        let mut command = pipespeed(args);
+        command.arg("one\ntwo");
+        run_alone(command).refused(2, &[r"one\ntwo"]);
+    }
 }
 
 #[test]

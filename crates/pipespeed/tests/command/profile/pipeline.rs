@@ -72,6 +72,19 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     }
 }
 
+/// The first phase may be the only one.
+#[test]
+fn every_stage_is_sampled_from_its_start() {
+    if !can_sample() {
+        return;
+    }
+    let command = profile("--json -", "yes | head -c 30M | cat > /dev/null");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    for stage in pipeline["stages"].as_array().unwrap() {
+        assert!(stage["samples"].as_u64().unwrap() > 0, "{pipeline:#}");
+    }
+}
+
 #[test]
 fn child_processes_count_as_their_stage() {
     if !can_sample() {
@@ -103,13 +116,33 @@ fn children_that_start_in_a_phase_without_sampling_are_sampled_later() {
     }
     let dd = "dd if=/dev/zero bs=64k count=20000 2>/dev/null";
     for delay in ["0.05", "0.06"] {
-        let command = profile("--json -", &format!("sh -c 'sleep {delay}; {dd}; :' | cat"));
-        let pipeline = pipeline_of(&run_alone(command).succeeded());
-        let first = &pipeline["stages"][0];
-        let expected = number(&first["usage_sampled"]["cpu_s"]) * 1999.0;
-        let samples = number(&first["samples"]);
-        assert!(samples > expected / 4.0, "{samples} of {expected}");
+        assert_sampled(&format!("sh -c 'sleep {delay}; {dd}; :'"));
     }
+}
+
+#[test]
+fn children_of_orphans_are_sampled_too() {
+    if !can_sample() {
+        return;
+    }
+    // The parent of the inner shell lives long enough to be seen, and ends before dd starts.
+    let dd = "dd if=/dev/zero bs=64k count=20000 2>/dev/null >&3";
+    let orphan = format!("sh -c \"sleep 0.055; {dd}; :\" & sleep 0.03");
+    assert_sampled(&format!("sh -c 'exec 3>&1; all=$({orphan}); :'"));
+}
+
+/// Checks that the samples of a stage, which keeps a processor busy, fit its processor time.
+#[track_caller]
+fn assert_sampled(stage: &str) {
+    let command = profile("--json -", &format!("{stage} | cat"));
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_adds_up(&pipeline);
+    let first = &pipeline["stages"][0];
+    let sampled = number(&first["usage_sampled"]["cpu_s"]);
+    assert!(sampled > 0.1 * number(&first["cpu_s"]), "{first:#}");
+    let expected = sampled * 1999.0;
+    let samples = number(&first["samples"]);
+    assert!(samples > expected / 4.0, "{samples} of {expected}");
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::fake::{FakeRunner, whole_run};
-use crate::common::json;
 use crate::common::records::{ROUNDS, Records, case, run};
+use crate::common::{conditions, json, pipespeed, run_alone};
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
+use rustix::process::Resource;
 use serde_json::Value;
 
 #[test]
@@ -140,6 +141,15 @@ fn an_interrupted_run_is_compared_and_said_to_be_one() {
 }
 
 #[test]
+fn a_run_that_was_killed_is_compared_and_said_to_have_ended_early() {
+    let records = Records::new();
+    records.changed("new.json", |run| run.settings.rounds_planned = 500);
+    let outcome = records.compare("old.json new.json").succeeded();
+    let words = format!("the newer run ended early: after {ROUNDS} of 500 rounds");
+    assert!(outcome.out.contains(&words), "{outcome:#?}");
+}
+
+#[test]
 fn edited_names_and_numbers_are_shown_safely() {
     let records = Records::new();
     records.changed("odd.json", |run| {
@@ -247,6 +257,49 @@ fn an_endless_file_is_refused() {
     for args in ["/dev/zero old.json", "old.json /dev/zero"] {
         let words = ["/dev/zero: larger than 32MiB", "--json"];
         records.compare(args).refused(2, &words);
+    }
+}
+
+/// Parsed, each of these files would take more than 400 MiB, or be printed.
+#[test]
+fn a_large_file_that_is_no_record_is_refused_in_little_memory() {
+    const LENGTH: usize = 30 << 20;
+    let records = Records::new();
+    let padded = |before: &str, filler: &str, after: &str| {
+        let mut text = before.to_owned();
+        text.push_str(&filler.repeat(LENGTH / filler.len()));
+        text.push_str(after);
+        text
+    };
+    let files = [
+        ("numbers.json", padded("[", "1,", "1]"), "not a record"),
+        ("nested.json", padded("", "[", ""), "not JSON"),
+        (
+            "objects.json",
+            padded("{\"a\":[", "{},", "1]}"),
+            "not a record",
+        ),
+        ("text.json", padded("\"", "a", "\""), "not a record"),
+        (
+            "kind.json",
+            padded("{\"schema_version\":2,\"kind\":\"", "a", "\"}"),
+            "aaa…",
+        ),
+        (
+            "old-version.json",
+            padded("{\"schema_version\":1,\"a\":[", "{},", "1]}"),
+            "schema_version 1",
+        ),
+    ];
+    for (name, text, expected) in files {
+        fs::write(records.0.path().join(name), text).unwrap();
+        for args in [format!("compare {name} old.json"), format!("report {name}")] {
+            let mut command = pipespeed(&args);
+            command.current_dir(&records.0);
+            conditions::limit(&mut command, Resource::As, 256 << 20);
+            let outcome = run_alone(command).refused(2, &[name, expected]);
+            assert!(outcome.err.len() < 1000, "{}", outcome.err.len());
+        }
     }
 }
 
