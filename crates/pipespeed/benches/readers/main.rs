@@ -2,13 +2,14 @@
 //! people use?
 //!
 //! `cargo bench -p pipespeed --bench readers [-- --slow] [--readers wc,cat] [--rounds N]
-//! [--seconds S]`
+//! [--seconds S] [--trials]`
 //!
 //! For each reader, a few rounds of every safe method find the best one, and the one that
 //! takes the least processor time of those within 5 % of it. Then these and `Auto` run in
-//! turns, with the same producer and capacity, and are compared by round. Fails if `Auto` misses the bar: the median ratio at least
-//! 0.93, its interval reaching 0.95, and the processor time of both ends at most
-//! 1.1 times that of the cheapest.
+//! turns, with the same producer and capacity, and are compared by round. Fails if `Auto`
+//! misses the bar: the median ratio at least 0.93, its interval reaching 0.95, and the
+//! processor time of both ends at most 1.1 times that of the cheapest. `--trials` prints
+//! what `Auto` tried in each run.
 
 #[path = "../options/mod.rs"]
 mod options;
@@ -67,6 +68,7 @@ struct Options {
     seconds: f64,
     speed: Speed,
     readers: Option<String>,
+    trials: bool,
 }
 
 /// What one run of a producer and a reader showed.
@@ -76,6 +78,7 @@ struct Trial {
     /// Processor time of both ends.
     cpu_s_per_gib: f64,
     path: String,
+    trials: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -148,6 +151,10 @@ fn compare(name: &str, command: &str, options: &Options) -> anyhow::Result<bool>
             trials.insert(*way, run_pair(command, plan(*way))?);
         }
         let own = &trials[&Way::Auto];
+        if options.trials {
+            let ratio = own.gib_per_s / trials[&best.0].gib_per_s;
+            println!("  {name} x{ratio:.2}: {}", own.trials.join("; "));
+        }
         forced.push(trials[&best.0].gib_per_s);
         auto.push(own.gib_per_s);
         cpu.push(own.cpu_s_per_gib / trials[&cheapest.0].cpu_s_per_gib);
@@ -195,6 +202,7 @@ fn run_pair(command: &str, plan: Plan) -> anyhow::Result<Trial> {
         gib_per_s: gib / seconds,
         cpu_s_per_gib: (children_cpu_s()? - cpu_before) / gib,
         path: produced.path,
+        trials: produced.trials,
     })
 }
 
@@ -211,12 +219,14 @@ fn asked_for() -> anyhow::Result<Options> {
         seconds: 3.0,
         speed: Speed::Fast,
         readers: None,
+        trials: false,
     };
     options::each(|option, value| {
         match option {
             "--rounds" => options.rounds = value()?.parse()?,
             "--seconds" => options.seconds = value()?.parse()?,
             "--readers" => options.readers = Some(value()?),
+            "--trials" => options.trials = true,
             "--slow" => options.speed = Speed::Slow,
             _ => anyhow::bail!("unknown option {option}"),
         }

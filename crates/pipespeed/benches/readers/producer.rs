@@ -56,6 +56,8 @@ pub struct Produced {
     pub bytes: u64,
     /// How the bytes were sent at the end.
     pub path: String,
+    /// What `Auto` tried: the trials' ends in MiB, and the ratios of the rates.
+    pub trials: Vec<String>,
 }
 
 /// The clock is looked at after this many bytes.
@@ -99,9 +101,20 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         sent => sent?,
     }
+    let report = out.report();
+    let trials = report.trials.iter().map(|trial| {
+        format!(
+            "{} MiB: {:?} x{:.2} of {:?}",
+            trial.ended_at >> 20,
+            trial.challenger,
+            trial.challenger_rate / trial.incumbent_rate,
+            trial.incumbent
+        )
+    });
     let produced = Produced {
         bytes: out.counts().bytes,
         path: out.path().to_string(),
+        trials: trials.collect(),
     };
     serde_json::to_writer(io::stderr(), &produced)?;
     Ok(())
