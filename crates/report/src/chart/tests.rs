@@ -2,7 +2,7 @@
 //! charts` writes them to DIR.
 
 use super::bars::{Bar, BarChart, Row};
-use super::svg::Colour;
+use super::svg::{Colour, WIDE};
 use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
@@ -97,6 +97,7 @@ fn ratios(high: f64) -> String {
         ],
         of_ratios: true,
         unit: "new rate / old rate",
+        width: WIDE,
     };
     chart.draw()
 }

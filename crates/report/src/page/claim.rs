@@ -6,7 +6,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Ratio, Run, Verdict};
 
 use super::figure::{self, plain, ratio_of};
 use crate::findings::null_tolerance;
-use crate::published::{self, Judgement, Threshold, deviations, judge};
+use crate::published::{self, Judgement, Statement, Threshold, deviations, judge};
 use crate::steps::{measured, widened_verdict};
 
 /// The verdict that a claim follows from.
@@ -114,6 +114,23 @@ impl<'a> Found<'a> {
         let agreement = self.agreement(published);
         Claim {
             sentence: html! { (self.sentence(change.clone())) " " (agreement) },
+            ..self.claim(name, change)
+        }
+    }
+
+    /// The same with a published statement on an option.
+    pub fn claim_on(&self, name: impl Into<String>, statement: &Statement<'_>) -> Claim {
+        let judged = match statement.judgement {
+            Some(Judgement::Confirmed) => "This run confirms it.",
+            Some(Judgement::Refuted) => "This run refutes it.",
+            Some(Judgement::Undecided) => "This run does not decide on it.",
+            None => "This run has other conditions, so it does not judge it.",
+        };
+        let change = html! { em { (statement.what) } };
+        Claim {
+            sentence: html! {
+                (self.sentence(change.clone())) " Published: " q { (statement.figures) } ". " (judged)
+            },
             ..self.claim(name, change)
         }
     }
