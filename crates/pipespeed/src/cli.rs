@@ -81,7 +81,7 @@ pub enum Command {
     Latency(Box<LatencyArgs>),
     /// Compare saved runs, with a verdict for each case.
     Compare(CompareArgs),
-    /// Tell the published experiment with this machine's figures: one HTML page.
+    /// Make one HTML page: the published experiment on this machine.
     Report(ReportArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),

@@ -11,7 +11,7 @@ use pipespeed_stats::Estimate;
 
 use super::practice::best_write;
 use super::records::Records;
-use super::{Section, named_table};
+use super::{Section, alarms, named_table};
 use crate::format::{interval, ratio_interval, significant, times};
 use crate::run::not_measured;
 use crate::steps::measured;
@@ -27,10 +27,11 @@ pub(super) fn section(here: &Records, there: &Records) -> Section {
         title: "Beside another machine",
         body: html! {
             p {
-                "The rest of this page is about the first machine alone. The two were measured at \
+                "The rest of this page is about this machine alone. The two were measured at \
                 different times, so ratios are unpaired: medians of one against medians of the \
                 other. Faster and slower mean a whole interval beyond five percent."
             }
+            (alarms(there))
             (named_table("", "both machines", &overview(here, there)))
             @if both.is_empty() { p { "No suite was measured on both machines." } }
             @for (run, other) in both { (suite(run, other)) }

@@ -361,22 +361,33 @@ fn flame_graph(found: &Profile, case: &CaseProfile) -> Markup {
     }
 }
 
+/// Starts the script of a picture once its frame has a width. What is enlarged is not kept in
+/// the address, since a frame has none.
+const START: &str = "\
+history.replaceState = function () {};
+function start() {
+  if (innerWidth) init();
+  else addEventListener('resize', start, { once: true });
+}
+start();";
+
 /// A page with nothing but a picture.
 fn framed(name: &str, svg: &str) -> String {
     // What stands before the picture is for files of their own.
     let svg = svg.find("<svg").map_or(svg, |at| &svg[at..]);
-    // The picture's script keeps what is enlarged in the address, which a frame does not have.
-    let head = html! {
-        (PreEscaped("<meta charset=\"utf-8\">"))
-        title { "Flame graph of " (name) }
-        style { "body{margin:0}" }
-        script { "history.replaceState = function () {};" }
-    };
+    let svg = svg.replacen(" onload=\"init(evt)\"", "", 1);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head { (head) }
-            body { main { (PreEscaped(svg)) } }
+            head {
+                (PreEscaped("<meta charset=\"utf-8\">"))
+                title { "Flame graph of " (name) }
+                style { (PreEscaped("body { margin: 0; } main > svg { width: 100%; }")) }
+            }
+            body {
+                main { (PreEscaped(svg)) }
+                script { (PreEscaped(START)) }
+            }
         }
     };
     page.into_string()

@@ -67,7 +67,7 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
             }
             (alarms(records))
         }
-        div.brief { (practice::in_short(records)) }
+        section.brief aria-labelledby="short" { (practice::in_short(records)) }
         nav aria-label="Contents" {
             ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
         }
@@ -79,7 +79,7 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
                 }
             }
         }
-        footer { (method(records)) }
+        footer { (method(records, other)) }
     };
     let page = html! {
         (DOCTYPE)
@@ -191,7 +191,7 @@ fn control(run: &Run) -> Markup {
 }
 
 /// How the figures were measured.
-fn method(records: &Records) -> Markup {
+fn method(records: &Records, other: Option<&Records>) -> Markup {
     html! {
         h2 id="method" { "How this was measured" }
         p {
@@ -203,8 +203,12 @@ fn method(records: &Records) -> Markup {
         ul {
             @for saved in records.all() { li { (record(saved)) } }
             @for replaced in records.replaced() {
-                li { "Not shown, since a newer one was given: " (replaced) "." }
+                li { "Not shown, since another one was given: " (replaced) "." }
             }
+        }
+        @if let Some(other) = other {
+            p { "The other machine:" }
+            ul { @for saved in other.all() { li { (record(saved)) } } }
         }
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn in_short(records: &Records) -> Markup {
     decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
     let is_open = is_any && decided.is_empty();
     html! {
-        h2 { "In short" }
+        h2 id="short" { "In short" }
         @if let Some(plain) = rate(ladder, "write_read") {
             p { "A plain pipe, used as in the published experiment, moves " (plain) "." }
         }
@@ -700,12 +700,24 @@ fn on_options(run: &Run) -> Vec<Option<Claim>> {
     published.chain(others).collect()
 }
 
+/// A volume in bytes.
+fn whole(volume: u64) -> Markup {
+    html! { (bytes(usize::try_from(volume).unwrap_or(usize::MAX))) }
+}
+
 /// The claim on a case of a side experiment.
 fn side_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     let found = Found::of(run, &case.name)?;
     let (factor, base) = (case.factor.as_deref()?, found.base?);
-    let change =
-        html! { em { (factor) } " (" code { (case.name) } ", not " code { (base.name) } ")" };
+    let volume = |case: &CaseResult| case.configuration.volume_bytes;
+    let change = match volume(case).zip(volume(base)) {
+        Some((volume, of_base)) => {
+            html! { (whole(volume)) " transferred instead of " (whole(of_base)) }
+        }
+        None => html! {
+            em { (factor) } " (" code { (case.name) } ", not " code { (base.name) } ")"
+        },
+    };
     Some(found.claim(format!("{}-{}", run.suite.name(), case.name), change))
 }
 
