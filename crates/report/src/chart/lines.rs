@@ -220,7 +220,7 @@ fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &Line)>, right: i32, y: 
     }
 }
 
-/// The numbers of horizontal lines, above their right ends.
+/// The numbers of horizontal lines, beside their right ends.
 fn number_levels(svg: &mut Svg, ends: &[((i32, i32), &Line)], x: &Range<i32>, y: &Range<i32>) {
     let mut levels: Vec<(usize, (i32, i32), Colour)> = ends
         .iter()

@@ -361,15 +361,23 @@ fn flame_graph(found: &Profile, case: &CaseProfile) -> Markup {
     }
 }
 
-/// Starts the script of a picture once its frame has a width. What is enlarged is not kept in
-/// the address, since a frame has none.
+/// Starts the script of a picture once it is seen: a frame out of sight has no layout, and the
+/// script would find no width. What is enlarged is not kept in the address, since a frame has
+/// none.
 const START: &str = "\
 history.replaceState = function () {};
-function start() {
-  if (innerWidth) init();
-  else addEventListener('resize', start, { once: true });
+function width() {
+  return document.body.getBoundingClientRect().width;
 }
-start();";
+addEventListener('resize', function (event) {
+  if (!width()) event.stopImmediatePropagation();
+});
+new IntersectionObserver(function (changes, observer) {
+  if (width() && changes.some(function (it) { return it.isIntersecting; })) {
+    observer.disconnect();
+    init();
+  }
+}).observe(document.body);";
 
 /// A page with nothing but a picture.
 fn framed(name: &str, svg: &str) -> String {
