@@ -92,7 +92,7 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by cost");
-        let table = side_by_side(profile, role).render(style);
+        let table = side_by_side(profile, role, "\n").render(style);
         blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
     let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
@@ -222,12 +222,13 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-/// The costs of the ends with this role, a column for each case.
-pub(super) fn side_by_side(profile: &Profile, role: &str) -> Table {
+/// The costs of the ends with this role, a column for each case. `between_words` of a case's
+/// name may be a line break.
+pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -> Table {
     let ends = ends_of(profile, role);
     let names = ends
         .iter()
-        .map(|(name, _)| Column::right(name.replace('_', "\n")));
+        .map(|(name, _)| Column::right(name.replace('_', between_words)));
     let mut table = Table::new(std::iter::once(Column::left("")).chain(names));
     let mut row = |name: &str, cell: &dyn Fn(&EndProfile) -> String| {
         let cells = ends.iter().map(|(_, end)| cell(end));

@@ -100,7 +100,7 @@ impl Svg {
     pub fn heading(&mut self, text: &str, size: i32) {
         let lines = if bold_width(text, size) > self.room() {
             // Bold characters are wider than the estimate for plain ones.
-            wrapped(text, self.room(), size * 9 / 8)
+            wrapped(text, self.room(), size * 5 / 4)
         } else {
             text.to_owned()
         };

@@ -96,8 +96,8 @@ fn overview(here: &Records, there: &Records) -> Table {
     });
     let round_trips = here
         .latency(false)
-        .into_iter()
-        .flat_map(|record| &record.cases);
+        .filter(|_| there.latency(false).is_some())
+        .map_or(&[][..], |record| record.cases.as_slice());
     for case in round_trips {
         let name = format!("half of the round trips, {}, us", case.name());
         row(&name, &|records| {
@@ -146,6 +146,7 @@ fn suite(run: &Run, other: &Run) -> Markup {
     let differences = compared.differences.iter();
     let differences = differences.filter(|it| it.what != "pipespeed");
     let settings = differences.map(|it| format!("{}: {} and {}", it.what, it.old, it.new));
+    let settings: Vec<String> = settings.collect();
     let name = run.suite.name();
     html! {
         h3 { "The suite " (name) }
@@ -153,9 +154,11 @@ fn suite(run: &Run, other: &Run) -> Markup {
             p.alarm { "The runs can't be compared well: " (compared.incomparable.iter().join("; ")) "." }
         }
         (named_table("", &format!("the suite {name} on both machines"), &table))
-        details {
-            summary { "What else differs" }
-            ul { @for line in settings { li { (line) } } }
+        @if !settings.is_empty() {
+            details {
+                summary { "What else differs" }
+                ul { @for line in &settings { li { (line) } } }
+            }
         }
     }
 }

@@ -224,21 +224,30 @@ impl<'a> Found<'a> {
 /// Why a comparison is undecided.
 pub(super) fn doubt(ratio: Option<Ratio>) -> &'static str {
     match ratio {
+        // With too few rounds for a verdict the interval may exclude equal rates, but by chance.
         Some(Ratio {
             verdict: Verdict::Undecided,
-            estimate: Estimate {
-                interval: Some(_), ..
-            },
-        }) => "which does not exclude equal rates",
+            estimate:
+                Estimate {
+                    interval: Some(ends),
+                    ..
+                },
+        }) if (ends.low..=ends.high).contains(&1.0) => "which does not exclude equal rates",
+        Some(Ratio {
+            verdict: Verdict::Undecided,
+            ..
+        }) => TOO_FEW,
         Some(Ratio {
             estimate: Estimate {
                 interval: Some(_), ..
             },
             ..
         }) => "but a case differs from itself by as much in this run",
-        _ => "from too few rounds for a verdict",
+        _ => TOO_FEW,
     }
 }
+
+const TOO_FEW: &str = "from too few rounds for a verdict";
 
 /// The published result of a comparison.
 pub(super) struct Published {

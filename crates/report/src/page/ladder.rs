@@ -334,8 +334,8 @@ fn profiled(found: &Profile) -> Markup {
             |width| profile::profile_chart_of_width(found, width),
             "Where the time of both ends goes, by sampling. The labels are shares of the wall time.",
             &[
-                ("Writer, nanoseconds per 4 KiB", profile::side_by_side(found, "writer")),
-                ("Reader, nanoseconds per 4 KiB", profile::side_by_side(found, "reader")),
+                ("Writer, nanoseconds per 4 KiB", profile::side_by_side(found, "writer", "_")),
+                ("Reader, nanoseconds per 4 KiB", profile::side_by_side(found, "reader", "_")),
             ],
         ))
         @for case in &found.cases { (flame_graph(found, case)) }

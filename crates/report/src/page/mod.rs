@@ -169,7 +169,10 @@ fn alarms(records: &Records) -> Markup {
             }
         }
         @for run in interrupted {
-            p.alarm { "The run of " code { "bench " (run.suite) } " was interrupted." }
+            p.alarm {
+                "The run of " code { "bench " (run.suite) } " was interrupted, so it has fewer rounds \
+                than planned."
+            }
         }
     }
 }

@@ -296,7 +296,9 @@ fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
 fn best_change(run: &Run) -> Option<Claim> {
     let gained = instructions(run, null_tolerance(run));
     let (case, _) = gained.into_iter().find(|(case, _)| is_safe(case))?;
-    change_claim(run, case)
+    let factor = case.factor.as_deref()?;
+    let change = html! { em { (factor) } " as a change to a typical pipe" };
+    claim(run, &case.name, &format!("change-{}", case.name), change)
 }
 
 fn best_sizes(run: &Run) -> Markup {

@@ -632,3 +632,26 @@ fn files_are_left_out_of_command_lines() {
     let command = words.map(str::to_owned);
     assert_eq!(without_files(&command), "pipespeed bench sizes --quick");
 }
+
+#[test]
+fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
+    let mut run = fixtures::ladder();
+    for case in &mut run.cases {
+        if let Some(ratio) = &mut case.ratio {
+            *ratio = within(1.2, 1.3, 1.4);
+            ratio.verdict = Verdict::Undecided;
+        }
+    }
+    let text = page(&records([run]), None);
+    let document = parse(&text);
+    let claims = claims_of(&document).into_iter();
+    let of_ladder = claims.filter(|claim| claim.0 == "spinning" || claim.0 == "splice");
+    let sentences: Vec<String> = of_ladder.map(|claim| text_without(claim.2, &[])).collect();
+    assert_eq!(sentences.len(), 2);
+    for sentence in sentences {
+        assert!(
+            sentence.contains("from too few rounds for a verdict"),
+            "{sentence}"
+        );
+    }
+}
