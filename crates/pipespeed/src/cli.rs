@@ -15,6 +15,7 @@ mod parse;
 mod pinning;
 mod producers;
 mod profile;
+mod report;
 mod volumes;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub use self::parse::{parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
+pub use self::report::ReportArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
@@ -79,7 +81,7 @@ pub enum Command {
     Latency(Box<LatencyArgs>),
     /// Compare saved runs, with a verdict for each case.
     Compare(CompareArgs),
-    /// Make one HTML page of saved records.
+    /// Make one HTML page: the published experiment on this machine.
     Report(ReportArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),
@@ -305,27 +307,6 @@ pub struct CompareArgs {
     /// Print all notes below the table, not only the most important.
     #[arg(long, short)]
     pub verbose: bool,
-}
-
-/// `pipespeed report`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The page needs no network and no other file. What the records lack is left out, with a line that \
-names the command that measures it. Of several records about the same subject the newest is used.
-
-Examples:
-  pipespeed report pipespeed-results/*.json
-  pipespeed report ladder.json touched.json -o report.html")]
-pub struct ReportArgs {
-    /// Saved records of bench, check, latency, costs, profile and pages ('-': standard input).
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Save the page here ('-': standard output) [default: in ./pipespeed-results/].
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Print nothing on standard error.
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// Condition under which a comparison fails.

@@ -3,9 +3,10 @@
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
+use super::findings::null_tolerance;
 use super::format::{ratio, ratio_interval, significant, times};
 use super::run::verdict_colour;
-use super::steps::{Step, measured, steps};
+use super::steps::{Step, measured, steps, widened_verdict};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
 
@@ -33,11 +34,11 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
     format!("{}\n{table}", style.heading(&heading))
 }
 
-/// The table of [`ranking`].
+/// The table of [`ranking`]. Verdicts allow for what the null control shows.
 pub(super) fn table_of_ranking(run: &Run) -> Table {
     let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
     for step in &ranked(run) {
-        let verdict = step.ratio.verdict;
+        let verdict = widened_verdict(&step.ratio, null_tolerance(run));
         let cells = [
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),

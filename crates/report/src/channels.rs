@@ -11,10 +11,10 @@ use pipespeed_measure::suite::channels::Transport;
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::conditions::{self, has_intervals, subtitle};
-use super::findings::is_below;
+use super::findings::{is_below, null_tolerance};
 use super::format::{grouped, interval, percent, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
-use super::steps::{cases_without_twin, fastest, measured};
+use super::steps::{cases_without_twin, fastest, measured, widened_verdict};
 use super::style::Style;
 use super::table::{Column, Table};
 
@@ -102,12 +102,13 @@ pub(super) fn table(run: &Run, cases: &[&CaseResult]) -> Table {
     table
 }
 
-/// The ratio to the case that this one is compared with.
+/// The ratio to the case that this one is compared with. The verdict allows for what the null
+/// control shows.
 fn against(run: &Run, case: &CaseResult) -> Option<String> {
     let (found, other) = case.ratio.zip(case.compared_with.as_deref())?;
     let other_case = run.cases.iter().find(|case| case.name == other);
     let other = other_case.map_or(other, channel);
-    let verdict = found.verdict.name();
+    let verdict = widened_verdict(&found, null_tolerance(run)).name();
     Some(format!("{other}: {} {verdict}", ratio(found.estimate)))
 }
 
@@ -279,7 +280,7 @@ fn buffer(case: &CaseResult) -> String {
 
 /// Throughput by the size of messages: a panel for each way of waiting, a line for each
 /// channel.
-pub(super) fn chart(run: &Run) -> String {
+pub(super) fn chart(run: &Run, width: i32) -> String {
     let small = if has_intervals(run) {
         "; intervals no larger than their mark are not drawn"
     } else {
@@ -317,6 +318,8 @@ pub(super) fn chart(run: &Run) -> String {
         ticks: size_ticks(&sizes(run)),
         x_label: "size of a message",
         y_unit: "GiB/s",
+        repeated: pluralize(run.settings.rounds_done, "round"),
+        width,
     };
     chart.draw()
 }

@@ -7,6 +7,7 @@ use pipespeed_measure::record::{Ratio, Verdict};
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
+use super::chart::svg::WIDE;
 use super::format::{ratio, ratio_interval, times};
 use super::notes::{Note, notes};
 use super::run::{number, verdict_colour};
@@ -75,6 +76,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         rows: rows.collect(),
         of_ratios: true,
         unit: "new rate / old rate",
+        width: WIDE,
     };
     chart.draw()
 }

@@ -5,6 +5,7 @@ use itertools::Itertools as _;
 use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
+use super::chart::svg::WIDE;
 use super::conditions::of_record;
 use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
@@ -275,6 +276,11 @@ fn method(record: &Record) -> [String; 2] {
 /// over launches for each channel. Each step to the right is ten times rarer, to show the
 /// slowest.
 pub fn latency_chart(record: &Record) -> String {
+    latency_chart_of_width(record, WIDE)
+}
+
+/// The same on a card of this width.
+pub(super) fn latency_chart_of_width(record: &Record, width: i32) -> String {
     let groups = measured(record).map(|case| (case.naive(), case.size));
     let groups = groups.sorted_by_key(|(_, size)| *size).dedup();
     let mut subtitle = vec![
@@ -311,8 +317,10 @@ pub fn latency_chart(record: &Record) -> String {
         ticks: LABELLED
             .map(|percent| (rarity(percent), percent.to_string()))
             .to_vec(),
-        x_label: "percentage of round trips that were shorter",
+        x_label: "% of round trips that were shorter",
         y_unit: "us",
+        repeated: launches(record),
+        width,
     };
     chart.draw()
 }

@@ -15,7 +15,7 @@ use super::chart::palette;
 use super::chart::svg::MUTED;
 use super::conditions::{self, subtitle};
 use super::findings::is_below;
-use super::format::{grouped, interval, ratio, significant, times};
+use super::format::{grouped, interval, pluralize, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
 use super::steps::{cases_without_twin, fastest, measured, step, widened_verdict};
 use super::style::{Style, YELLOW};
@@ -280,7 +280,7 @@ fn within(run: &Run, case: &CaseResult) -> String {
 
 /// The rates by the size of the block, with the sizes of the caches as vertical lines and
 /// the ladder's rungs as horizontal ones.
-pub(super) fn chart(run: &Run) -> String {
+pub(super) fn chart(run: &Run, width: i32) -> String {
     let mut below_title = subtitle(run);
     below_title.push(
         "one process accessing a block; copy: bytes copied, in twice the block; dashed: the \
@@ -325,6 +325,8 @@ pub(super) fn chart(run: &Run) -> String {
         ticks: size_ticks(&sizes(run)),
         x_label: "size of the block",
         y_unit: "GiB/s",
+        repeated: pluralize(run.settings.rounds_done, "round"),
+        width,
     };
     chart.draw()
 }

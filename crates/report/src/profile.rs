@@ -12,6 +12,7 @@ use pipespeed_measure::record::GIB;
 
 use super::chart::bars::{Bar, BarChart, Part, Row};
 use super::chart::palette;
+use super::chart::svg::WIDE;
 use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
 use super::style::{DIM, Style};
@@ -91,7 +92,7 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by cost");
-        let table = side_by_side(profile, role).render(style);
+        let table = side_by_side(profile, role, "\n").render(style);
         blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
     let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
@@ -221,12 +222,13 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-/// The costs of the ends with this role, a column for each case.
-pub(super) fn side_by_side(profile: &Profile, role: &str) -> Table {
+/// The costs of the ends with this role, a column for each case. `between_words` of a case's
+/// name may be a line break.
+pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -> Table {
     let ends = ends_of(profile, role);
     let names = ends
         .iter()
-        .map(|(name, _)| Column::right(name.replace('_', "\n")));
+        .map(|(name, _)| Column::right(name.replace('_', between_words)));
     let mut table = Table::new(std::iter::once(Column::left("")).chain(names));
     let mut row = |name: &str, cell: &dyn Fn(&EndProfile) -> String| {
         let cells = ends.iter().map(|(_, end)| cell(end));
@@ -248,6 +250,34 @@ pub(super) fn side_by_side(profile: &Profile, role: &str) -> Table {
     row("other, of the samples", &|end| {
         percent(end.other_share_of_samples(), 1)
     });
+    table
+}
+
+/// The costs of a case, with both ends side by side.
+pub(super) fn costs_of(case: &CaseProfile) -> Table {
+    let ends = case.ends.iter();
+    let columns = ends.flat_map(|end| {
+        [
+            Column::right(format!("{}\nns per 4 KiB", end.role)),
+            Column::right(format!("{}\nshare", end.role)),
+        ]
+    });
+    let mut table = Table::new(std::iter::once(Column::left("cost")).chain(columns));
+    let is_present = |group: &Group| case.ends.iter().any(|end| end.cost(*group).is_some());
+    for group in Group::all().filter(is_present) {
+        let cells = case.ends.iter().flat_map(|end| match end.cost(group) {
+            Some(cost) => {
+                let sign = bound_sign(cost.bound);
+                let ns = tenths(cost.ns_per_page.unwrap_or(0.0));
+                [
+                    format!("{sign}{ns}"),
+                    format!("{sign}{}", percent(cost.share, 1)),
+                ]
+            }
+            None => ["-".to_owned(), "-".to_owned()],
+        });
+        table.row(std::iter::once(group.name().to_owned()).chain(cells));
+    }
     table
 }
 
@@ -304,6 +334,11 @@ fn change(before: &EndProfile, after: &EndProfile) -> String {
 /// or one for each stage. Bars are shares; the wall time is printed beside each, since
 /// those of the rungs differ by a factor of a hundred.
 pub fn profile_chart(profile: &Profile) -> String {
+    profile_chart_of_width(profile, WIDE)
+}
+
+/// The same on a card of this width.
+pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
     let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
     let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
     let stages = profile
@@ -314,7 +349,7 @@ pub fn profile_chart(profile: &Profile) -> String {
     let rows: Vec<(&str, Vec<&EndProfile>)> = cases.chain(stages).collect();
     let ends = || rows.iter().flat_map(|(_, ends)| ends);
     let charted = Group::all().filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
-    let (name, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
+    let (name_of, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
         Some(pipeline) => (
             Group::name_in_pipeline,
             "shares of each stage's wall time; at the right ns per 4 KiB, or seconds",
@@ -336,27 +371,34 @@ pub fn profile_chart(profile: &Profile) -> String {
         title: "pipespeed profile: where each end's time goes",
         subtitle: vec![sampled, what],
         legend: charted
-            .map(|group| (palette::of_cost(group), name(group)))
+            .map(|group| (palette::of_cost(group), name_of(group)))
             .collect(),
         rows: rows
             .iter()
             .map(|(name, ends)| Row {
                 name: (*name).to_owned(),
-                bars: Ok(ends.iter().map(|end| stacked_bar(end)).collect()),
+                bars: Ok(ends.iter().map(|end| stacked_bar(end, name_of)).collect()),
             })
             .collect(),
         of_ratios: false,
         unit: "% of wall time",
+        width,
     };
     chart.draw()
 }
 
-fn stacked_bar(end: &EndProfile) -> Bar {
+fn stacked_bar(end: &EndProfile, name: fn(Group) -> &'static str) -> Bar {
     let all = end.sum_of_shares().max(f64::MIN_POSITIVE);
     let part = |group: Group| Part {
         length: end.share(group) / all * 100.0,
         colour: palette::of_cost(group),
         label: percent(end.share(group), 0),
+        hint: format!(
+            "{}, {}: {}",
+            end.role,
+            name(group),
+            percent(end.share(group), 1)
+        ),
     };
     let wall_s = end.usage.wall_s;
     Bar {
@@ -367,6 +409,7 @@ fn stacked_bar(end: &EndProfile) -> Bar {
             None => format!("{} s", significant(wall_s)),
         },
         notes: Vec::new(),
+        hint: String::new(),
     }
 }
 

@@ -178,26 +178,55 @@ const OPTIONS: [(&str, &str, &str, Claim); 10] = [
 
 const NO_GAIN: &str = "no gain";
 
-/// A sentence for each published statement: first the confirmed, then the refuted, then
-/// the undecided ones. `tolerance` is the null control's tolerance, a logarithm.
-pub(super) fn options(run: &Run, tolerance: f64) -> Vec<String> {
+/// A published statement on an option, and this run's comparison.
+pub(super) struct Statement<'a> {
+    pub step: Step<'a>,
+    /// The option, with its kind of pages.
+    pub what: &'static str,
+    /// The published figures.
+    pub figures: &'static str,
+    /// `None` if the run has other conditions than the published one.
+    pub judgement: Option<Judgement>,
+}
+
+/// The published statements that a run has a comparison for: first the confirmed, then the
+/// refuted, then the undecided ones. `tolerance` is the null control's tolerance, a logarithm.
+pub(super) fn statements(run: &Run, tolerance: f64) -> Vec<Statement<'_>> {
     let (steps, threshold) = (steps(run), Threshold::of(run, tolerance));
-    let other = deviations(run);
+    let is_judged = deviations(run).is_empty();
     let judged = OPTIONS.iter().filter_map(|(case, what, figures, claim)| {
-        let step = steps.iter().find(|step| step.case.name == *case)?;
-        let judgement = other
-            .is_empty()
-            .then(|| judge(*claim, &step.ratio, threshold));
+        let step = *steps.iter().find(|step| step.case.name == *case)?;
+        Some(Statement {
+            step,
+            what,
+            figures,
+            judgement: is_judged.then(|| judge(*claim, &step.ratio, threshold)),
+        })
+    });
+    judged.sorted_by_key(|it| it.judgement).collect()
+}
+
+/// A sentence for each of [`statements`].
+pub(super) fn options(run: &Run, tolerance: f64) -> Vec<String> {
+    let other = deviations(run);
+    let sentence = |statement: Statement<'_>| {
+        let Statement {
+            step,
+            what,
+            figures,
+            judgement,
+        } = statement;
         let beginning = match judgement {
             None => format!("Published, not judged by this run ({other})"),
             Some(judgement) => format!("Published and {} here", judgement.name()),
         };
-        let found = ratio(step.ratio.estimate);
-        let sentence = format!("{beginning}: {what}: {figures}; found {found} ({case}).");
-        Some((judgement, sentence))
-    });
-    let by_judgement = judged.sorted_by_key(|(judgement, _)| *judgement);
-    by_judgement.map(|(_, sentence)| sentence).collect()
+        let (found, case) = (ratio(step.ratio.estimate), &step.case.name);
+        format!("{beginning}: {what}: {figures}; found {found} ({case}).")
+    };
+    statements(run, tolerance)
+        .into_iter()
+        .map(sentence)
+        .collect()
 }
 
 const GIB: u64 = 1 << 30;

@@ -6,11 +6,12 @@ use pipespeed_measure::record::{
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
+use super::chart::svg::WIDE;
 use super::conditions::{null_control, subtitle};
-use super::findings::findings;
-use super::format::{self, interval, ratio_interval, significant, times};
+use super::findings::{findings, null_tolerance};
+use super::format::{self, interval, pluralize, ratio_interval, significant, times};
 use super::notes::{Note, notes};
-use super::steps::{cases_without_twin, phrase, step, steps};
+use super::steps::{cases_without_twin, phrase, step, steps, widened_verdict};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
@@ -50,7 +51,12 @@ pub fn table(run: &Run, style: Style) -> String {
 
 /// The chart of a run, as SVG.
 pub fn chart(run: &Run) -> String {
-    (views::of(run).chart)(run)
+    chart_of_width(run, WIDE)
+}
+
+/// The same on a card of this width.
+pub(super) fn chart_of_width(run: &Run, width: i32) -> String {
+    (views::of(run).chart)(run, width)
 }
 
 /// The header of a column of intervals.
@@ -123,16 +129,17 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     table_of_comparisons(run).render(style)
 }
 
-/// The table of [`comparisons`].
+/// The table of [`comparisons`]. Verdicts allow for what the null control shows.
 pub(super) fn table_of_comparisons(run: &Run) -> Table {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
+    let tolerance = null_tolerance(run);
     for step in steps(run) {
         let cells = [
             step.case.name.clone(),
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
         ];
-        let verdict = step.ratio.verdict;
+        let verdict = widened_verdict(&step.ratio, tolerance);
         let text = format!("{} {}", phrase(verdict), step.base_and_factor());
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
@@ -150,7 +157,7 @@ pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
 /// A bar for each case in the suite's order, with its interval and its comparison,
 /// coloured by the use of the data. The null control's twin has none. `remarks` are
 /// printed below the title.
-pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
+pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
     let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
     let uses = [
         DataUse::Read,
@@ -164,16 +171,27 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
         title: &format!("pipespeed: {}", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
         legend: used.map(palette::of_data).collect(),
-        rows: cases.iter().map(|case| row(case)).collect(),
+        rows: cases.iter().map(|case| row(run, case)).collect(),
         of_ratios: false,
         unit: "GiB/s",
+        width,
     };
     chart.draw()
 }
 
-fn row(case: &CaseResult) -> Row {
+fn row(run: &Run, case: &CaseResult) -> Row {
+    let hint = |rate: Estimate| {
+        let rate = format!(
+            "{} GiB/s {}",
+            significant(rate.median),
+            interval(rate.interval)
+        );
+        let rounds = pluralize(case.samples.len(), "round");
+        format!("{}: {}, {rounds}", case.name, rate.trim_end())
+    };
     let bar = |rate: Estimate| Bar {
-        notes: comparison_labels(case),
+        notes: comparison_labels(run, case),
+        hint: hint(rate),
         ..Bar::of(
             rate,
             palette::of_data(case.data).0,
@@ -190,11 +208,11 @@ fn row(case: &CaseResult) -> Row {
 }
 
 /// The comparison of a case in words, the longest wording first.
-fn comparison_labels(case: &CaseResult) -> Vec<String> {
+fn comparison_labels(run: &Run, case: &CaseResult) -> Vec<String> {
     let Some(step) = step(case) else {
         return Vec::new();
     };
-    let word = match step.ratio.verdict {
+    let word = match widened_verdict(&step.ratio, null_tolerance(run)) {
         Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
         verdict => phrase(verdict).to_owned(),
     };

@@ -272,9 +272,9 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 }
 
 /// The maps of the search.
-pub(super) fn chart(run: &Run) -> String {
+pub(super) fn chart(run: &Run, width: i32) -> String {
     let search = run.search.as_ref();
-    search.map_or_else(String::new, |search| heat::chart(run, search))
+    search.map_or_else(String::new, |search| heat::chart(run, search, width))
 }
 
 /// How the search and the rounds were made.

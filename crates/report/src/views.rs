@@ -20,8 +20,8 @@ pub(super) struct View {
     pub blocks_have_findings: bool,
     /// Notes on the method, the most important first.
     pub method: fn(&Run) -> Vec<String>,
-    /// The chart, as SVG.
-    pub chart: fn(&Run) -> String,
+    /// The chart of this width, as SVG.
+    pub chart: fn(&Run, i32) -> String,
 }
 
 /// A row and a bar for each case, and the comparisons.
@@ -30,7 +30,7 @@ const OF_CASES: View = View {
     findings: of_steps,
     blocks_have_findings: false,
     method: conditions::method,
-    chart: |run| bar_chart(run, Vec::new()),
+    chart: |run, width| bar_chart(run, Vec::new(), width),
 };
 
 /// The view of a run's suite.
@@ -41,7 +41,7 @@ pub(super) fn of(run: &Run) -> View {
             blocks: touched::blocks,
             findings: touched::findings,
             method: touched::method,
-            chart: |run| bar_chart(run, touched::remarks(run)),
+            chart: |run, width| bar_chart(run, touched::remarks(run), width),
             ..OF_CASES
         },
         Suite::Options => View {
@@ -55,7 +55,7 @@ pub(super) fn of(run: &Run) -> View {
         Suite::Changes => View {
             blocks: |run, style| vec![cases(run, &run.cases, style), changes::ranking(run, style)],
             findings: changes::findings,
-            chart: |run| bar_chart(run, changes::remarks(run)),
+            chart: |run, width| bar_chart(run, changes::remarks(run), width),
             ..OF_CASES
         },
         Suite::Channels => View {

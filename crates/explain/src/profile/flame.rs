@@ -5,7 +5,7 @@ use std::fmt::Write;
 use inferno::flamegraph::{Options, from_lines};
 
 use super::perf::Event;
-use super::record::Profile;
+use super::record::{CaseProfile, Profile};
 use pipespeed_base::text::in_short;
 
 /// Folded stacks: one line per call chain with its weight, the functions separated by
@@ -29,10 +29,8 @@ pub fn folded(profile: &Profile) -> String {
 /// # Errors
 /// There are no samples.
 pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
-    let text = folded(profile);
     let names: Vec<&str> = profile.cases.iter().map(|case| &*case.name).collect();
-    let mut options = Options::default();
-    options.title = match (names.as_slice(), &profile.pipeline) {
+    let title = match (names.as_slice(), &profile.pipeline) {
         (_, Some(pipeline)) => {
             let command = in_short(&pipeline.command, 80);
             format!("pipespeed profile: running time of {command}")
@@ -40,13 +38,47 @@ pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
         ([only], None) => format!("pipespeed profile {only}: running time of both ends"),
         _ => "pipespeed profile: running time of both ends".to_owned(),
     };
-    options.count_name = match profile.settings.event {
+    let mut options = Options::default();
+    options.title = title;
+    draw(&folded(profile), profile.settings.event, options)
+}
+
+/// A flame graph of one case.
+pub struct Graph {
+    /// The picture.
+    pub svg: String,
+    /// Its height in pixels.
+    pub height: usize,
+}
+
+/// A flame graph of one case of a profile, as wide as its window.
+///
+/// # Errors
+/// There are no samples.
+pub fn of_case(profile: &Profile, case: &CaseProfile) -> anyhow::Result<Graph> {
+    let only = Profile {
+        cases: vec![case.clone()],
+        ..profile.clone()
+    };
+    let mut options = Options::default();
+    options.title = format!("{}: running time of both ends", case.name);
+    options.font_size = 11;
+    let svg = String::from_utf8(draw(&folded(&only), profile.settings.event, options)?)?;
+    let height = svg
+        .split_once(" height=\"")
+        .and_then(|(_, rest)| rest.split('"').next());
+    let height = height.and_then(|height| height.parse().ok()).unwrap_or(600);
+    Ok(Graph { svg, height })
+}
+
+fn draw(folded: &str, event: Event, mut options: Options<'_>) -> anyhow::Result<Vec<u8>> {
+    options.count_name = match event {
         Event::Cycles => "cycles".to_owned(),
         Event::CpuClock => "ns".to_owned(),
     };
     options.hash = true;
     let mut svg = Vec::new();
-    from_lines(&mut options, text.lines(), &mut svg)
+    from_lines(&mut options, folded.lines(), &mut svg)
         .map_err(|error| anyhow::anyhow!("--flame: {error}"))?;
     Ok(svg)
 }

@@ -30,6 +30,8 @@ pub enum Kind {
     Check,
     /// What memory is made of.
     Pages,
+    /// The slots of a pipe, step by step.
+    PagesOfPipe,
     /// Live pipelines and what was found about them.
     Doctor,
     /// A pipeline with and without larger pipes.

@@ -11,7 +11,7 @@ use pipespeed_report::Style;
 use crate::cli::OutputArgs;
 
 /// Default directory of saved results.
-const DIRECTORY: &str = "pipespeed-results";
+pub(super) const DIRECTORY: &str = "pipespeed-results";
 
 /// The options of a record, its samples and its chart.
 pub(super) const RECORD_SAMPLES_CHART: &[&str] = &["--json", "--csv", "--chart"];
@@ -100,6 +100,18 @@ impl Files {
         let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
         let id = std::process::id();
         Files::by_default(&format!("{stem}-{now}-{id}"), defaults)
+    }
+
+    /// Returns these files; if there are none, one at this path.
+    ///
+    /// # Errors
+    /// Wrong usage: it can't be written.
+    pub(super) fn or_at(self, option: &'static str, path: PathBuf) -> anyhow::Result<Self> {
+        if self.files.is_empty() {
+            Files::new([(option, &Some(path))])
+        } else {
+            Ok(self)
+        }
     }
 
     /// Returns files named after `stem` in the default directory, or none if it can't

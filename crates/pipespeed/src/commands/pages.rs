@@ -45,12 +45,13 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         text += &table(memory);
     }
     let record = |header| Record { header, report };
-    show(&files, text, record)
+    show(&files, Kind::Pages, text, record)
 }
 
 /// Prints the text and saves the record.
 fn show<R: Serialize>(
     files: &Files,
+    kind: Kind,
     text: String,
     record: impl FnOnce(Header) -> R,
 ) -> anyhow::Result<()> {
@@ -58,7 +59,7 @@ fn show<R: Serialize>(
         say(text.trim_end());
     }
     files.print(false, |_| text)?;
-    let record = record(header(Kind::Pages, Machine::read(None, None)));
+    let record = record(header(kind, Machine::read(None, None)));
     files.save(|_| Ok(to_json(&record)))
 }
 
@@ -72,7 +73,7 @@ fn show_pipe(files: &Files) -> anyhow::Result<()> {
         page_bytes: page_size(),
         steps,
     };
-    show(files, text, record)
+    show(files, Kind::PagesOfPipe, text, record)
 }
 
 /// What of a pipe's ring is observed, and what is derived.

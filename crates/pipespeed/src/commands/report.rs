@@ -1,41 +1,83 @@
-//! `pipespeed report`.
+//! `pipespeed report`: one page of records, which are measured first if none are given.
 
+mod measure;
+
+use std::path::PathBuf;
+
+use self::measure::Measured;
 use crate::cli::ReportArgs;
 use crate::commands::files::{Files, PAGE};
+use crate::commands::first_error;
 use pipespeed_base::failure::{full_message, say, usage};
 use pipespeed_measure::record::SavedFile;
 use pipespeed_report::{Records, Saved, page};
 
-/// Makes a page of saved records.
+/// Makes a page of saved records, or of those that it measures.
 ///
 /// # Errors
-/// A file can't be used, or the page can't be saved.
+/// A file can't be used, nothing could be measured, a signal arrived, or the page can't be
+/// saved.
 pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
-    let files = Files::beside(&args.files, "a record", [("--output", &args.output)])?;
-    let records = load(args).map_err(|error| usage(full_message(&error)))?;
-    let files = files.or_by_default(false, "report", PAGE);
-    files.save(|_| Ok(page(&records)))?;
-    files.say_saved(args.quiet);
+    let inputs: Vec<PathBuf> = args.files.iter().chain(&args.compare).cloned().collect();
+    let files = Files::beside(&inputs, "a record", [("--output", &args.output)])?;
+    let other = if args.compare.is_empty() {
+        None
+    } else {
+        Some(load(&args.compare, args.quiet)?)
+    };
+    if !args.files.is_empty() {
+        let records = load(&args.files, args.quiet)?;
+        let files = files.or_by_default(false, "report", PAGE);
+        return save(&files, &records, other.as_ref(), args.quiet);
+    }
+    let Measured {
+        directory,
+        records,
+        outcome,
+    } = measure::run(args)?;
+    if records.is_empty() {
+        outcome?;
+        anyhow::bail!("nothing was measured");
+    }
+    let files = files.or_at("--output", directory.join("report.html"))?;
+    let saved = load(&records, args.quiet)
+        .and_then(|records| save(&files, &records, other.as_ref(), args.quiet));
+    first_error([outcome, saved])
+}
+
+/// Saves the page.
+fn save(
+    files: &Files,
+    records: &Records,
+    other: Option<&Records>,
+    quiet: bool,
+) -> anyhow::Result<()> {
+    files.save(|_| Ok(page(records, other)))?;
+    files.say_saved(quiet);
     Ok(())
 }
 
-/// Loads the records of all files, except those that a page has no use for.
-fn load(args: &ReportArgs) -> anyhow::Result<Records> {
+/// Loads the records of these files, except those that a page has no use for.
+fn load(paths: &[PathBuf], quiet: bool) -> anyhow::Result<Records> {
+    let records = parse(paths, quiet).map_err(|error| usage(full_message(&error)))?;
+    if records.is_empty() {
+        return Err(usage("none of these files can be used for a page"));
+    }
+    Ok(Records::new(records))
+}
+
+fn parse(paths: &[PathBuf], quiet: bool) -> anyhow::Result<Vec<Saved>> {
     let mut all = Vec::new();
-    for path in &args.files {
+    for path in paths {
         let file = SavedFile::read(path)?;
         match Saved::parse(&file)? {
             Some(saved) => all.push(saved),
-            None if args.quiet => {}
+            None if quiet => {}
             None => say(&format!(
                 "pipespeed: {}: a page has no use for this kind of record",
                 path.display()
             )),
         }
     }
-    anyhow::ensure!(
-        !all.is_empty(),
-        "none of these files can be used for a page"
-    );
-    Ok(Records::new(all))
+    Ok(all)
 }

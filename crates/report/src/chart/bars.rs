@@ -4,14 +4,16 @@
 use pipespeed_stats::Estimate;
 
 use super::svg::{
-    Anchor, CARD, Colour, Cut, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold_width,
-    fitted, length, offset, text_width,
+    Anchor, CARD, Colour, Cut, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, bold_width, fitted,
+    length, offset, text_width,
 };
 
 /// Longer names are shortened.
 const MAX_NAME: i32 = 330;
 const GAP: i32 = 8;
 const AXIS: i32 = 40;
+/// Height of a name above its bars, on a narrow card.
+const NAME: i32 = 20;
 /// Minimum width of a part of a bar with a label.
 const MIN_LABELLED: i32 = 34;
 
@@ -24,6 +26,8 @@ pub(crate) struct BarChart<'a> {
     /// Whether the axis is logarithmic and bars begin at 1; otherwise they begin at 0.
     pub of_ratios: bool,
     pub unit: &'a str,
+    /// The width of the card.
+    pub width: i32,
 }
 
 /// The bars of one name.
@@ -41,12 +45,16 @@ pub(crate) struct Bar {
     pub value: String,
     /// Texts for the space beside or in the bar: the first one that fits is drawn.
     pub notes: Vec<String>,
+    /// Shown while the pointer is on the bar; may be empty.
+    pub hint: String,
 }
 
 pub(crate) struct Part {
     pub length: f64,
     pub colour: Colour,
     pub label: String,
+    /// Shown while the pointer is on the part; may be empty.
+    pub hint: String,
 }
 
 impl Bar {
@@ -57,10 +65,12 @@ impl Bar {
                 length: estimate.median,
                 colour,
                 label: String::new(),
+                hint: String::new(),
             }],
             interval: estimate.interval.map(|it| (it.low, it.high)),
             value,
             notes: Vec::new(),
+            hint: String::new(),
         }
     }
 
@@ -76,22 +86,27 @@ impl Bar {
 }
 
 impl BarChart<'_> {
-    /// Draws the chart.
+    /// Draws the chart. On a narrow card names stand above their bars.
     pub fn draw(&self) -> String {
-        let mut svg = Svg::new(self.title, &self.subtitle);
+        let mut svg = Svg::new(self.title, &self.subtitle, self.width);
         if !self.legend.is_empty() {
             svg.legend(self.legend.iter().copied());
         }
         let bars = || self.rows.iter().filter_map(|row| row.bars.as_ref().ok());
-        let row = match bars().map(Vec::len).max() {
+        let below_name = match bars().map(Vec::len).max() {
             Some(2..) => 46,
             _ if self.rows.len() <= 14 => 30,
             _ => 22,
         };
         let names = self.rows.iter().map(|row| text_width(&row.name, TEXT));
-        let left = MARGIN + names.max().unwrap_or(0).min(MAX_NAME) + GAP;
+        let (left, above) = if svg.is_narrow() {
+            (MARGIN, NAME)
+        } else {
+            (MARGIN + names.max().unwrap_or(0).min(MAX_NAME) + GAP, 0)
+        };
+        let row = above + below_name;
         let values = bars().flatten().map(|bar| bold_width(&bar.value, TEXT));
-        let right = WIDTH - MARGIN - values.max().unwrap_or(0) - GAP;
+        let right = svg.width - MARGIN - values.max().unwrap_or(0) - GAP;
         let ends: Vec<f64> = bars().flatten().flat_map(Bar::ends).collect();
         let scale = self.scale(&ends, (left, right));
         let y = svg.y..svg.y + length(self.rows.len()) * row;
@@ -99,23 +114,35 @@ impl BarChart<'_> {
         let base = scale.at(self.base());
         svg.line((base, y.start), (base, y.end), MUTED);
         for (at, row_of) in self.rows.iter().enumerate() {
-            let middle = y.start + length(at) * row + row / 2;
+            let top = y.start + length(at) * row;
+            let middle = top + above + below_name / 2;
             let is_missing = row_of.bars.is_err();
-            let name = fitted(&row_of.name, TEXT, MAX_NAME, Cut::Middle);
             let ink = if is_missing { MUTED } else { INK };
-            svg.text(&name, (left - GAP, middle), Anchor::End, TEXT, ink);
+            if svg.is_narrow() {
+                let name = fitted(&row_of.name, TEXT, svg.room(), Cut::Middle);
+                label(&mut svg, &name, (left, top + above / 2 + 2), (TEXT, ink));
+            } else {
+                let name = fitted(&row_of.name, TEXT, MAX_NAME, Cut::Middle);
+                svg.text(&name, (left - GAP, middle), Anchor::End, TEXT, ink);
+            }
             match &row_of.bars {
                 Ok(bars) => {
-                    let height = if bars.len() > 1 { 16 } else { row * 3 / 5 };
+                    let height = if bars.len() > 1 {
+                        16
+                    } else {
+                        below_name * 3 / 5
+                    };
                     for (at, bar) in bars.iter().enumerate() {
                         let y = middle + offset(at, bars.len(), height + 2);
-                        self.draw_bar(&mut svg, bar, &scale, (y, height));
+                        svg.hinted(&bar.hint, |svg| {
+                            self.draw_bar(svg, bar, &scale, (y, height));
+                        });
                     }
                 }
                 Err(reason) => {
-                    let room = WIDTH - MARGIN - left - GAP;
+                    let room = svg.width - MARGIN - left - GAP;
                     let reason = fitted(reason, SMALL, room, Cut::End);
-                    label(&mut svg, &reason, (left + GAP, middle));
+                    label(&mut svg, &reason, (left + GAP, middle), (SMALL, MUTED));
                 }
             }
         }
@@ -153,11 +180,13 @@ impl BarChart<'_> {
             if x.is_empty() {
                 continue;
             }
-            svg.rectangle(x.clone(), y - height / 2..y + height / 2, part.colour);
-            if x.end - x.start >= MIN_LABELLED {
-                let at = (i32::midpoint(x.start, x.end), y);
-                svg.text(&part.label, at, Anchor::Middle, SMALL, CARD);
-            }
+            svg.hinted(&part.hint, |svg| {
+                svg.rectangle(x.clone(), y - height / 2..y + height / 2, part.colour);
+                if x.end - x.start >= MIN_LABELLED {
+                    let at = (i32::midpoint(x.start, x.end), y);
+                    svg.text(&part.label, at, Anchor::Middle, SMALL, CARD);
+                }
+            });
             from = to;
         }
         let interval = bar.interval;
@@ -172,8 +201,8 @@ impl BarChart<'_> {
         let free = value.0 + bold_width(&bar.value, TEXT) + GAP;
         for note in &bar.notes {
             let width = text_width(note, SMALL);
-            if free + width <= WIDTH - MARGIN {
-                return label(svg, note, (free, y));
+            if free + width <= svg.width - MARGIN {
+                return label(svg, note, (free, y), (SMALL, MUTED));
             }
             if inner - GAP - width >= base + GAP {
                 return svg.text(note, (inner - GAP, y), Anchor::End, SMALL, CARD);
@@ -182,8 +211,8 @@ impl BarChart<'_> {
     }
 }
 
-/// A muted text that hides the grid behind it.
-fn label(svg: &mut Svg, text: &str, (x, y): (i32, i32)) {
-    svg.rectangle(x - 2..x + text_width(text, SMALL), y - 8..y + 8, CARD);
-    svg.text(text, (x, y), Anchor::Start, SMALL, MUTED);
+/// A text of a size and colour that hides the grid behind it.
+fn label(svg: &mut Svg, text: &str, (x, y): (i32, i32), (size, colour): (i32, Colour)) {
+    svg.rectangle(x - 2..x + text_width(text, size), y - 8..y + 8, CARD);
+    svg.text(text, (x, y), Anchor::Start, size, colour);
 }

@@ -4,14 +4,14 @@
 use itertools::Itertools as _;
 
 use crate::conditions::origin;
-use crate::format::fixed;
+use crate::format::{fixed, significant};
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{PanelResult, Run, Search};
+use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 
 use super::svg::{
-    Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, fitted, length,
+    Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, fitted, length,
     text_width,
 };
 
@@ -43,16 +43,13 @@ const BEST: [Frame; 1] = [(Colour(213, 94, 0), 3)];
 const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
 
 /// Draws a search: rates as colours and figures, with the best and the
-/// published sizes framed.
-pub(crate) fn chart(run: &Run, search: &Search) -> String {
+/// published sizes framed. On a narrow card the maps stand one below the other.
+pub(crate) fn chart(run: &Run, search: &Search, card_width: i32) -> String {
     let rows = search.panels.iter().chunk_by(|panel| technique(panel));
     let rows: Vec<(String, Vec<&PanelResult>)> = rows
         .into_iter()
         .map(|(technique, panels)| (technique, panels.collect()))
         .collect();
-    let columns = length(rows.iter().map(|row| row.1.len()).max().unwrap_or(1));
-    let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
-    let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
         "figures are medians of the search; the best are chosen by their second trials"
@@ -60,22 +57,30 @@ pub(crate) fn chart(run: &Run, search: &Search) -> String {
         "the search was not completed; the fastest sizes so far are framed"
     };
     let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
-    let mut svg = Svg::new(title, &[origin(run), figures.to_owned()]);
+    let mut svg = Svg::new(title, &[origin(run), figures.to_owned()], card_width);
+    let most = rows.iter().map(|row| row.1.len()).max().unwrap_or(1);
+    let in_a_row = if svg.is_narrow() { 1 } else { most.max(1) };
+    let columns = length(in_a_row);
+    let room = (svg.room() - (columns - 1) * GAP) / columns - SIZES;
+    let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
+    let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
     legend(&mut svg);
     for (technique, panels) in rows {
         let name = format!("{technique}, {} pages", panels[0].configuration.pages);
         svg.bold(&name, (MARGIN, svg.y + TECHNIQUE / 2), TEXT);
-        let top = svg.y + TECHNIQUE + NAME;
-        let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
-        for (column, panel) in panels.into_iter().enumerate() {
-            let left = MARGIN + SIZES + length(column) * (width + GAP);
-            draw_map(&mut svg, search, panel, cell, (left, top));
+        svg.y += TECHNIQUE;
+        for panels in panels.chunks(in_a_row) {
+            let top = svg.y + NAME;
+            for (column, panel) in panels.iter().enumerate() {
+                let left = MARGIN + SIZES + length(column) * (width + GAP);
+                draw_map(&mut svg, search, panel, cell, (left, top));
+            }
+            svg.y = top + length(search.buffers.len()) * CELL + BELOW;
         }
-        svg.y = top + length(search.buffers.len()) * CELL + BELOW;
     }
     for (case, why) in not_run(run) {
         let line = format!("{case}: {why}");
-        let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
+        let line = fitted(&line, SMALL, svg.room(), Cut::End);
         let at = (MARGIN, svg.y + REASON / 2);
         svg.text(&line, at, Anchor::Start, SMALL, MUTED);
         svg.y += REASON;
@@ -139,10 +144,28 @@ fn draw_map(
                 (figure(rate), colour(depth), ink)
             }
         };
-        draw_cell(svg, at, (cell - 1, CELL - 1), &frames, fill);
-        let middle = (at.0 + cell / 2, at.1 + CELL / 2);
-        svg.text(&text, middle, Anchor::Middle, RATE, ink);
+        svg.hinted(&hint(found), |svg| {
+            draw_cell(svg, at, (cell - 1, CELL - 1), &frames, fill);
+            let middle = (at.0 + cell / 2, at.1 + CELL / 2);
+            svg.text(&text, middle, Anchor::Middle, RATE, ink);
+        });
     }
+}
+
+/// A cell in words.
+fn hint(found: &CellResult) -> String {
+    let bytes = |bytes| size::format(bytes as u64);
+    let Sizes {
+        buffer_bytes,
+        pipe_bytes,
+    } = found.sizes;
+    let outcome = match (found.median, &found.not_run) {
+        (_, Some(not_run)) => not_run.to_string(),
+        (Some(rate), None) => format!("{} GiB/s in the search", significant(rate)),
+        (None, None) => "not tried".to_owned(),
+    };
+    let (buffer, pipe) = (bytes(buffer_bytes), bytes(pipe_bytes));
+    format!("buffer {buffer}, pipe {pipe}: {outcome}")
 }
 
 /// A filled cell in frames, the outermost first.
@@ -206,9 +229,13 @@ fn legend(svg: &mut Svg) {
     for entries in [colours.collect(), frames.to_vec()] {
         let mut x = MARGIN;
         for (name, frames, fill) in entries {
+            let width = 30 + text_width(name, SMALL) + 14;
+            if x > MARGIN && x + width - 14 > svg.width - MARGIN {
+                (x, svg.y) = (MARGIN, svg.y + 22);
+            }
             draw_cell(svg, (x, svg.y + 5), (24, 14), frames, fill);
             svg.text(name, (x + 30, svg.y + 12), Anchor::Start, SMALL, INK);
-            x += 30 + text_width(name, SMALL) + 14;
+            x += width;
         }
         svg.y += 22;
     }
@@ -217,11 +244,12 @@ fn legend(svg: &mut Svg) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::svg::WIDE;
     use super::*;
     use pipespeed_measure::fixtures;
 
     fn texts(run: &Run) -> Vec<String> {
-        let svg = chart(run, run.search.as_ref().unwrap());
+        let svg = chart(run, run.search.as_ref().unwrap(), WIDE);
         let document = roxmltree::Document::parse(&svg).unwrap();
         let nodes = document.descendants();
         let texts = nodes.filter(|node| node.tag_name().name() == "text");
@@ -260,7 +288,7 @@ mod tests {
     #[test]
     fn best_sizes_are_framed_in_each_map() {
         let run = fixtures::sizes();
-        let svg = chart(&run, run.search.as_ref().unwrap());
+        let svg = chart(&run, run.search.as_ref().unwrap(), WIDE);
         let frames = svg.matches(&format!("fill=\"{}\"", BEST[0].0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
     }

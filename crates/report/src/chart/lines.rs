@@ -5,13 +5,19 @@ use std::ops::Range;
 
 use pipespeed_stats::Estimate;
 
+use crate::format::{interval as interval_text, significant};
+
 use super::svg::{
-    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, length, offset,
-    spread, text_width,
+    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, length, offset, spread,
+    text_width,
 };
 
-const HEADING: i32 = 48;
+/// Room above and below the title of a panel.
+const ABOVE_TITLE: i32 = 10;
+const BELOW_TITLE: i32 = 25;
 const AXIS: i32 = 46;
+/// Height of a line of names below a panel, on a narrow card.
+const NAMES: i32 = 20;
 /// Minimum distance of two names, and of points side by side.
 const NAME_GAP: i32 = 16;
 const POINT_GAP: i32 = 2;
@@ -31,6 +37,10 @@ pub(crate) struct LineChart<'a> {
     pub ticks: Vec<(f64, String)>,
     pub x_label: &'a str,
     pub y_unit: &'a str,
+    /// How often each point was measured, in words.
+    pub repeated: String,
+    /// The width of the card.
+    pub width: i32,
 }
 
 /// Lines, and vertical lines at `markers`.
@@ -52,12 +62,17 @@ pub(crate) struct Line {
 }
 
 impl LineChart<'_> {
-    /// Draws the chart.
+    /// Draws the chart. On a narrow card the names of the lines stand below each panel.
     pub fn draw(&self) -> String {
-        let mut svg = Svg::new(self.title, &self.subtitle);
+        let mut svg = Svg::new(self.title, &self.subtitle, self.width);
         let lines = || self.panels.iter().flat_map(|panel| &panel.lines);
         let widest = lines().map(|line| text_width(&line.name, SMALL)).max();
-        let x = MARGIN + 52..WIDTH - MARGIN - LEADER - 16 - widest.unwrap_or(0);
+        let beside = if svg.is_narrow() {
+            0
+        } else {
+            LEADER + 16 + widest.unwrap_or(0)
+        };
+        let x = MARGIN + 52..svg.width - MARGIN - beside;
         let points = lines().flat_map(|line| &line.points);
         let values = points.fold((f64::MAX, 1e-9), |(low, high), (_, estimate)| {
             let ends = estimate.ends();
@@ -65,8 +80,10 @@ impl LineChart<'_> {
         });
         let values = (values.0.clamp(1e-9, values.1) / 1.2, values.1 * 1.2);
         for panel in &self.panels {
-            svg.bold(&panel.title, (MARGIN, svg.y + 16), TEXT);
-            let y = svg.y + HEADING..svg.y + HEADING + self.height;
+            svg.y += ABOVE_TITLE;
+            svg.heading(&panel.title, TEXT);
+            let top = svg.y + BELOW_TITLE;
+            let y = top..top + self.height;
             let vertical = Scale {
                 values,
                 pixels: (y.end, y.start),
@@ -74,6 +91,9 @@ impl LineChart<'_> {
             };
             self.draw_panel(&mut svg, panel, &x, &vertical);
             svg.y = y.end + AXIS;
+            if svg.is_narrow() {
+                list_names(&mut svg, &panel.lines);
+            }
         }
         svg.finish()
     }
@@ -108,11 +128,13 @@ impl LineChart<'_> {
                 continue;
             };
             let height = vertical.at(estimate.median);
-            svg.dashes(x, height, line.colour);
             let beside = x.end - (length(across.len() - at) + 1) * LEVEL_GAP;
-            // A dot shows which line the interval belongs to.
-            svg.dot((beside, height), 2, line.colour);
-            interval(svg, beside, estimate, vertical, line.colour);
+            svg.hinted(&self.hint(line, None, estimate), |svg| {
+                svg.dashes(x, height, line.colour);
+                // A dot shows which line the interval belongs to.
+                svg.dot((beside, height), 2, line.colour);
+                interval(svg, beside, estimate, vertical, line.colour);
+            });
             ends.push(((x.end, height), *line));
         }
         for (at, line) in others.iter().enumerate() {
@@ -123,7 +145,23 @@ impl LineChart<'_> {
             let end = self.draw_line(svg, line, shift, &horizontal, vertical);
             ends.extend(end.map(|end| (end, *line)));
         }
-        draw_names(svg, ends, x.end, &y);
+        if svg.is_narrow() {
+            number_levels(svg, &ends, x, &y);
+        } else {
+            draw_names(svg, ends, x.end, &y);
+        }
+    }
+
+    /// A point in words.
+    fn hint(&self, line: &Line, tick: Option<&str>, estimate: &Estimate) -> String {
+        let place = tick.map_or_else(String::new, |tick| format!(", {tick}"));
+        let (median, ends) = (
+            significant(estimate.median),
+            interval_text(estimate.interval),
+        );
+        let value = format!("{median} {} {ends}", self.y_unit);
+        let (name, repeated) = (&line.name, &self.repeated);
+        format!("{name}{place}: {}, {repeated}", value.trim_end())
     }
 
     /// Returns the last point.
@@ -142,11 +180,14 @@ impl LineChart<'_> {
         let places: Vec<(i32, i32)> = line.points.iter().map(place).collect();
         svg.polyline(&places, colour, 1);
         for (at, (x, estimate)) in places.iter().zip(&line.points) {
-            interval(svg, at.0, estimate, vertical, colour);
-            let has_mark = self.ticks.iter().any(|tick| tick.0 == *x);
-            if let Some(mark) = line.mark.filter(|_| has_mark) {
-                svg.mark(*at, mark, colour);
-            }
+            let tick = self.ticks.iter().find(|tick| tick.0 == *x);
+            let hint = tick.map(|(_, tick)| self.hint(line, Some(tick), estimate));
+            svg.hinted(&hint.unwrap_or_default(), |svg| {
+                interval(svg, at.0, estimate, vertical, colour);
+                if let Some(mark) = line.mark.filter(|_| tick.is_some()) {
+                    svg.mark(*at, mark, colour);
+                }
+            });
         }
         places.last().copied()
     }
@@ -177,4 +218,47 @@ fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &Line)>, right: i32, y: 
         }
         svg.text(&line.name, (x + 10, y), Anchor::Start, SMALL, line.colour);
     }
+}
+
+/// The numbers of horizontal lines, beside their right ends.
+fn number_levels(svg: &mut Svg, ends: &[((i32, i32), &Line)], x: &Range<i32>, y: &Range<i32>) {
+    let mut levels: Vec<(usize, (i32, i32), Colour)> = ends
+        .iter()
+        .filter(|(_, line)| line.mark.is_none())
+        .enumerate()
+        .map(|(at, (end, line))| (at + 1, *end, line.colour))
+        .collect();
+    levels.sort_by_key(|(_, end, _)| end.1);
+    let wished: Vec<i32> = levels.iter().map(|(_, end, _)| end.1).collect();
+    for ((number, _, colour), y) in levels.into_iter().zip(spread(&wished, y, NAME_GAP)) {
+        let at = (x.end + 4, y);
+        svg.text(&number.to_string(), at, Anchor::Start, SMALL, colour);
+    }
+}
+
+/// The names of the lines, each behind its mark; those of horizontal lines behind their number.
+fn list_names(svg: &mut Svg, lines: &[Line]) {
+    let mut x = MARGIN;
+    svg.y += NAMES / 2;
+    let mut levels = 0;
+    for line in lines {
+        let name = if line.mark.is_some() {
+            line.name.clone()
+        } else {
+            levels += 1;
+            format!("{levels} {}", line.name)
+        };
+        let width = 14 + text_width(&name, SMALL) + 12;
+        if x > MARGIN && x + width > svg.width - MARGIN {
+            (x, svg.y) = (MARGIN, svg.y + NAMES);
+        }
+        let at = (x + 5, svg.y);
+        match line.mark {
+            Some(mark) => svg.mark(at, mark, line.colour),
+            None => svg.line((x, svg.y), (x + 10, svg.y), line.colour),
+        }
+        svg.text(&name, (x + 14, svg.y), Anchor::Start, SMALL, line.colour);
+        x += width;
+    }
+    svg.y += NAMES;
 }

@@ -1,16 +1,18 @@
 //! A writer of SVG: a white card with a heading, text of estimated width, shapes,
 //! scales, axes and legends.
 //!
-//! Positions are pixels of a card [`WIDTH`] wide. Viewers choose the face of
-//! `sans-serif`, so widths are estimated for a wide one.
+//! Positions are pixels of a card that is [`WIDE`], or [`NARROW`] for a phone. Viewers choose the
+//! face of `sans-serif`, so widths are estimated for a wide one.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
 
 use itertools::Itertools as _;
 
-/// Width of every chart: that of a README's column.
-pub(crate) const WIDTH: i32 = 800;
+/// Width of a chart: that of a README's column.
+pub(crate) const WIDE: i32 = 800;
+/// Width of a chart for a phone.
+pub(crate) const NARROW: i32 = 340;
 /// Free space around everything.
 pub(crate) const MARGIN: i32 = 20;
 /// Font sizes of names, and of notes, ticks and the subtitle.
@@ -51,36 +53,77 @@ type Point = (i32, i32);
 pub(crate) struct Svg {
     title: String,
     body: String,
+    /// The width of the card.
+    pub width: i32,
     /// The height at which the next part begins.
     pub y: i32,
 }
 
 impl Svg {
-    /// A card with its heading. Lines of the subtitle are wrapped.
-    pub fn new(title: &str, subtitle: &[String]) -> Svg {
+    /// A card with its heading. Long lines are wrapped.
+    pub fn new(title: &str, subtitle: &[String], width: i32) -> Svg {
         let mut svg = Svg {
             title: title.to_owned(),
             body: String::new(),
-            y: MARGIN + TITLE + 6,
+            width,
+            y: MARGIN,
         };
-        let at = (MARGIN, MARGIN + TITLE / 2);
-        svg.bold(title, at, TITLE);
-        // The characters that fit, by the estimate for SMALL text.
-        let columns = usize::try_from((WIDTH - 2 * MARGIN) * 100 / (SMALL * 57)).unwrap_or(1);
+        svg.heading(title, TITLE);
+        svg.y += 6;
         for line in subtitle {
-            for line in crate::format::wrap(line, columns, "").lines() {
-                let at = (MARGIN, svg.y + LINE / 2);
-                svg.text(line, at, Anchor::Start, SMALL, MUTED);
-                svg.y += LINE;
-            }
+            svg.note(line);
         }
         svg.y += 2;
         svg
     }
 
+    /// A muted line, wrapped if it is too long.
+    pub fn note(&mut self, text: &str) {
+        for line in wrapped(text, self.room(), SMALL).lines() {
+            let at = (MARGIN, self.y + LINE / 2);
+            self.text(line, at, Anchor::Start, SMALL, MUTED);
+            self.y += LINE;
+        }
+    }
+
+    /// Whether the card is for a phone.
+    pub fn is_narrow(&self) -> bool {
+        self.width < WIDE
+    }
+
+    /// The width between the margins.
+    pub fn room(&self) -> i32 {
+        self.width - 2 * MARGIN
+    }
+
+    /// A bold line, wrapped if it is too long.
+    pub fn heading(&mut self, text: &str, size: i32) {
+        let lines = if bold_width(text, size) > self.room() {
+            // Bold characters are wider than the estimate for plain ones.
+            wrapped(text, self.room(), size * 5 / 4)
+        } else {
+            text.to_owned()
+        };
+        for line in lines.split('\n') {
+            self.bold(line, (MARGIN, self.y + size / 2), size);
+            self.y += size + 4;
+        }
+        self.y -= 4;
+    }
+
+    /// What `draw` adds, with a text that is shown while the pointer is on it.
+    pub fn hinted(&mut self, hint: &str, draw: impl FnOnce(&mut Svg)) {
+        if hint.is_empty() {
+            return draw(self);
+        }
+        self.body += &format!("<g><title>{}</title>\n", escaped(hint));
+        draw(self);
+        self.body += "</g>\n";
+    }
+
     /// The picture, which ends below the last part.
     pub fn finish(self) -> String {
-        let (width, height) = (WIDTH, self.y + MARGIN / 2);
+        let (width, height) = (self.width, self.y + MARGIN / 2);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" \
              height=\"{height}\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
@@ -187,7 +230,7 @@ impl Svg {
         self.y += LEGEND_LINE / 2;
         for (colour, name) in entries {
             let width = 18 + text_width(name, SMALL) + 14;
-            if x > MARGIN && x + width > WIDTH - MARGIN {
+            if x > MARGIN && x + width > self.width - MARGIN {
                 (x, self.y) = (MARGIN, self.y + LEGEND_LINE);
             }
             let y = self.y;
@@ -239,6 +282,12 @@ fn escaped(text: &str) -> String {
         c => c.to_string(),
     };
     text.chars().map(escape).collect()
+}
+
+/// The text in lines that fit into `room`, by the average width of a character.
+fn wrapped(text: &str, room: i32, size: i32) -> String {
+    let columns = usize::try_from(room * 100 / (size * 57)).unwrap_or(1);
+    crate::format::wrap(text, columns, "")
 }
 
 /// Maps values to pixels.

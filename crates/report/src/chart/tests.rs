@@ -2,7 +2,10 @@
 //! charts` writes them to DIR.
 
 use super::bars::{Bar, BarChart, Row};
-use super::svg::Colour;
+use super::svg::{Colour, NARROW, WIDE};
+use crate::latency::latency_chart_of_width;
+use crate::profile::profile_chart_of_width;
+use crate::run::chart_of_width;
 use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
@@ -97,6 +100,7 @@ fn ratios(high: f64) -> String {
         ],
         of_ratios: true,
         unit: "new rate / old rate",
+        width: WIDE,
     };
     chart.draw()
 }
@@ -213,6 +217,52 @@ fn all_charts_are_well_formed() {
             std::fs::write(path, svg).unwrap();
         }
     }
+}
+
+#[test]
+fn charts_for_phones_are_narrow_and_name_as_much() {
+    let runs = [
+        ladder(),
+        refused(),
+        channels(true),
+        memory(),
+        sizes(),
+        touched(),
+    ];
+    for run in runs {
+        let (wide, narrow) = (chart(&run), chart_of_width(&run, NARROW));
+        assert!(narrow.contains(&format!("width=\"{NARROW}\"")), "{narrow}");
+        let narrow = texts(&narrow);
+        let names = run.cases.iter().map(|case| &case.name);
+        for name in names.filter(|name| texts(&wide).contains(name)) {
+            let is_named = narrow.iter().any(|text| text.ends_with(&**name));
+            assert!(is_named, "{name}: {narrow:?}");
+        }
+    }
+    for svg in [
+        latency_chart_of_width(&latency_record(Mode::Closed), NARROW),
+        profile_chart_of_width(&profiles::ladder(), NARROW),
+        profile_chart_of_width(&profiles::pipeline(), NARROW),
+    ] {
+        assert!(!texts(&svg).is_empty());
+    }
+}
+
+#[test]
+fn a_bar_shows_its_interval_and_its_rounds() {
+    let svg = chart(&ladder());
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let hints = document.descendants().filter(|node| {
+        let is_title = node.tag_name().name() == "title";
+        is_title && node.parent().is_some_and(|it| it.tag_name().name() == "g")
+    });
+    let hints: Vec<&str> = hints.filter_map(|node| node.text()).collect();
+    assert_eq!(hints.len(), ladder().cases.len() - 1, "{hints:?}");
+    assert!(
+        hints[0].starts_with("write_read: 0.652 GiB/s [0.6"),
+        "{hints:?}"
+    );
+    assert!(hints[0].ends_with(" rounds"), "{hints:?}");
 }
 
 #[test]

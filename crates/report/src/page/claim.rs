@@ -6,7 +6,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Ratio, Run, Verdict};
 
 use super::figure::{self, plain, ratio_of};
 use crate::findings::null_tolerance;
-use crate::published::{self, Judgement, Threshold, deviations, judge};
+use crate::published::{self, Judgement, Statement, Threshold, deviations, judge};
 use crate::steps::{measured, widened_verdict};
 
 /// The verdict that a claim follows from.
@@ -118,6 +118,23 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// The same with a published statement on an option.
+    pub fn claim_on(&self, name: impl Into<String>, statement: &Statement<'_>) -> Claim {
+        let judged = match statement.judgement {
+            Some(Judgement::Confirmed) => "This run confirms it.",
+            Some(Judgement::Refuted) => "This run refutes it.",
+            Some(Judgement::Undecided) => "This run does not decide on it.",
+            None => "This run has other conditions, so it does not judge it.",
+        };
+        let change = html! { em { (statement.what) } };
+        Claim {
+            sentence: html! {
+                (self.sentence(change.clone())) " Published: " q { (statement.figures) } ". " (judged)
+            },
+            ..self.claim(name, change)
+        }
+    }
+
     fn sentence(&self, change: Markup) -> Markup {
         let ratio = self.ratio.map(|ratio| ratio.estimate);
         let found = html! { @if let Some(ratio) = &ratio { (ratio_of(ratio)) } };
@@ -207,21 +224,30 @@ impl<'a> Found<'a> {
 /// Why a comparison is undecided.
 pub(super) fn doubt(ratio: Option<Ratio>) -> &'static str {
     match ratio {
+        // With too few rounds for a verdict the interval may exclude equal rates, but by chance.
         Some(Ratio {
             verdict: Verdict::Undecided,
-            estimate: Estimate {
-                interval: Some(_), ..
-            },
-        }) => "which does not exclude equal rates",
+            estimate:
+                Estimate {
+                    interval: Some(ends),
+                    ..
+                },
+        }) if (ends.low..=ends.high).contains(&1.0) => "which does not exclude equal rates",
+        Some(Ratio {
+            verdict: Verdict::Undecided,
+            ..
+        }) => TOO_FEW,
         Some(Ratio {
             estimate: Estimate {
                 interval: Some(_), ..
             },
             ..
         }) => "but a case differs from itself by as much in this run",
-        _ => "from too few rounds for a verdict",
+        _ => TOO_FEW,
     }
 }
+
+const TOO_FEW: &str = "from too few rounds for a verdict";
 
 /// The published result of a comparison.
 pub(super) struct Published {

@@ -1,17 +1,18 @@
 //! The published story: a plain pipe, and each step that made it faster.
 
-use maud::{Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_explain::costs::Cost;
-use pipespeed_explain::profile::record::{EndProfile, Profile};
+use pipespeed_explain::profile::flame;
+use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Estimate, Run, Summary};
 use pipespeed_measure::suite::Suite;
 
 use super::claim::{Claim, Found, Outcome, Published};
 use super::figure::{ms, ns_of, percent, plain, published, rate_of};
 use super::records::Records;
-use super::{Section, chart, claims, details, guest_warning, missing, walk};
+use super::{Section, chart, claims, details, guest_warning, missing, named_table, walk};
 use crate::published::Claim as Effect;
-use crate::run::{table_of_cases, table_of_comparisons};
+use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
 use crate::steps::measured;
 use crate::{costs, profile};
 
@@ -200,7 +201,7 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
         @if let Some(claim) = plain_claim(run) { (claim) }
         @if let Some(both) = both_ends(run) { (both) }
         (chart(
-            crate::chart(run),
+            |width| chart_of_width(run, width),
             "Every step of the published experiment on this machine. The colour shows whether the \
              data was read or discarded.",
             &[
@@ -330,14 +331,74 @@ fn profiled(found: &Profile) -> Markup {
     html! {
         @for end in ends { (largest_costs(end)) }
         (chart(
-            profile::profile_chart(found),
+            |width| profile::profile_chart_of_width(found, width),
             "Where the time of both ends goes, by sampling. The labels are shares of the wall time.",
             &[
-                ("Writer, nanoseconds per 4 KiB", profile::side_by_side(found, "writer")),
-                ("Reader, nanoseconds per 4 KiB", profile::side_by_side(found, "reader")),
+                ("Writer, nanoseconds per 4 KiB", profile::side_by_side(found, "writer", "_")),
+                ("Reader, nanoseconds per 4 KiB", profile::side_by_side(found, "reader", "_")),
             ],
         ))
+        @for case in &found.cases { (flame_graph(found, case)) }
     }
+}
+
+/// The flame graph of a case, which brings a script of its own, with its costs beside it.
+fn flame_graph(found: &Profile, case: &CaseProfile) -> Markup {
+    let name = &case.name;
+    html! {
+        @if let Ok(graph) = flame::of_case(found, case) {
+            details {
+                summary { "Flame graph of " code { (name) } }
+                p {
+                    "The wider a function, the longer it or those above it ran. A click on one \
+                    enlarges it."
+                }
+                iframe.flame title={ "Flame graph of " (name) } loading="lazy"
+                    sandbox="allow-scripts" height=(graph.height) srcdoc=(framed(name, &graph.svg)) {}
+                (named_table("The costs of both ends.", name, &profile::costs_of(case)))
+            }
+        }
+    }
+}
+
+/// Starts the script of a picture once it is seen: a frame out of sight has no layout, and the
+/// script would find no width. What is enlarged is not kept in the address, since a frame has
+/// none.
+const START: &str = "\
+history.replaceState = function () {};
+function width() {
+  return document.body.getBoundingClientRect().width;
+}
+addEventListener('resize', function (event) {
+  if (!width()) event.stopImmediatePropagation();
+});
+new IntersectionObserver(function (changes, observer) {
+  if (width() && changes.some(function (it) { return it.isIntersecting; })) {
+    observer.disconnect();
+    init();
+  }
+}).observe(document.body);";
+
+/// A page with nothing but a picture.
+fn framed(name: &str, svg: &str) -> String {
+    // What stands before the picture is for files of their own.
+    let svg = svg.find("<svg").map_or(svg, |at| &svg[at..]);
+    let svg = svg.replacen(" onload=\"init(evt)\"", "", 1);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                (PreEscaped("<meta charset=\"utf-8\">"))
+                title { "Flame graph of " (name) }
+                style { (PreEscaped("body { margin: 0; } main > svg { width: 100%; }")) }
+            }
+            body {
+                main { (PreEscaped(svg)) }
+                script { (PreEscaped(START)) }
+            }
+        }
+    };
+    page.into_string()
 }
 
 /// The largest costs of an end of the plain pipe.
@@ -373,11 +434,15 @@ fn huge(records: &Records, steps: &Markup) -> Markup {
         }
         @match records.pages() {
             Some(report) => (chart(
-                walk::drawing(report),
-                if walk::is_huge(report) {
-                    "The walk to a buffer of this machine that lies in a huge page."
-                } else {
-                    "The walk to a buffer of this machine. It is not known to lie in a huge page."
+                |width| walk::drawing(report, width),
+                match &report.memory {
+                    Some(_) if walk::is_huge(report) => {
+                        "The walk to a buffer of this machine that lies in a huge page."
+                    }
+                    Some(_) => {
+                        "The walk to a buffer of this machine. It is not known to lie in a huge page."
+                    }
+                    None => "The walk to an address. Whether it is in use is not known.",
                 },
                 &[("", walk::table(report))],
             )),

@@ -3,6 +3,7 @@
 //! Every sentence with a verdict is a [`claim::Claim`]; every number in one is a
 //! [`figure::Figure`]. The page is well-formed XML, too, so tests can read it.
 
+mod beside;
 mod claim;
 mod figure;
 mod ladder;
@@ -15,14 +16,17 @@ pub use self::records::{Records, Saved};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
-use pipespeed_measure::record::{Header, NullControl, Run, Verdict, WarningKind};
+use pipespeed_measure::record::{Header, NullControl, Run, Verdict, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 
 use self::claim::Claim;
+use crate::chart::svg::{NARROW, WIDE};
 use crate::steps::measured;
 use crate::table::Table;
 
 const STYLE: &str = include_str!("page.css");
+/// Shows the hint of a chart's part at the pointer. The page is complete without it.
+const SCRIPT: &str = include_str!("page.js");
 /// Written out, since the page is to be well-formed XML, too.
 const META: &str = "<meta charset=\"utf-8\"/>\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
@@ -37,12 +41,11 @@ struct Section {
     body: Markup,
 }
 
-/// The page of these records.
-pub fn page(records: &Records) -> String {
-    let sections: Vec<Section> = ladder::sections(records)
-        .into_iter()
-        .chain(practice::sections(records))
-        .collect();
+/// The page of these records, with those of another machine beside them if there are any.
+pub fn page(records: &Records, other: Option<&Records>) -> String {
+    let mut sections = ladder::sections(records);
+    sections.extend(practice::sections(records));
+    sections.extend(other.map(|other| beside::section(records, other)));
     let title = "How fast are pipes on this machine?";
     let body = html! {
         a.skip href="#main" { "Skip to the text" }
@@ -64,7 +67,7 @@ pub fn page(records: &Records) -> String {
             }
             (alarms(records))
         }
-        div.brief { (practice::in_short(records)) }
+        section.brief aria-labelledby="short" { (practice::in_short(records)) }
         nav aria-label="Contents" {
             ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
         }
@@ -76,7 +79,7 @@ pub fn page(records: &Records) -> String {
                 }
             }
         }
-        footer { (method(records)) }
+        footer { (method(records, other)) }
     };
     let page = html! {
         (DOCTYPE)
@@ -86,7 +89,10 @@ pub fn page(records: &Records) -> String {
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body { (body) }
+            body {
+                (body)
+                script { (PreEscaped(SCRIPT)) }
+            }
         }
     };
     // Names come from saved records, and XML has no control characters.
@@ -138,6 +144,7 @@ fn alarms(records: &Records) -> Markup {
         let mut warnings = run.warnings.iter();
         Some((run, warnings.find(|it| it.kind.is_disturbance())?))
     });
+    let disturbed: Vec<(&Run, &Warning)> = disturbed.collect();
     html! {
         @if machines.len() > 1 {
             p.alarm {
@@ -151,14 +158,21 @@ fn alarms(records: &Records) -> Markup {
                 distrust small differences. " (control(run))
             }
         }
-        @for (run, warning) in disturbed {
+        @if let [(_, warning), ..] = &disturbed[..] {
             p.alarm {
-                "The run of " code { "bench " (run.suite) } " was disturbed, so another one may \
-                differ: " q { (warning) } "."
+                "Something else used the machine during these runs, so others may differ: "
+                @for (at, (run, _)) in disturbed.iter().enumerate() {
+                    @if at > 0 { ", " }
+                    code { "bench " (run.suite) }
+                }
+                ". The first of them notes: " q { (warning) } "."
             }
         }
         @for run in interrupted {
-            p.alarm { "The run of " code { "bench " (run.suite) } " was interrupted." }
+            p.alarm {
+                "The run of " code { "bench " (run.suite) } " was interrupted, so it has fewer rounds \
+                than planned."
+            }
         }
     }
 }
@@ -180,7 +194,7 @@ fn control(run: &Run) -> Markup {
 }
 
 /// How the figures were measured.
-fn method(records: &Records) -> Markup {
+fn method(records: &Records, other: Option<&Records>) -> Markup {
     html! {
         h2 id="method" { "How this was measured" }
         p {
@@ -192,8 +206,12 @@ fn method(records: &Records) -> Markup {
         ul {
             @for saved in records.all() { li { (record(saved)) } }
             @for replaced in records.replaced() {
-                li { "Not shown, since a newer one was given: " (replaced) "." }
+                li { "Not shown, since another one was given: " (replaced) "." }
             }
+        }
+        @if let Some(other) = other {
+            p { "The other machine:" }
+            ul { @for saved in other.all() { li { (record(saved)) } } }
         }
     }
 }
@@ -214,7 +232,7 @@ fn record(saved: &Saved) -> Markup {
         Saved::Check(_) | Saved::Pages(_) => (None, &[][..]),
     };
     html! {
-        code { (command.join(" ")) } ", " (started_at) ", version " (pipespeed_version)
+        code { (without_files(command)) } ", " (started_at) ", version " (pipespeed_version)
         @if let Some(run) = run {
             "; " (run.settings.rounds_done) " of " (run.settings.rounds_planned)
             " rounds, seed " (run.settings.seed) ". " (control(run))
@@ -228,11 +246,31 @@ fn record(saved: &Saved) -> Markup {
     }
 }
 
-/// A chart, with the same figures as tables.
-fn chart(svg: String, caption: &str, tables: &[(&str, Table)]) -> Markup {
+/// A command line without the files that it saves to.
+fn without_files(command: &[String]) -> String {
+    const FILES: [&str; 5] = ["--json", "--csv", "--chart", "--folded", "--flame"];
+    const OTHERS: [&str; 3] = ["-q", "--quiet", "--no-save"];
+    let is_file = |word: &str| FILES.contains(&word.split('=').next().unwrap_or_default());
+    let mut words = Vec::new();
+    let mut all = command.iter();
+    while let Some(word) = all.next() {
+        if FILES.contains(&&**word) {
+            all.next();
+        } else if !is_file(word) && !OTHERS.contains(&&**word) {
+            words.push(&**word);
+        }
+    }
+    words.join(" ")
+}
+
+/// A chart, drawn for a wide and for a narrow window, with the same figures as tables.
+fn chart(draw: impl Fn(i32) -> String, caption: &str, tables: &[(&str, Table)]) -> Markup {
     html! {
         figure {
-            div.chart tabindex="0" role="region" aria-label=(caption) { (PreEscaped(svg)) }
+            div.chart {
+                div.wide { (PreEscaped(draw(WIDE))) }
+                div.narrow { (PreEscaped(draw(NARROW))) }
+            }
             figcaption { (caption) }
             (details("The figures as a table", caption, tables))
         }
@@ -244,12 +282,17 @@ fn details(summary: &str, about: &str, tables: &[(&str, Table)]) -> Markup {
     html! {
         details {
             summary { (summary) }
-            @for (name, table) in tables {
-                @if !name.is_empty() { p { (name) } }
-                div.scroll tabindex="0" role="region" aria-label={ "Table: " (about) " " (name) } {
-                    (table.html())
-                }
-            }
+            @for (name, table) in tables { (named_table(name, about, table)) }
+        }
+    }
+}
+
+/// A table about something, with a name unless that is empty.
+fn named_table(name: &str, about: &str, table: &Table) -> Markup {
+    html! {
+        @if !name.is_empty() { p { (name) } }
+        div.scroll tabindex="0" role="region" aria-label={ "Table: " (about) " " (name) } {
+            (table.html())
         }
     }
 }

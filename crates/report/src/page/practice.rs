@@ -18,7 +18,8 @@ use super::{Section, chart, claims, details, missing, rate_of};
 use crate::changes::{instructions, is_safe, table_of_ranking};
 use crate::channels::{self, RING_POLLS, channel, message, waiting};
 use crate::findings::null_tolerance;
-use crate::run::{table_of_cases, table_of_comparisons};
+use crate::published::statements;
+use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
 use crate::sizes::{best_of_kinds, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
 use crate::{checks, latency, sizes};
@@ -115,7 +116,7 @@ pub(super) fn in_short(records: &Records) -> Markup {
     decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
     let is_open = is_any && decided.is_empty();
     html! {
-        h2 { "In short" }
+        h2 id="short" { "In short" }
         @if let Some(plain) = rate(ladder, "write_read") {
             p { "A plain pipe, used as in the published experiment, moves " (plain) "." }
         }
@@ -143,7 +144,7 @@ pub(super) fn in_short(records: &Records) -> Markup {
 }
 
 /// The sizes of the best plain write of the suite touched.
-fn best_write(run: &Run) -> Option<Sizes> {
+pub(super) fn best_write(run: &Run) -> Option<Sizes> {
     Some(run.search.as_ref()?.panels.first()?.best.as_ref()?.sizes)
 }
 
@@ -180,7 +181,7 @@ fn used(run: &Run) -> Markup {
     let ends = rate_of(run, "produce_alone").zip(rate_of(run, "consume_alone"));
     html! {
         p {
-            "In the fastest cases so far nobody reads the bytes. Here the writer produces every byte \
+            "In the last published steps nobody reads the bytes. Here the writer produces every byte \
             anew and the reader sums every byte, as programs do that have a use for their data. \
             Everything is compared with a plain write(2), in the best sizes that a short search \
             found"
@@ -215,12 +216,14 @@ fn used(run: &Run) -> Markup {
         @if let Some((produce, consume)) = ends {
             p {
                 "Without any channel, the writer alone produces " (produce)
-                " and the reader alone uses " (consume) ". The slower of the two limits what any \
-                channel can do."
+                " and the reader alone uses " (consume) "."
+                @if is_below_both_ends(run) {
+                    " The slower of the two limits what any channel can do."
+                }
             }
         }
         (chart(
-            crate::chart(run),
+            |width| chart_of_width(run, width),
             "Writers whose every byte is produced and used.",
             &[
                 ("Rates, processor time and context switches of both ends.",
@@ -229,6 +232,21 @@ fn used(run: &Run) -> Markup {
             ],
         ))
     }
+}
+
+/// Whether every channel is slower than either end alone. In a disturbed run it may not be.
+fn is_below_both_ends(run: &Run) -> bool {
+    let is_end = |case: &CaseResult| case.configuration.channel.is_none();
+    let (ends, channels): (Vec<_>, Vec<_>) = run
+        .cases
+        .iter()
+        .filter_map(measured)
+        .partition(|(case, _)| is_end(case));
+    let slower_end = ends
+        .iter()
+        .map(|it| it.1.median)
+        .fold(f64::INFINITY, f64::min);
+    channels.iter().all(|it| it.1.median <= slower_end)
 }
 
 fn sleeping(records: &Records) -> Markup {
@@ -251,7 +269,7 @@ fn sleeping(records: &Records) -> Markup {
             Some(run) => {
                 (claims(cases_without_twin(run).map(|case| change_claim(run, case))))
                 (chart(
-                    crate::chart(run),
+                    |width| chart_of_width(run, width),
                     "A typical pipe, and single changes to it.",
                     &[
                         ("Rates, processor time and context switches of both ends.",
@@ -278,7 +296,9 @@ fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
 fn best_change(run: &Run) -> Option<Claim> {
     let gained = instructions(run, null_tolerance(run));
     let (case, _) = gained.into_iter().find(|(case, _)| is_safe(case))?;
-    change_claim(run, case)
+    let factor = case.factor.as_deref()?;
+    let change = html! { em { (factor) } " as a change to a typical pipe" };
+    claim(run, &case.name, &format!("change-{}", case.name), change)
 }
 
 fn best_sizes(run: &Run) -> Markup {
@@ -299,7 +319,7 @@ fn best_sizes(run: &Run) -> Markup {
             p { code { (case) } " was not measured: " q { (why) } "." }
         }
         (chart(
-            crate::chart(run),
+            |width| chart_of_width(run, width),
             "Rates by the sizes of buffer and pipe: darker is faster on a light page, lighter on a \
              dark one.",
             &[("The best sizes of each case.", sizes::table(run, search))],
@@ -358,7 +378,7 @@ fn other_channels(run: &Run) -> Markup {
         (claims(channels::sizes(run).into_iter().map(|bytes| channel_claim(run, bytes))))
         p { "About rings: " (RING_POLLS) "." }
         (chart(
-            crate::chart(run),
+            |width| chart_of_width(run, width),
             "Rates by the size of the messages, with every byte produced and used.",
             &ways.collect::<Vec<_>>(),
         ))
@@ -439,7 +459,7 @@ fn times(record: &LatencyRecord) -> Markup {
             }
         }
         (chart(
-            latency::latency_chart(record),
+            |width| latency::latency_chart_of_width(record, width),
             "How long round trips take; to the right the slowest ones.",
             &[("Times in microseconds.", latency::table(record))],
         ))
@@ -646,9 +666,15 @@ fn further(records: &Records) -> Markup {
         }
         @for run in runs {
             h3 { "The suite " (run.suite.name()) ": " (run.suite.about()) }
-            ul { @for sentence in crate::findings(run) { li { (sentence) } } }
+            @if run.suite == Suite::Options { (claims(on_options(run))) }
+            @else {
+                (claims(cases_without_twin(run).map(|case| side_claim(run, case))))
+                @if run.suite != Suite::Pages {
+                    ul { @for sentence in crate::findings(run) { li { (sentence) } } }
+                }
+            }
             (chart(
-                crate::chart(run),
+                |width| chart_of_width(run, width),
                 &format!("The suite {}.", run.suite),
                 &[
                     ("Rates, processor time and context switches.",
@@ -659,6 +685,42 @@ fn further(records: &Records) -> Markup {
             ))
         }
     }
+}
+
+/// The claims on the published options, and on the others.
+fn on_options(run: &Run) -> Vec<Option<Claim>> {
+    let name = |case: &CaseResult| format!("options-{}", case.name);
+    let published = statements(run, null_tolerance(run));
+    let is_published =
+        |case: &&CaseResult| published.iter().any(|it| it.step.case.name == case.name);
+    let others = cases_without_twin(run).filter(|case| !is_published(case));
+    let others = others.map(|case| side_claim(run, case));
+    let published = published.iter().map(|statement| {
+        let case = statement.step.case;
+        Some(Found::of(run, &case.name)?.claim_on(name(case), statement))
+    });
+    published.chain(others).collect()
+}
+
+/// A volume in bytes.
+fn whole(volume: u64) -> Markup {
+    html! { (bytes(usize::try_from(volume).unwrap_or(usize::MAX))) }
+}
+
+/// The claim on a case of a side experiment.
+fn side_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
+    let found = Found::of(run, &case.name)?;
+    let (factor, base) = (case.factor.as_deref()?, found.base?);
+    let volume = |case: &CaseResult| case.configuration.volume_bytes;
+    let change = match volume(case).zip(volume(base)) {
+        Some((volume, of_base)) => {
+            html! { (whole(volume)) " transferred instead of " (whole(of_base)) }
+        }
+        None => html! {
+            em { (factor) } " (" code { (case.name) } ", not " code { (base.name) } ")"
+        },
+    };
+    Some(found.claim(format!("{}-{}", run.suite.name(), case.name), change))
 }
 
 /// How to open a channel.

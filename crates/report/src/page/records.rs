@@ -42,6 +42,7 @@ impl Saved {
             Kind::Pages => Saved::Pages(file.parse()?),
             Kind::Comparison
             | Kind::ProfileCounted
+            | Kind::PagesOfPipe
             | Kind::Pinning
             | Kind::Doctor
             | Kind::Boost => {
@@ -62,8 +63,22 @@ impl Saved {
         }
     }
 
+    /// Whether it is preferred to another record about the same subject, and when it was
+    /// made. Of several walks the one to a huge page is preferred, then one to memory of this
+    /// machine: an address alone may be invented.
+    fn rank(&self) -> (bool, bool, &str) {
+        let report = match self {
+            Saved::Pages(record) => Some(&record.report),
+            _ => None,
+        };
+        let memory = report.and_then(|report| report.memory.as_ref());
+        let is_huge = memory.is_some_and(|memory| memory.huge_page().is_some());
+        // RFC 3339 in UTC, so the order is that of the times.
+        (is_huge, memory.is_some(), &self.header().started_at)
+    }
+
     /// What the record is about, in words. Of two records with the same words, a page shows
-    /// the newer.
+    /// the newer, or the one that tells more.
     fn subject(&self) -> String {
         match self {
             Saved::Bench(run) => format!("bench {}", run.suite),
@@ -91,7 +106,8 @@ pub struct Records {
 }
 
 impl Records {
-    /// The records of a page. Of several about the same subject the newest is kept.
+    /// The records of a page. Of several about the same subject the newest is kept; of walks,
+    /// one to a huge page.
     pub fn new(saved: impl IntoIterator<Item = Saved>) -> Records {
         let mut records = Records::default();
         for new in saved {
@@ -100,8 +116,7 @@ impl Records {
                 records.all.push(new);
                 continue;
             };
-            // Both are RFC 3339 in UTC, so their order is that of the times.
-            let left_out = if old.header().started_at <= new.header().started_at {
+            let left_out = if old.rank() <= new.rank() {
                 std::mem::replace(old, new)
             } else {
                 new

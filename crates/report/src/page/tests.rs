@@ -98,13 +98,37 @@ fn walk() -> pages::Record {
     }
 }
 
-fn runs() -> [Run; 5] {
+/// The published options, two of them with other ends.
+fn options() -> Run {
+    let base = "vmsplice_splice_spin";
+    let option = |name: &str, factor: &str, base: &str| {
+        fixtures::case(name, 30.0, Some((base, factor, fixtures::ratio(0.9))))
+    };
+    fixtures::run(
+        Suite::Options,
+        vec![
+            fixtures::case(base, 33.0, None),
+            option("untouched", "untouched buffers", base),
+            option("gift", "gifted pages", base),
+            option("unaligned", "unaligned buffers", base),
+            option("busy_loop_huge", "huge pages", base),
+            option(
+                "poll_huge",
+                "poll(2) before each transfer",
+                "busy_loop_huge",
+            ),
+        ],
+    )
+}
+
+fn runs() -> [Run; 6] {
     [
         fixtures::ladder(),
         fixtures::touched(),
         fixtures::sizes(),
         fixtures::channels(false),
         changes(),
+        options(),
     ]
 }
 
@@ -224,6 +248,11 @@ fn elements<'a, 'b>(document: &'a Document<'b>, name: &str) -> Vec<Node<'a, 'b>>
     all.filter(|it| it.tag_name().name() == name).collect()
 }
 
+fn elements_in<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Vec<Node<'a, 'b>> {
+    let all = node.descendants();
+    all.filter(|it| it.tag_name().name() == name).collect()
+}
+
 /// The claims of a page: name, verdict, node.
 fn claims_of<'a, 'b>(document: &'a Document<'b>) -> Vec<(&'a str, &'a str, Node<'a, 'b>)> {
     let all = document.descendants();
@@ -239,7 +268,7 @@ fn every_claim_has_a_verb_for_each_verdict() {
     let verbs = ["faster", "slower", "the same", "undecided", "not measured"];
     let mut names = Vec::new();
     for (outcome, verb) in OUTCOMES.into_iter().zip(verbs) {
-        let text = page(&records(runs().map(|run| with_outcome(run, outcome))));
+        let text = page(&records(runs().map(|run| with_outcome(run, outcome))), None);
         let document = parse(&text);
         let found = claims_of(&document);
         for (name, verdict, node) in &found {
@@ -303,7 +332,7 @@ fn every_number_is_one_of_the_records() {
         for saved in records.all() {
             numbers(&serde_json::from_str(&json(saved)).unwrap(), &mut known);
         }
-        let text = page(&records);
+        let text = page(&records, None);
         let document = parse(&text);
         let shown = elements(&document, "data");
         assert!(shown.len() > 50);
@@ -331,7 +360,8 @@ fn every_number_is_one_of_the_records() {
 
 #[test]
 fn a_page_needs_nothing_from_outside() {
-    let text = page(&records(runs()));
+    let here = records(runs());
+    let text = page(&here, Some(&here));
     assert!(text.len() < 3 << 20, "{} bytes", text.len());
     let document = parse(&text);
     for node in document.descendants() {
@@ -342,19 +372,39 @@ fn a_page_needs_nothing_from_outside() {
             assert!(!["src", "srcset", "data", "style"].contains(&attribute.name()));
         }
         let name = node.tag_name().name();
-        assert!(
-            !["link", "img", "iframe", "object", "base", "script"].contains(&name),
-            "{name}"
-        );
+        assert!(!["link", "img", "object", "base"].contains(&name), "{name}");
+    }
+    let scripts = elements(&document, "script");
+    assert_eq!(scripts.len(), 1);
+    assert_eq!(scripts[0].text(), Some(SCRIPT));
+    let frames = elements(&document, "iframe");
+    assert_eq!(frames.len(), profile::fixtures::ladder().cases.len());
+    for frame in frames {
+        assert_eq!(frame.attribute("sandbox"), Some("allow-scripts"));
+        let graph = frame.attribute("srcdoc").unwrap();
+        assert!(graph.contains("<script"), "{graph}");
+        for word in [
+            " src=",
+            "<link",
+            "<img",
+            "@import",
+            "url(http",
+            "href=\"http",
+        ] {
+            assert!(!graph.contains(word), "{word} in {graph}");
+        }
     }
     for word in ["url(", "@import", "http-equiv"] {
-        assert!(!text.contains(word), "{word}");
+        let of_page = text
+            .split("srcdoc=")
+            .map(|part| part.rsplit("</iframe>").next());
+        assert!(of_page.flatten().all(|part| !part.contains(word)), "{word}");
     }
 }
 
 #[test]
 fn headings_are_in_order_and_every_chart_has_a_table() {
-    let text = page(&records(runs()));
+    let text = page(&records(runs()), None);
     let document = parse(&text);
     let levels = document.descendants().filter_map(|node| {
         let name = node.tag_name().name();
@@ -378,8 +428,9 @@ fn headings_are_in_order_and_every_chart_has_a_table() {
         assert!(target.is_none_or(|id| unique.contains(id)), "{target:?}");
     }
     let figures = elements(&document, "figure");
-    assert_eq!(figures.len(), 8);
+    assert_eq!(figures.len(), 9);
     for figure in figures {
+        assert_eq!(elements_in(figure, "svg").len(), 2, "wide and narrow");
         for name in ["svg", "figcaption", "table", "td"] {
             let has = figure.descendants().any(|it| it.tag_name().name() == name);
             assert!(has, "{name} in {}", text_without(figure, &[]));
@@ -417,15 +468,15 @@ fn lines(document: &Document<'_>) -> String {
 
 #[test]
 fn the_text_tells_the_whole_story() {
-    let text = page(&records(runs()));
+    let text = page(&records(runs()), None);
     insta::assert_snapshot!(lines(&parse(&text)));
 }
 
 #[test]
 fn each_missing_record_is_named_with_its_command() {
-    let text = page(&Records::default());
+    let text = page(&Records::default(), None);
     insta::assert_snapshot!(lines(&parse(&text)));
-    let text = page(&Records::new([Saved::Check(Box::new(checks()))]));
+    let text = page(&Records::new([Saved::Check(Box::new(checks()))]), None);
     assert!(!text.contains("check --json"), "{text}");
 }
 
@@ -446,9 +497,10 @@ fn names_of_others_are_escaped() {
         }
         run.warnings = vec![pipespeed_host::Warning::new(WarningKind::Guest, hostile)];
     }
-    let text = page(&records(all));
+    let text = page(&records(all), None);
     let document = parse(&text);
-    assert!(elements(&document, "script").is_empty());
+    let scripts = elements(&document, "script");
+    assert_eq!(scripts.len(), 1, "our own");
     assert!(!text.contains(['\u{1b}', '\u{202e}']));
 }
 
@@ -460,7 +512,7 @@ fn the_newest_of_several_records_is_used() {
     for both in [[old.clone(), new.clone()], [new.clone(), old]] {
         let records = records(both);
         assert_eq!(records.run(Suite::Ladder), Some(&new));
-        let text = page(&records);
+        let text = page(&records, None);
         assert!(
             text.contains("bench ladder of 2026-03-14T09:26:53Z"),
             "{text}"
@@ -474,7 +526,7 @@ fn records_of_two_machines_and_a_suspect_run_are_alarms() {
     ladder.header.machine.kernel.release = Some("5.17.0".to_owned());
     let control = ladder.null_control.as_mut().unwrap();
     control.ratio = Some(within(1.2, 1.3, 1.4));
-    let text = page(&records([ladder, touched]));
+    let text = page(&records([ladder, touched]), None);
     for words in ["machines or kernels", "a case differs from itself"] {
         assert!(text.contains(words), "{words}");
     }
@@ -485,7 +537,7 @@ fn a_difference_that_the_null_control_shows_too_is_undecided() {
     let mut run = with_outcome(fixtures::ladder(), Outcome::Faster);
     let control = run.null_control.as_mut().unwrap();
     control.ratio = Some(within(0.7, 1.0, 1.5));
-    let text = page(&records([run]));
+    let text = page(&records([run]), None);
     let document = parse(&text);
     let claims = claims_of(&document);
     let (_, verdict, node) = claims.iter().find(|claim| claim.0 == "spinning").unwrap();
@@ -495,4 +547,111 @@ fn a_difference_that_the_null_control_shows_too_is_undecided() {
         sentence.contains("a case differs from itself by as much"),
         "{sentence}"
     );
+}
+
+#[test]
+fn tables_and_charts_allow_for_the_null_control_as_claims_do() {
+    let mut run = with_outcome(fixtures::ladder(), Outcome::Slower);
+    let control = run.null_control.as_mut().unwrap();
+    control.ratio = Some(within(0.7, 1.0, 1.5));
+    let text = page(&records([run]), None);
+    let document = parse(&text);
+    for cell in elements(&document, "td") {
+        let text = text_without(cell, &[]);
+        assert!(!text.starts_with("slower than"), "{text}");
+    }
+    // The plain pipe is compared with the published rates.
+    let claims = claims_of(&document).into_iter();
+    for (name, verdict, _) in claims.filter(|claim| claim.0 != "plain-pipe") {
+        assert!(verdict != "slower", "{name}");
+    }
+}
+
+#[test]
+fn of_several_walks_one_to_a_huge_page_is_shown() {
+    let invented = walk();
+    let mut real = walk();
+    real.report.walk.address += 4096;
+    real.report.memory = Some(pages::Memory {
+        pid: None,
+        mappings: Vec::new(),
+        page_bytes: 4096,
+        pages: Vec::new(),
+        runs: None,
+        hidden: Vec::new(),
+    });
+    let newer = pages::Record {
+        header: fixtures::header(Kind::Pages),
+        ..invented
+    };
+    let saved = |record: &pages::Record| Saved::Pages(Box::new(record.clone()));
+    for both in [[&real, &newer], [&newer, &real]] {
+        let records = Records::new(both.map(saved));
+        assert_eq!(records.pages(), Some(&real.report));
+    }
+    let text = page(&Records::new([saved(&newer)]), None);
+    assert!(text.contains("The walk to an address."), "{text}");
+}
+
+#[test]
+fn another_machine_is_shown_beside() {
+    let [ladder, touched, ..] = runs();
+    let mut other = ladder.clone();
+    other.header.machine.kernel.release = Some("5.17.0".to_owned());
+    fixtures::refuse(&mut other, "write_read", "only 1 processor");
+    let other = records([other, touched.clone()]);
+    let text = page(&records([ladder, touched]), Some(&other));
+    let document = parse(&text);
+    let sections = elements(&document, "section");
+    let beside = sections
+        .into_iter()
+        .find(|it| it.attribute("aria-labelledby") == Some("beside"));
+    let beside = beside.unwrap();
+    let rows: Vec<String> = elements_in(beside, "tr")
+        .into_iter()
+        .map(|row| {
+            let cells = row.children().map(|cell| text_without(cell, &[]));
+            cells.collect::<Vec<_>>().join(" | ")
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"));
+}
+
+#[test]
+fn files_are_left_out_of_command_lines() {
+    let words = [
+        "pipespeed",
+        "bench",
+        "--json",
+        "dir/a.json",
+        "sizes",
+        "--csv=b.csv",
+        "--quick",
+        "-q",
+    ];
+    let command = words.map(str::to_owned);
+    assert_eq!(without_files(&command), "pipespeed bench sizes --quick");
+}
+
+#[test]
+fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
+    let mut run = fixtures::ladder();
+    for case in &mut run.cases {
+        if let Some(ratio) = &mut case.ratio {
+            *ratio = within(1.2, 1.3, 1.4);
+            ratio.verdict = Verdict::Undecided;
+        }
+    }
+    let text = page(&records([run]), None);
+    let document = parse(&text);
+    let claims = claims_of(&document).into_iter();
+    let of_ladder = claims.filter(|claim| claim.0 == "spinning" || claim.0 == "splice");
+    let sentences: Vec<String> = of_ladder.map(|claim| text_without(claim.2, &[])).collect();
+    assert_eq!(sentences.len(), 2);
+    for sentence in sentences {
+        assert!(
+            sentence.contains("from too few rounds for a verdict"),
+            "{sentence}"
+        );
+    }
 }

@@ -4,9 +4,7 @@
 use pipespeed_base::size;
 use pipespeed_explain::pages::{Level, Report};
 
-use super::super::chart::svg::{
-    Anchor, CARD, Colour, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, length,
-};
+use super::super::chart::svg::{Anchor, CARD, Colour, INK, MARGIN, SMALL, Svg, TEXT, length};
 use crate::table::{Column, Table};
 
 /// Height of the parts of the address, and of the tables.
@@ -38,10 +36,59 @@ pub(super) fn is_huge(report: &Report) -> bool {
     used(report).1 > report.walk.scheme.page_bytes()
 }
 
-/// Draws the walk.
-pub(super) fn drawing(report: &Report) -> String {
+/// A part of the address, and what it selects.
+struct Part {
+    fill: Colour,
+    /// Two lines.
+    part: [String; 2],
+    /// Three lines on a table or on memory; `None` for a part of the offset that another part
+    /// belongs to.
+    selects: Option<(Colour, [String; 3])>,
+}
+
+/// The parts of the address, the highest bits first.
+fn parts(report: &Report) -> Vec<Part> {
     let walk = &report.walk;
     let (tables, page_bytes) = used(report);
+    let levels = walk.levels.iter().enumerate().map(|(at, level)| {
+        let is_used = at < tables;
+        let last_bit = level.lowest_bit + level.bits - 1;
+        let name = if is_used {
+            format!("{} {}", level.name, level.index)
+        } else {
+            "offset".to_owned()
+        };
+        let selects = [
+            level.name.to_owned(),
+            format!("entry {} of {}", level.index, level.entries),
+            format!("covers {}", size::format(level.covers())),
+        ];
+        Part {
+            fill: if is_used { USED } else { UNUSED },
+            part: [name, format!("bits {last_bit} to {}", level.lowest_bit)],
+            selects: is_used.then_some((USED, selects)),
+        }
+    });
+    let memory = [
+        "memory".to_owned(),
+        format!("page of {}", size::format(page_bytes)),
+        format!("byte {}", walk.address & (page_bytes - 1)),
+    ];
+    let offset = Part {
+        fill: UNUSED,
+        part: [
+            "offset".to_owned(),
+            format!("bits {} to 0", walk.scheme.page_bits - 1),
+        ],
+        selects: Some((END, memory)),
+    };
+    levels.chain([offset]).collect()
+}
+
+/// Draws the walk: side by side, or on a narrow card one below the other.
+pub(super) fn drawing(report: &Report, width: i32) -> String {
+    let walk = &report.walk;
+    let page_bytes = used(report).1;
     let ends = if page_bytes > walk.scheme.page_bytes() {
         format!(
             "it ends one table early, at a huge page of {}",
@@ -51,63 +98,65 @@ pub(super) fn drawing(report: &Report) -> String {
         format!("it ends at a page of {}", size::format(page_bytes))
     };
     let title = format!("The walk to address {:#018x}", walk.address);
-    let mut svg = Svg::new(&title, &[format!("{}; {ends}", walk.scheme)]);
+    let mut svg = Svg::new(&title, &[format!("{}; {ends}", walk.scheme)], width);
     svg.y += 10;
-    let columns = length(walk.levels.len() + 1);
-    let width = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns;
-    let top = svg.y;
-    let below = top + PART + ARROW;
-    let x = |at: usize| MARGIN + length(at) * (width + GAP);
-    for (at, level) in walk.levels.iter().enumerate() {
-        let is_used = at < tables;
-        let fill = if is_used { USED } else { UNUSED };
-        let name = if is_used {
-            format!("{} {}", level.name, level.index)
-        } else {
-            "offset".to_owned()
-        };
-        let bits = format!(
-            "bits {} to {}",
-            level.lowest_bit + level.bits - 1,
-            level.lowest_bit
-        );
-        draw_box(&mut svg, (x(at), top), (width, PART), fill, &[&name, &bits]);
-        if is_used {
-            arrow(&mut svg, (x(at) + width / 2, top + PART), below);
-            let entry = format!("entry {} of {}", level.index, level.entries);
-            let covers = format!("covers {}", size::format(level.covers()));
-            let lines: [&str; 3] = [level.name, &entry, &covers];
-            draw_box(&mut svg, (x(at), below), (width, TABLE), fill, &lines);
-        }
+    let parts = parts(report);
+    if svg.is_narrow() {
+        draw_rows(&mut svg, &parts);
+    } else {
+        draw_columns(&mut svg, &parts);
     }
-    let last = walk.levels.len();
-    let offset = walk.address & (page_bytes - 1);
-    let bits = format!("bits {} to 0", walk.scheme.page_bits - 1);
-    draw_box(
-        &mut svg,
-        (x(last), top),
-        (width, PART),
-        UNUSED,
-        &["offset", &bits],
-    );
-    arrow(&mut svg, (x(last) + width / 2, top + PART), below);
-    let page = format!("page of {}", size::format(page_bytes));
-    let byte = format!("byte {offset}");
-    draw_box(
-        &mut svg,
-        (x(tables), below),
-        (x(last) + width - x(tables), TABLE),
-        END,
-        &["memory", &page, &byte],
-    );
     let line = "Each index selects an entry of one table, which leads to the next table.";
-    svg.y = below + TABLE;
-    svg.text(line, (MARGIN, svg.y + 16), Anchor::Start, SMALL, MUTED);
-    svg.y += 26;
+    svg.y += 8;
+    svg.note(line);
     svg.finish()
 }
 
-fn draw_box(svg: &mut Svg, (x, y): (i32, i32), size: (i32, i32), fill: Colour, lines: &[&str]) {
+/// The parts of the address side by side, and below each what it selects.
+fn draw_columns(svg: &mut Svg, parts: &[Part]) {
+    let columns = length(parts.len());
+    let width = (svg.room() - (columns - 1) * GAP) / columns;
+    let top = svg.y;
+    let below = top + PART + ARROW;
+    // What the whole offset selects begins below its first part.
+    let mut from = MARGIN;
+    for (at, part) in parts.iter().enumerate() {
+        let x = MARGIN + length(at) * (width + GAP);
+        draw_box(svg, (x, top), (width, PART), part.fill, &part.part);
+        if let Some((fill, lines)) = &part.selects {
+            arrow(svg, (x + width / 2, top + PART), below);
+            draw_box(svg, (from, below), (x + width - from, TABLE), *fill, lines);
+            from = x + width + GAP;
+        }
+    }
+    svg.y = below + TABLE;
+}
+
+/// The parts of the address one below the other, and beside each what it selects.
+fn draw_rows(svg: &mut Svg, parts: &[Part]) {
+    let width = (svg.room() - ARROW) / 2;
+    let right = MARGIN + width + ARROW;
+    let mut from = svg.y;
+    for part in parts {
+        let y = svg.y;
+        draw_box(svg, (MARGIN, y), (width, TABLE), part.fill, &part.part);
+        if let Some((fill, lines)) = &part.selects {
+            let middle = y + TABLE / 2;
+            let (start, end) = (MARGIN + width + 4, right - 4);
+            svg.line((start, middle), (end, middle), INK);
+            svg.polyline(
+                &[(end - 6, middle - 4), (end, middle), (end - 6, middle + 4)],
+                INK,
+                1,
+            );
+            draw_box(svg, (right, from), (width, y + TABLE - from), *fill, lines);
+            from = y + TABLE + GAP;
+        }
+        svg.y += TABLE + GAP;
+    }
+}
+
+fn draw_box(svg: &mut Svg, (x, y): (i32, i32), size: (i32, i32), fill: Colour, lines: &[String]) {
     svg.rectangle(x..x + size.0, y..y + size.1, fill);
     let step = size.1 / (length(lines.len()) + 1);
     for (at, line) in lines.iter().enumerate() {

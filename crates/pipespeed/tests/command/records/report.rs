@@ -1,9 +1,13 @@
-//! `report`: which files it takes, and where it puts the page.
+//! `report`: which files it takes, what it measures without any, and where it puts the page.
 
 use std::fs;
+use std::path::PathBuf;
 
+use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
+use crate::common::{Running, names_in, pipespeed, start};
 use pipespeed_measure::suite::Suite;
+use rustix::process::Signal;
 
 fn page(records: &Records, args: &str) -> String {
     let outcome = records.pipespeed(&format!("report {args} -o -"));
@@ -109,6 +113,11 @@ fn a_record_that_a_page_has_no_use_for_is_left_out() {
         both.err.contains("doctor.json: a page has no use"),
         "{both:#?}"
     );
+    let slots = "pages --pipe --json slots.json";
+    records.pipespeed(slots).succeeded();
+    let slots = records.pipespeed("report old.json slots.json -o -");
+    let slots = slots.succeeded().err;
+    assert!(slots.contains("slots.json: a page has no use"), "{slots}");
     let alone = records.pipespeed("report doctor.json -q -o -");
     alone.refused(2, &["none of these files can be used"]);
 }
@@ -127,4 +136,126 @@ fn a_record_is_not_replaced_by_the_page() {
     records
         .pipespeed("report old.json -o /dev/full")
         .failed(1, &["/dev/full"]);
+}
+
+#[test]
+fn records_of_another_machine_are_shown_beside() {
+    let records = Records::new();
+    records.changed("there.json", |run| {
+        run.header.machine.kernel.release = Some("5.17.0".to_owned());
+    });
+    let text = page(&records, "old.json --compare there.json");
+    assert!(text.contains("Beside another machine") && text.contains("Linux 5.17.0"));
+    assert!(!page(&records, "old.json").contains("Beside another machine"));
+    let outcome = records.pipespeed("report old.json --compare missing.json -o -");
+    outcome.refused(2, &["missing.json"]);
+}
+
+/// The record of the commands that take long, which a resumed report does not measure again.
+fn measured_before(records: &Records) -> PathBuf {
+    let directory = records.0.path().join("before");
+    fs::create_dir(&directory).unwrap();
+    for (name, suite) in [
+        ("ladder", Suite::Ladder),
+        ("touched", Suite::Touched),
+        ("sizes", Suite::Sizes),
+        ("channels", Suite::Channels),
+    ] {
+        records.save(&format!("before/{name}.json"), &run(suite, &[]));
+    }
+    directory
+}
+
+#[test]
+fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
+    let records = Records::new();
+    let directory = measured_before(&records);
+    let names = ["ladder", "touched", "sizes", "channels"];
+    let texts = || names.map(|name| fs::read(directory.join(format!("{name}.json"))).unwrap());
+    let before = texts();
+    fs::write(directory.join("check.json"), "half a rec").unwrap();
+    fs::write(directory.join("unfinished"), "check\n").unwrap();
+    let outcome = records.pipespeed("report --resume=before").succeeded();
+    for words in [
+        "measuring check, pages: about",
+        "1 of 2: pipespeed check",
+        "saved: before/report.html",
+    ] {
+        assert!(outcome.err.contains(words), "{words}: {outcome:#?}");
+    }
+    assert_eq!(outcome.out, "", "the tables of the commands are not shown");
+    assert_eq!(texts(), before);
+    let text = fs::read_to_string(directory.join("report.html")).unwrap();
+    for words in ["Statements about pipes", "data-claim=\"spinning\""] {
+        assert!(text.contains(words), "{words}");
+    }
+    assert!(text.contains("<code>pipespeed check</code>"), "{text}");
+    assert!(!directory.join("unfinished").exists());
+    // With nothing left to measure it is the page alone.
+    let again = records.pipespeed("report --resume=before -o -");
+    assert_eq!(again.succeeded_in_silence().out, text);
+}
+
+/// Starts a report and waits until it measures the ladder, which takes a minute.
+fn until_the_ladder_runs(records: &Records, args: &str) -> (Running, Mark, PathBuf) {
+    let mut command = pipespeed(args);
+    command.current_dir(&records.0);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let results = records.0.path().join("pipespeed-results");
+    let found = eventually(|| {
+        let directory = fs::read_dir(&results).ok()?.next()?.ok()?.path();
+        let step = fs::read_to_string(directory.join("unfinished")).ok()?;
+        (step == "ladder\n" && mark.endpoint("reader").is_some()).then_some(directory)
+    });
+    (running, mark, found.unwrap())
+}
+
+#[test]
+fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
+    let records = Records::new();
+    let (running, mark, directory) = until_the_ladder_runs(&records, "report");
+    running.send(Signal::TERM);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
+    let err = outcome.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        err.contains("`pipespeed report --resume` measures the rest"),
+        "{err}"
+    );
+    assert!(err.ends_with("pipespeed: interrupted by SIGTERM"), "{err}");
+    let names = names_in(&directory);
+    for name in ["check.json", "report.html", "unfinished"] {
+        assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
+    }
+    let check = fs::read(directory.join("check.json")).unwrap();
+    // The newest report is the one that goes on.
+    let (running, mark, again) = until_the_ladder_runs(&records, "report --resume -q");
+    assert_eq!(again, directory);
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(128 + 2), "{outcome:#?}");
+    assert_eq!(fs::read(directory.join("check.json")).unwrap(), check);
+}
+
+#[test]
+fn nothing_is_measured_for_a_report_that_cannot_be_made() {
+    let records = Records::new();
+    for (args, words) in [
+        ("--full old.json", "--full"),
+        ("--resume old.json", "--resume"),
+        ("--resume=old.json", "old.json is not a directory"),
+        ("--resume", "there is no report in ./pipespeed-results"),
+        ("-o no/such.html", "no/such.html"),
+        ("--compare missing.json", "missing.json"),
+    ] {
+        let outcome = records.pipespeed(&format!("report {args}"));
+        outcome.refused(2, &[words]);
+        assert!(
+            !records.0.path().join("pipespeed-results").exists(),
+            "{args}"
+        );
+    }
 }

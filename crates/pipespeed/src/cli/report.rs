@@ -1,0 +1,48 @@
+//! The options of `pipespeed report`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `pipespeed report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without files this machine is measured first, which takes about five minutes: check, pages, and the \
+suites ladder, touched, sizes and channels, the last two with --quick. Each record is saved in a \
+directory of ./pipespeed-results/ as soon as it is finished, and the page beside them, so an \
+interrupted report loses only the suite that was running.
+
+The page needs no network and no other file. What the records lack is left out, with a line that \
+names the command that measures it. Of several records about the same subject the newest is used.
+
+Examples:
+  pipespeed report                                   measure, then make the page
+  pipespeed report --full                            all that a page can show
+  pipespeed report --resume                          go on after an interruption
+  pipespeed report pipespeed-results/*.json
+  pipespeed report ladder.json touched.json -o report.html
+  pipespeed report here/*.json --compare there/*.json")]
+pub struct ReportArgs {
+    /// Saved records of bench, check, latency, costs, profile and pages ('-': standard input)
+    /// [default: measure this machine].
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Measure all that a page can show: about ten minutes more.
+    ///
+    /// Adds the suites options, memory and changes, round trips, costs, and a profile if sampling
+    /// is permitted.
+    #[arg(long, conflicts_with = "files")]
+    pub full: bool,
+    /// Measure only what an interrupted report lacks [default: that of the newest report].
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, conflicts_with = "files")]
+    pub resume: Option<Option<PathBuf>>,
+    /// Show records of another machine beside these.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub compare: Vec<PathBuf>,
+    /// Save the page here ('-': standard output) [default: in ./pipespeed-results/].
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print nothing on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,273 @@
+//! Measures what a page shows: one command after another, each in a process of its own.
+//!
+//! A process of its own, since `costs` times its own system calls and `check` uses up limits of
+//! its process, and since each record then names the command that makes another one like it.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::cli::ReportArgs;
+use crate::commands::files::DIRECTORY;
+use pipespeed_base::failure::{Interrupted, say, start_error, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_explain::profile::perf::Sampling;
+use pipespeed_measure::record::check_directory;
+use pipespeed_measure::trial::ProcessRunner;
+
+/// A command whose record a page shows.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    /// The name of its record.
+    name: &'static str,
+    /// The words after `pipespeed`.
+    words: &'static str,
+    /// The seconds it is expected to take.
+    seconds: u32,
+}
+
+const fn step(name: &'static str, words: &'static str, seconds: u32) -> Step {
+    Step {
+        name,
+        words,
+        seconds,
+    }
+}
+
+/// The commands of every report.
+const STEPS: [Step; 6] = [
+    step("check", "check", 2),
+    step("pages", "pages --buffer 2M --huge", 1),
+    step("ladder", "bench ladder", 65),
+    step("touched", "bench touched", 65),
+    step("sizes", "bench sizes --quick", 35),
+    step("channels", "bench channels --quick", 35),
+];
+/// Those that --full adds.
+const FURTHER: [Step; 7] = [
+    step("costs", "costs", 10),
+    step("profile", "profile --all", 90),
+    step("changes", "bench changes", 65),
+    step("options", "bench options", 65),
+    step("memory", "bench memory", 90),
+    step("latency", "latency", 25),
+    step("deadlock", "latency pipe --size 65537,128K --naive", 90),
+];
+const PROFILE: &str = "profile";
+
+/// Directories of reports begin with this.
+const PREFIX: &str = "report-";
+/// A file beside the records that names the command that is running, or was interrupted: its
+/// record may have fewer rounds than planned.
+const RUNNING: &str = "unfinished";
+
+/// A command gets this long to end by the signal that a terminal sends to all processes.
+const GRACE: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 0,
+};
+
+/// The records of a report.
+pub(super) struct Measured {
+    /// The directory of the report.
+    pub directory: PathBuf,
+    /// The records in it, also of an interrupted command.
+    pub records: Vec<PathBuf>,
+    /// The interruption, if there was one.
+    pub outcome: anyhow::Result<()>,
+}
+
+/// Measures what the directory of the report lacks.
+///
+/// # Errors
+/// Wrong usage, or the directory can't be written.
+pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
+    let directory = match &args.resume {
+        None => new_directory()?,
+        Some(Some(given)) if given.is_dir() => given.clone(),
+        Some(Some(given)) => {
+            let given = given.display();
+            return Err(usage(format!("--resume: {given} is not a directory")));
+        }
+        Some(None) => newest_directory()?,
+    };
+    let mut steps = STEPS.to_vec();
+    if args.full {
+        steps.extend(FURTHER);
+    }
+    let report = Report {
+        directory,
+        quiet: args.quiet,
+    };
+    steps.retain(|step| !report.is_done(*step));
+    if let Some(at) = steps.iter().position(|step| step.name == PROFILE)
+        && let Err(refused) = Sampling::find()
+    {
+        steps.remove(at);
+        report.say(&format!("there will be no profile: {refused}"));
+    }
+    let outcome = report.measure(&steps, args.full);
+    let records = STEPS
+        .iter()
+        .chain(&FURTHER)
+        .map(|step| report.record(*step));
+    let records = records.filter(|path| path.exists()).collect();
+    Ok(Measured {
+        directory: report.directory,
+        records,
+        outcome,
+    })
+}
+
+/// Makes the directory of a new report.
+fn new_directory() -> anyhow::Result<PathBuf> {
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let name = format!("{PREFIX}{now}-{}", std::process::id());
+    let directory = Path::new(DIRECTORY).join(name);
+    let made = fs::create_dir_all(&directory);
+    made.with_context(|| format!("cannot write {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// The directory of the newest report, by its name.
+fn newest_directory() -> anyhow::Result<PathBuf> {
+    let entries = fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let is_report = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        path.is_dir() && name.is_some_and(|name| name.starts_with(PREFIX))
+    };
+    let newest = paths.filter(is_report).max();
+    newest.ok_or_else(|| usage(format!("--resume: there is no report in ./{DIRECTORY}")))
+}
+
+/// A report being measured.
+struct Report {
+    directory: PathBuf,
+    quiet: bool,
+}
+
+impl Report {
+    fn record(&self, step: Step) -> PathBuf {
+        self.directory.join(format!("{}.json", step.name))
+    }
+
+    fn running(&self) -> PathBuf {
+        self.directory.join(RUNNING)
+    }
+
+    /// Whether the record of a command is there and complete.
+    fn is_done(&self, step: Step) -> bool {
+        let running = fs::read_to_string(self.running()).unwrap_or_default();
+        self.record(step).exists() && running.trim() != step.name
+    }
+
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            say(&format!("pipespeed: {line}"));
+        }
+    }
+
+    /// Runs these commands, one after another. A failed one is reported and left out.
+    fn measure(&self, steps: &[Step], full: bool) -> anyhow::Result<()> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        check_directory(&self.directory)
+            .with_context(|| format!("cannot write {}", self.directory.display()))?;
+        self.announce(steps, full);
+        let interrupt = Interrupt::install()?;
+        for (at, step) in steps.iter().enumerate() {
+            self.say(&format!(
+                "{} of {}: pipespeed {}, about {} s",
+                at + 1,
+                steps.len(),
+                step.words,
+                step.seconds
+            ));
+            fs::write(self.running(), format!("{}\n", step.name))?;
+            let status = self
+                .start(*step)
+                .and_then(|mut child| wait(&mut child, &interrupt))?;
+            if let Some(signal) = interrupt.signal()
+                && !status.success()
+            {
+                return Err(Interrupted(signal).into());
+            }
+            fs::remove_file(self.running())?;
+            if !self.record(*step).exists() {
+                self.say(&format!(
+                    "pipespeed {} has no record ({status}), so the page will lack it",
+                    step.words
+                ));
+            }
+            if let Some(signal) = interrupt.signal() {
+                return Err(Interrupted(signal).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what is measured, and how long it takes.
+    fn announce(&self, steps: &[Step], full: bool) {
+        let seconds: u32 = steps.iter().map(|step| step.seconds).sum();
+        let duration = match seconds {
+            ..=90 => format!("{seconds} seconds"),
+            _ => format!("{} minutes", seconds.div_ceil(60)),
+        };
+        let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+        let names = names.join(", ");
+        let full = if full { " --full" } else { "" };
+        self.say(&format!(
+            "measuring {names}: about {duration}. Results are saved in {} as they finish; after an \
+             interruption, `pipespeed report{full} --resume` measures the rest.",
+            self.directory.display()
+        ));
+    }
+
+    /// Starts a command. Its tables are not shown, but its progress is.
+    fn start(&self, step: Step) -> anyhow::Result<Child> {
+        let program = ProcessRunner::this_program();
+        let mut command = Command::new(&program);
+        command
+            .arg0("pipespeed")
+            .args(step.words.split(' '))
+            .arg("--json")
+            .arg(self.record(step));
+        // `pages` prints nothing on standard error.
+        if self.quiet && step.name != "pages" {
+            command.arg("--quiet");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = command.spawn();
+        started.map_err(|error| start_error(step.name, &program, error))
+    }
+}
+
+/// Waits for the end of a command. Passes a signal on to it, unless it ends by itself.
+fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+    if let Ok(ending) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        let mut fds = [
+            PollFd::new(&ending, PollFlags::IN),
+            PollFd::new(interrupt, PollFlags::IN),
+        ];
+        retry_on_intr(|| poll(&mut fds, None)).map_err(io::Error::from)?;
+        if let Some(signal) = interrupt.signal() {
+            // Ctrl-C has reached it already, and a second signal would end it unsaved.
+            let ended = retry_on_intr(|| poll(&mut fds[..1], Some(&GRACE)));
+            if ended.map_err(io::Error::from)? == 0
+                && let Some(signal) = Signal::from_named_raw(signal)
+            {
+                let _ = pidfd_send_signal(&ending, signal);
+            }
+        }
+    }
+    Ok(child.wait()?)
+}
