@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
@@ -187,6 +187,47 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+}
+
+/// Stopping and going on, as a shell with job control requests it: for processes that have
+/// changed their terminal.
+#[derive(Debug, Clone, Default)]
+pub struct JobControl {
+    stopping: Arc<AtomicBool>,
+    going_on: Arc<AtomicBool>,
+}
+
+impl JobControl {
+    /// Handles SIGTSTP, unless this process was started to ignore it, and SIGCONT.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn install() -> io::Result<Self> {
+        let jobs = JobControl::default();
+        if !is_ignored(SIGTSTP) {
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&jobs.stopping))?;
+        }
+        signal_hook::flag::register(SIGCONT, Arc::clone(&jobs.going_on))?;
+        Ok(jobs)
+    }
+
+    /// Whether SIGTSTP has arrived since this was called last.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether SIGCONT has arrived since this was called last.
+    pub fn is_going_on(&self) -> bool {
+        self.going_on.swap(false, Ordering::Relaxed)
+    }
+
+    /// Stops this process until SIGCONT arrives.
+    ///
+    /// # Errors
+    /// Those of kill(2).
+    pub fn stop(&self) -> io::Result<()> {
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)
     }
 }
 

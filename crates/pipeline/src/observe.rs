@@ -1,6 +1,7 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod live;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+pub use self::live::{Link, Live, Moment, PaceSetter, Pipeline, Stage, TICK, Window};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
@@ -203,47 +205,17 @@ pub fn observe(
 ) -> Observation {
     let start = Instant::now();
     let cost_before = own_time();
-    let mut observer = Observer {
-        proc,
-        plan,
-        looker,
-        helper_time: Duration::ZERO,
-        allowance: Allowance::new(),
-        scanner: Scanner::default(),
-        users: BTreeMap::new(),
-        asked: BTreeSet::new(),
-        tallies: BTreeMap::new(),
-        sampled: None,
-        pipes: BTreeMap::new(),
-    };
-    observer.scanner.read_all(proc, &observer.excluded());
-    observer.adopt(true);
-    observer.sample_all();
-    observer.follow(true);
-    // The first one starts the helper.
-    observer.look();
+    let mut observer = Observer::new(proc, plan, looker);
+    observer.begin();
     let began = Instant::now();
     let scanned = observer.spent() - cost_before;
     let sampled = || Instant::now().saturating_duration_since(began);
-    let mut search_interval = MIN_SEARCH_INTERVAL;
-    let (mut next_look, mut next_search) = (began + LOOK_INTERVAL, began + search_interval);
+    let mut chores = Chores::new(began);
     let mut count = 1;
     loop {
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
         count += 1;
-        if Instant::now() >= next_look {
-            let before = observer.spent();
-            observer.look();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            next_look = Instant::now() + LOOK_INTERVAL.max(least);
-        }
-        if Instant::now() >= next_search {
-            let before = observer.spent();
-            observer.search_new();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            search_interval = (2 * search_interval).min(MAX_SEARCH_INTERVAL);
-            next_search = Instant::now() + search_interval.max(least);
-        }
+        chores.run(&mut observer);
         let left = plan.window.saturating_sub(start.elapsed());
         let spent = observer.spent() - cost_before - scanned;
         let due = spent.div_f64(BUDGET).saturating_sub(sampled());
@@ -282,6 +254,68 @@ fn needs_all(finding: &Finding) -> bool {
 fn own_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// What is done less often than sampling: looks into pipes, and searches for new processes.
+struct Chores {
+    search_interval: Duration,
+    next_look: Instant,
+    next_search: Instant,
+}
+
+impl Chores {
+    fn new(now: Instant) -> Self {
+        Chores {
+            search_interval: MIN_SEARCH_INTERVAL,
+            next_look: now + LOOK_INTERVAL,
+            next_search: now + MIN_SEARCH_INTERVAL,
+        }
+    }
+
+    /// Does what is due.
+    fn run(&mut self, observer: &mut Observer<'_>) {
+        if Instant::now() >= self.next_look {
+            let before = observer.spent();
+            observer.look();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.next_look = Instant::now() + LOOK_INTERVAL.max(least);
+        }
+        if Instant::now() >= self.next_search {
+            let before = observer.spent();
+            observer.search_new();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.search_interval = (2 * self.search_interval).min(MAX_SEARCH_INTERVAL);
+            self.next_search = Instant::now() + self.search_interval.max(least);
+        }
+    }
+}
+
+impl<'a> Observer<'a> {
+    fn new(proc: &'a Proc, plan: &'a Plan, looker: Option<&'a mut Looker>) -> Self {
+        Observer {
+            proc,
+            plan,
+            looker,
+            helper_time: Duration::ZERO,
+            allowance: Allowance::new(),
+            scanner: Scanner::default(),
+            users: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            tallies: BTreeMap::new(),
+            sampled: None,
+            pipes: BTreeMap::new(),
+        }
+    }
+
+    /// Finds the processes, and takes the first sample and the first look.
+    fn begin(&mut self) {
+        self.scanner.read_all(self.proc, &self.excluded());
+        self.adopt(true);
+        self.sample_all();
+        self.follow(true);
+        // The first one starts the helper.
+        self.look();
+    }
 }
 
 impl Observer<'_> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::live::Slice;
 use super::{Observed, OnPipe, Shares};
 use crate::files::{Allowance, Files, Kept, Schedule, ThreadFiles};
 use crate::find::Process;
@@ -67,6 +68,18 @@ pub(super) struct Counters {
     io: Option<Io>,
     /// How often each thread got a processor.
     turns: BTreeMap<i32, u64>,
+}
+
+impl Io {
+    /// What was counted since then.
+    fn since(self, then: Io) -> Io {
+        Io {
+            read_bytes: self.read_bytes.saturating_sub(then.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(then.written_bytes),
+            reads: self.reads.saturating_sub(then.reads),
+            writes: self.writes.saturating_sub(then.writes),
+        }
+    }
 }
 
 /// A thread that is sampled.
@@ -288,6 +301,32 @@ impl Tally {
         }
     }
 
+    /// What it did since this was called last; everything is counted anew.
+    pub(super) fn take(&mut self, proc: &Proc, allowance: &Allowance) -> Slice {
+        use std::mem::take;
+        if !self.has_ended {
+            self.update(proc, allowance);
+        }
+        let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
+        let slice = Slice {
+            samples: take(&mut self.samples),
+            working: take(&mut self.working),
+            disk: take(&mut self.disk),
+            blocked: take(&mut self.blocked),
+            starved: take(&mut self.starved),
+            stopped: take(&mut self.stopped),
+            outside: take(&mut self.outside),
+            on: take(&mut self.on),
+            splices: take(&mut self.splices),
+            counted: ended_at.duration_since(*began_at),
+            ran: last.ran.saturating_sub(first.ran),
+            delayed: last.delayed.saturating_sub(first.delayed),
+            io: first.io.zip(last.io).map(|(before, now)| now.since(before)),
+        };
+        self.first = self.last.clone();
+        slice
+    }
+
     /// What it did. `now` is the process that has its number, `ancestors` are those of it.
     pub(super) fn observed(
         &mut self,
@@ -333,12 +372,7 @@ impl Tally {
             counted_s: ended_at.duration_since(*began_at).as_secs_f64(),
             ran_s: since(last.ran, first.ran),
             delayed_s: since(last.delayed, first.delayed),
-            io: first.io.zip(last.io).map(|(before, now)| Io {
-                read_bytes: now.read_bytes.saturating_sub(before.read_bytes),
-                written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
-                reads: now.reads.saturating_sub(before.reads),
-                writes: now.writes.saturating_sub(before.writes),
-            }),
+            io: first.io.zip(last.io).map(|(before, now)| now.since(before)),
             splices: self.splices,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
             threads: self.threads.clone(),

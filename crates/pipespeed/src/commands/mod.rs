@@ -18,6 +18,7 @@ pub mod profile;
 mod progress;
 pub mod read;
 pub mod report;
+pub mod top;
 pub mod write;
 pub mod yes;
 
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Pages(args) => pages::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Boost(args) => boost::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;

@@ -44,7 +44,8 @@ impl Saved {
             | Kind::ProfileCounted
             | Kind::Pinning
             | Kind::Doctor
-            | Kind::Boost => {
+            | Kind::Boost
+            | Kind::Top => {
                 return Ok(None);
             }
         }))

@@ -1,0 +1,434 @@
+//! `pipespeed top`.
+
+mod screen;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use serde::Serialize;
+
+use self::screen::{Key, Screen};
+use crate::cli::TopArgs;
+use crate::commands::doctor::{exit_as, plan, scope, start, wait};
+use crate::commands::looker;
+use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use pipespeed_base::interrupt::{Interrupt, JobControl};
+use pipespeed_base::standard::has_colours;
+use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
+use pipespeed_pipeline::find::Scope;
+use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::observe::{Live, Moment, TICK};
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_report::{Sort, Style, View, top_once, top_screen};
+
+/// The duration of --once.
+const ONCE: Duration = TICK.saturating_mul(2);
+
+/// A line of --json.
+#[derive(Serialize)]
+struct Record<'a> {
+    kind: Kind,
+    schema_version: u32,
+    pipespeed_version: &'static str,
+    at: String,
+    #[serde(flatten)]
+    moment: &'a Moment,
+}
+
+/// Watches pipelines on a screen, or as text or JSON.
+///
+/// # Errors
+/// The process or the command does not exist, there is no terminal, the records can't be
+/// written, or a signal arrived. With a command, its exit status.
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let proc = Proc::default();
+    let interrupt = Interrupt::install().context("signal handlers")?;
+    let has_command = !args.watched.command.is_empty();
+    let output = Output::open(args)?;
+    let (scope, command) = if has_command {
+        let command = Command::start(&args.watched.command, matches!(output, Output::Screen(_)))?;
+        (Scope::Below(getpid().as_raw_pid()), Some(command))
+    } else {
+        (scope(&proc, &args.watched)?, None)
+    };
+    let mut top = Top {
+        args,
+        if_none: if_none(&scope),
+        interrupt,
+        output,
+        command,
+        moment: Moment::default(),
+    };
+    let plan = plan(scope, ONCE);
+    let mut looker = (!args.watched.no_open).then(|| Looker::new(looker));
+    let ended = top.watch(Live::new(&proc, &plan, looker.as_mut()))?;
+    // The command may go on for long.
+    drop(looker);
+    top.finish(ended)
+}
+
+/// What to say if there is no pipeline.
+fn if_none(scope: &Scope) -> String {
+    match scope {
+        Scope::Pid(pid) => format!("Process {pid} is not connected to another one by a pipe."),
+        Scope::Below(_) => "No processes of the command are connected by a pipe.".to_owned(),
+        Scope::User(_) => {
+            "No processes of this user are connected by a pipe (--all: of all users).".to_owned()
+        }
+        Scope::All => "No processes are connected by a pipe.".to_owned(),
+    }
+}
+
+/// Where pipelines are shown.
+enum Output {
+    /// One frame of text.
+    Once,
+    /// A record a second, or only one.
+    Records(Box<dyn Write>),
+    Screen(Box<Shown>),
+}
+
+impl Output {
+    fn open(args: &TopArgs) -> anyhow::Result<Self> {
+        let has_command = !args.watched.command.is_empty();
+        match &args.json {
+            Some(path) if path == Path::new("-") && has_command => Err(usage(
+                "--json -: the command's output would be mixed with the records: name a file",
+            )),
+            Some(path) if path == Path::new("-") => Ok(Output::Records(Box::new(io::stdout()))),
+            Some(path) => {
+                let file = File::create(path).map_err(|error| {
+                    usage(format!("--json: cannot write {}: {error}", path.display()))
+                })?;
+                Ok(Output::Records(Box::new(file)))
+            }
+            None if args.once => Ok(Output::Once),
+            None => {
+                if has_command {
+                    check_output(&args.watched.command)?;
+                }
+                Ok(Output::Screen(Box::new(Shown {
+                    screen: Screen::open(has_command)?,
+                    jobs: JobControl::install().context("signal handlers")?,
+                    sort: args.sort,
+                    is_paused: false,
+                    is_help: false,
+                    skipped: 0,
+                    page: 0,
+                })))
+            }
+        }
+    }
+}
+
+/// Refuses a command that would write to the terminal of the screen. The text of a command for
+/// sh may redirect its output itself.
+fn check_output(words: &[String]) -> anyhow::Result<()> {
+    let redirects = matches!(words, [text] if text.contains('>'));
+    if io::stdout().is_terminal() && !redirects {
+        return Err(usage(
+            "the command's output would be the terminal, which shows the screen: redirect it, as \
+             in pipespeed top -- 'COMMAND > FILE'",
+        ));
+    }
+    Ok(())
+}
+
+/// A command that is watched.
+struct Command {
+    child: Child,
+    ending: OwnedFd,
+    /// What it printed on the terminal.
+    messages: Option<File>,
+}
+
+impl Command {
+    /// Starts it; if the terminal shows a screen, without input and output there.
+    fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
+        let messages = has_screen.then(tempfile::tempfile).transpose();
+        let messages = messages.context("a file for the command's messages")?;
+        let (out, err) = match &messages {
+            Some(file) => (Some(file.try_clone()?), Some(file.try_clone()?)),
+            None => (None, None),
+        };
+        let child = start(words, |command| {
+            if has_screen && io::stdin().is_terminal() {
+                command.stdin(Stdio::null());
+            }
+            if let Some(out) = out.filter(|_| io::stdout().is_terminal()) {
+                command.stdout(out);
+            }
+            if let Some(err) = err.filter(|_| io::stderr().is_terminal()) {
+                command.stderr(err);
+            }
+        })?;
+        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        Ok(Command {
+            ending: ending.context("the command's pidfd")?,
+            child,
+            messages,
+        })
+    }
+}
+
+/// Why watching ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// The user quit, or there was nothing more to do.
+    Quit,
+    /// What was watched has ended.
+    Watched,
+    /// A signal arrived.
+    Signal(i32),
+}
+
+struct Top<'a> {
+    args: &'a TopArgs,
+    if_none: String,
+    interrupt: Interrupt,
+    output: Output,
+    command: Option<Command>,
+    moment: Moment,
+}
+
+impl Top<'_> {
+    fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<Ended> {
+        let start = Instant::now();
+        if let Output::Screen(shown) = &mut self.output {
+            shown.screen.enter().context("the terminal")?;
+            shown.draw(&self.moment, "Looking for pipelines ...")?;
+        }
+        loop {
+            let wait = live.step();
+            let is_over = match &self.command {
+                Some(command) => command.has_ended(),
+                None => self.args.watched.pid.is_some() && !live.has_processes(),
+            };
+            if is_over || Instant::now() >= live.next_moment() {
+                let moment = live.moment();
+                let is_last = is_over || self.args.once && start.elapsed() >= ONCE;
+                self.show(moment, is_last)?;
+                if is_over {
+                    return Ok(Ended::Watched);
+                } else if is_last {
+                    return Ok(Ended::Quit);
+                }
+            }
+            if let Some(signal) = self.interrupt.signal() {
+                return Ok(Ended::Signal(signal));
+            }
+            let until = live.next_moment().saturating_duration_since(Instant::now());
+            let has_key = self.pause(wait.min(until));
+            if let Output::Screen(shown) = &mut self.output
+                && !shown.attend(has_key, &self.moment, &self.if_none)?
+            {
+                return Ok(Ended::Quit);
+            }
+        }
+    }
+
+    /// Shows what is known now; with --once only if it is the last time.
+    fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
+        let is_shown = is_last || !self.args.once;
+        match &mut self.output {
+            Output::Screen(shown) if shown.is_paused && !is_last => return Ok(()),
+            Output::Screen(shown) => shown.draw(&moment, &self.if_none)?,
+            Output::Records(out) if is_shown => record(&moment, out)?,
+            _ => {}
+        }
+        self.moment = moment;
+        if is_last && matches!(self.output, Output::Once) {
+            self.print_once()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for so long, for a signal, for the command's end, or for a key. Returns whether a
+    /// key was pressed.
+    fn pause(&self, within: Duration) -> bool {
+        let keys = match &self.output {
+            Output::Screen(shown) => Some(shown.screen.as_fd()),
+            _ => None,
+        };
+        let ending = self.command.as_ref().map(|command| command.ending.as_fd());
+        let fds = [keys, ending, Some(self.interrupt.as_fd())];
+        let mut polled: Vec<PollFd<'_>> = fds
+            .into_iter()
+            .flatten()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let within = Timespec::try_from(within).ok();
+        let ready = poll(&mut polled, within.as_ref());
+        keys.is_some() && ready.is_ok_and(|count| count > 0) && !polled[0].revents().is_empty()
+    }
+
+    /// Prints the frame of --once: on standard error beside a command, which may use standard
+    /// output.
+    fn print_once(&self) -> anyhow::Result<()> {
+        let is_terminal = match self.command {
+            Some(_) => io::stderr().is_terminal(),
+            None => io::stdout().is_terminal(),
+        };
+        let style = Style::for_terminal(is_terminal, false);
+        let text = top_once(&self.moment, self.args.sort, &self.if_none, style);
+        if self.command.is_some() {
+            // A failure could not be reported anywhere.
+            let _ = io::stderr().write_all(text.as_bytes());
+            return Ok(());
+        }
+        to_stdout(io::stdout().write_all(text.as_bytes()))
+    }
+
+    /// Leaves the screen, and waits for the command.
+    fn finish(mut self, ended: Ended) -> anyhow::Result<()> {
+        if let Output::Screen(shown) = &mut self.output {
+            shown.screen.leave().context("the terminal")?;
+            if ended == Ended::Watched {
+                let style = Style {
+                    width: Some(shown.screen.size().0),
+                    colour: has_colours(),
+                    verbose: false,
+                };
+                let text = top_once(&self.moment, shown.sort, &self.if_none, style);
+                shown.screen.print(&text)?;
+            }
+        }
+        let Some(mut command) = self.command else {
+            return match (ended, self.args.watched.pid) {
+                (Ended::Signal(signal), _) => Err(Interrupted(signal).into()),
+                (Ended::Watched, Some(pid)) => {
+                    say(&format!("pipespeed: process {pid} has ended"));
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+        };
+        if ended == Ended::Quit && !command.has_ended() && matches!(self.output, Output::Screen(_))
+        {
+            say("pipespeed: the command goes on in the foreground");
+        }
+        let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
+        if let Some(messages) = &mut command.messages {
+            messages.rewind()?;
+            // A failure could not be reported anywhere.
+            let _ = io::copy(messages, &mut io::stderr());
+        }
+        match self.interrupt.signal() {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None => exit_as(status),
+        }
+    }
+}
+
+impl Command {
+    fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.ending, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// Writes a line of --json.
+fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
+    let record = Record {
+        kind: Kind::Top,
+        schema_version: SCHEMA_VERSION,
+        pipespeed_version: env!("CARGO_PKG_VERSION"),
+        at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        moment,
+    };
+    let mut line = serde_json::to_string(&record).context("--json")?;
+    line.push('\n');
+    to_stdout(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The screen, and what the user chose to see.
+struct Shown {
+    screen: Screen,
+    jobs: JobControl,
+    sort: Sort,
+    is_paused: bool,
+    is_help: bool,
+    skipped: usize,
+    page: usize,
+}
+
+impl Shown {
+    fn draw(&mut self, moment: &Moment, if_none: &str) -> anyhow::Result<()> {
+        self.screen.is_resized();
+        let (width, height) = self.screen.size();
+        let view = View {
+            width,
+            height,
+            colour: has_colours(),
+            sort: self.sort,
+            is_paused: self.is_paused,
+            is_help: self.is_help,
+            skipped: self.skipped,
+            if_none,
+        };
+        let drawn = top_screen(moment, &view);
+        (self.skipped, self.page) = (drawn.skipped, drawn.page);
+        self.screen.draw(drawn.lines).context("the terminal")
+    }
+
+    /// Does what keys and signals ask for. Returns whether to go on.
+    fn attend(&mut self, has_key: bool, moment: &Moment, if_none: &str) -> anyhow::Result<bool> {
+        let mut is_changed = self.screen.is_resized();
+        if self.jobs.is_stopping() {
+            self.screen.leave().context("the terminal")?;
+            self.jobs.stop().context("SIGTSTP")?;
+        }
+        if self.jobs.is_going_on() {
+            self.screen.enter().context("the terminal")?;
+            is_changed = true;
+        }
+        if has_key {
+            // It fails at the end of a terminal that was closed.
+            let Ok(keys) = self.screen.keys() else {
+                return Ok(false);
+            };
+            for key in keys {
+                if !self.press(key) {
+                    return Ok(false);
+                }
+            }
+            is_changed = true;
+        }
+        if is_changed {
+            self.draw(moment, if_none)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns whether to go on.
+    fn press(&mut self, key: Key) -> bool {
+        match key {
+            Key::Letter('q' | 'Q') => return false,
+            Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Letter('?' | 'h') => self.is_help = !self.is_help,
+            Key::Letter('s') => self.sort = self.sort.next(),
+            Key::Letter('c') => self.sort = Sort::Cpu,
+            Key::Letter('r') => self.sort = Sort::Rate,
+            Key::Letter('n') => self.sort = Sort::Name,
+            Key::Letter('a') => self.sort = Sort::Age,
+            Key::Up | Key::Letter('k') => self.skipped = self.skipped.saturating_sub(1),
+            Key::Down | Key::Letter('j') => self.skipped += 1,
+            Key::PageUp => self.skipped = self.skipped.saturating_sub(self.page),
+            Key::PageDown => self.skipped += self.page,
+            Key::Home => self.skipped = 0,
+            // As far as there are lines.
+            Key::End => self.skipped = usize::MAX / 2,
+            Key::Letter(_) => {}
+        }
+        true
+    }
+}

@@ -1,0 +1,339 @@
+//! A screen of its own on the terminal, and its keys.
+//!
+//! The terminal's settings are changed as little as possible: input arrives by key and is not
+//! echoed, but Ctrl-C and Ctrl-Z still send signals.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pipespeed_base::failure::usage;
+use pipespeed_base::standard::has_escapes;
+use rustix::process::getpgrp;
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
+
+/// The other screen, without line wrapping and cursor (xterm's control sequences).
+const ENTER: &str = "\x1b[?1049h\x1b[?7l\x1b[?25l\x1b[2J";
+/// The usual screen.
+const LEAVE: &str = "\x1b[?25h\x1b[?7h\x1b[?1049l";
+
+/// The size of a terminal that does not know it.
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
+
+/// A terminal with a screen of its own, until this is dropped or the program panics.
+#[derive(Debug)]
+pub(super) struct Screen {
+    terminal: Arc<Mutex<Terminal>>,
+    keys: File,
+    shown: Vec<String>,
+    size: (usize, usize),
+}
+
+#[derive(Debug)]
+struct Terminal {
+    output: File,
+    /// The settings to return to. `None` while the screen is not shown.
+    before: Option<Termios>,
+}
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// A letter, or another printable character.
+    Letter(char),
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+}
+
+impl Screen {
+    /// Opens the terminal: standard output or, if that is not one and `may_open`, the
+    /// controlling terminal. [`enter`](Self::enter) shows the screen.
+    ///
+    /// # Errors
+    /// Wrong usage if there is no terminal that can show it.
+    pub(super) fn open(may_open: bool) -> anyhow::Result<Self> {
+        const INSTEAD: &str = "use --once for one frame, or --json for a record a second";
+        let controlling = || File::options().read(true).write(true).open("/dev/tty");
+        let output = if io::stdout().is_terminal() {
+            io::stdout().as_fd().try_clone_to_owned().map(File::from)
+        } else if may_open {
+            controlling()
+        } else {
+            let message = format!("standard output is not a terminal: {INSTEAD}");
+            return Err(usage(message));
+        };
+        let keys = if io::stdin().is_terminal() {
+            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+        } else {
+            controlling()
+        };
+        let (Ok(output), Ok(keys)) = (output, keys) else {
+            return Err(usage(format!(
+                "there is no terminal for the screen: {INSTEAD}"
+            )));
+        };
+        if !has_escapes() {
+            let message = format!("this terminal has no escape sequences (TERM): {INSTEAD}");
+            return Err(usage(message));
+        }
+        Ok(Screen::on(output, keys))
+    }
+
+    fn on(output: File, keys: File) -> Self {
+        let terminal = Arc::new(Mutex::new(Terminal {
+            output,
+            before: None,
+        }));
+        let restored = Arc::clone(&terminal);
+        let print = panic::take_hook();
+        // The message must not go to a screen that vanishes.
+        panic::set_hook(Box::new(move |panic| {
+            if let Ok(mut terminal) = restored.try_lock() {
+                let _ = terminal.leave();
+            }
+            print(panic);
+        }));
+        Screen {
+            terminal,
+            keys,
+            shown: Vec::new(),
+            size: (0, 0),
+        }
+    }
+
+    fn terminal(&self) -> impl std::ops::DerefMut<Target = Terminal> {
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the screen, also if another program has changed the terminal meanwhile.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(super) fn enter(&mut self) -> io::Result<()> {
+        self.shown.clear();
+        let mut terminal = self.terminal();
+        let now = tcgetattr(&self.keys)?;
+        let mut changed = terminal.before.get_or_insert(now).clone();
+        changed.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        // Ctrl-S would stop more than the screen.
+        changed.input_modes -= InputModes::IXON;
+        tcsetattr(&self.keys, OptionalActions::Now, &changed)?;
+        terminal.output.write_all(ENTER.as_bytes())
+    }
+
+    /// Returns to the usual screen and settings.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(super) fn leave(&mut self) -> io::Result<()> {
+        self.terminal().leave()
+    }
+
+    /// Prints text after the usual screen's, once that was left.
+    pub(super) fn print(&self, text: &str) -> io::Result<()> {
+        self.terminal().output.write_all(text.as_bytes())
+    }
+
+    /// Whether the size has changed since this was called last.
+    pub(super) fn is_resized(&mut self) -> bool {
+        let before = self.size;
+        let size = tcgetwinsize(&self.terminal().output);
+        self.size = match size {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+                (size.ws_col.into(), size.ws_row.into())
+            }
+            _ => DEFAULT_SIZE,
+        };
+        if self.size != before {
+            self.shown.clear();
+        }
+        self.size != before
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> (usize, usize) {
+        self.size
+    }
+
+    /// Draws the lines that have changed.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(super) fn draw(&mut self, lines: Vec<String>) -> io::Result<()> {
+        let mut text = String::new();
+        if self.shown.len() != lines.len() {
+            text.push_str("\x1b[2J");
+            self.shown = vec![String::new(); lines.len()];
+        }
+        for (at, (old, new)) in self.shown.iter().zip(&lines).enumerate() {
+            if old != new {
+                // Erasing behind a full line would erase its last character.
+                text.push_str(&format!("\x1b[{};1H\x1b[2K{new}", at + 1));
+            }
+        }
+        self.shown = lines;
+        self.terminal().output.write_all(text.as_bytes())
+    }
+
+    /// The keys that were pressed; empty at the terminal's end.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(super) fn keys(&self) -> io::Result<Vec<Key>> {
+        let mut bytes = [0; 256];
+        let count = rustix::io::read(&self.keys, &mut bytes)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(parse(&bytes[..count]))
+    }
+}
+
+impl AsFd for Screen {
+    /// Readable once a key was pressed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.keys.as_fd()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.leave();
+    }
+}
+
+impl Terminal {
+    fn leave(&mut self) -> io::Result<()> {
+        let Some(before) = self.before.take() else {
+            return Ok(());
+        };
+        // In the background this would stop the process; the shell has its own settings.
+        if tcgetpgrp(&self.output).is_ok_and(|group| group != getpgrp()) {
+            return Ok(());
+        }
+        let written = self.output.write_all(LEAVE.as_bytes());
+        // The keys are the same terminal's.
+        tcsetattr(&self.output, OptionalActions::Now, &before)?;
+        written
+    }
+}
+
+/// The keys of some input. What is not known is left out.
+fn parse(bytes: &[u8]) -> Vec<Key> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut letters = text.chars().peekable();
+    let mut keys = Vec::new();
+    while let Some(letter) = letters.next() {
+        if letter != '\x1b' {
+            keys.push(Key::Letter(letter));
+            continue;
+        }
+        if letters.next_if(|next| matches!(next, '[' | 'O')).is_none() {
+            continue;
+        }
+        let mut number = String::new();
+        while let Some(digit) = letters.next_if(|next| next.is_ascii_digit() || *next == ';') {
+            number.push(digit);
+        }
+        keys.extend(match (letters.next(), number.as_str()) {
+            (Some('A'), _) => Some(Key::Up),
+            (Some('B'), _) => Some(Key::Down),
+            (Some('H'), _) | (Some('~'), "1" | "7") => Some(Key::Home),
+            (Some('F'), _) | (Some('~'), "4" | "8") => Some(Key::End),
+            (Some('~'), "5") => Some(Key::PageUp),
+            (Some('~'), "6") => Some(Key::PageDown),
+            _ => None,
+        });
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use pipespeed_testing::terminal::Terminal as Pty;
+
+    use super::*;
+
+    fn settings(pty: &Pty) -> String {
+        format!("{:?}", tcgetattr(pty.input()).unwrap())
+    }
+
+    fn screen(pty: &Pty) -> Screen {
+        let mut screen = Screen::on(pty.input().into(), pty.input().into());
+        screen.enter().unwrap();
+        screen
+    }
+
+    #[test]
+    fn the_terminal_is_left_as_it_was() {
+        let mut pty = Pty::new(80);
+        let before = settings(&pty);
+        let mut shown = screen(&pty);
+        assert_ne!(settings(&pty), before);
+        shown.leave().unwrap();
+        assert_eq!(settings(&pty), before);
+        // As after a stop.
+        shown.enter().unwrap();
+        shown.enter().unwrap();
+        drop(shown);
+        assert_eq!(settings(&pty), before);
+        let expected = [ENTER, LEAVE, ENTER, ENTER, LEAVE].concat();
+        assert_eq!(pty.text(), expected);
+    }
+
+    #[test]
+    fn the_terminal_is_restored_before_a_panic_is_reported() {
+        let mut pty = Pty::new(80);
+        let before = settings(&pty);
+        let shown = screen(&pty);
+        let outcome = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            let _shown = &shown;
+            panic!("on purpose");
+        }));
+        assert!(outcome.is_err());
+        // Although it was not dropped.
+        assert_eq!(settings(&pty), before);
+        assert_eq!(pty.text(), [ENTER, LEAVE].concat());
+    }
+
+    #[test]
+    fn only_changed_lines_are_drawn() {
+        let mut pty = Pty::new(80);
+        let mut shown = screen(&pty);
+        assert!(shown.is_resized() && !shown.is_resized());
+        let lines = |second: &str| vec!["a".to_owned(), second.to_owned()];
+        shown.draw(lines("b")).unwrap();
+        pty.forget();
+        shown.draw(lines("c")).unwrap();
+        assert_eq!(pty.text(), "\x1b[2;1H\x1b[2Kc");
+        pty.resize(40);
+        assert!(shown.is_resized());
+        assert_eq!(shown.size(), (40, 24));
+        pty.forget();
+        shown.draw(lines("c")).unwrap();
+        assert!(pty.text().starts_with("\x1b[2J\x1b[1;1H\x1b[2Ka"));
+    }
+
+    #[test]
+    fn keys_are_letters_and_sequences() {
+        let keys = parse(b"q\x1b[A\x1bOB\x1b[5~\x1b[1;5H\x1b[4~\x1b[9z\x1bx");
+        let expected = [
+            Key::Letter('q'),
+            Key::Up,
+            Key::Down,
+            Key::PageUp,
+            Key::Home,
+            Key::End,
+            Key::Letter('x'),
+        ];
+        assert_eq!(keys, expected);
+    }
+}
