@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
@@ -190,36 +190,26 @@ impl Interrupt {
     }
 }
 
-/// Stopping and going on, as a shell with job control requests it: for processes that have
-/// changed their terminal.
-#[derive(Debug, Clone, Default)]
-pub struct JobControl {
-    stopping: Arc<AtomicBool>,
-    going_on: Arc<AtomicBool>,
-}
+/// SIGTSTP (Ctrl-Z), handled by a process that has changed its terminal.
+#[derive(Debug, Default)]
+pub struct StopRequest(Arc<AtomicBool>);
 
-impl JobControl {
-    /// Handles SIGTSTP, unless this process was started to ignore it, and SIGCONT.
+impl StopRequest {
+    /// Handles SIGTSTP, unless this process was started to ignore it.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Self> {
-        let jobs = JobControl::default();
+        let request = StopRequest::default();
         if !is_ignored(SIGTSTP) {
-            signal_hook::flag::register(SIGTSTP, Arc::clone(&jobs.stopping))?;
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.0))?;
         }
-        signal_hook::flag::register(SIGCONT, Arc::clone(&jobs.going_on))?;
-        Ok(jobs)
+        Ok(request)
     }
 
-    /// Whether SIGTSTP has arrived since this was called last.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether SIGCONT has arrived since this was called last.
-    pub fn is_going_on(&self) -> bool {
-        self.going_on.swap(false, Ordering::Relaxed)
+    /// Whether the signal has arrived since this was called last.
+    pub fn is_requested(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 
     /// Stops this process until SIGCONT arrives.

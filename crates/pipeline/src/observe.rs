@@ -179,6 +179,14 @@ struct Seen {
     held_by: Option<i32>,
 }
 
+impl Seen {
+    /// The mean share of the capacity that was filled.
+    fn fill(&self) -> Option<f64> {
+        let sum: f64 = self.fills.iter().sum();
+        (!self.fills.is_empty()).then(|| sum / self.fills.len() as f64)
+    }
+}
+
 /// A running observation.
 struct Observer<'a> {
     proc: &'a Proc,
@@ -358,7 +366,7 @@ impl Observer<'_> {
     fn forget(&mut self) {
         let ended = self.tallies.values().filter(|tally| tally.has_ended);
         let mut ended: Vec<(u32, ProcessId)> =
-            ended.map(|it| (it.samples, it.process.id)).collect();
+            ended.map(|it| (it.counts.samples, it.process.id)).collect();
         ended.sort_unstable();
         let count = ended.len().saturating_sub(MAX_ENDED);
         for (_, id) in &ended[..count] {
@@ -560,12 +568,11 @@ impl Observer<'_> {
         let pipe = |(id, path): (PipeId, Option<String>)| {
             let unseen = Seen::default();
             let seen = self.pipes.get(&id).unwrap_or(&unseen);
-            let count = seen.fills.len() as f64;
             Pipe {
                 id,
                 path,
                 capacity: seen.capacity,
-                fill: (count > 0.0).then(|| seen.fills.iter().sum::<f64>() / count),
+                fill: seen.fill(),
                 is_held: seen.is_held,
                 held_by: seen.held_by,
             }
@@ -578,7 +585,7 @@ impl Observer<'_> {
             samples: self
                 .tallies
                 .values()
-                .map(|it| it.samples)
+                .map(|it| it.counts.samples)
                 .max()
                 .unwrap_or(0),
             pipes: pipes.into_iter().map(pipe).collect(),

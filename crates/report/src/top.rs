@@ -1,34 +1,33 @@
 //! The screen of `top`: pipelines, a line a stage.
 
+use std::cmp::Reverse;
+
 use itertools::Itertools as _;
 use pipespeed_base::named;
-use pipespeed_base::text::is_printable;
+use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::observe::{Link, Moment, PaceSetter, Pipeline, Shares, Stage};
-use pipespeed_pipeline::wait::Outside;
+use pipespeed_pipeline::observe::{Link, Moment, Pipeline, Shares, Stage};
 
+use super::doctor::{hidden, hidden_calls};
 use super::format::{fixed, pluralize, significant};
 use super::style::{BOLD, DIM, Style};
 
 /// The order of the pipelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
-    /// Processor time, most first.
+    /// Processor time of the busiest stage, most first.
     #[default]
     Cpu,
     /// The rate of the fastest stage, most first.
     Rate,
     /// The names of the stages.
     Name,
-    /// The start of the first stage, the oldest first.
-    Age,
 }
 
 named!(Sort {
     Cpu = "cpu": "most processor time first",
     Rate = "rate": "fastest first",
     Name = "name": "by the names of the stages",
-    Age = "age": "oldest first",
 });
 
 impl Sort {
@@ -37,8 +36,7 @@ impl Sort {
         match self {
             Sort::Cpu => Sort::Rate,
             Sort::Rate => Sort::Name,
-            Sort::Name => Sort::Age,
-            Sort::Age => Sort::Cpu,
+            Sort::Name => Sort::Cpu,
         }
     }
 }
@@ -48,16 +46,14 @@ impl Sort {
 pub struct View<'a> {
     /// The terminal's columns.
     pub width: usize,
-    /// Its rows.
-    pub height: usize,
+    /// Its rows. `None` for text without a screen, which is as long as needed.
+    pub height: Option<usize>,
     /// Whether colours may be used.
     pub colour: bool,
     /// The order of the pipelines.
     pub sort: Sort,
     /// Whether the screen is held.
     pub is_paused: bool,
-    /// Whether the explanations are shown instead of the pipelines.
-    pub is_help: bool,
     /// The number of lines to skip at the beginning; fewer if there are not as many.
     pub skipped: usize,
     /// What to say if there is no pipeline.
@@ -75,57 +71,109 @@ pub struct Screen {
     pub page: usize,
 }
 
-/// A state in which a stage was, with its share of the time.
+/// A state in which a stage can be.
 struct State {
-    letter: char,
+    letter: &'static str,
+    /// The heading of its column.
     word: &'static str,
+    meaning: &'static str,
     colour: &'static str,
 }
 
-const WORKS: State = State {
-    letter: 'W',
-    word: "work",
-    colour: "30;42",
-};
-const DISK: State = State {
-    letter: 'D',
-    word: "disk",
-    colour: "30;45",
-};
-const BLOCKED: State = State {
-    letter: 'B',
-    word: "blkd",
-    colour: "30;43",
-};
-const STARVED: State = State {
-    letter: 'S',
-    word: "strv",
-    colour: "97;44",
-};
-const ELSEWHERE: State = State {
-    letter: 'E',
-    word: "else",
-    colour: "30;47",
-};
-const STOPPED: State = State {
-    letter: 'T',
-    word: "stop",
-    colour: "97;41",
-};
+const fn state(
+    letter: &'static str,
+    word: &'static str,
+    meaning: &'static str,
+    colour: &'static str,
+) -> State {
+    State {
+        letter,
+        word,
+        meaning,
+        colour,
+    }
+}
 
-/// The columns of numbers.
-const NUMBERS: [State; 5] = [WORKS, DISK, BLOCKED, STARVED, ELSEWHERE];
+/// In the order of [`in_order`].
+const STATES: [State; 6] = [
+    state("W", "work", "works", "30;42"),
+    state("D", "disk", "disk", "30;45"),
+    state("B", "blkd", "blocked (pipe full)", "30;43"),
+    state("S", "strv", "starved (pipe empty)", "97;44"),
+    state("E", "else", "elsewhere", "30;47"),
+    state("T", "", "stopped", "97;41"),
+];
 
-/// The states with their shares.
-fn states(shares: &Shares) -> [(State, f64); 6] {
+/// The states with a column of their own.
+const NUMBERS: usize = 5;
+
+/// The shares in the order of [`STATES`].
+fn in_order(shares: &Shares) -> [f64; 6] {
     [
-        (WORKS, shares.working),
-        (DISK, shares.disk),
-        (BLOCKED, shares.blocked),
-        (STARVED, shares.starved),
-        (ELSEWHERE, shares.elsewhere),
-        (STOPPED, shares.stopped),
+        shares.working,
+        shares.disk,
+        shares.blocked,
+        shares.starved,
+        shares.elsewhere,
+        shares.stopped,
     ]
+}
+
+/// The name of the stage that sets the pace.
+const UNDERLINED: &str = "1;4";
+const REVERSED: &str = "7";
+const CYAN: &str = "36";
+
+/// Widths of columns, with the blank before each.
+const MARKER: usize = 2;
+const PID: usize = 8;
+const NUMBER: usize = 5;
+const SHARES: usize = 2 + NUMBERS * NUMBER;
+const RATE: usize = 8;
+const PIPE_BAR: usize = 8;
+const PIPE: usize = 1 + PIPE_BAR + 2;
+const PERCENT: usize = 5;
+
+/// A narrower screen has neither pids nor numbers.
+const MIN_MEDIUM: usize = 76;
+/// A narrower screen has the shares of the last second as a bar only.
+const MIN_WIDE: usize = 110;
+/// A lower screen has one line of headings and no legend.
+const MIN_HIGH: usize = 14;
+
+/// Which columns there are, and how wide those are that differ.
+struct Layout {
+    is_medium: bool,
+    is_wide: bool,
+    stage: usize,
+    bar: usize,
+}
+
+impl Layout {
+    fn new(width: usize) -> Self {
+        let (is_medium, is_wide) = (width >= MIN_MEDIUM, width >= MIN_WIDE);
+        let mut fixed = MARKER + RATE + PIPE;
+        if is_medium {
+            fixed += PID + SHARES;
+        }
+        if is_wide {
+            fixed += SHARES + PERCENT;
+        }
+        let room = width.saturating_sub(fixed);
+        let stage = (room / 2).clamp(10, 15);
+        Layout {
+            is_medium,
+            is_wide,
+            stage,
+            bar: room.saturating_sub(stage + 1).clamp(8, 20),
+        }
+    }
+
+    /// The width of the columns before the bar.
+    fn names(&self) -> usize {
+        let pid = if self.is_medium { PID } else { 0 };
+        MARKER + pid + self.stage + 1
+    }
 }
 
 /// A line that is cut off at the width of the screen.
@@ -151,184 +199,117 @@ impl Line {
 
     /// Adds text, coloured unless `code` is empty.
     fn put(&mut self, text: &str, code: &str) {
-        let kept: String = text
-            .chars()
-            .take(self.width.saturating_sub(self.filled))
-            .collect();
+        let room = self.width.saturating_sub(self.filled);
+        let kept: String = text.chars().take(room).collect();
         self.filled += kept.chars().count();
-        if code.is_empty() || kept.is_empty() {
+        if code.is_empty() || kept.trim_start().is_empty() {
             self.text.push_str(&kept);
         } else {
             self.text.push_str(&self.style.paint(&kept, code));
         }
     }
 
-    /// Adds blanks up to a column.
-    fn to(&mut self, column: usize) {
-        let count = column.saturating_sub(self.filled);
-        self.put(&" ".repeat(count), "");
+    /// Adds text at the left of a column.
+    fn left(&mut self, width: usize, text: &str, code: &str) {
+        let text: String = text.chars().take(width).collect();
+        self.put(&text, code);
+        self.put(&" ".repeat(width - text.chars().count()), "");
     }
 
-    /// Adds text that ends at a column, after at least one blank.
-    fn right(&mut self, column: usize, text: &str, code: &str) {
-        let start = column.saturating_sub(text.chars().count());
-        self.to(start.max(self.filled + 1));
+    /// Adds text at the right of a column.
+    fn right(&mut self, width: usize, text: &str, code: &str) {
+        let blanks = width.saturating_sub(text.chars().count());
+        self.put(&" ".repeat(blanks), "");
         self.put(text, code);
     }
 
-    fn finish(self) -> String {
-        self.text
+    /// Adds text at the right of the screen, after at least two blanks.
+    fn at_end(&mut self, text: &str, code: &str) {
+        self.put("  ", "");
+        self.right(self.width.saturating_sub(self.filled), text, code);
     }
-}
 
-/// A column of the table, except for the stage, which always stands first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
-    Pid,
-    Second,
-    SecondShares,
-    MinuteShares,
-    Rate,
-    Pipe,
-    Percent,
-    Capacity,
-    WaitsFor,
-}
-
-/// The columns from left to right.
-const ORDER: [Column; 9] = [
-    Column::Pid,
-    Column::Second,
-    Column::SecondShares,
-    Column::MinuteShares,
-    Column::Rate,
-    Column::Pipe,
-    Column::Percent,
-    Column::Capacity,
-    Column::WaitsFor,
-];
-
-/// The columns by importance: on a narrow screen the last ones are left out.
-const BY_IMPORTANCE: [Column; 9] = [
-    Column::Second,
-    Column::Rate,
-    Column::Pipe,
-    Column::MinuteShares,
-    Column::Pid,
-    Column::Percent,
-    Column::SecondShares,
-    Column::WaitsFor,
-    Column::Capacity,
-];
-
-/// The name of the stage that sets the pace.
-const UNDERLINED: &str = "1;4";
-
-const MARKER: usize = 2;
-const MIN_STAGE: usize = 10;
-const MAX_STAGE: usize = 15;
-const MAX_BAR: usize = 20;
-const PIPE_BAR: usize = 8;
-const NUMBER: usize = 5;
-/// Between the shares of the last second and those of the last minute.
-const GAP: usize = 2;
-
-/// Which columns fit, and how wide they are.
-#[derive(Debug, Clone)]
-struct Layout {
-    columns: Vec<Column>,
-    stage: usize,
-    bar: usize,
-    has_disk: bool,
-}
-
-impl Layout {
-    fn new(moment: &Moment, width: usize) -> Self {
-        let stages = || moment.pipelines.iter().flat_map(|it| &it.stages);
-        let longest = stages().map(|it| it.name.chars().count()).max();
-        let longest = longest.unwrap_or(0).clamp("stage".len(), MAX_STAGE);
-        let mut layout = Layout {
-            columns: Vec::new(),
-            stage: longest.min(MIN_STAGE),
-            // A longer one says more than the least important columns.
-            bar: (width / 8).clamp(8, 12),
-            has_disk: stages().any(|it| it.minute.shares.disk >= 0.005),
-        };
-        let mut left = width.saturating_sub(MARKER + layout.stage);
-        for column in BY_IMPORTANCE {
-            let needed = layout.width(column);
-            // The less important ones follow in order, so that columns never swap.
-            if needed > left {
-                break;
+    /// Adds shares as a bar.
+    fn bar(&mut self, shares: &Shares, cells: usize) {
+        let counts = apportion(&in_order(shares), cells);
+        for (state, count) in STATES.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            if self.style.colour {
+                self.put(&format!("{:<count$}", state.letter), state.colour);
+            } else {
+                self.put(&state.letter.repeat(count), "");
             }
-            left -= needed;
-            layout.columns.push(column);
         }
-        let more = left.min(longest - layout.stage);
-        layout.stage += more;
-        layout.bar = (layout.bar + left - more).min(MAX_BAR);
-        layout
+        self.left(cells - counts.iter().sum::<usize>(), "", "");
     }
 
-    fn has(&self, column: Column) -> bool {
-        self.columns.contains(&column)
+    /// Adds shares in percent; the largest is bold.
+    fn numbers(&mut self, shares: &Shares) {
+        let mut values = in_order(shares);
+        values[NUMBERS - 1] += values[NUMBERS];
+        let values = values[..NUMBERS]
+            .iter()
+            .map(|share| (share * 100.0).round());
+        let most = values.clone().fold(0.0, f64::max);
+        self.put("  ", "");
+        for value in values {
+            if value == 0.0 {
+                self.right(NUMBER, "-", DIM);
+            } else {
+                let code = if value == most { BOLD } else { "" };
+                self.right(NUMBER, &value.to_string(), code);
+            }
+        }
     }
 
-    /// The columns that are shown, from left to right.
-    fn shown(&self) -> impl Iterator<Item = Column> {
-        ORDER.into_iter().filter(|column| self.has(*column))
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = State> {
-        let has_disk = self.has_disk;
-        let all = NUMBERS.into_iter();
-        all.filter(move |state| has_disk || state.letter != DISK.letter)
-    }
-
-    /// The width of a column, with the blank before it.
-    fn width(&self, column: Column) -> usize {
-        match column {
-            Column::Pid => 8,
-            Column::Second => 1 + self.bar,
-            Column::SecondShares => NUMBER * self.numbers().count(),
-            Column::MinuteShares => GAP + NUMBER * self.numbers().count(),
-            Column::Rate => 8,
-            Column::Pipe => 1 + PIPE_BAR + 2,
-            Column::Percent => 5,
-            Column::Capacity => 8,
-            Column::WaitsFor => 2 + "a child process".len(),
+    /// Adds the columns about a pipe.
+    fn pipe(&mut self, link: &Link, layout: &Layout) {
+        let bar = match link.fill {
+            _ if link.is_held => "held".to_owned(),
+            Some(fill) => "#".repeat((fill * PIPE_BAR as f64).round() as usize),
+            None => "?".to_owned(),
+        };
+        self.put(" [", DIM);
+        self.left(PIPE_BAR, &bar, CYAN);
+        self.put("]", DIM);
+        if let Some(fill) = link.fill.filter(|_| layout.is_wide) {
+            self.right(PERCENT, &format!("{:.0}%", fill * 100.0), "");
         }
     }
 }
 
 /// Draws the screen.
 pub fn top_screen(moment: &Moment, view: &View<'_>) -> Screen {
-    let layout = Layout::new(moment, view.width);
-    let is_low = view.height < 14;
-    let mut lines = vec![headline(moment, view)];
+    let layout = Layout::new(view.width);
+    let is_low = view.height.is_some_and(|height| height < MIN_HIGH);
+    let mut head = vec![headline(moment, view)];
+    let mut foot = Vec::new();
     if !is_low {
-        lines.push(String::new());
-        lines.push(groups(moment, view, &layout));
+        head.extend([String::new(), groups(moment, view, &layout)]);
+        foot.push(String::new());
+        let notes = [
+            hidden(moment.hidden, moment.hides_processes),
+            hidden_calls(moment.hidden_calls),
+        ];
+        for note in notes.into_iter().flatten() {
+            foot.extend(paragraph(&note, view, DIM));
+        }
+        foot.push(legend(moment, view));
     }
-    lines.push(headings(view, &layout, is_low));
-    let mut below = Vec::new();
-    if !is_low {
-        below.push(String::new());
-        below.push(legend(moment, view));
-    }
-    let page = view.height.saturating_sub(lines.len() + below.len() + 1);
-    let content = if view.is_help {
-        help(view)
-    } else {
-        content(moment, view, &layout, page)
-    };
+    head.push(headings(view, &layout, is_low));
+    let around = head.len() + foot.len() + 1;
+    let page = view.height.map(|height| height.saturating_sub(around));
+    let content = content(moment, view, &layout, page);
+    let page = page.unwrap_or(content.len());
     let skipped = view.skipped.min(content.len().saturating_sub(page));
-    let rest = content.len() - skipped;
+    let below = content.len().saturating_sub(skipped + page);
+    let mut lines = head;
     lines.extend(content.into_iter().skip(skipped).take(page));
-    lines.resize(view.height.saturating_sub(below.len() + 1), String::new());
-    lines.extend(below);
-    lines.push(footer(view, rest.saturating_sub(page), skipped));
-    lines.truncate(view.height);
+    if let Some(height) = view.height {
+        lines.resize(height.saturating_sub(foot.len() + 1), String::new());
+        foot.push(footer(view, below, skipped));
+    }
+    lines.extend(foot);
+    lines.truncate(view.height.unwrap_or(usize::MAX));
     Screen {
         lines,
         skipped,
@@ -336,204 +317,134 @@ pub fn top_screen(moment: &Moment, view: &View<'_>) -> Screen {
     }
 }
 
-/// The pipelines as text, without the rest of the screen.
+/// The pipelines as text without a screen.
 pub fn top_once(moment: &Moment, sort: Sort, if_none: &str, style: Style) -> String {
     let view = View {
         width: style.width(),
-        height: usize::MAX,
         colour: style.colour,
         sort,
         if_none,
         ..View::default()
     };
-    let layout = Layout::new(moment, view.width);
-    let mut lines = vec![headline(moment, &view), String::new()];
-    if !moment.pipelines.is_empty() {
-        lines.push(groups(moment, &view, &layout));
-        lines.push(headings(&view, &layout, false));
-    }
-    lines.extend(content(moment, &view, &layout, usize::MAX));
-    if !moment.pipelines.is_empty() {
-        lines.extend([String::new(), legend(moment, &view)]);
-    }
+    let lines = top_screen(moment, &view).lines;
     let lines = lines.iter().map(|line| line.trim_end());
     lines.map(|line| format!("{line}\n")).collect()
 }
 
 fn headline(moment: &Moment, view: &View<'_>) -> String {
     let mut line = Line::new(view);
-    let stages = moment.pipelines.iter().map(|it| it.stages.len()).sum();
-    let pipelines = pluralize(moment.pipelines.len(), "pipeline");
-    let cost = fixed(moment.cost * 100.0, 2);
-    let samples = moment.samples;
-    if view.width < 70 {
-        line.put(&pipelines, BOLD);
-    } else {
-        line.put("pipespeed top", BOLD);
-        line.put(
-            &format!(": {pipelines}, {}", pluralize(stages, "stage")),
-            "",
-        );
+    let is_wide = view.width >= MIN_MEDIUM;
+    if is_wide {
+        line.put("pipespeed top: ", "");
+    }
+    line.put(&pluralize(moment.pipelines.len(), "pipeline"), BOLD);
+    if is_wide {
+        let stages = moment.pipelines.iter().map(|it| it.stages.len()).sum();
+        line.put(&format!(", {}", pluralize(stages, "stage")), "");
+    }
+    if moment.hidden > 0 {
+        line.put(&format!(", {} hidden", moment.hidden), "");
     }
     if view.is_paused {
         line.put("  ", "");
-        line.put("PAUSED", "7");
+        line.put("PAUSED", REVERSED);
     }
-    let right = if view.width < 70 {
-        format!("{cost} % cpu")
+    let cost = format!("{} % CPU", fixed(moment.cost * 100.0, 2));
+    if is_wide {
+        line.at_end(&format!("{} samples/s, {cost}", moment.samples), DIM);
     } else {
-        format!("{samples} samples/s, {cost} % of a processor")
-    };
-    line.right(view.width, &right, DIM);
-    line.finish()
-}
-
-/// `last minute`, or how long it is until there is one.
-fn history(moment: &Moment) -> String {
-    match moment.seconds.round() {
-        seconds if seconds < 60.0 => format!("last {seconds} s"),
-        _ => "last minute".to_owned(),
+        line.at_end(&cost, DIM);
     }
+    line.text
 }
 
 /// What groups of columns show.
 fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
     let mut line = Line::new(view);
-    let mut column = MARKER + layout.stage;
-    for shown in layout.shown() {
-        let start = column + 1;
-        column += layout.width(shown);
-        match shown {
-            Column::Pid => {}
-            Column::Second if layout.has(Column::SecondShares) => {}
-            Column::Second => {
-                line.to(start);
-                line.put("last second", DIM);
-            }
-            Column::SecondShares => line.right(column, "last second, %", DIM),
-            Column::MinuteShares => line.right(column, &format!("{}, %", history(moment)), DIM),
-            Column::Pipe => {
-                line.to(start);
-                line.put("pipe after it", DIM);
-            }
-            _ => {}
-        }
+    line.left(layout.names(), "", "");
+    if layout.is_wide {
+        line.right(layout.bar + SHARES, "last second, %", DIM);
+    } else {
+        line.left(layout.bar, "last second", DIM);
     }
-    line.finish()
+    if layout.is_medium {
+        let minute = match moment.seconds.round() {
+            seconds if seconds < 60.0 => format!("last {seconds} s, %"),
+            _ => "last minute, %".to_owned(),
+        };
+        line.right(SHARES, &minute, DIM);
+    }
+    line.right(RATE, "writes", DIM);
+    line.put(" pipe after it", DIM);
+    line.text
 }
 
 fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
     let mut line = Line::new(view);
-    let mut column = MARKER + layout.stage;
-    if layout.has(Column::Pid) {
-        column += layout.width(Column::Pid);
-        line.right(column - layout.stage - 1, "pid", BOLD);
+    line.left(MARKER, "", "");
+    if layout.is_medium {
+        line.right(PID - 1, "pid", BOLD);
+        line.put(" ", "");
     }
-    line.to(column - layout.stage);
-    line.put("stage", BOLD);
-    for shown in layout.shown() {
-        let start = column + 1;
-        if shown != Column::Pid {
-            column += layout.width(shown);
-        }
-        match shown {
-            Column::Pid | Column::Percent => {}
-            Column::Second if is_low => {
-                line.to(start);
-                line.put("second", BOLD);
-            }
-            Column::Second => {}
-            Column::SecondShares | Column::MinuteShares => {
-                let mut end = column - NUMBER * layout.numbers().count();
-                for state in layout.numbers() {
-                    end += NUMBER;
-                    line.right(end, state.word, state.colour);
-                }
-            }
-            Column::Rate => line.right(column, "MiB/s", BOLD),
-            Column::Pipe => {
-                line.to(start);
-                line.put("fill", BOLD);
-            }
-            Column::Capacity => line.right(column, "size", BOLD),
-            Column::WaitsFor => {
-                line.to(start + 1);
-                line.put("waits for", BOLD);
-            }
+    line.left(layout.stage + 1, "stage", BOLD);
+    line.left(layout.bar, if is_low { "second" } else { "" }, BOLD);
+    let groups = usize::from(layout.is_medium) + usize::from(layout.is_wide);
+    for _ in 0..groups {
+        line.put("  ", "");
+        for state in &STATES[..NUMBERS] {
+            line.right(NUMBER, state.word, state.colour);
         }
     }
-    line.finish()
+    line.right(RATE, "MiB/s", BOLD);
+    line.put(" fill", BOLD);
+    line.text
 }
 
 fn legend(moment: &Moment, view: &View<'_>) -> String {
-    let is_wide = view.width >= 80;
-    let mut shares = moment.pipelines.iter().flat_map(|it| &it.stages);
-    let is_stopped = shares.any(|it| it.minute.shares.stopped > 0.0);
-    let mut entries = vec![(WORKS, "works"), (DISK, "disk")];
-    if is_wide {
-        entries.extend([
-            (BLOCKED, "blocked (pipe full)"),
-            (STARVED, "starved (pipe empty)"),
-        ]);
-    } else {
-        entries.extend([(BLOCKED, "blocked"), (STARVED, "starved")]);
-    }
-    entries.push((ELSEWHERE, "elsewhere"));
-    if is_stopped {
-        entries.push((STOPPED, "stopped"));
-    }
     let mut line = Line::new(view);
-    for (at, (state, meaning)) in entries.into_iter().enumerate() {
-        if at > 0 {
-            line.put("  ", "");
-        }
-        line.put(&state.letter.to_string(), state.colour);
-        line.put(&format!(" {meaning}"), "");
+    let mut stages = moment.pipelines.iter().flat_map(|it| &it.stages);
+    let is_stopped = stages.any(|it| it.minute.shares.stopped > 0.0);
+    for state in &STATES[..NUMBERS + usize::from(is_stopped)] {
+        let meaning = match state.meaning.split_once(" (") {
+            Some((word, _)) if view.width < MIN_MEDIUM => word,
+            _ => state.meaning,
+        };
+        line.put(state.letter, state.colour);
+        line.put(&format!(" {meaning}  "), "");
     }
-    line.finish()
+    line.text
 }
 
 fn footer(view: &View<'_>, below: usize, above: usize) -> String {
     let mut line = Line::new(view);
-    let keys: &[(&str, &str)] = if view.is_help {
-        &[("q", "quit"), ("?", "back")]
-    } else {
-        &[("q", "quit"), ("p", "pause"), ("s", "sort"), ("?", "help")]
-    };
-    for (at, (key, meaning)) in keys.iter().enumerate() {
-        if at > 0 {
-            line.put("  ", "");
-        }
-        line.put(key, "7");
-        line.put(&format!(" {meaning}"), "");
-        if *key == "s" && view.width >= 60 {
-            line.put(&format!(": {}", view.sort), "");
-        }
+    let sort = format!(" sort: {}", view.sort);
+    for (key, meaning) in [("q", " quit  "), ("p", " pause  "), ("s", &sort)] {
+        line.put(key, REVERSED);
+        line.put(meaning, "");
     }
     let more = match (above, below) {
-        (0, 0) => return line.finish(),
-        (above, 0) if view.width < 60 => format!("{above} above"),
-        (_, below) if view.width < 60 => format!("{below} below"),
-        (0, below) => format!("{below} more below"),
-        (above, 0) => format!("{above} more above"),
+        (0, 0) => String::new(),
+        (0, below) => format!("{below} below"),
+        (above, 0) => format!("{above} above"),
         (above, below) => format!("{above} above, {below} below"),
     };
-    line.right(view.width, &more, BOLD);
-    line.finish()
+    line.at_end(&more, BOLD);
+    line.text
 }
 
 /// The pipelines, with blank lines between them if all fit.
-fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: usize) -> Vec<String> {
+fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize>) -> Vec<String> {
     if moment.pipelines.is_empty() {
-        return paragraph(view.if_none, view.width);
+        return paragraph(view.if_none, view, "");
     }
-    let blocks: Vec<Vec<String>> = sorted(moment, view.sort)
-        .map(|pipeline| block(pipeline, view, layout))
-        .collect();
-    let needed: usize = blocks.iter().map(|block| block.len() + 1).sum();
-    let mut lines = Vec::new();
-    for (at, block) in blocks.into_iter().enumerate() {
-        if needed <= page.saturating_add(1) && at > 0 {
+    let sorted = sorted(moment, view.sort);
+    let blocks = sorted.map(|pipeline| block(pipeline, view, layout));
+    let blocks: Vec<Vec<String>> = blocks.collect();
+    let needed = blocks.iter().map(|block| block.len() + 1).sum::<usize>() - 1;
+    let is_loose = page.is_none_or(|page| needed <= page);
+    let mut lines: Vec<String> = Vec::new();
+    for block in blocks {
+        if is_loose && !lines.is_empty() {
             lines.push(String::new());
         }
         lines.extend(block);
@@ -542,256 +453,170 @@ fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: usize) -> Ve
 }
 
 fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
-    let total = |pipeline: &Pipeline, value: fn(&Stage) -> f64| {
-        let stages = pipeline.stages.iter();
-        stages.map(value).fold(0.0, f64::max)
+    let most = |pipeline: &Pipeline, value: fn(&Stage) -> f64| {
+        let values = pipeline.stages.iter().map(value);
+        // In whole numbers, so that nothing moves for nothing.
+        Reverse(values.fold(0.0, f64::max) as u64)
     };
-    let age = |pipeline: &Pipeline| pipeline.stages.iter().map(|it| (it.start, it.pid)).min();
-    let pipelines = moment.pipelines.iter();
-    pipelines.sorted_by(|a, b| {
-        let most = |value: fn(&Stage) -> f64| total(b, value).total_cmp(&total(a, value));
-        let order = match sort {
-            // In whole percent, so that nothing moves for nothing.
-            Sort::Cpu => most(|stage| (stage.minute.processor * 100.0).round()),
-            Sort::Rate => most(|stage| stage.minute.written_per_s.unwrap_or(0.0)),
-            Sort::Name => chain(a).cmp(&chain(b)),
-            Sort::Age => std::cmp::Ordering::Equal,
-        };
-        order.then_with(|| age(a).cmp(&age(b)))
+    moment.pipelines.iter().sorted_by_cached_key(|pipeline| {
+        let stages = pipeline.stages.iter();
+        let age = stages.map(|it| (it.start, it.pid)).min();
+        match sort {
+            Sort::Cpu => {
+                let percent = most(pipeline, |it| it.minute.processor * 100.0);
+                (percent, String::new(), age)
+            }
+            Sort::Rate => {
+                let rate = |it: &Stage| it.minute.written_per_s.unwrap_or(0.0);
+                (most(pipeline, rate), String::new(), age)
+            }
+            Sort::Name => (Reverse(0), chain(pipeline), age),
+        }
     })
-}
-
-/// A name that can't disturb the screen.
-fn name(stage: &Stage) -> String {
-    stage.name.replace(|letter| !is_printable(letter), "?")
 }
 
 /// `yes | head | wc`.
 fn chain(pipeline: &Pipeline) -> String {
-    pipeline.stages.iter().map(name).join(separator(pipeline))
+    let names = pipeline.stages.iter().map(|stage| escape(&stage.name));
+    names.into_iter().join(separator(pipeline))
 }
 
 /// What stands between the names of stages: a comma if they don't form a chain.
 fn separator(pipeline: &Pipeline) -> &'static str {
-    let stages = &pipeline.stages;
-    let mut pairs = stages.windows(2);
-    let is_chain = pairs.all(|pair| {
+    let is_link = |(from, to): (&Stage, &Stage)| {
         let mut links = pipeline.links.iter();
-        links.any(|link| (link.from, link.to) == (pair[0].pid, pair[1].pid))
-    });
+        links.any(|link| (link.from, link.to) == (from.pid, to.pid))
+    };
+    let is_chain = pipeline.stages.iter().tuple_windows().all(is_link);
     if is_chain { " | " } else { ", " }
 }
 
 /// A pipeline: a headline, and a line a stage.
 fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
     let mut line = Line::new(view);
-    let verdict = verdict(pipeline, view.width < 70);
+    let verdict = verdict(pipeline, layout.is_medium);
     let room = view.width.saturating_sub(verdict.chars().count() + 2);
     let is_too_long = chain(pipeline).chars().count() > room;
-    line.width = if is_too_long {
-        room.saturating_sub(3)
-    } else {
-        room
-    };
+    line.width = room.saturating_sub(if is_too_long { 3 } else { 0 });
     for (at, stage) in pipeline.stages.iter().enumerate() {
-        if at > 0 {
-            line.put(separator(pipeline), BOLD);
-        }
-        let is_pace = pipeline.sets_pace(stage);
-        line.put(&name(stage), if is_pace { UNDERLINED } else { BOLD });
+        let separator = if at > 0 { separator(pipeline) } else { "" };
+        line.put(separator, BOLD);
+        let code = if sets_pace(pipeline, stage) {
+            UNDERLINED
+        } else {
+            BOLD
+        };
+        line.put(&escape(&stage.name), code);
     }
     line.width = view.width;
-    if is_too_long {
-        line.put("...", BOLD);
-    }
-    line.right(
-        view.width,
-        &verdict,
-        if is_still(pipeline) { DIM } else { "" },
-    );
-    let mut lines = vec![line.finish()];
+    line.put(if is_too_long { "..." } else { "" }, BOLD);
+    line.at_end(&verdict, if is_still(pipeline) { DIM } else { "" });
+    let mut lines = vec![line.text];
     for stage in &pipeline.stages {
-        let is_pace = pipeline.sets_pace(stage);
-        let own = pipeline.links.iter().filter(|link| link.from == stage.pid);
-        let links: Vec<&Link> = own.collect();
-        let only = match links[..] {
-            [link] => Some(link),
-            _ => None,
-        };
-        lines.push(row(stage, is_pace, only, view, layout));
-        if only.is_none() && layout.has(Column::Pipe) {
-            lines.extend(
-                links
-                    .iter()
-                    .map(|link| branch(pipeline, link, view, layout)),
-            );
+        let links = pipeline.links.iter().filter(|link| link.from == stage.pid);
+        let links: Vec<&Link> = links.collect();
+        let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
+        if let [link] = links[..] {
+            line.pipe(link, layout);
+            lines.push(line.text);
+        } else {
+            let width = line.filled;
+            lines.push(line.text);
+            for link in links {
+                let mut stages = pipeline.stages.iter();
+                let reader = stages.find(|it| it.pid == link.to);
+                let name = reader.map_or("", |it| &it.name);
+                let mut line = Line::new(view);
+                line.left(width, &format!("{:MARKER$}to {}", "", escape(name)), DIM);
+                line.pipe(link, layout);
+                lines.push(line.text);
+            }
         }
     }
     lines
 }
 
+fn sets_pace(pipeline: &Pipeline, stage: &Stage) -> bool {
+    pipeline.pace.is_some_and(|pace| pace.pid == stage.pid)
+}
+
 /// Whether nothing happens in a pipeline.
 fn is_still(pipeline: &Pipeline) -> bool {
-    const MIN_STILL_S: f64 = 5.0;
-    pipeline.still_s >= MIN_STILL_S
+    pipeline.still_s >= 5.0
 }
 
 /// What is known about a pipeline as a whole.
-fn verdict(pipeline: &Pipeline, is_short: bool) -> String {
+fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
     if is_still(pipeline) {
-        let still = duration(pipeline.still_s);
-        return if is_short {
-            format!("still for {still}")
-        } else {
-            format!("nothing ran for {still}")
+        let seconds = pipeline.still_s as u64;
+        return match seconds {
+            0..120 => format!("nothing ran for {seconds} s"),
+            120..7200 => format!("nothing ran for {} min", seconds / 60),
+            _ => format!("nothing ran for {} h", seconds / 3600),
         };
     }
-    let stage = |pace: &PaceSetter| {
-        let found = pipeline.stages.iter().find(|stage| stage.pid == pace.pid);
-        found.map(name).unwrap_or_default()
+    let mut stages = pipeline.stages.iter();
+    let setter = stages.find(|stage| sets_pace(pipeline, stage));
+    match (pipeline.pace, setter) {
+        (Some(pace), Some(stage)) if is_long => {
+            let probably = match pace.certainty {
+                Certainty::Clear => "",
+                Certainty::Likely => "probably ",
+            };
+            let waits = pace.waits_for;
+            let waits = waits.map_or(String::new(), |it| format!(" (waits for {})", it.name()));
+            format!("{} {probably}sets the pace{waits}", escape(&stage.name))
+        }
+        (Some(_), Some(stage)) => format!("pace: {}", escape(&stage.name)),
+        _ if pipeline.is_by_turns => "by turns".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The line of a stage, up to the pipe.
+fn row(stage: &Stage, is_pace: bool, view: &View<'_>, layout: &Layout) -> Line {
+    let mut line = Line::new(view);
+    let code = match (stage.has_ended, is_pace) {
+        (true, _) => DIM,
+        (false, true) => BOLD,
+        (false, false) => "",
     };
-    match &pipeline.pace {
-        Some(pace) if is_short => format!("pace: {}", stage(pace)),
-        Some(pace) => {
-            let verb = match pace.certainty {
-                Certainty::Clear => "sets the pace",
-                Certainty::Likely => "probably sets the pace",
-            };
-            let waits = pace
-                .waits_for
-                .map(|it| format!(" (waits for {})", it.name()));
-            format!("{} {verb}{}", stage(pace), waits.unwrap_or_default())
-        }
-        None if pipeline.is_by_turns => "by turns".to_owned(),
-        None => String::new(),
+    line.left(MARKER, if is_pace { ">" } else { "" }, BOLD);
+    if layout.is_medium {
+        line.right(PID - 1, &stage.pid.to_string(), "");
+        line.put(" ", "");
     }
+    line.left(layout.stage, &escape(&stage.name), code);
+    line.put(" ", "");
+    let second = &stage.second;
+    if stage.has_ended {
+        line.left(layout.bar, "ended", DIM);
+    } else {
+        line.bar(&second.shares, layout.bar);
+    }
+    if layout.is_wide && stage.has_ended {
+        line.left(SHARES, "", "");
+    } else if layout.is_wide {
+        line.numbers(&second.shares);
+    }
+    if layout.is_medium {
+        line.numbers(&stage.minute.shares);
+    }
+    let rate = match second.written_per_s {
+        _ if stage.has_ended => String::new(),
+        Some(bytes) => rate(bytes),
+        None => "?".to_owned(),
+    };
+    line.right(RATE, &rate, "");
+    line
 }
 
-fn duration(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3600),
-    }
-}
-
-fn row(
-    stage: &Stage,
-    is_pace: bool,
-    link: Option<&Link>,
-    view: &View<'_>,
-    layout: &Layout,
-) -> String {
-    let mut line = Line::new(view);
-    let text = |code| if stage.has_ended { DIM } else { code };
-    if is_pace {
-        line.put(">", BOLD);
-    }
-    let mut column = MARKER;
-    if layout.has(Column::Pid) {
-        column += layout.width(Column::Pid);
-        line.right(column - 1, &stage.pid.to_string(), text(""));
-    }
-    line.to(column);
-    column += layout.stage;
-    let shown: String = name(stage).chars().take(layout.stage).collect();
-    line.put(&shown, text(if is_pace { BOLD } else { "" }));
-    for shown in layout.shown().filter(|column| *column != Column::Pid) {
-        let start = column;
-        column += layout.width(shown);
-        match shown {
-            Column::Second if stage.has_ended => {
-                line.to(start + 1);
-                line.put("ended", DIM);
-            }
-            Column::Second => {
-                line.to(start + 1);
-                bar(&mut line, &stage.second.shares, layout.bar);
-            }
-            Column::SecondShares if !stage.has_ended => {
-                numbers(&mut line, column, &stage.second.shares, layout);
-            }
-            Column::MinuteShares => numbers(&mut line, column, &stage.minute.shares, layout),
-            Column::Rate if !stage.has_ended => {
-                line.right(column, &rate(stage.second.written_per_s), "");
-            }
-            Column::WaitsFor if !stage.has_ended => {
-                let second = &stage.second;
-                let is_outside = second.shares.elsewhere >= 0.005;
-                let waits = second.waits_for.filter(|_| is_outside).map(Outside::name);
-                if let Some(waits) = waits {
-                    line.to(start + 2);
-                    line.put(waits, "");
-                }
-            }
-            _ => {}
-        }
-        if let Some(link) = link {
-            pipe(&mut line, shown, start, column, link);
-        }
-    }
-    line.finish()
-}
-
-/// A line for one of several pipes after a stage.
-fn branch(pipeline: &Pipeline, link: &Link, view: &View<'_>, layout: &Layout) -> String {
-    let mut line = Line::new(view);
-    let mut column = MARKER + layout.stage;
-    if layout.has(Column::Pid) {
-        column += layout.width(Column::Pid);
-    }
-    line.to(column - layout.stage);
-    let reader = pipeline.stages.iter().find(|stage| stage.pid == link.to);
-    line.put(
-        &format!(" to {}", reader.map(name).unwrap_or_default()),
-        DIM,
-    );
-    for shown in layout.shown().filter(|column| *column != Column::Pid) {
-        let start = column;
-        column += layout.width(shown);
-        pipe(&mut line, shown, start, column, link);
-    }
-    line.finish()
-}
-
-/// A column about the pipe after a stage.
-fn pipe(line: &mut Line, column: Column, start: usize, end: usize, link: &Link) {
-    match (column, link.fill) {
-        (Column::Pipe, fill) => {
-            line.to(start + 1);
-            let bar = match fill {
-                _ if link.is_held => format!("{:<PIPE_BAR$}", "held"),
-                Some(fill) => {
-                    let full = (fill * PIPE_BAR as f64).round() as usize;
-                    format!("{:<PIPE_BAR$}", "#".repeat(full.min(PIPE_BAR)))
-                }
-                None => format!("{:^PIPE_BAR$}", "?"),
-            };
-            line.put("[", DIM);
-            line.put(&bar, "36");
-            line.put("]", DIM);
-        }
-        (Column::Percent, Some(fill)) => line.right(end, &format!("{:.0}%", fill * 100.0), ""),
-        (Column::Capacity, _) => {
-            let size = link.capacity.map(pipespeed_base::size::format);
-            line.right(end, &size.unwrap_or_default(), DIM);
-        }
-        _ => {}
-    }
-}
-
-/// Draws shares as a bar of so many cells.
-fn bar(line: &mut Line, shares: &Shares, cells: usize) {
-    let states = states(shares);
-    let counts = apportion(&states.each_ref().map(|(_, share)| *share), cells);
-    for ((state, _), count) in states.iter().zip(counts) {
-        if count > 0 && line.style.colour {
-            let text = format!("{:<count$}", state.letter);
-            line.put(&text, state.colour);
-        } else {
-            line.put(&state.letter.to_string().repeat(count), "");
-        }
+/// A rate in MiB/s.
+fn rate(bytes_per_s: f64) -> String {
+    match bytes_per_s / f64::from(1 << 20) {
+        0.0 => "0".to_owned(),
+        rate if rate < 0.001 => "<0.001".to_owned(),
+        rate => significant(rate),
     }
 }
 
@@ -804,7 +629,7 @@ fn apportion<const N: usize>(shares: &[f64; N], cells: usize) -> [usize; N] {
     let exact = shares.map(|share| share / sum * cells as f64);
     let mut counts = exact.map(|exact| exact as usize);
     let left = cells - counts.iter().sum::<usize>();
-    let remainder = |at: usize| exact[at] - exact[at].floor();
+    let remainder = |at: usize| exact[at].fract();
     let order = (0..N).sorted_by(|a, b| remainder(*b).total_cmp(&remainder(*a)));
     for at in order.take(left) {
         counts[at] += 1;
@@ -812,90 +637,26 @@ fn apportion<const N: usize>(shares: &[f64; N], cells: usize) -> [usize; N] {
     counts
 }
 
-/// The shares in percent, up to a column; the largest is bold.
-fn numbers(line: &mut Line, column: usize, shares: &Shares, layout: &Layout) {
-    let values = |state: &State| {
-        let shares = states(shares);
-        let mut all = shares.iter();
-        let own = all.find(|(other, _)| other.letter == state.letter);
-        let stopped = if state.letter == ELSEWHERE.letter {
-            shares[5].1
-        } else {
-            0.0
-        };
-        own.map_or(0.0, |(_, share)| *share) + stopped
-    };
-    let most = layout
-        .numbers()
-        .map(|state| values(&state))
-        .fold(0.0, f64::max);
-    let mut end = column - NUMBER * layout.numbers().count();
-    for state in layout.numbers() {
-        end += NUMBER;
-        let value = values(&state);
-        let text = match (value * 100.0).round() {
-            0.0 => "-".to_owned(),
-            percent => percent.to_string(),
-        };
-        let code = match text.as_str() {
-            "-" => DIM,
-            _ if value == most => BOLD,
-            _ => "",
-        };
-        line.right(end, &text, code);
-    }
-}
-
-/// A rate in MiB/s.
-fn rate(bytes_per_s: Option<f64>) -> String {
-    const MIN_SHOWN: f64 = 0.001;
-    match bytes_per_s.map(|bytes| bytes / f64::from(1 << 20)) {
-        None => "?".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(rate) if rate < MIN_SHOWN => format!("<{MIN_SHOWN}"),
-        Some(rate) => significant(rate),
-    }
-}
-
-fn help(view: &View<'_>) -> Vec<String> {
-    const TEXT: [&str; 12] = [
-        "A stage works if a thread of it runs or could run; else it is blocked if one waits \
-         for room in a pipe, starved if one waits for input from one, and elsewhere if all \
-         wait for something else: a socket, a terminal, a timer, a child process.",
-        "> marks the stage that sets the pace: those before it wait for room, those after it \
-         for input. Only a faster stage helps there. By turns: a larger pipe may help.",
-        "MiB/s is what a stage writes; ? if it splices, which the kernel does not count.",
-        "Nothing ran for a while: pipespeed doctor PID says why.",
-        "",
-        "q         quit (also Esc)",
-        "p, Space  hold the screen, and go on",
-        "s         sort by the next of: cpu, rate, name, age",
-        "c r n a   sort by processor time, rate, name, age",
-        "arrows    scroll (also j k, Page Up and Down, Home, End)",
-        "?, h      this help, and back",
-        "",
-    ];
-    let paragraphs = TEXT.iter().map(|text| paragraph(text, view.width));
-    paragraphs.flatten().collect()
-}
-
 /// The lines of a text. Words that are too long are cut off.
-fn paragraph(text: &str, width: usize) -> Vec<String> {
+fn paragraph(text: &str, view: &View<'_>, code: &str) -> Vec<String> {
     let style = Style {
-        width: Some(width),
+        width: Some(view.width),
         ..Style::default()
     };
-    let text = style.sentence(text);
-    let lines = text.split('\n');
-    lines
-        .map(|line| line.chars().take(width).collect())
-        .collect()
+    let put = |text: &str| {
+        let mut line = Line::new(view);
+        line.put(text, code);
+        line.text
+    };
+    style.sentence(text).lines().map(put).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use pipespeed_pipeline::observe::Window;
+    use pipespeed_base::text::is_printable;
+    use pipespeed_pipeline::observe::{PaceSetter, Window};
     use pipespeed_pipeline::proc::PipeId;
+    use pipespeed_pipeline::wait::Outside;
     use proptest::prelude::*;
 
     use super::*;
@@ -937,7 +698,6 @@ mod tests {
             path: None,
             capacity: Some(65536),
             fill: Some(fill),
-            fill_minute: Some(fill),
             is_held: false,
         }
     }
@@ -1061,13 +821,15 @@ mod tests {
             cost: 0.0068,
             pipelines: vec![still(), packing(), fetching()],
             hidden: 0,
+            hides_processes: false,
+            hidden_calls: 0,
         }
     }
 
     fn view(width: usize, height: usize) -> View<'static> {
         View {
             width,
-            height,
+            height: Some(height),
             if_none: "No processes of this user are connected by a pipe (--all: of all users).",
             ..View::default()
         }
@@ -1114,17 +876,16 @@ mod tests {
     }
 
     #[test]
-    fn help_and_an_empty_screen_fit_too() {
+    fn an_empty_screen_explains_itself_and_what_is_hidden() {
         let none = Moment {
             pipelines: Vec::new(),
+            hidden: 45,
+            hidden_calls: 2,
             ..moment()
         };
-        let help = View {
-            is_help: true,
-            ..view(80, 24)
-        };
-        let empty = drawn(&none, &view(60, 8));
-        insta::assert_snapshot!(format!("{}\n--\n{empty}", drawn(&moment(), &help)));
+        let (high, low) = (view(80, 16), view(60, 8));
+        let screens = format!("{}\n--\n{}", drawn(&none, &high), drawn(&none, &low));
+        insta::assert_snapshot!(screens);
     }
 
     #[test]
@@ -1139,30 +900,21 @@ mod tests {
             ..moment()
         };
         let text = top_once(&none, Sort::Rate, "Nothing.", Style::of_width(80));
-        assert!(text.ends_with("\n\nNothing.\n"), "{text}");
+        assert!(text.contains("\nNothing.\n"), "{text}");
     }
 
     #[test]
     fn pipelines_are_sorted_as_requested() {
         let first = |sort| {
             let moment = moment();
-            let names: Vec<String> = sorted(&moment, sort)
-                .map(|it| it.stages[0].name.clone())
-                .collect();
-            names
-                .into_iter()
-                .map(|name| name[..4.min(name.len())].to_owned())
-                .collect::<Vec<String>>()
+            let names = sorted(&moment, sort).map(|it| it.stages[0].name.clone());
+            names.collect::<Vec<String>>()
         };
-        assert_eq!(first(Sort::Cpu), ["yes", "curl", "slee"]);
-        assert_eq!(first(Sort::Rate), ["yes", "curl", "slee"]);
-        assert_eq!(first(Sort::Name), ["curl", "slee", "yes"]);
-        assert_eq!(first(Sort::Age), ["slee", "yes", "curl"]);
-        let mut sort = Sort::default();
-        for _ in 0..4 {
-            sort = sort.next();
-        }
-        assert_eq!(sort, Sort::default());
+        let sleep = "sleep\x1b[2J";
+        assert_eq!(first(Sort::Cpu), ["yes", "curl", sleep]);
+        assert_eq!(first(Sort::Rate), ["yes", "curl", sleep]);
+        assert_eq!(first(Sort::Name), ["curl", sleep, "yes"]);
+        assert_eq!(Sort::Cpu.next().next().next(), Sort::Cpu);
     }
 
     #[test]
@@ -1178,10 +930,9 @@ mod tests {
             width in 1_usize..200,
             height in 1_usize..60,
             skipped in 0_usize..40,
-            is_help: bool,
             is_paused: bool,
         ) {
-            let view = View { skipped, is_help, is_paused, ..view(width, height) };
+            let view = View { skipped, is_paused, ..view(width, height) };
             let lines = top_screen(&moment(), &view).lines;
             prop_assert_eq!(lines.len(), height);
             for line in &lines {

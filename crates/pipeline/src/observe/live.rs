@@ -6,29 +6,32 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observation, Observed, Observer, OnPipe, Pipe};
-use super::{Plan, Shares, own_time};
+use super::tally::Slice;
+use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observation, Observed, Observer, Pipe, Plan};
+use super::{Shares, own_time};
 use crate::diagnosis::{Certainty, Finding, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
-use crate::proc::{End, Io, PipeId, Proc};
-use crate::wait::{Outside, Side, State};
+use crate::proc::{End, PipeId, Proc};
+use crate::wait::{Outside, Side};
 
 /// Time between two moments.
 pub const TICK: Duration = Duration::from_secs(1);
 /// Slices, of a second each, that are kept.
 const MINUTE: usize = 60;
-/// The stage that sets the pace is found from so many slices: few enough to follow a change.
+/// The stage that sets the pace is found from this many slices: few enough to follow a change.
 const PACE_SLICES: usize = 5;
-/// Share of one processor that everything may take, with showing it.
+/// The mean fill of a pipe is that of this many looks: of a second, unless there are many pipes.
+const FILL_LOOKS: usize = 4;
+/// Share of one processor that the whole process and its helper may take.
 const BUDGET: f64 = 0.009;
 /// The longest time between two samples, however much each costs.
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
-/// A process is shown for so long after its end.
+/// A process is shown for this long after its end.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3);
-/// Stages that don't run are sampled only so rarely.
+/// Stages that don't run are sampled once in this many samples.
 const IDLE_SAMPLES: usize = 8;
-/// Between two looks at the clock, which cost about as much as a sample of a process.
+/// Processes sampled between two readings of the clock, which cost about as much as one of them.
 const BATCH: usize = 16;
 /// A process with fewer samples has just started, and is not shown yet.
 const MIN_SAMPLES: u32 = 5;
@@ -38,15 +41,19 @@ const MIN_SAMPLES: u32 = 5;
 pub struct Moment {
     /// Time since the beginning.
     pub seconds: f64,
-    /// Samples of each process in the last second.
+    /// Samples of the process with the most of them in the last second.
     pub samples: u32,
-    /// Processor time of the observer in the last minute, with its helper, as a share of one
-    /// processor.
+    /// Processor time of the observer and its helper in the last minute, as a share of one
+    /// processor, without the first reading of all processes.
     pub cost: f64,
     /// The pipelines.
     pub pipelines: Vec<Pipeline>,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// Whether there may be processes that are not even listed.
+    pub hides_processes: bool,
+    /// The number of stages whose system calls may not be read.
+    pub hidden_calls: usize,
 }
 
 /// Processes with pipes between them.
@@ -62,13 +69,6 @@ pub struct Pipeline {
     pub stages: Vec<Stage>,
     /// The pipes between them.
     pub links: Vec<Link>,
-}
-
-impl Pipeline {
-    /// Whether a stage sets the pace.
-    pub fn sets_pace(&self, stage: &Stage) -> bool {
-        self.pace.is_some_and(|pace| pace.pid == stage.pid)
-    }
 }
 
 /// The stage that sets the pace.
@@ -132,99 +132,27 @@ pub struct Link {
     pub capacity: Option<u64>,
     /// The mean share of its capacity that was filled in the last second.
     pub fill: Option<f64>,
-    /// The same in the last minute.
-    pub fill_minute: Option<f64>,
     /// Whether its lock was held for long.
     pub is_held: bool,
 }
 
-/// What a process did during a second, or several.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Slice {
-    pub(super) samples: u32,
-    pub(super) working: u32,
-    pub(super) disk: u32,
-    pub(super) blocked: u32,
-    pub(super) starved: u32,
-    pub(super) stopped: u32,
-    pub(super) outside: BTreeMap<Outside, u32>,
-    pub(super) on: BTreeMap<(PipeId, Side), u32>,
-    pub(super) splices: bool,
-    pub(super) counted: Duration,
-    pub(super) ran: Duration,
-    pub(super) delayed: Duration,
-    pub(super) io: Option<Io>,
-}
-
 impl Slice {
-    /// The sum of several slices.
-    fn sum<'a>(slices: impl Iterator<Item = &'a Slice>) -> Slice {
-        let mut all = Slice::default();
-        for slice in slices {
-            all.samples += slice.samples;
-            all.working += slice.working;
-            all.disk += slice.disk;
-            all.blocked += slice.blocked;
-            all.starved += slice.starved;
-            all.stopped += slice.stopped;
-            for (outside, count) in &slice.outside {
-                *all.outside.entry(*outside).or_default() += count;
-            }
-            for (on, count) in &slice.on {
-                *all.on.entry(*on).or_default() += count;
-            }
-            all.splices |= slice.splices;
-            all.counted += slice.counted;
-            all.ran += slice.ran;
-            all.delayed += slice.delayed;
-            // They can't be read any more in the second in which the process ended.
-            if let Some(io) = slice.io {
-                let sum = all.io.get_or_insert_default();
-                sum.read_bytes += io.read_bytes;
-                sum.written_bytes += io.written_bytes;
-                sum.reads += io.reads;
-                sum.writes += io.writes;
-            }
-        }
-        all
-    }
-
-    fn share(&self, count: u32) -> f64 {
-        f64::from(count) / f64::from(self.samples.max(1))
-    }
-
-    fn shares(&self) -> Shares {
-        Shares {
-            working: self.share(self.working),
-            disk: self.share(self.disk),
-            blocked: self.share(self.blocked),
-            starved: self.share(self.starved),
-            elsewhere: self.share(self.outside.values().sum()),
-            stopped: self.share(self.stopped),
-        }
-    }
-
-    /// Whether the process ran.
-    fn has_run(&self) -> bool {
-        self.working > 0 || self.disk > 0 || !self.ran.is_zero()
-    }
-
     fn window(&self) -> Window {
         let seconds = self.counted.as_secs_f64();
-        let per_s = |count: u64| count as f64 / seconds;
-        let io = self.io.filter(|_| !self.splices && seconds > 0.0);
-        let most = self.outside.iter().max_by_key(|(_, count)| **count);
+        let is_counted = seconds > 0.0;
+        let io = self.io.filter(|_| !self.counts.splices && is_counted);
+        let outside = self.counts.outside.iter();
         Window {
-            samples: self.samples,
-            shares: self.shares(),
-            waits_for: most.map(|(outside, _)| *outside),
-            processor: if seconds > 0.0 {
+            samples: self.counts.samples,
+            shares: self.counts.shares(),
+            waits_for: outside.max_by_key(|(_, count)| **count).map(|it| *it.0),
+            processor: if is_counted {
                 self.ran.as_secs_f64() / seconds
             } else {
                 0.0
             },
-            read_per_s: io.map(|io| per_s(io.read_bytes)),
-            written_per_s: io.map(|io| per_s(io.written_bytes)),
+            read_per_s: io.map(|io| io.read_bytes as f64 / seconds),
+            written_per_s: io.map(|io| io.written_bytes as f64 / seconds),
         }
     }
 }
@@ -245,40 +173,27 @@ impl History {
         } else {
             self.still + slice.counted
         };
-        if self.slices.len() == MINUTE {
-            self.slices.pop_front();
-        }
-        self.slices.push_back(slice);
+        self.slices.truncate(MINUTE - 1);
+        self.slices.push_front(slice);
     }
 
-    /// The last so many slices.
+    /// The sum of the last slices.
     fn last(&self, count: usize) -> Slice {
-        Slice::sum(self.slices.iter().rev().take(count))
-    }
-}
-
-/// How full a pipe was: sums and numbers of looks, a second each.
-#[derive(Debug, Default)]
-struct Fills(VecDeque<(f64, usize)>);
-
-impl Fills {
-    fn push(&mut self, fills: &[f64]) {
-        if self.0.len() == MINUTE {
-            self.0.pop_front();
+        let mut sum = Slice::default();
+        for slice in self.slices.iter().take(count) {
+            sum.add(slice);
         }
-        self.0.push_back((fills.iter().sum(), fills.len()));
+        sum
     }
 
-    /// The mean over the last so many seconds.
-    fn mean(&self, seconds: usize) -> Option<f64> {
-        let last = self.0.iter().rev().take(seconds);
-        let (sum, count) = last.fold((0.0, 0), |(sum, count), one| (sum + one.0, count + one.1));
-        (count > 0).then(|| sum / count as f64)
+    /// Whether it was there for long enough to be shown.
+    fn is_settled(&self) -> bool {
+        let samples = self.slices.iter().map(|slice| slice.counts.samples);
+        samples.sum::<u32>() >= MIN_SAMPLES
     }
 }
 
-/// A process, with all that is known about it.
-#[derive(Debug)]
+/// A process of a pipeline.
 struct Member<'a> {
     process: &'a Process,
     history: &'a History,
@@ -287,36 +202,14 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// What it did in the last so many seconds. Every process counts as if it had been there
-    /// all the time.
     fn observed(&self, slices: usize) -> Observed {
-        let slice = self.history.last(slices);
-        let share = |count: u32| slice.share(count);
-        let outside = slice.outside.iter();
-        let on = slice.on.iter();
         Observed {
-            process: self.process.clone(),
             is_asked: self.is_asked,
             has_ended: self.history.ended.is_some(),
+            // Every process counts as if it had been there all the time.
             samples: 1,
-            shares: slice.shares(),
-            outside: outside.map(|(key, count)| (*key, share(*count))).collect(),
-            on: on
-                .map(|((pipe, side), count)| OnPipe {
-                    pipe: *pipe,
-                    side: *side,
-                    share: share(*count),
-                })
-                .collect(),
-            is_frozen: !slice.has_run(),
-            threads: Vec::<State>::new(),
-            counted_s: slice.counted.as_secs_f64(),
-            ran_s: slice.ran.as_secs_f64(),
-            delayed_s: slice.delayed.as_secs_f64(),
-            io: slice.io,
-            splices: slice.splices,
-            handled_signals: 0,
             ancestors: self.ancestors.clone(),
+            ..self.history.last(slices).observed(self.process.clone())
         }
     }
 
@@ -332,12 +225,14 @@ impl Member<'_> {
     }
 }
 
-/// The pipelines that some processes form, which are connected by pipes.
+/// The pipelines among processes that are connected by pipes: several, where a process only
+/// holds the ends of others' pipes.
 fn pipelines(
     members: &[Member<'_>],
     links: &BTreeMap<PipeId, Link>,
     is_survey: bool,
 ) -> Vec<Pipeline> {
+    let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
     let observation = |slices: usize| {
         let pipe = |link: &Link| Pipe {
             id: link.pipe,
@@ -347,73 +242,64 @@ fn pipelines(
             is_held: link.is_held,
             held_by: None,
         };
-        let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
         Observation {
             processes: members.iter().map(|it| it.observed(slices)).collect(),
-            pipes: held
-                .iter()
-                .filter_map(|id| links.get(id))
-                .map(pipe)
-                .collect(),
+            pipes: held.iter().map(|id| pipe(&links[id])).collect(),
             is_survey,
             ..Observation::default()
         }
     };
-    let (minute, recent) = (observation(MINUTE), observation(PACE_SLICES));
+    let minute = observation(MINUTE);
     let edges = minute.edges();
-    let findings = diagnose(&recent);
-    let find = |id: ProcessId| members.iter().find(|it| it.process.id == id);
+    let findings = diagnose(&observation(PACE_SLICES));
     let groups = minute.pipelines().into_iter();
     groups
         .map(|group| {
-            let stages = group.iter().filter_map(|it| find(it.process.id));
-            let stages: Vec<&Member<'_>> = stages.collect();
-            let has = |pid: i32| stages.iter().any(|it| it.process.id.pid == pid);
-            let mut pace = None;
-            let mut is_by_turns = false;
+            let has = |pid: i32| group.iter().any(|it| it.process.id.pid == pid);
+            let find = |it: &&Observed| members.iter().find(|m| m.process.id == it.process.id);
+            let stages: Vec<&Member<'_>> = group.iter().filter_map(find).collect();
+            let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
+            let mut pipeline = Pipeline {
+                stages: stages.iter().map(|it| it.stage()).collect(),
+                links: between
+                    .map(|(from, to, pipe)| Link {
+                        from: *from,
+                        to: *to,
+                        ..links[pipe].clone()
+                    })
+                    .collect(),
+                ..Pipeline::default()
+            };
+            let still = stages.iter().map(|it| it.history.still).min();
+            pipeline.still_s = still.unwrap_or_default().as_secs_f64();
             for finding in &findings {
                 match finding {
-                    Finding::Pace(found) if has(found.stage.pid) => {
-                        let shares = &found.shares;
+                    Finding::Pace(pace) if has(pace.stage.pid) => {
+                        let shares = &pace.shares;
                         let is_outside = shares.elsewhere > shares.working.max(shares.disk);
-                        pace = Some(PaceSetter {
-                            pid: found.stage.pid,
-                            certainty: found.certainty,
-                            waits_for: found.outside.filter(|_| is_outside),
+                        pipeline.pace = Some(PaceSetter {
+                            pid: pace.stage.pid,
+                            certainty: pace.certainty,
+                            waits_for: pace.outside.filter(|_| is_outside),
                         });
                     }
-                    Finding::Turns { stages } => is_by_turns |= stages.iter().any(|it| has(it.pid)),
+                    Finding::Turns { stages } => {
+                        pipeline.is_by_turns |= stages.iter().any(|it| has(it.pid));
+                    }
                     _ => {}
                 }
             }
-            let own = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
-            let own = own.filter_map(|(from, to, pipe)| {
-                Some(Link {
-                    from: *from,
-                    to: *to,
-                    ..links.get(pipe)?.clone()
-                })
-            });
-            let still = stages.iter().map(|it| it.history.still).min();
-            Pipeline {
-                pace,
-                is_by_turns,
-                still_s: still.unwrap_or_default().as_secs_f64(),
-                stages: stages.iter().map(|it| it.stage()).collect(),
-                links: own.collect(),
-            }
+            pipeline
         })
         .collect()
 }
 
-/// How many processes have which side of a pipe.
-fn holders<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeMap<(PipeId, Side), usize> {
-    let mut holders = BTreeMap::new();
+/// The processes that hold each pipe.
+fn holders<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeMap<PipeId, Vec<&'a Process>> {
+    let mut holders: BTreeMap<PipeId, Vec<&Process>> = BTreeMap::new();
     for process in processes {
         for pipe in process.pipes() {
-            for side in [Side::Input, Side::Room] {
-                *holders.entry((pipe, side)).or_default() += usize::from(process.holds(pipe, side));
-            }
+            holders.entry(pipe).or_default().push(process);
         }
     }
     holders
@@ -425,58 +311,44 @@ fn holders<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeMap<(PipeId
 fn with_flow(
     process: &Process,
     used: &BTreeMap<(PipeId, Side), u32>,
-    holders: &BTreeMap<(PipeId, Side), usize>,
+    holders: &BTreeMap<PipeId, Vec<&Process>>,
 ) -> Process {
     let flows = |end: &End, side: Side, standard: i32| {
-        let key = (end.pipe, side);
-        let is_own = || end.fd > 2 && holders.get(&key) == Some(&1);
-        end.fd == standard || used.contains_key(&key) || is_own()
+        let others = || holders[&end.pipe].iter().filter(|it| it.id != process.id);
+        let is_own = || end.fd > 2 && others().all(|it| !it.holds(end.pipe, side));
+        end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own()
     };
     let mut process = process.clone();
-    for end in &mut process.ends {
+    let mut ends = std::mem::take(&mut process.ends);
+    for end in &mut ends {
         end.reads &= flows(end, Side::Input, 0);
         end.writes &= flows(end, Side::Room, 1);
     }
-    process.ends.retain(|end| end.reads || end.writes);
-    process
+    ends.retain(|end| end.reads || end.writes);
+    Process { ends, ..process }
 }
 
 /// Groups of processes that are connected by pipes: one writes and another one reads. Where
 /// all do both, as with the tokens of make, nothing flows.
-fn connected<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Vec<ProcessId>> {
-    let mut holders: BTreeMap<PipeId, Vec<(ProcessId, bool, bool)>> = BTreeMap::new();
-    let mut pipes: BTreeMap<ProcessId, BTreeSet<PipeId>> = BTreeMap::new();
-    for process in processes {
-        pipes.insert(process.id, process.pipes());
-        for pipe in process.pipes() {
-            let (reads, writes) = (
-                process.holds(pipe, Side::Input),
-                process.holds(pipe, Side::Room),
-            );
-            holders
-                .entry(pipe)
-                .or_default()
-                .push((process.id, reads, writes));
-        }
-    }
-    holders.retain(|_, all| {
-        let (mut reader, mut writer, mut both) = (false, false, 0);
-        for (_, reads, writes) in all.iter() {
-            reader |= reads & !writes;
-            writer |= writes & !reads;
-            both += usize::from(*reads && *writes);
-        }
-        reader && writer || both > 0 && (reader || writer)
+fn connected<'a>(processes: impl Iterator<Item = &'a Process> + Clone) -> Vec<Vec<ProcessId>> {
+    let mut holders = holders(processes.clone());
+    holders.retain(|pipe, all| {
+        let reads = |it: &&Process| it.holds(*pipe, Side::Input);
+        let writes = |it: &&Process| it.holds(*pipe, Side::Room);
+        all.iter().any(reads)
+            && all.iter().any(writes)
+            && all.iter().any(|it| reads(it) != writes(it))
     });
+    let mut left: BTreeMap<ProcessId, &Process> = processes.map(|it| (it.id, it)).collect();
     let mut groups = Vec::new();
-    while let Some((first, own)) = pipes.pop_first() {
-        let mut group = vec![first];
-        let mut open: Vec<PipeId> = own.into_iter().collect();
-        while let Some(pipe) = open.pop() {
-            for (id, ..) in holders.remove(&pipe).unwrap_or_default() {
-                if let Some(own) = pipes.remove(&id) {
-                    group.push(id);
-                    open.extend(own);
+    while let Some((id, first)) = left.pop_first() {
+        let mut group = vec![id];
+        let mut open = first.pipes();
+        while let Some(pipe) = open.pop_first() {
+            for process in holders.remove(&pipe).unwrap_or_default() {
+                if left.remove(&process.id).is_some() {
+                    group.push(process.id);
+                    open.extend(process.pipes());
                 }
             }
         }
@@ -487,56 +359,35 @@ fn connected<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Vec<Proces
     groups
 }
 
-/// Processor time of this process.
-fn process_time() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
-/// Processor time spent within the budget: a debt is paid off by waiting.
+/// Processor time at the end of each of the last seconds, and at the beginning of the first.
 #[derive(Debug)]
-struct Account {
-    began: Instant,
-    spent_before: Duration,
-    debt: Duration,
-    /// Time and processor time of the last minute, a second each.
-    last: VecDeque<(Duration, Duration)>,
-}
+struct Account(VecDeque<(Instant, Duration)>);
 
 impl Account {
-    fn new(now: Instant, spent: Duration) -> Self {
-        Account {
-            began: now,
-            spent_before: spent,
-            debt: Duration::ZERO,
-            last: VecDeque::new(),
-        }
-    }
-
-    /// How long to wait until what was spent is within the budget.
-    fn due(&self, now: Instant, spent: Duration) -> Duration {
-        let owed = self.debt + spent.saturating_sub(self.spent_before);
-        let due = owed.div_f64(BUDGET);
-        due.saturating_sub(now.saturating_duration_since(self.began))
-    }
-
-    /// Ends a second. Only debts are carried over, since a credit would be spent at once.
     fn close(&mut self, now: Instant, spent: Duration) {
-        let wall = now.saturating_duration_since(self.began);
-        let cost = spent.saturating_sub(self.spent_before);
-        self.debt = (self.debt + cost).saturating_sub(wall.mul_f64(BUDGET));
-        if self.last.len() == MINUTE {
-            self.last.pop_front();
-        }
-        self.last.push_back((wall, cost));
-        (self.began, self.spent_before) = (now, spent);
+        self.0.truncate(MINUTE);
+        self.0.push_front((now, spent));
+    }
+
+    /// When the current second began.
+    fn began(&self) -> Instant {
+        self.0[0].0
+    }
+
+    /// How long to wait until the budget is kept since the beginning of each second: so no
+    /// debt is forgotten for a minute, and no credit saved.
+    fn due(&self, now: Instant, spent: Duration) -> Duration {
+        let due = self.0.iter().map(|(began, before)| {
+            let due = spent.saturating_sub(*before).div_f64(BUDGET);
+            due.saturating_sub(now.saturating_duration_since(*began))
+        });
+        due.max().unwrap_or_default()
     }
 
     /// The share of one processor that was spent in the last minute.
     fn cost(&self) -> f64 {
-        let wall: Duration = self.last.iter().map(|one| one.0).sum();
-        let spent: Duration = self.last.iter().map(|one| one.1).sum();
-        spent.as_secs_f64() / wall.as_secs_f64().max(f64::MIN_POSITIVE)
+        let ((now, spent), (began, before)) = (self.0[0], self.0[self.0.len() - 1]);
+        (spent - before).as_secs_f64() / (now - began).as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
@@ -553,7 +404,6 @@ pub struct Live<'a> {
     /// The one to begin with in the next sample.
     next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
-    fills: BTreeMap<PipeId, Fills>,
 }
 
 impl<'a> Live<'a> {
@@ -561,21 +411,19 @@ impl<'a> Live<'a> {
     pub fn new(proc: &'a Proc, plan: &'a Plan, looker: Option<&'a mut Looker>) -> Self {
         let mut observer = Observer::new(proc, plan, looker);
         observer.begin();
-        let now = Instant::now();
-        let account = Account::new(now, process_time() + observer.helper_time);
+        let start = Instant::now();
         let mut live = Live {
             observer,
-            chores: Chores::new(now),
-            account,
-            start: now,
+            chores: Chores::new(start),
+            account: Account(VecDeque::new()),
+            start,
             steps: 0,
             stages: Vec::new(),
             next_stage: 0,
             histories: BTreeMap::new(),
-            fills: BTreeMap::new(),
         };
-        let groups = connected(live.processes().values());
-        live.close_slices(&groups, now);
+        live.close_slices(&connected(live.processes().values()), start);
+        live.account.close(start, live.spent());
         live
     }
 
@@ -610,38 +458,22 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The processes with the pipes that connect stages.
-    fn processes(&self) -> BTreeMap<ProcessId, Process> {
-        let tallies = &self.observer.tallies;
-        let holders = holders(tallies.values().map(|tally| &tally.process));
-        tallies
-            .iter()
-            .map(|(id, tally)| {
-                let history = self.histories.get(id);
-                let used = history.map(|it| it.last(MINUTE).on).unwrap_or_default();
-                (*id, with_flow(&tally.process, &used, &holders))
-            })
-            .collect()
-    }
-
     /// When the next moment is due.
     pub fn next_moment(&self) -> Instant {
-        self.account.began + TICK
+        self.account.began() + TICK
     }
 
     /// Whether a process asked for still runs.
     pub fn has_processes(&self) -> bool {
-        let mut asked = self.observer.asked.iter();
-        asked.any(|id| {
-            self.observer
-                .tallies
-                .get(id)
-                .is_some_and(|it| !it.has_ended)
-        })
+        let asked = self.observer.asked.iter();
+        let mut tallies = asked.filter_map(|id| self.observer.tallies.get(id));
+        tallies.any(|tally| !tally.has_ended)
     }
 
+    /// Processor time of this process and its helper.
     fn spent(&self) -> Duration {
-        process_time() + self.observer.helper_time
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(own.tv_sec as u64, own.tv_nsec as u32) + self.observer.helper_time
     }
 
     /// Ends the current second, and returns what is known now.
@@ -650,11 +482,15 @@ impl<'a> Live<'a> {
         let processes = self.processes();
         let groups = connected(processes.values());
         let samples = self.close_slices(&groups, now);
-        let links = self.close_fills();
-        let pipelines = groups
-            .iter()
-            .flat_map(|group| self.pipelines(group, &processes, &links))
-            .collect();
+        let links = self.close_pipes();
+        let members = groups.iter().map(|group| self.members(group, &processes));
+        let members: Vec<Vec<Member<'_>>> = members.collect();
+        let is_survey = self.observer.plan.scope.root().is_none();
+        let pipelines = members.iter().map(|it| pipelines(it, &links, is_survey));
+        let pipelines = pipelines.flatten().collect();
+        let tally = |it: &Member<'_>| self.observer.tallies.get(&it.process.id);
+        let stages = members.iter().flatten().filter_map(tally);
+        let hidden_calls = stages.filter(|it| it.hides_calls && !it.has_ended).count();
         self.account.close(now, self.spent());
         Moment {
             seconds: (now - self.start).as_secs_f64(),
@@ -662,37 +498,54 @@ impl<'a> Live<'a> {
             cost: self.account.cost(),
             pipelines,
             hidden: self.observer.scanner.snapshot.hidden,
+            hides_processes: self.observer.proc.hides_processes(),
+            hidden_calls,
         }
+    }
+
+    /// The processes with the pipes through which data flows.
+    fn processes(&self) -> BTreeMap<ProcessId, Process> {
+        let tallies = self.observer.tallies.values();
+        let processes = tallies.map(|tally| &tally.process);
+        let holders = holders(processes.clone());
+        let unused = BTreeMap::new();
+        let with_flow = processes.map(|process| {
+            let history = self.histories.get(&process.id).map(|it| it.last(MINUTE));
+            let used = history.as_ref().map_or(&unused, |it| &it.counts.on);
+            (process.id, with_flow(process, used, &holders))
+        });
+        with_flow.filter(|(_, it)| !it.ends.is_empty()).collect()
     }
 
     /// Adds what each process did to its history. Forgets those that ended a while ago.
     /// Returns the most samples of a process.
     fn close_slices(&mut self, groups: &[Vec<ProcessId>], now: Instant) -> u32 {
         let stages: BTreeSet<ProcessId> = groups.iter().flatten().copied().collect();
+        let snapshot = &self.observer.scanner.snapshot;
         let mut samples = 0;
         let mut gone = Vec::new();
         for (id, tally) in &mut self.observer.tallies {
             if !stages.contains(id) {
-                if tally.has_ended || !self.observer.scanner.snapshot.is_running(*id) {
+                if tally.has_ended || !snapshot.is_running(*id) {
                     gone.push(*id);
                 }
                 continue;
             }
             let slice = tally.take(self.observer.proc, &self.observer.allowance);
-            samples = samples.max(slice.samples);
+            samples = samples.max(slice.counts.samples);
             let Some(history) = self.histories.get_mut(id) else {
                 // It was not sampled so far.
                 self.histories.insert(*id, History::default());
                 continue;
             };
+            if slice.counts.samples > 0 || !tally.has_ended {
+                history.push(slice);
+            }
             if tally.has_ended {
                 let ended = *history.ended.get_or_insert(now);
-                if now - ended > SHOWN_AFTER_END || history.last(MINUTE).samples < MIN_SAMPLES {
+                if now - ended > SHOWN_AFTER_END || !history.is_settled() {
                     gone.push(*id);
                 }
-            }
-            if slice.samples > 0 || !tally.has_ended {
-                history.push(slice);
             }
         }
         for id in gone {
@@ -709,84 +562,80 @@ impl<'a> Live<'a> {
         samples
     }
 
-    /// Adds what was seen of each pipe to its history. Returns all pipes, without writers and
-    /// readers.
-    fn close_fills(&mut self) -> BTreeMap<PipeId, Link> {
+    /// What was seen of each pipe, without writers and readers. Forgets those that are gone.
+    fn close_pipes(&mut self) -> BTreeMap<PipeId, Link> {
         let mut links = BTreeMap::new();
-        let tallies = self.observer.tallies.values();
-        let ends = tallies.flat_map(|tally| &tally.process.ends);
-        for end in ends {
-            links.entry(end.pipe).or_insert_with(|| Link {
-                from: 0,
-                to: 0,
-                pipe: end.pipe,
-                path: end.path.clone(),
-                capacity: None,
-                fill: None,
-                fill_minute: None,
-                is_held: false,
-            });
-        }
-        self.observer.pipes.retain(|id, _| links.contains_key(id));
-        self.fills.retain(|id, _| links.contains_key(id));
-        for (id, seen) in &mut self.observer.pipes {
-            let fills = self.fills.entry(*id).or_default();
-            fills.push(&std::mem::take(&mut seen.fills));
-            if let Some(link) = links.get_mut(id) {
-                link.capacity = seen.capacity;
-                // Pipes are looked into less often if there are many.
-                link.fill = (1..=MINUTE).find_map(|seconds| fills.mean(seconds));
-                link.fill_minute = fills.mean(MINUTE);
-                link.is_held = seen.is_held;
+        for tally in self.observer.tallies.values() {
+            for end in &tally.process.ends {
+                links.entry(end.pipe).or_insert_with(|| Link {
+                    from: 0,
+                    to: 0,
+                    pipe: end.pipe,
+                    path: end.path.clone(),
+                    capacity: None,
+                    fill: None,
+                    is_held: false,
+                });
             }
         }
+        self.observer.pipes.retain(|id, seen| {
+            let Some(link) = links.get_mut(id) else {
+                return false;
+            };
+            let old = seen.fills.len().saturating_sub(FILL_LOOKS);
+            seen.fills.drain(..old);
+            link.capacity = seen.capacity;
+            link.fill = seen.fill();
+            link.is_held = seen.is_held;
+            true
+        });
         links
     }
 
-    fn pipelines(
-        &self,
+    fn members<'b>(
+        &'b self,
         group: &[ProcessId],
-        processes: &BTreeMap<ProcessId, Process>,
-        links: &BTreeMap<PipeId, Link>,
-    ) -> Vec<Pipeline> {
+        processes: &'b BTreeMap<ProcessId, Process>,
+    ) -> Vec<Member<'b>> {
+        let snapshot = &self.observer.scanner.snapshot;
         let members = group.iter().filter_map(|id| {
-            let history = self.histories.get(id)?;
-            let is_settled = history.last(MINUTE).samples >= MIN_SAMPLES;
             Some(Member {
                 process: processes.get(id)?,
-                history,
+                history: self.histories.get(id).filter(|it| it.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
-                ancestors: self.observer.scanner.snapshot.ancestors(id.pid),
+                ancestors: snapshot.ancestors(id.pid),
             })
-            .filter(|_| is_settled)
         });
-        let members: Vec<Member<'_>> = members.collect();
-        let is_survey = self.observer.plan.scope.root().is_none();
-        pipelines(&members, links, is_survey)
+        members.collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tally::Counts;
     use super::*;
     use crate::fixtures::{process, reads, writes};
+    use crate::proc::Io;
 
     /// A second of a process, in percent of its samples.
     fn slice(working: u32, blocked: u32, starved: u32) -> Slice {
         let outside = 100 - working - blocked - starved;
         Slice {
-            samples: 100,
-            working,
-            blocked,
-            starved,
-            outside: [(Outside::Socket, outside)].into(),
+            counts: Counts {
+                samples: 100,
+                working,
+                blocked,
+                starved,
+                outside: [(Outside::Socket, outside)].into(),
+                ..Counts::default()
+            },
             counted: TICK,
             ran: TICK.mul_f64(f64::from(working) / 100.0),
             io: Some(Io {
                 written_bytes: 1000,
                 ..Io::default()
             }),
-            ..Slice::default()
+            delayed: Duration::ZERO,
         }
     }
 
@@ -822,10 +671,8 @@ mod tests {
 
     #[test]
     fn bytes_are_unknown_if_the_stage_splices_or_hides_them() {
-        let splices = Slice {
-            splices: true,
-            ..slice(50, 50, 0)
-        };
+        let mut splices = slice(50, 50, 0);
+        splices.counts.splices = true;
         let hidden = Slice {
             io: None,
             ..slice(50, 50, 0)
@@ -845,30 +692,21 @@ mod tests {
     }
 
     #[test]
-    fn the_fill_is_the_mean_of_the_looks_in_that_time() {
-        let mut fills = Fills::default();
-        fills.push(&[0.0, 0.5]);
-        fills.push(&[1.0]);
-        fills.push(&[]);
-        let means = [1, 2, 3].map(|seconds| fills.mean(seconds));
-        assert_eq!(means, [None, Some(1.0), Some(0.5)]);
-    }
-
-    #[test]
     fn a_debt_is_paid_off_by_waiting_and_credit_is_not_saved() {
         let start = Instant::now();
-        let mut account = Account::new(start, Duration::ZERO);
+        let mut account = Account(VecDeque::new());
         let ms = Duration::from_millis;
-        assert_eq!(account.due(start, ms(0)), ms(0));
-        let twice = TICK.mul_f64(2.0 * BUDGET);
-        assert_eq!(account.due(start, twice), 2 * TICK);
-        account.close(start + TICK, twice);
-        assert_eq!(account.due(start + TICK, twice), TICK);
+        account.close(start, ms(7));
+        assert_eq!(account.due(start, ms(7)), ms(0));
+        let spent = |ticks: f64| ms(7) + TICK.mul_f64(ticks * BUDGET);
+        assert_eq!(account.due(start, spent(2.0)), 2 * TICK);
+        account.close(start + TICK, spent(2.0));
+        assert_eq!(account.due(start + TICK, spent(2.0)), TICK);
         // A cheap minute does not permit an expensive one.
-        account.close(start + 60 * TICK, twice);
-        let later = account.due(start + 60 * TICK, 2 * twice);
+        account.close(start + 50 * TICK, spent(2.0));
+        let later = account.due(start + 50 * TICK, spent(4.0));
         assert_eq!(later, 2 * TICK);
-        assert!((account.cost() - 2.0 * BUDGET / 60.0).abs() < 1e-9);
+        assert!((account.cost() - 2.0 * BUDGET / 50.0).abs() < 1e-9);
     }
 
     /// The pipelines of a chain of processes with these seconds.
@@ -884,18 +722,16 @@ mod tests {
             .collect();
         let histories = processes.iter().zip(stages).map(|(process, all)| {
             let waiting = |slice: &Slice| {
-                let ends = process.ends.iter();
-                let on = ends.map(|end| {
-                    if end.reads {
-                        ((end.pipe, Side::Input), slice.starved)
+                let mut slice = slice.clone();
+                for end in &process.ends {
+                    let (side, count) = if end.reads {
+                        (Side::Input, slice.counts.starved)
                     } else {
-                        ((end.pipe, Side::Room), slice.blocked)
-                    }
-                });
-                Slice {
-                    on: on.collect(),
-                    ..slice.clone()
+                        (Side::Room, slice.counts.blocked)
+                    };
+                    slice.counts.on.insert((end.pipe, side), count);
                 }
+                slice
             };
             history(all.iter().map(waiting))
         });
@@ -916,7 +752,6 @@ mod tests {
             path: None,
             capacity: Some(65536),
             fill: Some(0.5),
-            fill_minute: Some(0.5),
             is_held: false,
         };
         let links = (1..=last as u64).map(|at| (PipeId::pipe(at), link(at)));

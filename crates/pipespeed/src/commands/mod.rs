@@ -135,8 +135,13 @@ fn cases_fit(cases: &[Case], requested: &[(&str, Option<usize>)]) -> anyhow::Res
 
 /// Returns the header of a new record.
 fn header(kind: Kind, machine: Machine) -> Header {
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    Header::new(kind, command_line(), started_at.to_string(), machine)
+    Header::new(kind, command_line(), now(), machine)
+}
+
+/// The time in UTC, RFC 3339.
+fn now() -> String {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+    now.to_string()
 }
 
 fn command_line() -> Vec<String> {

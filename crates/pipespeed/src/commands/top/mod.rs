@@ -5,7 +5,6 @@ mod screen;
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,11 +16,11 @@ use serde::Serialize;
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::doctor::{exit_as, plan, scope, start, wait};
-use crate::commands::looker;
+use crate::commands::{looker, now};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
-use pipespeed_base::interrupt::{Interrupt, JobControl};
+use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::standard::has_colours;
-use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
+use pipespeed_measure::record::{Kind, SCHEMA_VERSION, is_stdout};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Live, Moment, TICK};
@@ -31,17 +30,6 @@ use pipespeed_report::{Sort, Style, View, top_once, top_screen};
 /// The duration of --once.
 const ONCE: Duration = TICK.saturating_mul(2);
 
-/// A line of --json.
-#[derive(Serialize)]
-struct Record<'a> {
-    kind: Kind,
-    schema_version: u32,
-    pipespeed_version: &'static str,
-    at: String,
-    #[serde(flatten)]
-    moment: &'a Moment,
-}
-
 /// Watches pipelines on a screen, or as text or JSON.
 ///
 /// # Errors
@@ -50,13 +38,13 @@ struct Record<'a> {
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let proc = Proc::default();
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let has_command = !args.watched.command.is_empty();
+    let words = &args.watched.command;
     let output = Output::open(args)?;
-    let (scope, command) = if has_command {
-        let command = Command::start(&args.watched.command, matches!(output, Output::Screen(_)))?;
-        (Scope::Below(getpid().as_raw_pid()), Some(command))
-    } else {
+    let (scope, command) = if words.is_empty() {
         (scope(&proc, &args.watched)?, None)
+    } else {
+        let command = Command::start(words, matches!(output, Output::Screen(_)))?;
+        (Scope::Below(getpid().as_raw_pid()), Some(command))
     };
     let mut top = Top {
         args,
@@ -99,10 +87,10 @@ impl Output {
     fn open(args: &TopArgs) -> anyhow::Result<Self> {
         let has_command = !args.watched.command.is_empty();
         match &args.json {
-            Some(path) if path == Path::new("-") && has_command => Err(usage(
+            Some(path) if is_stdout(path) && has_command => Err(usage(
                 "--json -: the command's output would be mixed with the records: name a file",
             )),
-            Some(path) if path == Path::new("-") => Ok(Output::Records(Box::new(io::stdout()))),
+            Some(path) if is_stdout(path) => Ok(Output::Records(Box::new(io::stdout()))),
             Some(path) => {
                 let file = File::create(path).map_err(|error| {
                     usage(format!("--json: cannot write {}: {error}", path.display()))
@@ -111,15 +99,12 @@ impl Output {
             }
             None if args.once => Ok(Output::Once),
             None => {
-                if has_command {
-                    check_output(&args.watched.command)?;
-                }
+                check_output(&args.watched.command)?;
                 Ok(Output::Screen(Box::new(Shown {
                     screen: Screen::open(has_command)?,
-                    jobs: JobControl::install().context("signal handlers")?,
+                    stop: StopRequest::install().context("signal handlers")?,
                     sort: args.sort,
                     is_paused: false,
-                    is_help: false,
                     skipped: 0,
                     page: 0,
                 })))
@@ -132,7 +117,7 @@ impl Output {
 /// sh may redirect its output itself.
 fn check_output(words: &[String]) -> anyhow::Result<()> {
     let redirects = matches!(words, [text] if text.contains('>'));
-    if io::stdout().is_terminal() && !redirects {
+    if io::stdout().is_terminal() && !words.is_empty() && !redirects {
         return Err(usage(
             "the command's output would be the terminal, which shows the screen: redirect it, as \
              in pipespeed top -- 'COMMAND > FILE'",
@@ -154,10 +139,8 @@ impl Command {
     fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
         let messages = has_screen.then(tempfile::tempfile).transpose();
         let messages = messages.context("a file for the command's messages")?;
-        let (out, err) = match &messages {
-            Some(file) => (Some(file.try_clone()?), Some(file.try_clone()?)),
-            None => (None, None),
-        };
+        let copy = || messages.as_ref().map(File::try_clone).transpose();
+        let (out, err) = (copy()?, copy()?);
         let child = start(words, |command| {
             if has_screen && io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
@@ -175,6 +158,11 @@ impl Command {
             child,
             messages,
         })
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.ending, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }
 
@@ -195,6 +183,7 @@ struct Top<'a> {
     interrupt: Interrupt,
     output: Output,
     command: Option<Command>,
+    /// What is shown.
     moment: Moment,
 }
 
@@ -206,26 +195,24 @@ impl Top<'_> {
             shown.draw(&self.moment, "Looking for pipelines ...")?;
         }
         loop {
-            let wait = live.step();
-            let is_over = match &self.command {
+            let interval = live.step();
+            let has_ended = match &self.command {
                 Some(command) => command.has_ended(),
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
-            if is_over || Instant::now() >= live.next_moment() {
-                let moment = live.moment();
-                let is_last = is_over || self.args.once && start.elapsed() >= ONCE;
-                self.show(moment, is_last)?;
-                if is_over {
-                    return Ok(Ended::Watched);
-                } else if is_last {
-                    return Ok(Ended::Quit);
-                }
+            let is_last = has_ended || self.args.once && start.elapsed() >= ONCE;
+            if is_last || Instant::now() >= live.next_moment() {
+                self.show(live.moment(), is_last)?;
             }
             if let Some(signal) = self.interrupt.signal() {
                 return Ok(Ended::Signal(signal));
+            } else if has_ended {
+                return Ok(Ended::Watched);
+            } else if is_last {
+                return Ok(Ended::Quit);
             }
             let until = live.next_moment().saturating_duration_since(Instant::now());
-            let has_key = self.pause(wait.min(until));
+            let has_key = self.pause(interval.min(until));
             if let Output::Screen(shown) = &mut self.output
                 && !shown.attend(has_key, &self.moment, &self.if_none)?
             {
@@ -236,22 +223,35 @@ impl Top<'_> {
 
     /// Shows what is known now; with --once only if it is the last time.
     fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
-        let is_shown = is_last || !self.args.once;
         match &mut self.output {
             Output::Screen(shown) if shown.is_paused && !is_last => return Ok(()),
             Output::Screen(shown) => shown.draw(&moment, &self.if_none)?,
-            Output::Records(out) if is_shown => record(&moment, out)?,
+            Output::Records(out) if is_last || !self.args.once => record(&moment, out)?,
+            Output::Once if is_last => self.print(&moment)?,
             _ => {}
         }
         self.moment = moment;
-        if is_last && matches!(self.output, Output::Once) {
-            self.print_once()?;
-        }
         Ok(())
     }
 
-    /// Waits for so long, for a signal, for the command's end, or for a key. Returns whether a
-    /// key was pressed.
+    /// Prints the frame of --once: on standard error beside a command, which may use standard
+    /// output.
+    fn print(&self, moment: &Moment) -> anyhow::Result<()> {
+        let text = |is_terminal: bool| {
+            let style = Style::for_terminal(is_terminal, false);
+            top_once(moment, self.args.sort, &self.if_none, style)
+        };
+        if self.command.is_some() {
+            // A failure could not be reported anywhere.
+            let _ = io::stderr().write_all(text(io::stderr().is_terminal()).as_bytes());
+            return Ok(());
+        }
+        let text = text(io::stdout().is_terminal());
+        to_stdout(io::stdout().write_all(text.as_bytes()))
+    }
+
+    /// Waits for a signal, for the command's end, or for a key. Returns whether a key was
+    /// pressed.
     fn pause(&self, within: Duration) -> bool {
         let keys = match &self.output {
             Output::Screen(shown) => Some(shown.screen.as_fd()),
@@ -259,31 +259,14 @@ impl Top<'_> {
         };
         let ending = self.command.as_ref().map(|command| command.ending.as_fd());
         let fds = [keys, ending, Some(self.interrupt.as_fd())];
+        let fds = fds.into_iter().flatten();
         let mut polled: Vec<PollFd<'_>> = fds
-            .into_iter()
-            .flatten()
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let within = Timespec::try_from(within).ok();
-        let ready = poll(&mut polled, within.as_ref());
-        keys.is_some() && ready.is_ok_and(|count| count > 0) && !polled[0].revents().is_empty()
-    }
-
-    /// Prints the frame of --once: on standard error beside a command, which may use standard
-    /// output.
-    fn print_once(&self) -> anyhow::Result<()> {
-        let is_terminal = match self.command {
-            Some(_) => io::stderr().is_terminal(),
-            None => io::stdout().is_terminal(),
-        };
-        let style = Style::for_terminal(is_terminal, false);
-        let text = top_once(&self.moment, self.args.sort, &self.if_none, style);
-        if self.command.is_some() {
-            // A failure could not be reported anywhere.
-            let _ = io::stderr().write_all(text.as_bytes());
-            return Ok(());
-        }
-        to_stdout(io::stdout().write_all(text.as_bytes()))
+        // A failure is a signal, which is seen elsewhere.
+        let ready = poll(&mut polled, within.as_ref()).unwrap_or(0);
+        keys.is_some() && ready > 0 && !polled[0].revents().is_empty()
     }
 
     /// Leaves the screen, and waits for the command.
@@ -310,8 +293,7 @@ impl Top<'_> {
                 _ => Ok(()),
             };
         };
-        if ended == Ended::Quit && !command.has_ended() && matches!(self.output, Output::Screen(_))
-        {
+        if ended == Ended::Quit && matches!(self.output, Output::Screen(_)) {
             say("pipespeed: the command goes on in the foreground");
         }
         let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
@@ -327,11 +309,15 @@ impl Top<'_> {
     }
 }
 
-impl Command {
-    fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(&self.ending, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-    }
+/// A line of --json.
+#[derive(Serialize)]
+struct Record<'a> {
+    kind: Kind,
+    schema_version: u32,
+    pipespeed_version: &'static str,
+    at: String,
+    #[serde(flatten)]
+    moment: &'a Moment,
 }
 
 /// Writes a line of --json.
@@ -340,9 +326,7 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
         pipespeed_version: env!("CARGO_PKG_VERSION"),
-        at: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
+        at: now(),
         moment,
     };
     let mut line = serde_json::to_string(&record).context("--json")?;
@@ -353,10 +337,9 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
 /// The screen, and what the user chose to see.
 struct Shown {
     screen: Screen,
-    jobs: JobControl,
+    stop: StopRequest,
     sort: Sort,
     is_paused: bool,
-    is_help: bool,
     skipped: usize,
     page: usize,
 }
@@ -367,11 +350,10 @@ impl Shown {
         let (width, height) = self.screen.size();
         let view = View {
             width,
-            height,
+            height: Some(height),
             colour: has_colours(),
             sort: self.sort,
             is_paused: self.is_paused,
-            is_help: self.is_help,
             skipped: self.skipped,
             if_none,
         };
@@ -382,26 +364,22 @@ impl Shown {
 
     /// Does what keys and signals ask for. Returns whether to go on.
     fn attend(&mut self, has_key: bool, moment: &Moment, if_none: &str) -> anyhow::Result<bool> {
-        let mut is_changed = self.screen.is_resized();
-        if self.jobs.is_stopping() {
+        let mut is_changed = has_key || self.screen.is_resized();
+        if self.stop.is_requested() {
             self.screen.leave().context("the terminal")?;
-            self.jobs.stop().context("SIGTSTP")?;
-        }
-        if self.jobs.is_going_on() {
+            self.stop.stop().context("SIGTSTP")?;
             self.screen.enter().context("the terminal")?;
             is_changed = true;
         }
         if has_key {
             // It fails at the end of a terminal that was closed.
-            let Ok(keys) = self.screen.keys() else {
+            let keys = self
+                .screen
+                .keys()
+                .unwrap_or_else(|_| vec![Key::Letter('q')]);
+            if keys.into_iter().any(|key| !self.press(key)) {
                 return Ok(false);
-            };
-            for key in keys {
-                if !self.press(key) {
-                    return Ok(false);
-                }
             }
-            is_changed = true;
         }
         if is_changed {
             self.draw(moment, if_none)?;
@@ -414,20 +392,12 @@ impl Shown {
         match key {
             Key::Letter('q' | 'Q') => return false,
             Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
-            Key::Letter('?' | 'h') => self.is_help = !self.is_help,
             Key::Letter('s') => self.sort = self.sort.next(),
-            Key::Letter('c') => self.sort = Sort::Cpu,
-            Key::Letter('r') => self.sort = Sort::Rate,
-            Key::Letter('n') => self.sort = Sort::Name,
-            Key::Letter('a') => self.sort = Sort::Age,
-            Key::Up | Key::Letter('k') => self.skipped = self.skipped.saturating_sub(1),
-            Key::Down | Key::Letter('j') => self.skipped += 1,
+            Key::Letter(_) => {}
+            Key::Up => self.skipped = self.skipped.saturating_sub(1),
+            Key::Down => self.skipped += 1,
             Key::PageUp => self.skipped = self.skipped.saturating_sub(self.page),
             Key::PageDown => self.skipped += self.page,
-            Key::Home => self.skipped = 0,
-            // As far as there are lines.
-            Key::End => self.skipped = usize::MAX / 2,
-            Key::Letter(_) => {}
         }
         true
     }

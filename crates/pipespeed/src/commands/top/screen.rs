@@ -40,17 +40,15 @@ struct Terminal {
     before: Option<Termios>,
 }
 
-/// What a key asks for.
+/// A key that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    /// A letter, or another printable character.
+    /// A letter, or another character.
     Letter(char),
     Up,
     Down,
     PageUp,
     PageDown,
-    Home,
-    End,
 }
 
 impl Screen {
@@ -226,30 +224,30 @@ impl Terminal {
     }
 }
 
-/// The keys of some input. What is not known is left out.
+/// The keys of some input; other sequences are left out.
 fn parse(bytes: &[u8]) -> Vec<Key> {
     let text = String::from_utf8_lossy(bytes);
-    let mut letters = text.chars().peekable();
+    let mut letters = text.chars();
     let mut keys = Vec::new();
     while let Some(letter) = letters.next() {
         if letter != '\x1b' {
             keys.push(Key::Letter(letter));
             continue;
         }
-        if letters.next_if(|next| matches!(next, '[' | 'O')).is_none() {
-            continue;
+        // ESC [ or ESC O, parameters, and a last character (ECMA-48, 5.4).
+        letters.next();
+        let mut sequence = String::new();
+        for letter in letters.by_ref() {
+            sequence.push(letter);
+            if !matches!(letter, '0'..='?') {
+                break;
+            }
         }
-        let mut number = String::new();
-        while let Some(digit) = letters.next_if(|next| next.is_ascii_digit() || *next == ';') {
-            number.push(digit);
-        }
-        keys.extend(match (letters.next(), number.as_str()) {
-            (Some('A'), _) => Some(Key::Up),
-            (Some('B'), _) => Some(Key::Down),
-            (Some('H'), _) | (Some('~'), "1" | "7") => Some(Key::Home),
-            (Some('F'), _) | (Some('~'), "4" | "8") => Some(Key::End),
-            (Some('~'), "5") => Some(Key::PageUp),
-            (Some('~'), "6") => Some(Key::PageDown),
+        keys.extend(match &*sequence {
+            "A" => Some(Key::Up),
+            "B" => Some(Key::Down),
+            "5~" => Some(Key::PageUp),
+            "6~" => Some(Key::PageDown),
             _ => None,
         });
     }
@@ -324,14 +322,13 @@ mod tests {
 
     #[test]
     fn keys_are_letters_and_sequences() {
-        let keys = parse(b"q\x1b[A\x1bOB\x1b[5~\x1b[1;5H\x1b[4~\x1b[9z\x1bx");
+        let keys = parse(b"q\x1b[A\x1bOB\x1b[5~\x1b[1;5H\x1b[6~\x1b[4~x");
         let expected = [
             Key::Letter('q'),
             Key::Up,
             Key::Down,
             Key::PageUp,
-            Key::Home,
-            Key::End,
+            Key::PageDown,
             Key::Letter('x'),
         ];
         assert_eq!(keys, expected);

@@ -76,6 +76,22 @@ fn records_come_one_a_second_until_the_reader_leaves() {
 }
 
 #[test]
+fn no_process_is_left_if_it_is_killed() {
+    let mut group = Group::default();
+    let [fast, ..] = slow_loop(&mut group);
+    let mut command = pipespeed(&format!("top --json - {fast}"));
+    let mark = Mark::on(&mut command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    // By then it has started its helper.
+    lines.next().unwrap().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    mark.nobody_left();
+}
+
+#[test]
 fn one_record_can_be_saved() {
     let mut group = Group::default();
     let [fast, ..] = slow_loop(&mut group);
@@ -116,11 +132,15 @@ fn an_ordinary_user_sees_own_pipelines_only() {
         &outcome.err,
         &["sleep | cat", "sets the pace (waits for a timer)"],
     );
-    run_alone(program.command("top --once")).succeeded_in_silence();
+    let text = run_alone(program.command("top --once"))
+        .succeeded_in_silence()
+        .out;
     let outcome = run_alone(program.command("top --once 1"));
     if outcome.code == Some(0) {
         return skip("process 1 belongs to this user");
     }
+    // What can't be seen is said.
+    assert_contains(&text, &[" hidden", "can't be examined without privileges"]);
     outcome.refused(1, &["process 1: Permission denied", "try as root"]);
 }
 
