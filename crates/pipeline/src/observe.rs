@@ -179,14 +179,6 @@ struct Seen {
     held_by: Option<i32>,
 }
 
-impl Seen {
-    /// The mean share of the capacity that was filled.
-    fn fill(&self) -> Option<f64> {
-        let sum: f64 = self.fills.iter().sum();
-        (!self.fills.is_empty()).then(|| sum / self.fills.len() as f64)
-    }
-}
-
 /// A running observation.
 struct Observer<'a> {
     proc: &'a Proc,
@@ -201,6 +193,8 @@ struct Observer<'a> {
     /// The process sampled last, if it was not the last one of all.
     sampled: Option<ProcessId>,
     pipes: BTreeMap<PipeId, Seen>,
+    /// The pipes to look into. `None`: all.
+    wanted: Option<BTreeSet<PipeId>>,
 }
 
 /// Observes pipelines. `pause` waits for that long at most, and returns false to end the
@@ -218,7 +212,7 @@ pub fn observe(
     let began = Instant::now();
     let scanned = observer.spent() - cost_before;
     let sampled = || Instant::now().saturating_duration_since(began);
-    let mut chores = Chores::new(began);
+    let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
     let mut count = 1;
     loop {
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
@@ -267,14 +261,16 @@ fn own_time() -> Duration {
 /// What is done less often than sampling: looks into pipes, and searches for new processes.
 struct Chores {
     search_interval: Duration,
+    max_search_interval: Duration,
     next_look: Instant,
     next_search: Instant,
 }
 
 impl Chores {
-    fn new(now: Instant) -> Self {
+    fn new(now: Instant, max_search_interval: Duration) -> Self {
         Chores {
             search_interval: MIN_SEARCH_INTERVAL,
+            max_search_interval,
             next_look: now + LOOK_INTERVAL,
             next_search: now + MIN_SEARCH_INTERVAL,
         }
@@ -292,7 +288,7 @@ impl Chores {
             let before = observer.spent();
             observer.search_new();
             let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            self.search_interval = (2 * self.search_interval).min(MAX_SEARCH_INTERVAL);
+            self.search_interval = (2 * self.search_interval).min(self.max_search_interval);
             self.next_search = Instant::now() + self.search_interval.max(least);
         }
     }
@@ -312,6 +308,7 @@ impl<'a> Observer<'a> {
             tallies: BTreeMap::new(),
             sampled: None,
             pipes: BTreeMap::new(),
+            wanted: None,
         }
     }
 
@@ -509,12 +506,9 @@ impl Observer<'_> {
             if only.is_some_and(|only| self.user(id) != Some(only)) {
                 continue;
             }
-            let reads = self.tallies[&id]
-                .process
-                .ends
-                .iter()
-                .filter(|end| end.reads);
-            for end in reads {
+            let is_wanted = |pipe| self.wanted.as_ref().is_none_or(|all| all.contains(pipe));
+            let reads = self.tallies[&id].process.ends.iter();
+            for end in reads.filter(|end| end.reads && is_wanted(&end.pipe)) {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
@@ -546,6 +540,21 @@ impl Observer<'_> {
         self.helper_time = times.map(|(ran, _)| ran).sum();
     }
 
+    /// What was seen of a pipe.
+    fn pipe(&self, id: PipeId, path: Option<String>) -> Pipe {
+        let unseen = Seen::default();
+        let seen = self.pipes.get(&id).unwrap_or(&unseen);
+        let sum: f64 = seen.fills.iter().sum();
+        Pipe {
+            id,
+            path,
+            capacity: seen.capacity,
+            fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            is_held: seen.is_held,
+            held_by: seen.held_by,
+        }
+    }
+
     fn observation(&mut self) -> Observation {
         let snapshot = &self.scanner.snapshot;
         let tallies = self.tallies.values_mut();
@@ -565,18 +574,7 @@ impl Observer<'_> {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }
         }
-        let pipe = |(id, path): (PipeId, Option<String>)| {
-            let unseen = Seen::default();
-            let seen = self.pipes.get(&id).unwrap_or(&unseen);
-            Pipe {
-                id,
-                path,
-                capacity: seen.capacity,
-                fill: seen.fill(),
-                is_held: seen.is_held,
-                held_by: seen.held_by,
-            }
-        };
+        let pipes = pipes.into_iter();
         let asked = self
             .tallies
             .values()
@@ -588,7 +586,7 @@ impl Observer<'_> {
                 .map(|it| it.counts.samples)
                 .max()
                 .unwrap_or(0),
-            pipes: pipes.into_iter().map(pipe).collect(),
+            pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
             hidden: snapshot.hidden,
             hides_processes: self.proc.hides_processes(),

@@ -6,7 +6,7 @@ use itertools::Itertools as _;
 use pipespeed_base::named;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::observe::{Link, Moment, Pipeline, Shares, Stage};
+use pipespeed_pipeline::observe::{Link, Moment, Pipe, Pipeline, Shares, Stage};
 
 use super::doctor::{hidden, hidden_calls};
 use super::format::{fixed, pluralize, significant};
@@ -71,37 +71,17 @@ pub struct Screen {
     pub page: usize,
 }
 
-/// A state in which a stage can be.
-struct State {
-    letter: &'static str,
-    /// The heading of its column.
-    word: &'static str,
-    meaning: &'static str,
-    colour: &'static str,
-}
-
-const fn state(
-    letter: &'static str,
-    word: &'static str,
-    meaning: &'static str,
-    colour: &'static str,
-) -> State {
-    State {
-        letter,
-        word,
-        meaning,
-        colour,
-    }
-}
+/// A state in which a stage can be: its letter, the heading of its column, its meaning, its colour.
+type State = (&'static str, &'static str, &'static str, &'static str);
 
 /// In the order of [`in_order`].
 const STATES: [State; 6] = [
-    state("W", "work", "works", "30;42"),
-    state("D", "disk", "disk", "30;45"),
-    state("B", "blkd", "blocked (pipe full)", "30;43"),
-    state("S", "strv", "starved (pipe empty)", "97;44"),
-    state("E", "else", "elsewhere", "30;47"),
-    state("T", "", "stopped", "97;41"),
+    ("W", "work", "works", "30;42"),
+    ("D", "disk", "disk", "30;45"),
+    ("B", "blkd", "blocked (pipe full)", "30;43"),
+    ("S", "strv", "starved (pipe empty)", "97;44"),
+    ("E", "else", "elsewhere", "30;47"),
+    ("T", "", "stopped", "97;41"),
 ];
 
 /// The states with a column of their own.
@@ -231,15 +211,18 @@ impl Line {
 
     /// Adds shares as a bar.
     fn bar(&mut self, shares: &Shares, cells: usize) {
-        let counts = apportion(&in_order(shares), cells);
-        for (state, count) in STATES.iter().zip(counts).filter(|(_, count)| *count > 0) {
-            if self.style.colour {
-                self.put(&format!("{:<count$}", state.letter), state.colour);
+        let (mut sum, mut filled) = (0.0, 0);
+        for ((letter, _, _, colour), share) in STATES.iter().zip(in_order(shares)) {
+            sum += share;
+            let count = ((sum * cells as f64).round() as usize).min(cells) - filled;
+            filled += count;
+            if self.style.colour && count > 0 {
+                self.put(&format!("{letter:<count$}"), colour);
             } else {
-                self.put(&state.letter.repeat(count), "");
+                self.put(&letter.repeat(count), "");
             }
         }
-        self.left(cells - counts.iter().sum::<usize>(), "", "");
+        self.left(cells - filled, "", "");
     }
 
     /// Adds shares in percent; the largest is bold.
@@ -262,16 +245,16 @@ impl Line {
     }
 
     /// Adds the columns about a pipe.
-    fn pipe(&mut self, link: &Link, layout: &Layout) {
-        let bar = match link.fill {
-            _ if link.is_held => "held".to_owned(),
+    fn pipe(&mut self, pipe: &Pipe, layout: &Layout) {
+        let bar = match pipe.fill {
+            _ if pipe.is_held => "held".to_owned(),
             Some(fill) => "#".repeat((fill * PIPE_BAR as f64).round() as usize),
             None => "?".to_owned(),
         };
         self.put(" [", DIM);
         self.left(PIPE_BAR, &bar, CYAN);
         self.put("]", DIM);
-        if let Some(fill) = link.fill.filter(|_| layout.is_wide) {
+        if let Some(fill) = pipe.fill.filter(|_| layout.is_wide) {
             self.right(PERCENT, &format!("{:.0}%", fill * 100.0), "");
         }
     }
@@ -391,8 +374,8 @@ fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
     let groups = usize::from(layout.is_medium) + usize::from(layout.is_wide);
     for _ in 0..groups {
         line.put("  ", "");
-        for state in &STATES[..NUMBERS] {
-            line.right(NUMBER, state.word, state.colour);
+        for (_, word, _, colour) in &STATES[..NUMBERS] {
+            line.right(NUMBER, word, colour);
         }
     }
     line.right(RATE, "MiB/s", BOLD);
@@ -404,12 +387,14 @@ fn legend(moment: &Moment, view: &View<'_>) -> String {
     let mut line = Line::new(view);
     let mut stages = moment.pipelines.iter().flat_map(|it| &it.stages);
     let is_stopped = stages.any(|it| it.minute.shares.stopped > 0.0);
-    for state in &STATES[..NUMBERS + usize::from(is_stopped)] {
-        let meaning = match state.meaning.split_once(" (") {
-            Some((word, _)) if view.width < MIN_MEDIUM => word,
-            _ => state.meaning,
+    for (letter, _, meaning, colour) in &STATES[..NUMBERS + usize::from(is_stopped)] {
+        let word = meaning.split(" (").next().unwrap_or_default();
+        let meaning = if view.width < MIN_MEDIUM {
+            word
+        } else {
+            meaning
         };
-        line.put(state.letter, state.colour);
+        line.put(letter, colour);
         line.put(&format!(" {meaning}  "), "");
     }
     line.text
@@ -452,26 +437,20 @@ fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize
     lines
 }
 
+/// The pipelines in this order. Those in which nothing happens come last, unless it is by name.
 fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
-    let most = |pipeline: &Pipeline, value: fn(&Stage) -> f64| {
-        let values = pipeline.stages.iter().map(value);
-        // In whole numbers, so that nothing moves for nothing.
-        Reverse(values.fold(0.0, f64::max) as u64)
+    let value = |stage: &Stage| match sort {
+        // In whole percent, so that nothing moves for nothing.
+        Sort::Cpu => (stage.minute.processor * 100.0) as u64,
+        Sort::Rate => stage.minute.written_per_s.unwrap_or(0.0) as u64,
+        Sort::Name => 0,
     };
     moment.pipelines.iter().sorted_by_cached_key(|pipeline| {
         let stages = pipeline.stages.iter();
+        let most = stages.clone().map(value).max();
         let age = stages.map(|it| (it.start, it.pid)).min();
-        match sort {
-            Sort::Cpu => {
-                let percent = most(pipeline, |it| it.minute.processor * 100.0);
-                (percent, String::new(), age)
-            }
-            Sort::Rate => {
-                let rate = |it: &Stage| it.minute.written_per_s.unwrap_or(0.0);
-                (most(pipeline, rate), String::new(), age)
-            }
-            Sort::Name => (Reverse(0), chain(pipeline), age),
-        }
+        let name = (sort == Sort::Name).then(|| chain(pipeline));
+        (name, is_still(pipeline), Reverse(most), age)
     })
 }
 
@@ -517,7 +496,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
         let links: Vec<&Link> = links.collect();
         let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
         if let [link] = links[..] {
-            line.pipe(link, layout);
+            line.pipe(&link.pipe, layout);
             lines.push(line.text);
         } else {
             let width = line.filled;
@@ -528,7 +507,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
                 let name = reader.map_or("", |it| &it.name);
                 let mut line = Line::new(view);
                 line.left(width, &format!("{:MARKER$}to {}", "", escape(name)), DIM);
-                line.pipe(link, layout);
+                line.pipe(&link.pipe, layout);
                 lines.push(line.text);
             }
         }
@@ -620,23 +599,6 @@ fn rate(bytes_per_s: f64) -> String {
     }
 }
 
-/// Divides cells by shares, by the method of the largest remainders.
-fn apportion<const N: usize>(shares: &[f64; N], cells: usize) -> [usize; N] {
-    let sum: f64 = shares.iter().sum();
-    if sum <= 0.0 {
-        return [0; N];
-    }
-    let exact = shares.map(|share| share / sum * cells as f64);
-    let mut counts = exact.map(|exact| exact as usize);
-    let left = cells - counts.iter().sum::<usize>();
-    let remainder = |at: usize| exact[at].fract();
-    let order = (0..N).sorted_by(|a, b| remainder(*b).total_cmp(&remainder(*a)));
-    for at in order.take(left) {
-        counts[at] += 1;
-    }
-    counts
-}
-
 /// The lines of a text. Words that are too long are cut off.
 fn paragraph(text: &str, view: &View<'_>, code: &str) -> Vec<String> {
     let style = Style {
@@ -694,11 +656,14 @@ mod tests {
         Link {
             from,
             to,
-            pipe: PipeId::pipe(from as u64),
-            path: None,
-            capacity: Some(65536),
-            fill: Some(fill),
-            is_held: false,
+            pipe: Pipe {
+                id: PipeId::pipe(from as u64),
+                path: None,
+                capacity: Some(65536),
+                fill: Some(fill),
+                is_held: false,
+                held_by: None,
+            },
         }
     }
 
@@ -918,10 +883,17 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_divided_by_the_largest_remainders() {
-        assert_eq!(apportion(&[0.5, 0.25, 0.25], 10), [5, 3, 2]);
-        assert_eq!(apportion(&[0.99, 0.01, 0.0], 10), [10, 0, 0]);
-        assert_eq!(apportion(&[0.0, 0.0], 10), [0, 0]);
+    fn a_bar_is_divided_by_shares() {
+        let bar = |working, starved| {
+            let mut line = Line::new(&view(80, 24));
+            line.bar(&window(working, 0.0, starved, None).shares, 10);
+            line.text
+        };
+        assert_eq!(bar(0.5, 0.25), "WWWWWSSSEE");
+        assert_eq!(bar(0.97, 0.03), "WWWWWWWWWW");
+        let mut line = Line::new(&view(80, 24));
+        line.bar(&Shares::default(), 3);
+        assert_eq!(line.text, "   ");
     }
 
     proptest! {

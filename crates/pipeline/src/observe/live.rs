@@ -123,17 +123,9 @@ pub struct Link {
     pub from: i32,
     /// The reader's number.
     pub to: i32,
-    /// The pipe.
+    /// The pipe; its fill is that of the last second.
     #[serde(flatten)]
-    pub pipe: PipeId,
-    /// The path of a FIFO.
-    pub path: Option<String>,
-    /// Its capacity in bytes; `None` if it could not be opened.
-    pub capacity: Option<u64>,
-    /// The mean share of its capacity that was filled in the last second.
-    pub fill: Option<f64>,
-    /// Whether its lock was held for long.
-    pub is_held: bool,
+    pub pipe: Pipe,
 }
 
 impl Slice {
@@ -161,6 +153,8 @@ impl Slice {
 #[derive(Debug, Default)]
 struct History {
     slices: VecDeque<Slice>,
+    /// Their sum.
+    minute: Slice,
     /// How long the process has not run.
     still: Duration,
     ended: Option<Instant>,
@@ -175,6 +169,7 @@ impl History {
         };
         self.slices.truncate(MINUTE - 1);
         self.slices.push_front(slice);
+        self.minute = self.last(MINUTE);
     }
 
     /// The sum of the last slices.
@@ -188,8 +183,7 @@ impl History {
 
     /// Whether it was there for long enough to be shown.
     fn is_settled(&self) -> bool {
-        let samples = self.slices.iter().map(|slice| slice.counts.samples);
-        samples.sum::<u32>() >= MIN_SAMPLES
+        self.minute.counts.samples >= MIN_SAMPLES
     }
 }
 
@@ -202,14 +196,14 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn observed(&self, slices: usize) -> Observed {
+    fn observed(&self, slice: &Slice) -> Observed {
         Observed {
             is_asked: self.is_asked,
             has_ended: self.history.ended.is_some(),
             // Every process counts as if it had been there all the time.
             samples: 1,
             ancestors: self.ancestors.clone(),
-            ..self.history.last(slices).observed(self.process.clone())
+            ..slice.observed(self.process.clone())
         }
     }
 
@@ -220,7 +214,7 @@ impl Member<'_> {
             name: self.process.name.clone(),
             has_ended: self.history.ended.is_some(),
             second: self.history.last(1).window(),
-            minute: self.history.last(MINUTE).window(),
+            minute: self.history.minute.window(),
         }
     }
 }
@@ -229,29 +223,21 @@ impl Member<'_> {
 /// holds the ends of others' pipes.
 fn pipelines(
     members: &[Member<'_>],
-    links: &BTreeMap<PipeId, Link>,
+    pipes: &BTreeMap<PipeId, Pipe>,
     is_survey: bool,
 ) -> Vec<Pipeline> {
     let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
-    let observation = |slices: usize| {
-        let pipe = |link: &Link| Pipe {
-            id: link.pipe,
-            path: link.path.clone(),
-            capacity: link.capacity,
-            fill: link.fill,
-            is_held: link.is_held,
-            held_by: None,
-        };
-        Observation {
-            processes: members.iter().map(|it| it.observed(slices)).collect(),
-            pipes: held.iter().map(|id| pipe(&links[id])).collect(),
-            is_survey,
-            ..Observation::default()
-        }
+    let observation = |processes: Vec<Observed>| Observation {
+        processes,
+        pipes: held.iter().map(|id| pipes[id].clone()).collect(),
+        is_survey,
+        ..Observation::default()
     };
-    let minute = observation(MINUTE);
+    let of_minute = members.iter().map(|it| it.observed(&it.history.minute));
+    let minute = observation(of_minute.collect());
+    let recent = |it: &Member<'_>| it.observed(&it.history.last(PACE_SLICES));
+    let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
-    let findings = diagnose(&observation(PACE_SLICES));
     let groups = minute.pipelines().into_iter();
     groups
         .map(|group| {
@@ -265,7 +251,7 @@ fn pipelines(
                     .map(|(from, to, pipe)| Link {
                         from: *from,
                         to: *to,
-                        ..links[pipe].clone()
+                        pipe: pipes[pipe].clone(),
                     })
                     .collect(),
                 ..Pipeline::default()
@@ -312,20 +298,29 @@ fn with_flow(
     process: &Process,
     used: &BTreeMap<(PipeId, Side), u32>,
     holders: &BTreeMap<PipeId, Vec<&Process>>,
-) -> Process {
+) -> Option<Process> {
     let flows = |end: &End, side: Side, standard: i32| {
-        let others = || holders[&end.pipe].iter().filter(|it| it.id != process.id);
-        let is_own = || end.fd > 2 && others().all(|it| !it.holds(end.pipe, side));
+        let is_own = || {
+            let mut all = holders[&end.pipe]
+                .iter()
+                .filter(|it| it.holds(end.pipe, side));
+            end.fd > 2 && all.nth(1).is_none()
+        };
         end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own()
     };
-    let mut process = process.clone();
-    let mut ends = std::mem::take(&mut process.ends);
-    for end in &mut ends {
-        end.reads &= flows(end, Side::Input, 0);
-        end.writes &= flows(end, Side::Room, 1);
-    }
-    ends.retain(|end| end.reads || end.writes);
-    Process { ends, ..process }
+    let ends = process.ends.iter().filter_map(|end| {
+        let mut end = end.clone();
+        end.reads &= flows(&end, Side::Input, 0);
+        end.writes &= flows(&end, Side::Room, 1);
+        (end.reads || end.writes).then_some(end)
+    });
+    let ends: Vec<End> = ends.collect();
+    let name = || process.name.clone();
+    (!ends.is_empty()).then(|| Process {
+        ends,
+        name: name(),
+        ..*process
+    })
 }
 
 /// Groups of processes that are connected by pipes: one writes and another one reads. Where
@@ -387,7 +382,8 @@ impl Account {
     /// The share of one processor that was spent in the last minute.
     fn cost(&self) -> f64 {
         let ((now, spent), (began, before)) = (self.0[0], self.0[self.0.len() - 1]);
-        (spent - before).as_secs_f64() / (now - began).as_secs_f64().max(f64::MIN_POSITIVE)
+        let spent = spent.saturating_sub(before);
+        spent.as_secs_f64() / (now - began).as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
@@ -414,7 +410,7 @@ impl<'a> Live<'a> {
         let start = Instant::now();
         let mut live = Live {
             observer,
-            chores: Chores::new(start),
+            chores: Chores::new(start, TICK),
             account: Account(VecDeque::new()),
             start,
             steps: 0,
@@ -482,11 +478,13 @@ impl<'a> Live<'a> {
         let processes = self.processes();
         let groups = connected(processes.values());
         let samples = self.close_slices(&groups, now);
-        let links = self.close_pipes();
+        let stages = groups.iter().flatten().map(|id| &processes[id]);
+        self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
+        let pipes = self.close_pipes();
         let members = groups.iter().map(|group| self.members(group, &processes));
         let members: Vec<Vec<Member<'_>>> = members.collect();
         let is_survey = self.observer.plan.scope.root().is_none();
-        let pipelines = members.iter().map(|it| pipelines(it, &links, is_survey));
+        let pipelines = members.iter().map(|it| pipelines(it, &pipes, is_survey));
         let pipelines = pipelines.flatten().collect();
         let tally = |it: &Member<'_>| self.observer.tallies.get(&it.process.id);
         let stages = members.iter().flatten().filter_map(tally);
@@ -509,12 +507,12 @@ impl<'a> Live<'a> {
         let processes = tallies.map(|tally| &tally.process);
         let holders = holders(processes.clone());
         let unused = BTreeMap::new();
-        let with_flow = processes.map(|process| {
-            let history = self.histories.get(&process.id).map(|it| it.last(MINUTE));
-            let used = history.as_ref().map_or(&unused, |it| &it.counts.on);
-            (process.id, with_flow(process, used, &holders))
+        let with_flow = processes.filter_map(|process| {
+            let history = self.histories.get(&process.id);
+            let used = history.map_or(&unused, |it| &it.minute.counts.on);
+            Some((process.id, with_flow(process, used, &holders)?))
         });
-        with_flow.filter(|(_, it)| !it.ends.is_empty()).collect()
+        with_flow.collect()
     }
 
     /// Adds what each process did to its history. Forgets those that ended a while ago.
@@ -562,34 +560,21 @@ impl<'a> Live<'a> {
         samples
     }
 
-    /// What was seen of each pipe, without writers and readers. Forgets those that are gone.
-    fn close_pipes(&mut self) -> BTreeMap<PipeId, Link> {
-        let mut links = BTreeMap::new();
-        for tally in self.observer.tallies.values() {
-            for end in &tally.process.ends {
-                links.entry(end.pipe).or_insert_with(|| Link {
-                    from: 0,
-                    to: 0,
-                    pipe: end.pipe,
-                    path: end.path.clone(),
-                    capacity: None,
-                    fill: None,
-                    is_held: false,
-                });
-            }
-        }
-        self.observer.pipes.retain(|id, seen| {
-            let Some(link) = links.get_mut(id) else {
-                return false;
-            };
+    /// What was seen of each pipe. Forgets those that are gone.
+    fn close_pipes(&mut self) -> BTreeMap<PipeId, Pipe> {
+        let observer = &mut self.observer;
+        let ends = observer.tallies.values().flat_map(|it| &it.process.ends);
+        let paths: BTreeMap<PipeId, Option<String>> =
+            ends.map(|end| (end.pipe, end.path.clone())).collect();
+        observer.pipes.retain(|id, _| paths.contains_key(id));
+        for seen in observer.pipes.values_mut() {
             let old = seen.fills.len().saturating_sub(FILL_LOOKS);
             seen.fills.drain(..old);
-            link.capacity = seen.capacity;
-            link.fill = seen.fill();
-            link.is_held = seen.is_held;
-            true
-        });
-        links
+        }
+        let pipes = paths.into_iter();
+        pipes
+            .map(|(id, path)| (id, observer.pipe(id, path)))
+            .collect()
     }
 
     fn members<'b>(
@@ -614,7 +599,7 @@ impl<'a> Live<'a> {
 mod tests {
     use super::super::tally::Counts;
     use super::*;
-    use crate::fixtures::{process, reads, writes};
+    use crate::fixtures::{busy, observation, process, reads, writes};
     use crate::proc::Io;
 
     /// A second of a process, in percent of its samples.
@@ -745,17 +730,10 @@ mod tests {
                 ancestors: Vec::new(),
             })
             .collect();
-        let link = |inode: u64| Link {
-            from: 0,
-            to: 0,
-            pipe: PipeId::pipe(inode),
-            path: None,
-            capacity: Some(65536),
-            fill: Some(0.5),
-            is_held: false,
-        };
-        let links = (1..=last as u64).map(|at| (PipeId::pipe(at), link(at)));
-        pipelines(&members, &links.collect(), false)
+        let observed = processes.iter().map(|it| busy(it.clone(), 0.0, 0.0, 0.0));
+        let pipes = observation(observed.collect()).pipes;
+        let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
+        pipelines(&members, &pipes.collect(), false)
     }
 
     #[test]
@@ -798,10 +776,14 @@ mod tests {
         let all = [stage(1), stage(2), process(3, "b", vec![reads(5, 8)])];
         let holders = holders(all.iter());
         let unused = BTreeMap::new();
-        assert_eq!(with_flow(&all[0], &unused, &holders).ends, [writes(1, 7)]);
-        assert_eq!(with_flow(&all[2], &unused, &holders), all[2]);
+        let flowing = with_flow(&all[0], &unused, &holders).unwrap();
+        assert_eq!(flowing.ends, [writes(1, 7)]);
+        assert_eq!(with_flow(&all[2], &unused, &holders), Some(all[2].clone()));
+        let inherits = process(4, "c", vec![writes(2, 9)]);
+        assert_eq!(with_flow(&inherits, &unused, &holders), None);
         let used = [9, 8].map(|inode| ((PipeId::pipe(inode), Side::Room), 1));
-        assert_eq!(with_flow(&all[0], &used.into(), &holders), all[0]);
+        let flowing = with_flow(&all[0], &used.into(), &holders);
+        assert_eq!(flowing, Some(all[0].clone()));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Output {
             }
             None if args.once => Ok(Output::Once),
             None => {
-                check_output(&args.watched.command)?;
+                check_redirected(&args.watched.command)?;
                 Ok(Output::Screen(Box::new(Shown {
                     screen: Screen::open(has_command)?,
                     stop: StopRequest::install().context("signal handlers")?,
@@ -115,7 +115,7 @@ impl Output {
 
 /// Refuses a command that would write to the terminal of the screen. The text of a command for
 /// sh may redirect its output itself.
-fn check_output(words: &[String]) -> anyhow::Result<()> {
+fn check_redirected(words: &[String]) -> anyhow::Result<()> {
     let redirects = matches!(words, [text] if text.contains('>'));
     if io::stdout().is_terminal() && !words.is_empty() && !redirects {
         return Err(usage(
@@ -293,7 +293,8 @@ impl Top<'_> {
                 _ => Ok(()),
             };
         };
-        if ended == Ended::Quit && matches!(self.output, Output::Screen(_)) {
+        let has_screen = matches!(self.output, Output::Screen(_));
+        if ended == Ended::Quit && has_screen && !command.has_ended() {
             say("pipespeed: the command goes on in the foreground");
         }
         let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
@@ -390,7 +391,7 @@ impl Shown {
     /// Returns whether to go on.
     fn press(&mut self, key: Key) -> bool {
         match key {
-            Key::Letter('q' | 'Q') => return false,
+            Key::Letter('q') => return false,
             Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
             Key::Letter('s') => self.sort = self.sort.next(),
             Key::Letter(_) => {}

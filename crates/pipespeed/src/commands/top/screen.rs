@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use pipespeed_base::failure::usage;
 use pipespeed_base::standard::has_escapes;
@@ -91,10 +92,13 @@ impl Screen {
             before: None,
         }));
         let restored = Arc::clone(&terminal);
+        let owner = thread::current().id();
         let print = panic::take_hook();
         // The message must not go to a screen that vanishes.
         panic::set_hook(Box::new(move |panic| {
-            if let Ok(mut terminal) = restored.try_lock() {
+            if thread::current().id() == owner
+                && let Ok(mut terminal) = restored.try_lock()
+            {
                 let _ = terminal.leave();
             }
             print(panic);
@@ -224,32 +228,29 @@ impl Terminal {
     }
 }
 
-/// The keys of some input; other sequences are left out.
+/// Sequences of keys that are no letters (xterm, in both modes of the cursor keys).
+const KEYS: [(&str, Key); 6] = [
+    ("\x1b[A", Key::Up),
+    ("\x1bOA", Key::Up),
+    ("\x1b[B", Key::Down),
+    ("\x1bOB", Key::Down),
+    ("\x1b[5~", Key::PageUp),
+    ("\x1b[6~", Key::PageDown),
+];
+
+/// The keys of some input.
 fn parse(bytes: &[u8]) -> Vec<Key> {
     let text = String::from_utf8_lossy(bytes);
-    let mut letters = text.chars();
+    let mut rest = &*text;
     let mut keys = Vec::new();
-    while let Some(letter) = letters.next() {
-        if letter != '\x1b' {
-            keys.push(Key::Letter(letter));
-            continue;
-        }
-        // ESC [ or ESC O, parameters, and a last character (ECMA-48, 5.4).
-        letters.next();
-        let mut sequence = String::new();
-        for letter in letters.by_ref() {
-            sequence.push(letter);
-            if !matches!(letter, '0'..='?') {
-                break;
-            }
-        }
-        keys.extend(match &*sequence {
-            "A" => Some(Key::Up),
-            "B" => Some(Key::Down),
-            "5~" => Some(Key::PageUp),
-            "6~" => Some(Key::PageDown),
-            _ => None,
-        });
+    while let Some(letter) = rest.chars().next() {
+        let known = KEYS.iter().find(|(sequence, _)| rest.starts_with(sequence));
+        let (length, key) = match known {
+            Some((sequence, key)) => (sequence.len(), *key),
+            None => (letter.len_utf8(), Key::Letter(letter)),
+        };
+        keys.push(key);
+        rest = &rest[length..];
     }
     keys
 }
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn keys_are_letters_and_sequences() {
-        let keys = parse(b"q\x1b[A\x1bOB\x1b[5~\x1b[1;5H\x1b[6~\x1b[4~x");
+        let keys = parse(b"q\x1b[A\x1bOB\x1b[5~\x1b[6~x");
         let expected = [
             Key::Letter('q'),
             Key::Up,
