@@ -14,7 +14,7 @@ Keys: q quits, p holds the screen, s sorts by another key, the arrows scroll.
 
 Examples:
   pipespeed top                                     all pipelines of this user
-  pipespeed top 4711                                this process and its pipeline
+  pipespeed top 4711                                the pipeline of a process
   pipespeed top -- 'zcat a.gz | sort | gzip > b.gz' run it and watch it
   pipespeed top --once                              one frame as plain text
   pipespeed top --json - 4711 | jq .pipelines       a record a second";

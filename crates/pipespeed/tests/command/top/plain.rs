@@ -1,7 +1,9 @@
 //! Text and records, without a screen.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
 
 use super::slow_loop;
 use crate::common::conditions::ForAll;
@@ -40,20 +42,44 @@ fn one_frame_shows_stages_shares_and_the_pace_setter() {
     assert!(!text.contains('\x1b'));
 }
 
+/// A running `top --json -`.
+struct Records {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    mark: Mark,
+}
+
+impl Records {
+    /// Starts it with these arguments.
+    fn of(args: &str) -> Self {
+        let mut command = pipespeed(&format!("top --json - {args}"));
+        let mark = Mark::on(&mut command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Records { child, lines, mark }
+    }
+
+    /// Waits for the next record.
+    fn next(&mut self) -> Value {
+        json(&self.lines.next().unwrap().unwrap())
+    }
+
+    /// Closes its output, which ends it.
+    fn finish(mut self) {
+        drop(self.lines);
+        assert!(self.child.wait().unwrap().success());
+        self.mark.nobody_left();
+    }
+}
+
 #[test]
 fn records_come_one_a_second_until_the_reader_leaves() {
     let mut group = Group::default();
     let [fast, slow, last] = slow_loop(&mut group);
-    let mut command = pipespeed(&format!("top --json - {fast}"));
-    let mark = Mark::on(&mut command);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
-    let mut next = || json(&lines.next().unwrap().unwrap());
-    let (first, second) = (next(), next());
-    drop(lines);
-    assert!(running.wait().unwrap().success());
-    mark.nobody_left();
+    let mut running = Records::of(&fast.to_string());
+    let (first, second) = (running.next(), running.next());
+    running.finish();
     for record in [&first, &second] {
         assert_eq!(record["kind"], "top");
         assert_eq!(record["schema_version"], 2);
@@ -79,16 +105,12 @@ fn records_come_one_a_second_until_the_reader_leaves() {
 fn no_process_is_left_if_it_is_killed() {
     let mut group = Group::default();
     let [fast, ..] = slow_loop(&mut group);
-    let mut command = pipespeed(&format!("top --json - {fast}"));
-    let mark = Mark::on(&mut command);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut running = command.spawn().unwrap();
-    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let mut running = Records::of(&fast.to_string());
     // By then it has started its helper.
-    lines.next().unwrap().unwrap();
-    running.kill().unwrap();
-    running.wait().unwrap();
-    mark.nobody_left();
+    running.next();
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    running.mark.nobody_left();
 }
 
 #[test]
@@ -101,22 +123,44 @@ fn one_record_can_be_saved() {
     command.arg(&file);
     run_alone(command).succeeded_in_silence();
     let record = json(&std::fs::read_to_string(file).unwrap());
-    assert_eq!(
-        record["pipelines"][0]["links"][0]["capacity"],
-        serde_json::Value::Null
-    );
+    assert_eq!(record["pipelines"][0]["links"][0]["capacity"], Value::Null);
 }
 
 #[test]
 fn short_lived_and_killed_processes_confuse_nothing() {
     let mut group = Group::default();
     // Each of these ends within milliseconds.
-    group.script("while :; do (true; true) | cat; done");
-    let [fast, slow, _] = slow_loop(&mut group);
-    let running = crate::common::start(pipespeed(&format!("top --once {fast}")));
-    let slow = rustix::process::Pid::from_raw(slow as i32).unwrap();
-    rustix::process::kill_process(slow, rustix::process::Signal::KILL).unwrap();
-    running.finish().succeeded_in_silence();
+    let script = group.script("while :; do (true; true) | cat; done");
+    let stages = slow_loop(&mut group);
+    let mut running = Records::of(&script.to_string());
+    let names = |record: Value| {
+        let pipelines = record["pipelines"].as_array().unwrap().clone();
+        let stages = pipelines
+            .iter()
+            .flat_map(|it| it["stages"].as_array().unwrap());
+        let names = stages.map(|it| it["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<String>>()
+    };
+    let has_slow_loop = |names: &[String]| {
+        ["yes", "cat"]
+            .iter()
+            .all(|it| names.iter().any(|name| name == it))
+    };
+    while !has_slow_loop(&names(running.next())) {}
+    for pid in stages {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        // Others end as soon as one is killed.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    loop {
+        let names = names(running.next());
+        let known = ["yes", "sh", "cat", "true"];
+        assert!(names.iter().all(|it| known.contains(&&**it)), "{names:?}");
+        if !names.contains(&"yes".to_owned()) {
+            break;
+        }
+    }
+    running.finish();
 }
 
 #[test]

@@ -289,8 +289,8 @@ fn ended_stages_are_shown_as_such_and_the_screen_ends_with_the_last() {
         let pid = Pid::from_raw(pid as i32).unwrap();
         kill_process(pid, Signal::KILL).unwrap();
     };
-    kill(pids[2]);
-    // The others get SIGPIPE, one after the other.
+    kill(pids[1]);
+    // The others get SIGPIPE and the end of the file.
     let text = tmux.until("over", |text| text.contains("finished"));
     let message = format!("pipespeed: process {} has ended", pids[0]);
     assert_contains(&text, &["yes | sh | cat", "ended", &message]);
