@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-pub use self::live::{Link, Live, Moment, PaceSetter, Pipeline, Stage, TICK, Window};
+pub use self::live::{Link, Live, Moment, Pipeline, Stage, TICK, Window};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;

@@ -328,12 +328,10 @@ fn headline(moment: &Moment, view: &View<'_>) -> String {
     if moment.hidden > 0 {
         line.put(&format!(", {} hidden", moment.hidden), "");
     }
-    if view.is_paused {
-        line.put("  ", "");
-        line.put("PAUSED", REVERSED);
-    }
     let cost = format!("{} % CPU", fixed(moment.cost * 100.0, 2));
-    if is_wide {
+    if view.is_paused {
+        line.at_end("PAUSED", REVERSED);
+    } else if is_wide {
         line.at_end(&format!("{} samples/s, {cost}", moment.samples), DIM);
     } else {
         line.at_end(&cost, DIM);
@@ -516,7 +514,8 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
 }
 
 fn sets_pace(pipeline: &Pipeline, stage: &Stage) -> bool {
-    pipeline.pace.is_some_and(|pace| pace.pid == stage.pid)
+    let pace = pipeline.pace.as_ref();
+    pace.is_some_and(|pace| pace.stage.pid == stage.pid)
 }
 
 /// Whether nothing happens in a pipeline.
@@ -534,21 +533,23 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
             _ => format!("nothing ran for {} h", seconds / 3600),
         };
     }
-    let mut stages = pipeline.stages.iter();
-    let setter = stages.find(|stage| sets_pace(pipeline, stage));
-    match (pipeline.pace, setter) {
-        (Some(pace), Some(stage)) if is_long => {
+    match &pipeline.pace {
+        Some(pace) if is_long => {
             let probably = match pace.certainty {
                 Certainty::Clear => "",
                 Certainty::Likely => "probably ",
             };
-            let waits = pace.waits_for;
+            let is_outside = pace.shares.elsewhere > pace.shares.working.max(pace.shares.disk);
+            let waits = pace.outside.filter(|_| is_outside);
             let waits = waits.map_or(String::new(), |it| format!(" (waits for {})", it.name()));
-            format!("{} {probably}sets the pace{waits}", escape(&stage.name))
+            format!(
+                "{} {probably}sets the pace{waits}",
+                escape(&pace.stage.name)
+            )
         }
-        (Some(_), Some(stage)) => format!("pace: {}", escape(&stage.name)),
-        _ if pipeline.is_by_turns => "by turns".to_owned(),
-        _ => String::new(),
+        Some(pace) => format!("pace: {}", escape(&pace.stage.name)),
+        None if pipeline.is_by_turns => "by turns".to_owned(),
+        None => String::new(),
     }
 }
 
@@ -616,7 +617,8 @@ fn paragraph(text: &str, view: &View<'_>, code: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use pipespeed_base::text::is_printable;
-    use pipespeed_pipeline::observe::{PaceSetter, Window};
+    use pipespeed_pipeline::diagnosis::{Pace, Who};
+    use pipespeed_pipeline::observe::Window;
     use pipespeed_pipeline::proc::PipeId;
     use pipespeed_pipeline::wait::Outside;
     use proptest::prelude::*;
@@ -667,14 +669,25 @@ mod tests {
         }
     }
 
+    fn pace(pid: i32, name: &str, certainty: Certainty) -> Pace {
+        let stage = Who {
+            pid,
+            name: name.to_owned(),
+        };
+        Pace {
+            stage,
+            certainty,
+            shares: Shares::default(),
+            outside: None,
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
     fn packing() -> Pipeline {
         let of = |a, b, c, rate| window(a, b, c, Some(rate));
         Pipeline {
-            pace: Some(PaceSetter {
-                pid: 461,
-                certainty: Certainty::Clear,
-                waits_for: None,
-            }),
+            pace: Some(pace(461, "gzip", Certainty::Clear)),
             stages: vec![
                 stage(
                     459,
@@ -727,10 +740,13 @@ mod tests {
         );
         ended.has_ended = true;
         Pipeline {
-            pace: Some(PaceSetter {
-                pid: 1232,
-                certainty: Certainty::Likely,
-                waits_for: Some(Outside::Socket),
+            pace: Some(Pace {
+                outside: Some(Outside::Socket),
+                shares: Shares {
+                    elsewhere: 0.96,
+                    ..Shares::default()
+                },
+                ..pace(1232, "curl", Certainty::Likely)
             }),
             stages: vec![
                 stage(

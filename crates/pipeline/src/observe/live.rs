@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::tally::Slice;
 use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observation, Observed, Observer, Pipe, Plan};
 use super::{Shares, own_time};
-use crate::diagnosis::{Certainty, Finding, diagnose};
+use crate::diagnosis::{Finding, Pace, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
 use crate::proc::{End, PipeId, Proc};
@@ -59,8 +59,8 @@ pub struct Moment {
 /// Processes with pipes between them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Pipeline {
-    /// The stage that sets the pace.
-    pub pace: Option<PaceSetter>,
+    /// The stage that sets the pace, from the last seconds.
+    pub pace: Option<Pace>,
     /// Whether no stage stands out, but stages wait for each other by turns.
     pub is_by_turns: bool,
     /// For how long no stage has run.
@@ -69,17 +69,6 @@ pub struct Pipeline {
     pub stages: Vec<Stage>,
     /// The pipes between them.
     pub links: Vec<Link>,
-}
-
-/// The stage that sets the pace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct PaceSetter {
-    /// Its number.
-    pub pid: i32,
-    /// How certain that is.
-    pub certainty: Certainty,
-    /// What it waits for, if it mostly waits for something outside of pipes.
-    pub waits_for: Option<Outside>,
 }
 
 /// A stage of a pipeline.
@@ -261,13 +250,7 @@ fn pipelines(
             for finding in &findings {
                 match finding {
                     Finding::Pace(pace) if has(pace.stage.pid) => {
-                        let shares = &pace.shares;
-                        let is_outside = shares.elsewhere > shares.working.max(shares.disk);
-                        pipeline.pace = Some(PaceSetter {
-                            pid: pace.stage.pid,
-                            certainty: pace.certainty,
-                            waits_for: pace.outside.filter(|_| is_outside),
-                        });
+                        pipeline.pace = Some(pace.clone());
                     }
                     Finding::Turns { stages } => {
                         pipeline.is_by_turns |= stages.iter().any(|it| has(it.pid));
@@ -748,8 +731,8 @@ mod tests {
         let [pipeline] = &found[..] else {
             panic!("{found:?}");
         };
-        let pace = pipeline.pace.expect("a stage sets the pace");
-        assert_eq!((pace.pid, pace.waits_for), (2, None));
+        let pace = pipeline.pace.as_ref().expect("a stage sets the pace");
+        assert_eq!(pace.stage.pid, 2);
         let names: Vec<&str> = pipeline.stages.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["s1", "s2", "s3"]);
         let links: Vec<(i32, i32)> = pipeline.links.iter().map(|it| (it.from, it.to)).collect();
@@ -760,14 +743,14 @@ mod tests {
     #[test]
     fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
         let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
-        let pace = found[0].pace.expect("a stage sets the pace");
-        assert_eq!((pace.pid, pace.waits_for), (1, Some(Outside::Socket)));
+        let pace = found[0].pace.as_ref().expect("a stage sets the pace");
+        assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
     }
 
     #[test]
     fn stages_that_wait_by_turns_are_not_blamed() {
         let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
-        assert_eq!((found[0].pace, found[0].is_by_turns), (None, true));
+        assert!(found[0].pace.is_none() && found[0].is_by_turns);
     }
 
     #[test]

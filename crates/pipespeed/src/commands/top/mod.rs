@@ -25,7 +25,7 @@ use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Live, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_report::{Sort, Style, View, top_once, top_screen};
+use pipespeed_report::{Style, View, top_once, top_screen};
 
 /// The duration of --once.
 const ONCE: Duration = TICK.saturating_mul(2);
@@ -48,7 +48,6 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     };
     let mut top = Top {
         args,
-        if_none: if_none(&scope),
         interrupt,
         output,
         command,
@@ -56,21 +55,21 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     };
     let plan = plan(scope, ONCE);
     let mut looker = (!args.watched.no_open).then(|| Looker::new(looker));
-    let ended = top.watch(Live::new(&proc, &plan, looker.as_mut()))?;
+    let has_ended = top.watch(Live::new(&proc, &plan, looker.as_mut()))?;
     // The command may go on for long.
     drop(looker);
-    top.finish(ended)
+    top.finish(has_ended)
 }
 
-/// What to say if there is no pipeline.
-fn if_none(scope: &Scope) -> String {
-    match scope {
-        Scope::Pid(pid) => format!("Process {pid} is not connected to another one by a pipe."),
-        Scope::Below(_) => "No processes of the command are connected by a pipe.".to_owned(),
-        Scope::User(_) => {
-            "No processes of this user are connected by a pipe (--all: of all users).".to_owned()
+impl TopArgs {
+    /// What to say if there is no pipeline.
+    fn if_none(&self) -> &'static str {
+        let watched = &self.watched;
+        if watched.pid.is_none() && !watched.all && watched.command.is_empty() {
+            "No processes of this user are connected by a pipe (--all: of all users)."
+        } else {
+            "No processes are connected by a pipe."
         }
-        Scope::All => "No processes are connected by a pipe.".to_owned(),
     }
 }
 
@@ -103,9 +102,12 @@ impl Output {
                 Ok(Output::Screen(Box::new(Shown {
                     screen: Screen::open(has_command)?,
                     stop: StopRequest::install().context("signal handlers")?,
-                    sort: args.sort,
-                    is_paused: false,
-                    skipped: 0,
+                    view: View {
+                        colour: has_colours(),
+                        sort: args.sort,
+                        if_none: "Looking for pipelines ...",
+                        ..View::default()
+                    },
                     page: 0,
                 })))
             }
@@ -166,20 +168,8 @@ impl Command {
     }
 }
 
-/// Why watching ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// The user quit, or there was nothing more to do.
-    Quit,
-    /// What was watched has ended.
-    Watched,
-    /// A signal arrived.
-    Signal(i32),
-}
-
 struct Top<'a> {
     args: &'a TopArgs,
-    if_none: String,
     interrupt: Interrupt,
     output: Output,
     command: Option<Command>,
@@ -188,11 +178,13 @@ struct Top<'a> {
 }
 
 impl Top<'_> {
-    fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<Ended> {
+    /// Returns whether what was watched has ended.
+    fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<bool> {
         let start = Instant::now();
         if let Output::Screen(shown) = &mut self.output {
             shown.screen.enter().context("the terminal")?;
-            shown.draw(&self.moment, "Looking for pipelines ...")?;
+            shown.draw(&self.moment)?;
+            shown.view.if_none = self.args.if_none();
         }
         loop {
             let interval = live.step();
@@ -204,19 +196,15 @@ impl Top<'_> {
             if is_last || Instant::now() >= live.next_moment() {
                 self.show(live.moment(), is_last)?;
             }
-            if let Some(signal) = self.interrupt.signal() {
-                return Ok(Ended::Signal(signal));
-            } else if has_ended {
-                return Ok(Ended::Watched);
-            } else if is_last {
-                return Ok(Ended::Quit);
+            if is_last || self.interrupt.signal().is_some() {
+                return Ok(has_ended);
             }
             let until = live.next_moment().saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until));
             if let Output::Screen(shown) = &mut self.output
-                && !shown.attend(has_key, &self.moment, &self.if_none)?
+                && !shown.attend(has_key, &self.moment)?
             {
-                return Ok(Ended::Quit);
+                return Ok(false);
             }
         }
     }
@@ -224,8 +212,8 @@ impl Top<'_> {
     /// Shows what is known now; with --once only if it is the last time.
     fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
         match &mut self.output {
-            Output::Screen(shown) if shown.is_paused && !is_last => return Ok(()),
-            Output::Screen(shown) => shown.draw(&moment, &self.if_none)?,
+            Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
+            Output::Screen(shown) => shown.draw(&moment)?,
             Output::Records(out) if is_last || !self.args.once => record(&moment, out)?,
             Output::Once if is_last => self.print(&moment)?,
             _ => {}
@@ -239,7 +227,7 @@ impl Top<'_> {
     fn print(&self, moment: &Moment) -> anyhow::Result<()> {
         let text = |is_terminal: bool| {
             let style = Style::for_terminal(is_terminal, false);
-            top_once(moment, self.args.sort, &self.if_none, style)
+            top_once(moment, self.args.sort, self.args.if_none(), style)
         };
         if self.command.is_some() {
             // A failure could not be reported anywhere.
@@ -270,42 +258,40 @@ impl Top<'_> {
     }
 
     /// Leaves the screen, and waits for the command.
-    fn finish(mut self, ended: Ended) -> anyhow::Result<()> {
+    fn finish(mut self, has_ended: bool) -> anyhow::Result<()> {
+        let mut goes_on = false;
         if let Output::Screen(shown) = &mut self.output {
             shown.screen.leave().context("the terminal")?;
-            if ended == Ended::Watched {
+            goes_on = !has_ended;
+            if has_ended {
                 let style = Style {
-                    width: Some(shown.screen.size().0),
-                    colour: has_colours(),
+                    width: Some(shown.view.width),
+                    colour: shown.view.colour,
                     verbose: false,
                 };
-                let text = top_once(&self.moment, shown.sort, &self.if_none, style);
+                let text = top_once(&self.moment, shown.view.sort, shown.view.if_none, style);
                 shown.screen.print(&text)?;
             }
         }
-        let Some(mut command) = self.command else {
-            return match (ended, self.args.watched.pid) {
-                (Ended::Signal(signal), _) => Err(Interrupted(signal).into()),
-                (Ended::Watched, Some(pid)) => {
-                    say(&format!("pipespeed: process {pid} has ended"));
-                    Ok(())
-                }
-                _ => Ok(()),
-            };
-        };
-        let has_screen = matches!(self.output, Output::Screen(_));
-        if ended == Ended::Quit && has_screen && !command.has_ended() {
-            say("pipespeed: the command goes on in the foreground");
-        }
-        let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
-        if let Some(messages) = &mut command.messages {
-            messages.rewind()?;
-            // A failure could not be reported anywhere.
-            let _ = io::copy(messages, &mut io::stderr());
+        if let Some(mut command) = self.command {
+            if goes_on && self.interrupt.signal().is_none() {
+                say("pipespeed: the command goes on in the foreground");
+            }
+            let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
+            if let Some(messages) = &mut command.messages {
+                messages.rewind()?;
+                // A failure could not be reported anywhere.
+                let _ = io::copy(messages, &mut io::stderr());
+            }
+            if self.interrupt.signal().is_none() {
+                return exit_as(status);
+            }
+        } else if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
+            say(&format!("pipespeed: process {pid} has ended"));
         }
         match self.interrupt.signal() {
             Some(signal) => Err(Interrupted(signal).into()),
-            None => exit_as(status),
+            None => Ok(()),
         }
     }
 }
@@ -339,32 +325,22 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
 struct Shown {
     screen: Screen,
     stop: StopRequest,
-    sort: Sort,
-    is_paused: bool,
-    skipped: usize,
+    view: View<'static>,
     page: usize,
 }
 
 impl Shown {
-    fn draw(&mut self, moment: &Moment, if_none: &str) -> anyhow::Result<()> {
+    fn draw(&mut self, moment: &Moment) -> anyhow::Result<()> {
         self.screen.is_resized();
         let (width, height) = self.screen.size();
-        let view = View {
-            width,
-            height: Some(height),
-            colour: has_colours(),
-            sort: self.sort,
-            is_paused: self.is_paused,
-            skipped: self.skipped,
-            if_none,
-        };
-        let drawn = top_screen(moment, &view);
-        (self.skipped, self.page) = (drawn.skipped, drawn.page);
+        (self.view.width, self.view.height) = (width, Some(height));
+        let drawn = top_screen(moment, &self.view);
+        (self.view.skipped, self.page) = (drawn.skipped, drawn.page);
         self.screen.draw(drawn.lines).context("the terminal")
     }
 
     /// Does what keys and signals ask for. Returns whether to go on.
-    fn attend(&mut self, has_key: bool, moment: &Moment, if_none: &str) -> anyhow::Result<bool> {
+    fn attend(&mut self, has_key: bool, moment: &Moment) -> anyhow::Result<bool> {
         let mut is_changed = has_key || self.screen.is_resized();
         if self.stop.is_requested() {
             self.screen.leave().context("the terminal")?;
@@ -383,22 +359,23 @@ impl Shown {
             }
         }
         if is_changed {
-            self.draw(moment, if_none)?;
+            self.draw(moment)?;
         }
         Ok(true)
     }
 
     /// Returns whether to go on.
     fn press(&mut self, key: Key) -> bool {
+        let view = &mut self.view;
         match key {
             Key::Letter('q') => return false,
-            Key::Letter('p' | ' ') => self.is_paused = !self.is_paused,
-            Key::Letter('s') => self.sort = self.sort.next(),
+            Key::Letter('p' | ' ') => view.is_paused = !view.is_paused,
+            Key::Letter('s') => view.sort = view.sort.next(),
             Key::Letter(_) => {}
-            Key::Up => self.skipped = self.skipped.saturating_sub(1),
-            Key::Down => self.skipped += 1,
-            Key::PageUp => self.skipped = self.skipped.saturating_sub(self.page),
-            Key::PageDown => self.skipped += self.page,
+            Key::Up => view.skipped = view.skipped.saturating_sub(1),
+            Key::Down => view.skipped += 1,
+            Key::PageUp => view.skipped = view.skipped.saturating_sub(self.page),
+            Key::PageDown => view.skipped += self.page,
         }
         true
     }

@@ -87,7 +87,7 @@ fn records_come_one_a_second_until_the_reader_leaves() {
     let gap = second["seconds"].as_f64().unwrap() - first["seconds"].as_f64().unwrap();
     assert!(gap >= 0.99, "{gap}");
     let pipeline = &second["pipelines"][0];
-    assert_eq!(pipeline["pace"]["pid"], slow);
+    assert_eq!(pipeline["pace"]["stage"]["pid"], slow);
     let pids = [0, 1, 2].map(|at| pipeline["stages"][at]["pid"].as_u64().unwrap() as u32);
     assert_eq!(pids, [fast, slow, last]);
     let (yes, link) = (&pipeline["stages"][0], &pipeline["links"][0]);
