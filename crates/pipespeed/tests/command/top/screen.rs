@@ -107,7 +107,9 @@ fn masked(text: &str) -> String {
         }
         plain.push_str(rest);
         let words = plain.replace("probably ", "");
-        let words: Vec<String> = words.split_whitespace().map(mask).collect();
+        let mut words: Vec<String> = words.split_whitespace().map(mask).collect();
+        // In colour, only the first cell of each part has a letter.
+        words.dedup_by(|a, b| a == "BAR" && b == "BAR");
         words.join(" ").replace(", N hidden", "")
     };
     let (before, after) = text.split_once("note: ").unwrap_or((text, ""));
