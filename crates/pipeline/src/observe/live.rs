@@ -17,6 +17,8 @@ use crate::wait::{Outside, Side};
 
 /// Time between two moments.
 pub const TICK: Duration = Duration::from_secs(1);
+/// The longest time between two moments, however much each costs.
+const MAX_TICK: Duration = Duration::from_secs(10);
 /// Slices, of a second each, that are kept.
 const MINUTE: usize = 60;
 /// The stage that sets the pace is found from this many slices: few enough to follow a change.
@@ -383,6 +385,7 @@ pub struct Live<'a> {
     /// The one to begin with in the next sample.
     next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
+    next_moment: Instant,
 }
 
 impl<'a> Live<'a> {
@@ -400,6 +403,7 @@ impl<'a> Live<'a> {
             stages: Vec::new(),
             next_stage: 0,
             histories: BTreeMap::new(),
+            next_moment: start + TICK,
         };
         live.close_slices(&connected(live.processes().values()), start);
         live.account.close(start, live.spent());
@@ -411,7 +415,11 @@ impl<'a> Live<'a> {
     pub fn step(&mut self) -> Duration {
         self.sample();
         self.chores.run(&mut self.observer);
-        let due = self.account.due(Instant::now(), self.spent());
+        let now = Instant::now();
+        let due = self.account.due(now, self.spent());
+        let earliest = now + due.saturating_sub(TICK);
+        let began = self.account.began();
+        self.next_moment = earliest.clamp(began + TICK, began + MAX_TICK);
         due.clamp(MIN_INTERVAL, MAX_INTERVAL)
     }
 
@@ -437,9 +445,10 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// When the next moment is due.
+    /// When the next moment is due: a second after the last one, or later if more than the
+    /// budget of a second is owed, as with hundreds of pipelines.
     pub fn next_moment(&self) -> Instant {
-        self.account.began() + TICK
+        self.next_moment
     }
 
     /// Whether a process asked for still runs.
@@ -473,6 +482,7 @@ impl<'a> Live<'a> {
         let stages = members.iter().flatten().filter_map(tally);
         let hidden_calls = stages.filter(|it| it.hides_calls && !it.has_ended).count();
         self.account.close(now, self.spent());
+        self.next_moment = now + TICK;
         Moment {
             seconds: (now - self.start).as_secs_f64(),
             samples,

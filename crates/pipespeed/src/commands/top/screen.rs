@@ -53,37 +53,27 @@ pub(super) enum Key {
 }
 
 impl Screen {
-    /// Opens the terminal: standard output or, if that is not one and `may_open`, the
-    /// controlling terminal. [`enter`](Self::enter) shows the screen.
+    /// Opens the controlling terminal, which standard output must be too, unless a command
+    /// has it. [`enter`](Self::enter) shows the screen.
     ///
     /// # Errors
     /// Wrong usage if there is no terminal that can show it.
-    pub(super) fn open(may_open: bool) -> anyhow::Result<Self> {
-        const INSTEAD: &str = "use --once for one frame, or --json for a record a second";
-        let controlling = || File::options().read(true).write(true).open("/dev/tty");
-        let output = if io::stdout().is_terminal() {
-            io::stdout().as_fd().try_clone_to_owned().map(File::from)
-        } else if may_open {
-            controlling()
-        } else {
-            let message = format!("standard output is not a terminal: {INSTEAD}");
-            return Err(usage(message));
+    pub(super) fn open(has_command: bool) -> anyhow::Result<Self> {
+        let refused = |why: &str| {
+            usage(format!(
+                "{why}: use --once for one frame, or --json for a record a second"
+            ))
         };
-        let keys = if io::stdin().is_terminal() {
-            io::stdin().as_fd().try_clone_to_owned().map(File::from)
-        } else {
-            controlling()
-        };
-        let (Ok(output), Ok(keys)) = (output, keys) else {
-            return Err(usage(format!(
-                "there is no terminal for the screen: {INSTEAD}"
-            )));
-        };
-        if !has_escapes() {
-            let message = format!("this terminal has no escape sequences (TERM): {INSTEAD}");
-            return Err(usage(message));
+        if !io::stdout().is_terminal() && !has_command {
+            return Err(refused("standard output is not a terminal"));
+        } else if !has_escapes() {
+            return Err(refused("this terminal has no escape sequences (TERM)"));
         }
-        Ok(Screen::on(output, keys))
+        let open = || File::options().read(true).write(true).open("/dev/tty");
+        match (open(), open()) {
+            (Ok(output), Ok(keys)) => Ok(Screen::on(output, keys)),
+            _ => Err(refused("there is no controlling terminal for the screen")),
+        }
     }
 
     fn on(output: File, keys: File) -> Self {
