@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
@@ -187,6 +187,37 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+}
+
+/// SIGTSTP (Ctrl-Z), handled by a process that has changed its terminal.
+#[derive(Debug, Default)]
+pub struct StopRequest(Arc<AtomicBool>);
+
+impl StopRequest {
+    /// Handles SIGTSTP, unless this process was started to ignore it.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn install() -> io::Result<Self> {
+        let request = StopRequest::default();
+        if !is_ignored(SIGTSTP) {
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.0))?;
+        }
+        Ok(request)
+    }
+
+    /// Whether the signal has arrived since this was called last.
+    pub fn is_requested(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+
+    /// Stops this process until SIGCONT arrives.
+    ///
+    /// # Errors
+    /// Those of kill(2).
+    pub fn stop(&self) -> io::Result<()> {
+        signal_hook::low_level::emulate_default_handler(SIGTSTP)
     }
 }
 

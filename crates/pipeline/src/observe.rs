@@ -1,6 +1,7 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod live;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+pub use self::live::{Link, Live, Moment, Pipeline, Stage, TICK, Window};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
@@ -191,6 +193,8 @@ struct Observer<'a> {
     /// The process sampled last, if it was not the last one of all.
     sampled: Option<ProcessId>,
     pipes: BTreeMap<PipeId, Seen>,
+    /// The pipes to look into. `None`: all.
+    wanted: Option<BTreeSet<PipeId>>,
 }
 
 /// Observes pipelines. `pause` waits for that long at most, and returns false to end the
@@ -203,47 +207,17 @@ pub fn observe(
 ) -> Observation {
     let start = Instant::now();
     let cost_before = own_time();
-    let mut observer = Observer {
-        proc,
-        plan,
-        looker,
-        helper_time: Duration::ZERO,
-        allowance: Allowance::new(),
-        scanner: Scanner::default(),
-        users: BTreeMap::new(),
-        asked: BTreeSet::new(),
-        tallies: BTreeMap::new(),
-        sampled: None,
-        pipes: BTreeMap::new(),
-    };
-    observer.scanner.read_all(proc, &observer.excluded());
-    observer.adopt(true);
-    observer.sample_all();
-    observer.follow(true);
-    // The first one starts the helper.
-    observer.look();
+    let mut observer = Observer::new(proc, plan, looker);
+    observer.begin();
     let began = Instant::now();
     let scanned = observer.spent() - cost_before;
     let sampled = || Instant::now().saturating_duration_since(began);
-    let mut search_interval = MIN_SEARCH_INTERVAL;
-    let (mut next_look, mut next_search) = (began + LOOK_INTERVAL, began + search_interval);
+    let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
     let mut count = 1;
     loop {
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
         count += 1;
-        if Instant::now() >= next_look {
-            let before = observer.spent();
-            observer.look();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            next_look = Instant::now() + LOOK_INTERVAL.max(least);
-        }
-        if Instant::now() >= next_search {
-            let before = observer.spent();
-            observer.search_new();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            search_interval = (2 * search_interval).min(MAX_SEARCH_INTERVAL);
-            next_search = Instant::now() + search_interval.max(least);
-        }
+        chores.run(&mut observer);
         let left = plan.window.saturating_sub(start.elapsed());
         let spent = observer.spent() - cost_before - scanned;
         let due = spent.div_f64(BUDGET).saturating_sub(sampled());
@@ -282,6 +256,71 @@ fn needs_all(finding: &Finding) -> bool {
 fn own_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// What is done less often than sampling: looks into pipes, and searches for new processes.
+struct Chores {
+    search_interval: Duration,
+    max_search_interval: Duration,
+    next_look: Instant,
+    next_search: Instant,
+}
+
+impl Chores {
+    fn new(now: Instant, max_search_interval: Duration) -> Self {
+        Chores {
+            search_interval: MIN_SEARCH_INTERVAL,
+            max_search_interval,
+            next_look: now + LOOK_INTERVAL,
+            next_search: now + MIN_SEARCH_INTERVAL,
+        }
+    }
+
+    /// Does what is due.
+    fn run(&mut self, observer: &mut Observer<'_>) {
+        if Instant::now() >= self.next_look {
+            let before = observer.spent();
+            observer.look();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.next_look = Instant::now() + LOOK_INTERVAL.max(least);
+        }
+        if Instant::now() >= self.next_search {
+            let before = observer.spent();
+            observer.search_new();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.search_interval = (2 * self.search_interval).min(self.max_search_interval);
+            self.next_search = Instant::now() + self.search_interval.max(least);
+        }
+    }
+}
+
+impl<'a> Observer<'a> {
+    fn new(proc: &'a Proc, plan: &'a Plan, looker: Option<&'a mut Looker>) -> Self {
+        Observer {
+            proc,
+            plan,
+            looker,
+            helper_time: Duration::ZERO,
+            allowance: Allowance::new(),
+            scanner: Scanner::default(),
+            users: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            tallies: BTreeMap::new(),
+            sampled: None,
+            pipes: BTreeMap::new(),
+            wanted: None,
+        }
+    }
+
+    /// Finds the processes, and takes the first sample and the first look.
+    fn begin(&mut self) {
+        self.scanner.read_all(self.proc, &self.excluded());
+        self.adopt(true);
+        self.sample_all();
+        self.follow(true);
+        // The first one starts the helper.
+        self.look();
+    }
 }
 
 impl Observer<'_> {
@@ -324,7 +363,7 @@ impl Observer<'_> {
     fn forget(&mut self) {
         let ended = self.tallies.values().filter(|tally| tally.has_ended);
         let mut ended: Vec<(u32, ProcessId)> =
-            ended.map(|it| (it.samples, it.process.id)).collect();
+            ended.map(|it| (it.counts.samples, it.process.id)).collect();
         ended.sort_unstable();
         let count = ended.len().saturating_sub(MAX_ENDED);
         for (_, id) in &ended[..count] {
@@ -467,12 +506,9 @@ impl Observer<'_> {
             if only.is_some_and(|only| self.user(id) != Some(only)) {
                 continue;
             }
-            let reads = self.tallies[&id]
-                .process
-                .ends
-                .iter()
-                .filter(|end| end.reads);
-            for end in reads {
+            let is_wanted = |pipe| self.wanted.as_ref().is_none_or(|all| all.contains(pipe));
+            let reads = self.tallies[&id].process.ends.iter();
+            for end in reads.filter(|end| end.reads && is_wanted(&end.pipe)) {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
@@ -504,6 +540,21 @@ impl Observer<'_> {
         self.helper_time = times.map(|(ran, _)| ran).sum();
     }
 
+    /// What was seen of a pipe.
+    fn pipe(&self, id: PipeId, path: Option<String>) -> Pipe {
+        let unseen = Seen::default();
+        let seen = self.pipes.get(&id).unwrap_or(&unseen);
+        let sum: f64 = seen.fills.iter().sum();
+        Pipe {
+            id,
+            path,
+            capacity: seen.capacity,
+            fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            is_held: seen.is_held,
+            held_by: seen.held_by,
+        }
+    }
+
     fn observation(&mut self) -> Observation {
         let snapshot = &self.scanner.snapshot;
         let tallies = self.tallies.values_mut();
@@ -523,19 +574,7 @@ impl Observer<'_> {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }
         }
-        let pipe = |(id, path): (PipeId, Option<String>)| {
-            let unseen = Seen::default();
-            let seen = self.pipes.get(&id).unwrap_or(&unseen);
-            let count = seen.fills.len() as f64;
-            Pipe {
-                id,
-                path,
-                capacity: seen.capacity,
-                fill: (count > 0.0).then(|| seen.fills.iter().sum::<f64>() / count),
-                is_held: seen.is_held,
-                held_by: seen.held_by,
-            }
-        };
+        let pipes = pipes.into_iter();
         let asked = self
             .tallies
             .values()
@@ -544,10 +583,10 @@ impl Observer<'_> {
             samples: self
                 .tallies
                 .values()
-                .map(|it| it.samples)
+                .map(|it| it.counts.samples)
                 .max()
                 .unwrap_or(0),
-            pipes: pipes.into_iter().map(pipe).collect(),
+            pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
             hidden: snapshot.hidden,
             hides_processes: self.proc.hides_processes(),

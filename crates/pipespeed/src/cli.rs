@@ -16,6 +16,7 @@ mod pinning;
 mod producers;
 mod profile;
 mod report;
+mod top;
 mod volumes;
 
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub use self::boost::BoostArgs;
 pub use self::channels::ChannelsArgs;
 pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
-pub use self::doctor::DoctorArgs;
+pub use self::doctor::{DoctorArgs, WatchedArgs};
 pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
@@ -38,6 +39,7 @@ pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
 pub use self::report::ReportArgs;
+pub use self::top::TopArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
@@ -89,6 +91,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Make your own pipeline faster, and prove it.
     Boost(Box<BoostArgs>),
+    /// Watch pipelines: who works, who waits, how full the pipes are.
+    Top(TopArgs),
     /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
     /// Write to a pipe at standard output, with the published options.

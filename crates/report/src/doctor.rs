@@ -32,9 +32,10 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     } else if !is_stuck {
         blocks.push("Nothing is stuck.".to_owned());
     }
-    blocks.extend(hidden_calls(observation).map(|text| style.note(&text, DIM)));
+    blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
     if is_stuck || style.verbose {
-        blocks.extend(hidden(observation).map(|text| style.note(&text, DIM)));
+        let text = hidden(observation.hidden, observation.hides_processes);
+        blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
@@ -58,17 +59,17 @@ fn headline(observation: &Observation) -> String {
     )
 }
 
-/// What can't be seen of other processes.
-fn hidden(observation: &Observation) -> Option<String> {
-    let count = pluralize(observation.hidden, "other process").replace("processs", "processes");
-    let what = match (observation.hidden, observation.hides_processes) {
+/// What can't be seen of other processes: how many, and whether there may be more.
+pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
+    let number = pluralize(count, "other process").replace("processs", "processes");
+    let what = match (count, hides_processes) {
         (0, false) => return None,
         (0, true) => {
             "processes of other users are not shown here (/proc is mounted with hidepid)".to_owned()
         }
-        (_, false) => format!("{count} can't be examined without privileges"),
+        (_, false) => format!("{number} can't be examined without privileges"),
         (_, true) => format!(
-            "{count} can't be examined without privileges, and more are not shown (/proc is mounted \
+            "{number} can't be examined without privileges, and more are not shown (/proc is mounted \
              with hidepid)"
         ),
     };
@@ -77,9 +78,9 @@ fn hidden(observation: &Observation) -> Option<String> {
     ))
 }
 
-/// What can't be seen of the processes of the pipelines.
-fn hidden_calls(observation: &Observation) -> Option<String> {
-    let count = match observation.hidden_calls {
+/// What can't be seen of so many processes of the pipelines.
+pub(super) fn hidden_calls(count: usize) -> Option<String> {
+    let count = match count {
         0 => return None,
         1 => "1 process".to_owned(),
         many => format!("{many} processes"),

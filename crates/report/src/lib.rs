@@ -26,6 +26,7 @@ mod sizes;
 mod steps;
 mod style;
 mod table;
+mod top;
 mod touched;
 mod views;
 
@@ -45,3 +46,4 @@ pub use self::pipeline::profile_pipeline;
 pub use self::profile::{profile_case, profile_chart, profile_ladder};
 pub use self::run::{chart, table};
 pub use self::style::Style;
+pub use self::top::{Screen, Sort, View, top_once, top_screen};

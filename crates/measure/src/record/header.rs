@@ -36,6 +36,8 @@ pub enum Kind {
     Doctor,
     /// A pipeline with and without larger pipes.
     Boost,
+    /// Live pipelines at one moment.
+    Top,
 }
 
 /// The header of a saved record. Its fields are saved at the level of the record's own.

@@ -59,7 +59,137 @@ fn activity(threads: &[State]) -> Activity {
     }
 }
 
-/// Counts of a process.
+/// Numbers of samples, by what the process did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Counts {
+    pub(super) samples: u32,
+    pub(super) working: u32,
+    pub(super) disk: u32,
+    pub(super) blocked: u32,
+    pub(super) starved: u32,
+    pub(super) stopped: u32,
+    pub(super) outside: BTreeMap<Outside, u32>,
+    pub(super) on: BTreeMap<(PipeId, Side), u32>,
+    /// Whether it was seen to move data by calls that don't count as bytes.
+    pub(super) splices: bool,
+}
+
+impl Counts {
+    fn add(&mut self, threads: &[State]) {
+        self.samples += 1;
+        match activity(threads) {
+            Activity::Working => self.working += 1,
+            Activity::Disk => self.disk += 1,
+            Activity::Blocked => self.blocked += 1,
+            Activity::Starved => self.starved += 1,
+            Activity::Stopped => self.stopped += 1,
+            Activity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
+        }
+        let mut on: BTreeSet<(PipeId, Side)> = BTreeSet::new();
+        for state in threads {
+            if let State::Waiting(Wait::Pipes { any_of, .. }) = state {
+                on.extend(any_of.iter().map(|wait: &PipeWait| (wait.pipe, wait.side)));
+            }
+        }
+        for one in on {
+            *self.on.entry(one).or_default() += 1;
+        }
+    }
+
+    fn share(&self, count: u32) -> f64 {
+        f64::from(count) / f64::from(self.samples.max(1))
+    }
+
+    /// The shares of the samples.
+    pub(super) fn shares(&self) -> Shares {
+        Shares {
+            working: self.share(self.working),
+            disk: self.share(self.disk),
+            blocked: self.share(self.blocked),
+            starved: self.share(self.starved),
+            elsewhere: self.share(self.outside.values().sum()),
+            stopped: self.share(self.stopped),
+        }
+    }
+}
+
+/// What a process did during some time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Slice {
+    pub(super) counts: Counts,
+    /// The time over which the following was counted.
+    pub(super) counted: Duration,
+    pub(super) ran: Duration,
+    pub(super) delayed: Duration,
+    pub(super) io: Option<Io>,
+}
+
+impl Slice {
+    /// Adds another one of the same process.
+    pub(super) fn add(&mut self, other: &Slice) {
+        let (sum, counts) = (&mut self.counts, &other.counts);
+        sum.samples += counts.samples;
+        sum.working += counts.working;
+        sum.disk += counts.disk;
+        sum.blocked += counts.blocked;
+        sum.starved += counts.starved;
+        sum.stopped += counts.stopped;
+        for (outside, count) in &counts.outside {
+            *sum.outside.entry(*outside).or_default() += count;
+        }
+        for (on, count) in &counts.on {
+            *sum.on.entry(*on).or_default() += count;
+        }
+        sum.splices |= counts.splices;
+        self.counted += other.counted;
+        self.ran += other.ran;
+        self.delayed += other.delayed;
+        // They can't be read any more in the second in which the process ended.
+        if let Some(io) = other.io {
+            let sum = self.io.get_or_insert_default();
+            sum.read_bytes += io.read_bytes;
+            sum.written_bytes += io.written_bytes;
+            sum.reads += io.reads;
+            sum.writes += io.writes;
+        }
+    }
+
+    /// Whether the process ran.
+    pub(super) fn has_run(&self) -> bool {
+        self.counts.working > 0 || self.counts.disk > 0 || !self.ran.is_zero()
+    }
+
+    /// What it says about a process; the rest is as of one that was not asked for.
+    pub(super) fn observed(&self, process: Process) -> Observed {
+        let counts = &self.counts;
+        let outside = counts.outside.iter();
+        let on = |((pipe, side), count): (&(PipeId, Side), &u32)| OnPipe {
+            pipe: *pipe,
+            side: *side,
+            share: counts.share(*count),
+        };
+        Observed {
+            process,
+            is_asked: false,
+            has_ended: false,
+            samples: counts.samples,
+            shares: counts.shares(),
+            outside: outside.map(|(key, n)| (*key, counts.share(*n))).collect(),
+            on: counts.on.iter().map(on).collect(),
+            is_frozen: !self.has_run(),
+            threads: Vec::new(),
+            counted_s: self.counted.as_secs_f64(),
+            ran_s: self.ran.as_secs_f64(),
+            delayed_s: self.delayed.as_secs_f64(),
+            io: self.io,
+            splices: counts.splices,
+            handled_signals: 0,
+            ancestors: Vec::new(),
+        }
+    }
+}
+
+/// Counters of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counters {
     ran: Duration,
@@ -67,6 +197,18 @@ pub(super) struct Counters {
     io: Option<Io>,
     /// How often each thread got a processor.
     turns: BTreeMap<i32, u64>,
+}
+
+impl Io {
+    /// What was counted since then.
+    fn since(self, then: Io) -> Io {
+        Io {
+            read_bytes: self.read_bytes.saturating_sub(then.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(then.written_bytes),
+            reads: self.reads.saturating_sub(then.reads),
+            writes: self.writes.saturating_sub(then.writes),
+        }
+    }
 }
 
 /// A thread that is sampled.
@@ -134,16 +276,8 @@ pub(super) struct Tally {
     /// Whether it may have run since its descriptors were read.
     pub(super) may_have_changed: bool,
     has_run: bool,
-    pub(super) samples: u32,
-    working: u32,
-    disk: u32,
-    blocked: u32,
-    starved: u32,
-    stopped: u32,
-    outside: BTreeMap<Outside, u32>,
-    on: BTreeMap<(PipeId, Side), u32>,
+    pub(super) counts: Counts,
     pub(super) threads: Vec<State>,
-    pub(super) splices: bool,
     /// Whether its system calls may not be read.
     pub(super) hides_calls: bool,
     first: (Instant, Counters),
@@ -170,16 +304,8 @@ impl Tally {
             has_ended: false,
             may_have_changed: false,
             has_run: false,
-            samples: 0,
-            working: 0,
-            disk: 0,
-            blocked: 0,
-            starved: 0,
-            stopped: 0,
-            outside: BTreeMap::new(),
-            on: BTreeMap::new(),
+            counts: Counts::default(),
             threads: Vec::new(),
-            splices: false,
             hides_calls: false,
         };
         let mut watches = Vec::new();
@@ -243,8 +369,8 @@ impl Tally {
             let threads: Vec<State> = seen().map(|seen| seen.state.clone()).collect();
             let splices = seen().any(|seen| seen.is_uncounted);
             let hides_calls = seen().any(|seen| seen.is_hidden);
-            self.count(&threads);
-            self.splices |= splices;
+            self.counts.add(&threads);
+            self.counts.splices |= splices;
             (self.hides_calls, self.threads) = (hides_calls, threads);
         } else {
             self.has_ended = true;
@@ -252,27 +378,6 @@ impl Tally {
         if self.has_ended {
             self.directory = None;
             self.watches.clear();
-        }
-    }
-
-    pub(super) fn count(&mut self, threads: &[State]) {
-        self.samples += 1;
-        match activity(threads) {
-            Activity::Working => self.working += 1,
-            Activity::Disk => self.disk += 1,
-            Activity::Blocked => self.blocked += 1,
-            Activity::Starved => self.starved += 1,
-            Activity::Stopped => self.stopped += 1,
-            Activity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
-        }
-        let mut on: BTreeSet<(PipeId, Side)> = BTreeSet::new();
-        for state in threads {
-            if let State::Waiting(Wait::Pipes { any_of, .. }) = state {
-                on.extend(any_of.iter().map(|wait: &PipeWait| (wait.pipe, wait.side)));
-            }
-        }
-        for one in on {
-            *self.on.entry(one).or_default() += 1;
         }
     }
 
@@ -286,6 +391,29 @@ impl Tally {
             let counters = counters(&at, self.process.id.pid, &mut watches);
             (self.last.1, self.watches) = (counters, watches);
         }
+    }
+
+    /// What it did since the counters were read first.
+    fn slice(&self) -> Slice {
+        let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
+        Slice {
+            counts: self.counts.clone(),
+            counted: ended_at.duration_since(*began_at),
+            ran: last.ran.saturating_sub(first.ran),
+            delayed: last.delayed.saturating_sub(first.delayed),
+            io: first.io.zip(last.io).map(|(before, now)| now.since(before)),
+        }
+    }
+
+    /// What it did since this was called last; everything is counted anew.
+    pub(super) fn take(&mut self, proc: &Proc, allowance: &Allowance) -> Slice {
+        if !self.has_ended {
+            self.update(proc, allowance);
+        }
+        let slice = self.slice();
+        self.counts = Counts::default();
+        self.first = self.last.clone();
+        slice
     }
 
     /// What it did. `now` is the process that has its number, `ancestors` are those of it.
@@ -302,48 +430,20 @@ impl Tally {
         if same.is_some() {
             self.update(proc, allowance);
         }
-        let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
-        let share = |count: u32| f64::from(count) / f64::from(self.samples.max(1));
-        let elsewhere: u32 = self.outside.values().sum();
-        let since = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64();
-        let on = |((pipe, side), count): (&(PipeId, Side), &u32)| OnPipe {
-            pipe: *pipe,
-            side: *side,
-            share: share(*count),
-        };
         Observed {
             is_asked,
             has_ended: same.is_none(),
-            samples: self.samples,
-            shares: Shares {
-                working: share(self.working),
-                disk: share(self.disk),
-                blocked: share(self.blocked),
-                starved: share(self.starved),
-                elsewhere: share(elsewhere),
-                stopped: share(self.stopped),
-            },
-            outside: self.outside.iter().map(|(k, n)| (*k, share(*n))).collect(),
-            on: self.on.iter().map(on).collect(),
             is_frozen: same.is_some()
                 && self.is_from_start
-                && self.samples > 0
-                && self.working == 0
-                && first.turns == last.turns,
-            counted_s: ended_at.duration_since(*began_at).as_secs_f64(),
-            ran_s: since(last.ran, first.ran),
-            delayed_s: since(last.delayed, first.delayed),
-            io: first.io.zip(last.io).map(|(before, now)| Io {
-                read_bytes: now.read_bytes.saturating_sub(before.read_bytes),
-                written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
-                reads: now.reads.saturating_sub(before.reads),
-                writes: now.writes.saturating_sub(before.writes),
-            }),
-            splices: self.splices,
+                && self.counts.samples > 0
+                && self.counts.working == 0
+                && self.first.1.turns == self.last.1.turns,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
             threads: self.threads.clone(),
             ancestors,
-            process: same.unwrap_or_else(|| self.process.clone()),
+            ..self
+                .slice()
+                .observed(same.unwrap_or_else(|| self.process.clone()))
         }
     }
 }

@@ -42,15 +42,9 @@ Examples:
   pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
   pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
 pub struct DoctorArgs {
-    /// A process of the pipeline; its process group belongs to it.
-    #[arg(value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["all", "command"])]
-    pub pid: Option<i32>,
-    /// Examine the processes of all users.
-    #[arg(long, conflicts_with = "command")]
-    pub all: bool,
-    /// Run this pipeline, quoted: 'COMMAND | COMMAND'.
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    /// What to look at.
+    #[command(flatten)]
+    pub watched: WatchedArgs,
     /// How long to look.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = duration, allow_negative_numbers = true)]
     pub time: Duration,
@@ -61,15 +55,29 @@ pub struct DoctorArgs {
     /// End COMMAND if it is stuck.
     #[arg(long, requires = "command", conflicts_with_all = ["pid", "all"])]
     pub kill: bool,
-    /// Don't open pipes, not even for an instant.
-    #[arg(long)]
-    pub no_open: bool,
     /// Save the observation and the findings as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Print the stages of all pipelines, not only those with findings.
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// Which processes to watch, and how.
+#[derive(Debug, Args)]
+pub struct WatchedArgs {
+    /// A process of the pipeline; its process group belongs to it.
+    #[arg(value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["all", "command"])]
+    pub pid: Option<i32>,
+    /// Examine the processes of all users.
+    #[arg(long, conflicts_with = "command")]
+    pub all: bool,
+    /// Run this pipeline, quoted: 'COMMAND | COMMAND'.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Don't open pipes, not even for an instant.
+    #[arg(long)]
+    pub no_open: bool,
 }
 
 /// Parses seconds, with or without the unit.

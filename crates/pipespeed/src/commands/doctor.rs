@@ -15,7 +15,7 @@ use rustix::process::{
 };
 use serde::Serialize;
 
-use crate::cli::DoctorArgs;
+use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::files::Files;
 use crate::commands::{header, looker};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
@@ -57,13 +57,45 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         args,
         files,
         proc: Proc::default(),
-        looker: (!args.no_open).then(|| Looker::new(looker)),
+        looker: (!args.watched.no_open).then(|| Looker::new(looker)),
         interrupt: Interrupt::install().context("signal handlers")?,
     };
-    if args.command.is_empty() {
+    if args.watched.command.is_empty() {
         doctor.attend()
     } else {
         doctor.run_command()
+    }
+}
+
+/// The running processes to watch.
+///
+/// # Errors
+/// The process does not exist, or may not be examined.
+pub(super) fn scope(proc: &Proc, args: &WatchedArgs) -> anyhow::Result<Scope> {
+    Ok(match (args.pid, args.all) {
+        (Some(pid), _) => {
+            let stat = proc.stat(pid);
+            stat.ok_or_else(|| usage(format!("process {pid}: no such process")))?;
+            proc.ends(pid)
+                .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+            Scope::Pid(pid)
+        }
+        (None, true) => Scope::All,
+        (None, false) => Scope::User(getuid().as_raw()),
+    })
+}
+
+/// What to observe: all but this process.
+pub(super) fn plan(scope: Scope, window: Duration) -> Plan {
+    let only_user = match scope {
+        Scope::User(user) => Some(user),
+        _ => None,
+    };
+    Plan {
+        scope,
+        window,
+        excluded: vec![getpid().as_raw_pid()],
+        only_user,
     }
 }
 
@@ -78,18 +110,7 @@ struct Doctor<'a> {
 impl Doctor<'_> {
     /// Examines running processes.
     fn attend(&mut self) -> anyhow::Result<()> {
-        let scope = match (self.args.pid, self.args.all) {
-            (Some(pid), _) => {
-                let stat = self.proc.stat(pid);
-                stat.ok_or_else(|| usage(format!("process {pid}: no such process")))?;
-                self.proc
-                    .ends(pid)
-                    .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
-                Scope::Pid(pid)
-            }
-            (None, true) => Scope::All,
-            (None, false) => Scope::User(getuid().as_raw()),
-        };
+        let scope = scope(&self.proc, &self.args.watched)?;
         let observation = self.observe(scope, self.args.time, None);
         let findings = diagnose(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
@@ -97,7 +118,7 @@ impl Doctor<'_> {
         if !self.files.use_stdout() {
             to_stdout(io::stdout().write_all(text.as_bytes()))?;
         }
-        if self.args.all && observation.hidden > 0 {
+        if self.args.watched.all && observation.hidden > 0 {
             say(&format!(
                 "pipespeed: --all: without privileges {} of all processes can't be examined; try \
                  as root",
@@ -119,16 +140,7 @@ impl Doctor<'_> {
 
     /// Observes until a signal arrives or the child ends, at most for `window`.
     fn observe(&mut self, scope: Scope, window: Duration, child: Option<&OwnedFd>) -> Observation {
-        let only_user = match scope {
-            Scope::User(user) => Some(user),
-            _ => None,
-        };
-        let plan = Plan {
-            scope,
-            window,
-            excluded: vec![getpid().as_raw_pid()],
-            only_user,
-        };
+        let plan = plan(scope, window);
         let interrupt = &self.interrupt;
         let mut pause = |within: Duration| !is_over(interrupt, child, Some(within));
         observe(&self.proc, &plan, self.looker.as_mut(), &mut pause)
@@ -146,9 +158,7 @@ impl Doctor<'_> {
 
     /// Runs a command and examines it.
     fn run_command(&mut self) -> anyhow::Result<()> {
-        // Processes that the command leaves behind become children of this one.
-        set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-        let mut child = start(&self.args.command)?;
+        let mut child = start(&self.args.watched.command, |_| {})?;
         let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .context("the command's pidfd")?;
         match self.args.if_stuck {
@@ -261,7 +271,9 @@ const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_secs(30);
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
-fn start(words: &[String]) -> anyhow::Result<Child> {
+/// Processes that it leaves behind become children of this one.
+pub(super) fn start(words: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
+    set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
         [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
         [text] => {
@@ -277,6 +289,7 @@ fn start(words: &[String]) -> anyhow::Result<Child> {
         [] => return Err(usage("the command is missing")),
     };
     let name = words.first().map_or("sh", String::as_str);
+    prepare(&mut command);
     command
         .spawn()
         .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))

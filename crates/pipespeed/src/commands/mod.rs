@@ -18,6 +18,7 @@ pub mod profile;
 mod progress;
 pub mod read;
 pub mod report;
+pub mod top;
 pub mod write;
 pub mod yes;
 
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Pages(args) => pages::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Boost(args) => boost::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;
@@ -133,8 +135,13 @@ fn cases_fit(cases: &[Case], requested: &[(&str, Option<usize>)]) -> anyhow::Res
 
 /// Returns the header of a new record.
 fn header(kind: Kind, machine: Machine) -> Header {
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    Header::new(kind, command_line(), started_at.to_string(), machine)
+    Header::new(kind, command_line(), now(), machine)
+}
+
+/// The time in UTC, RFC 3339.
+fn now() -> String {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+    now.to_string()
 }
 
 fn command_line() -> Vec<String> {

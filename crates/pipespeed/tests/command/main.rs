@@ -14,3 +14,4 @@ mod meter;
 mod profile;
 mod records;
 mod streams;
+mod top;

@@ -45,7 +45,8 @@ impl Saved {
             | Kind::PagesOfPipe
             | Kind::Pinning
             | Kind::Doctor
-            | Kind::Boost => {
+            | Kind::Boost
+            | Kind::Top => {
                 return Ok(None);
             }
         }))

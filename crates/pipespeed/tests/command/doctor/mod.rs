@@ -15,32 +15,37 @@ use crate::common::{Outcome, command, pipespeed, run_alone};
 
 /// Processes in a group of their own, which are killed when this is dropped.
 #[derive(Default)]
-struct Group {
+pub struct Group {
     children: Vec<Child>,
 }
 
 impl Group {
     /// Starts a program with arguments separated by blanks, and these standard descriptors.
     /// Returns its number.
-    fn add(&mut self, line: &str, descriptors: [Option<OwnedFd>; 3]) -> u32 {
+    pub fn add(&mut self, line: &str, descriptors: [Option<OwnedFd>; 3]) -> u32 {
         let (program, args) = line.split_once(' ').unwrap_or((line, ""));
         self.start(command(program, args), descriptors)
     }
 
     /// Starts a script for sh.
-    fn script(&mut self, script: &str) -> u32 {
+    pub fn script(&mut self, script: &str) -> u32 {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         self.start(command, [None, None, None])
     }
 
-    fn start(&mut self, mut command: Command, descriptors: [Option<OwnedFd>; 3]) -> u32 {
+    pub fn start(&mut self, mut command: Command, descriptors: [Option<OwnedFd>; 3]) -> u32 {
         let [stdin, stdout, stderr] =
             descriptors.map(|fd| fd.map_or_else(Stdio::null, Stdio::from));
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         command.process_group(self.children.first().map_or(0, |first| first.id() as i32));
         self.children.push(command.spawn().unwrap());
         self.children.last().unwrap().id()
+    }
+
+    /// The first process of the group.
+    pub fn first(&self) -> u32 {
+        self.children[0].id()
     }
 
     /// Examines the group.
@@ -74,7 +79,7 @@ impl Drop for Group {
 }
 
 /// A pipe: its read end and its write end.
-fn pipe() -> (Option<OwnedFd>, Option<OwnedFd>) {
+pub fn pipe() -> (Option<OwnedFd>, Option<OwnedFd>) {
     let (reader, writer) = std::io::pipe().unwrap();
     (Some(reader.into()), Some(writer.into()))
 }
@@ -87,7 +92,7 @@ fn becomes(pid: u32, name: &str) {
 
 /// Checks that a text contains all words.
 #[track_caller]
-fn assert_contains(text: &str, all: &[&str]) {
+pub fn assert_contains(text: &str, all: &[&str]) {
     for words in all {
         assert!(text.contains(words), "{words:?} is missing: {text}");
     }

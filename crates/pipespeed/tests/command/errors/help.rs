@@ -4,7 +4,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
 /// All commands, in the order of the help.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "bench",
     "profile",
     "check",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 17] = [
     "pages",
     "doctor",
     "boost",
+    "top",
     "meter",
     "write",
     "read",

@@ -1,0 +1,382 @@
+//! `pipespeed top`.
+
+mod screen;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use serde::Serialize;
+
+use self::screen::{Key, Screen};
+use crate::cli::TopArgs;
+use crate::commands::doctor::{exit_as, plan, scope, start, wait};
+use crate::commands::{looker, now};
+use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use pipespeed_base::interrupt::{Interrupt, StopRequest};
+use pipespeed_base::standard::has_colours;
+use pipespeed_measure::record::{Kind, SCHEMA_VERSION, is_stdout};
+use pipespeed_pipeline::find::Scope;
+use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::observe::{Live, Moment, TICK};
+use pipespeed_pipeline::proc::Proc;
+use pipespeed_report::{Style, View, top_once, top_screen};
+
+/// The duration of --once.
+const ONCE: Duration = TICK.saturating_mul(2);
+
+/// Watches pipelines on a screen, or as text or JSON.
+///
+/// # Errors
+/// The process or the command does not exist, there is no terminal, the records can't be
+/// written, or a signal arrived. With a command, its exit status.
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let proc = Proc::default();
+    let interrupt = Interrupt::install().context("signal handlers")?;
+    let words = &args.watched.command;
+    let output = Output::open(args)?;
+    let (scope, command) = if words.is_empty() {
+        (scope(&proc, &args.watched)?, None)
+    } else {
+        let command = Command::start(words, matches!(output, Output::Screen(_)))?;
+        (Scope::Below(getpid().as_raw_pid()), Some(command))
+    };
+    let mut top = Top {
+        args,
+        interrupt,
+        output,
+        command,
+        moment: Moment::default(),
+    };
+    let plan = plan(scope, ONCE);
+    let mut looker = (!args.watched.no_open).then(|| Looker::new(looker));
+    let has_ended = top.watch(Live::new(&proc, &plan, looker.as_mut()))?;
+    // The command may go on for long.
+    drop(looker);
+    top.finish(has_ended)
+}
+
+impl TopArgs {
+    /// What to say if there is no pipeline.
+    fn if_none(&self) -> &'static str {
+        let watched = &self.watched;
+        if watched.pid.is_none() && !watched.all && watched.command.is_empty() {
+            "No processes of this user are connected by a pipe (--all: of all users)."
+        } else {
+            "No processes are connected by a pipe."
+        }
+    }
+}
+
+/// Where pipelines are shown.
+enum Output {
+    /// One frame of text.
+    Once,
+    /// A record a second, or only one.
+    Records(Box<dyn Write>),
+    Screen(Box<Shown>),
+}
+
+impl Output {
+    fn open(args: &TopArgs) -> anyhow::Result<Self> {
+        let has_command = !args.watched.command.is_empty();
+        match &args.json {
+            Some(path) if is_stdout(path) && has_command => Err(usage(
+                "--json -: the command's output would be mixed with the records: name a file",
+            )),
+            Some(path) if is_stdout(path) => Ok(Output::Records(Box::new(io::stdout()))),
+            Some(path) => {
+                let file = File::create(path).map_err(|error| {
+                    usage(format!("--json: cannot write {}: {error}", path.display()))
+                })?;
+                Ok(Output::Records(Box::new(file)))
+            }
+            None if args.once => Ok(Output::Once),
+            None => {
+                check_redirected(&args.watched.command)?;
+                Ok(Output::Screen(Box::new(Shown {
+                    screen: Screen::open(has_command)?,
+                    stop: StopRequest::install().context("signal handlers")?,
+                    view: View {
+                        colour: has_colours(),
+                        sort: args.sort,
+                        if_none: "Looking for pipelines ...",
+                        ..View::default()
+                    },
+                    page: 0,
+                })))
+            }
+        }
+    }
+}
+
+/// Refuses a command that would write to the terminal of the screen. The text of a command for
+/// sh may redirect its output itself.
+fn check_redirected(words: &[String]) -> anyhow::Result<()> {
+    let redirects = matches!(words, [text] if text.contains('>'));
+    if io::stdout().is_terminal() && !words.is_empty() && !redirects {
+        return Err(usage(
+            "the command's output would be the terminal, which shows the screen: redirect it, as \
+             in pipespeed top -- 'COMMAND > FILE'",
+        ));
+    }
+    Ok(())
+}
+
+/// A command that is watched.
+struct Command {
+    child: Child,
+    ending: OwnedFd,
+    /// What it printed on the terminal.
+    messages: Option<File>,
+}
+
+impl Command {
+    /// Starts it; if the terminal shows a screen, without input and output there.
+    fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
+        let messages = has_screen.then(tempfile::tempfile).transpose();
+        let messages = messages.context("a file for the command's messages")?;
+        let copy = || messages.as_ref().map(File::try_clone).transpose();
+        let (out, err) = (copy()?, copy()?);
+        let child = start(words, |command| {
+            if has_screen && io::stdin().is_terminal() {
+                command.stdin(Stdio::null());
+            }
+            if let Some(out) = out.filter(|_| io::stdout().is_terminal()) {
+                command.stdout(out);
+            }
+            if let Some(err) = err.filter(|_| io::stderr().is_terminal()) {
+                command.stderr(err);
+            }
+        })?;
+        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        Ok(Command {
+            ending: ending.context("the command's pidfd")?,
+            child,
+            messages,
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.ending, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+}
+
+struct Top<'a> {
+    args: &'a TopArgs,
+    interrupt: Interrupt,
+    output: Output,
+    command: Option<Command>,
+    /// What is shown.
+    moment: Moment,
+}
+
+impl Top<'_> {
+    /// Returns whether what was watched has ended.
+    fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<bool> {
+        let start = Instant::now();
+        if let Output::Screen(shown) = &mut self.output {
+            shown.screen.enter().context("the terminal")?;
+            shown.draw(&self.moment)?;
+            shown.view.if_none = self.args.if_none();
+        }
+        loop {
+            let interval = live.step();
+            let has_ended = match &self.command {
+                Some(command) => command.has_ended(),
+                None => self.args.watched.pid.is_some() && !live.has_processes(),
+            };
+            let is_last = has_ended || self.args.once && start.elapsed() >= ONCE;
+            if is_last || Instant::now() >= live.next_moment() {
+                self.show(live.moment(), is_last)?;
+            }
+            if is_last || self.interrupt.signal().is_some() {
+                return Ok(has_ended);
+            }
+            let until = live.next_moment().saturating_duration_since(Instant::now());
+            let has_key = self.pause(interval.min(until));
+            if let Output::Screen(shown) = &mut self.output
+                && !shown.attend(has_key, &self.moment)?
+            {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Shows what is known now; with --once only if it is the last time.
+    fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
+        match &mut self.output {
+            Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
+            Output::Screen(shown) => shown.draw(&moment)?,
+            Output::Records(out) if is_last || !self.args.once => record(&moment, out)?,
+            Output::Once if is_last => self.print(&moment)?,
+            _ => {}
+        }
+        self.moment = moment;
+        Ok(())
+    }
+
+    /// Prints the frame of --once: on standard error beside a command, which may use standard
+    /// output.
+    fn print(&self, moment: &Moment) -> anyhow::Result<()> {
+        let text = |is_terminal: bool| {
+            let style = Style::for_terminal(is_terminal, false);
+            top_once(moment, self.args.sort, self.args.if_none(), style)
+        };
+        if self.command.is_some() {
+            // A failure could not be reported anywhere.
+            let _ = io::stderr().write_all(text(io::stderr().is_terminal()).as_bytes());
+            return Ok(());
+        }
+        let text = text(io::stdout().is_terminal());
+        to_stdout(io::stdout().write_all(text.as_bytes()))
+    }
+
+    /// Waits for a signal, for the command's end, or for a key. Returns whether a key was
+    /// pressed.
+    fn pause(&self, within: Duration) -> bool {
+        let keys = match &self.output {
+            Output::Screen(shown) => Some(shown.screen.as_fd()),
+            _ => None,
+        };
+        let ending = self.command.as_ref().map(|command| command.ending.as_fd());
+        let fds = [keys, ending, Some(self.interrupt.as_fd())];
+        let fds = fds.into_iter().flatten();
+        let mut polled: Vec<PollFd<'_>> = fds
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let within = Timespec::try_from(within).ok();
+        // A failure is a signal, which is seen elsewhere.
+        let ready = poll(&mut polled, within.as_ref()).unwrap_or(0);
+        keys.is_some() && ready > 0 && !polled[0].revents().is_empty()
+    }
+
+    /// Leaves the screen, and waits for the command.
+    fn finish(mut self, has_ended: bool) -> anyhow::Result<()> {
+        let mut goes_on = false;
+        if let Output::Screen(shown) = &mut self.output {
+            shown.screen.leave().context("the terminal")?;
+            goes_on = !has_ended;
+            if has_ended {
+                let style = Style {
+                    width: Some(shown.view.width),
+                    colour: shown.view.colour,
+                    verbose: false,
+                };
+                let text = top_once(&self.moment, shown.view.sort, shown.view.if_none, style);
+                shown.screen.print(&text)?;
+            }
+        }
+        if let Some(mut command) = self.command {
+            if goes_on && self.interrupt.signal().is_none() {
+                say("pipespeed: the command goes on in the foreground");
+            }
+            let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
+            if let Some(messages) = &mut command.messages {
+                messages.rewind()?;
+                // A failure could not be reported anywhere.
+                let _ = io::copy(messages, &mut io::stderr());
+            }
+            if self.interrupt.signal().is_none() {
+                return exit_as(status);
+            }
+        } else if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
+            say(&format!("pipespeed: process {pid} has ended"));
+        }
+        match self.interrupt.signal() {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A line of --json.
+#[derive(Serialize)]
+struct Record<'a> {
+    kind: Kind,
+    schema_version: u32,
+    pipespeed_version: &'static str,
+    at: String,
+    #[serde(flatten)]
+    moment: &'a Moment,
+}
+
+/// Writes a line of --json.
+fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
+    let record = Record {
+        kind: Kind::Top,
+        schema_version: SCHEMA_VERSION,
+        pipespeed_version: env!("CARGO_PKG_VERSION"),
+        at: now(),
+        moment,
+    };
+    let mut line = serde_json::to_string(&record).context("--json")?;
+    line.push('\n');
+    to_stdout(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The screen, and what the user chose to see.
+struct Shown {
+    screen: Screen,
+    stop: StopRequest,
+    view: View<'static>,
+    page: usize,
+}
+
+impl Shown {
+    fn draw(&mut self, moment: &Moment) -> anyhow::Result<()> {
+        self.screen.is_resized();
+        let (width, height) = self.screen.size();
+        (self.view.width, self.view.height) = (width, Some(height));
+        let drawn = top_screen(moment, &self.view);
+        (self.view.skipped, self.page) = (drawn.skipped, drawn.page);
+        self.screen.draw(drawn.lines).context("the terminal")
+    }
+
+    /// Does what keys and signals ask for. Returns whether to go on.
+    fn attend(&mut self, has_key: bool, moment: &Moment) -> anyhow::Result<bool> {
+        let mut is_changed = has_key || self.screen.is_resized();
+        if self.stop.is_requested() {
+            self.screen.leave().context("the terminal")?;
+            self.stop.stop().context("SIGTSTP")?;
+            self.screen.enter().context("the terminal")?;
+            is_changed = true;
+        }
+        if has_key {
+            // It fails at the end of a terminal that was closed.
+            let keys = self
+                .screen
+                .keys()
+                .unwrap_or_else(|_| vec![Key::Letter('q')]);
+            if keys.into_iter().any(|key| !self.press(key)) {
+                return Ok(false);
+            }
+        }
+        if is_changed {
+            self.draw(moment)?;
+        }
+        Ok(true)
+    }
+
+    /// Returns whether to go on.
+    fn press(&mut self, key: Key) -> bool {
+        let view = &mut self.view;
+        match key {
+            Key::Letter('q') => return false,
+            Key::Letter('p' | ' ') => view.is_paused = !view.is_paused,
+            Key::Letter('s') => view.sort = view.sort.next(),
+            Key::Letter(_) => {}
+            Key::Up => view.skipped = view.skipped.saturating_sub(1),
+            Key::Down => view.skipped += 1,
+            Key::PageUp => view.skipped = view.skipped.saturating_sub(self.page),
+            Key::PageDown => view.skipped += self.page,
+        }
+        true
+    }
+}

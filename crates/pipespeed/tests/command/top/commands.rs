@@ -1,0 +1,105 @@
+//! `top -- COMMAND`.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::common::procs::Mark;
+use crate::common::terminal::Terminal;
+use crate::common::{pipespeed, run_alone};
+use crate::doctor::assert_contains;
+
+/// The command on a terminal.
+fn on(terminal: &Terminal, script: &str) -> Command {
+    let mut command = pipespeed("top --");
+    // Names stand next to each other without colours.
+    command.arg(script).env("NO_COLOR", "1");
+    command.stdin(terminal.input()).stdout(terminal.input());
+    command
+}
+
+#[test]
+fn a_command_that_would_write_to_the_screen_is_refused() {
+    let mut terminal = Terminal::new(200);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let script = format!("touch {} | cat", file.display());
+    let status = terminal.start(on(&terminal, &script)).finish();
+    assert_eq!(status.code(), Some(2));
+    let text = terminal.text();
+    assert_contains(
+        text,
+        &["redirect it, as in pipespeed top -- 'COMMAND > FILE'"],
+    );
+    assert!(!text.contains('\x1b'), "{text:?}");
+    assert!(!file.exists(), "it was not started");
+}
+
+#[test]
+fn the_screen_ends_with_the_command_and_its_messages_follow() {
+    let mut terminal = Terminal::new(80);
+    let script = "yes | head -c 2G | cat > /dev/null; sleep 2 | cat >&2; echo over >&2; exit 3";
+    let running = terminal.start(on(&terminal, script));
+    terminal.until("shown", |text| text.contains("sleep | cat"));
+    assert_eq!(running.finish().code(), Some(3));
+    let text = terminal.text();
+    let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
+    assert_contains(after, &["pipespeed top: ", "over"]);
+    assert!(!after.contains("\x1b[?"), "{after:?}");
+}
+
+#[test]
+fn the_output_of_a_command_may_be_a_file_and_the_screen_the_terminal() {
+    let mut terminal = Terminal::new(80);
+    let output = tempfile::NamedTempFile::new().unwrap();
+    let mut command = on(&terminal, "sleep 2 | cat; echo done");
+    command.stdout(output.reopen().unwrap());
+    let running = terminal.start(command);
+    terminal.until("shown", |text| text.contains("sleep | cat"));
+    assert!(running.finish().success());
+    assert_eq!(std::fs::read_to_string(output.path()).unwrap(), "done\n");
+}
+
+#[test]
+fn quitting_leaves_the_command_running_and_a_signal_reaches_it() {
+    let mut terminal = Terminal::new(80);
+    let mut command = on(&terminal, "sleep 1000 | cat > /dev/null");
+    let mark = Mark::on(&mut command);
+    let running = terminal.start(command);
+    terminal.until("shown", |text| text.contains("sleep | cat"));
+    terminal.type_in("q");
+    terminal.until("left", |text| text.contains("goes on in the foreground"));
+    let is_sleep = |line: &str| line.starts_with("sleep 1000");
+    assert!(mark.processes().iter().any(|(_, line)| is_sleep(line)));
+    running.send(Signal::TERM);
+    assert_eq!(running.finish().code(), Some(143));
+    // Only the shell was signalled.
+    let sleep = mark
+        .processes()
+        .into_iter()
+        .find(|(_, line)| is_sleep(line));
+    if let Some((pid, _)) = sleep {
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    }
+    mark.nobody_left();
+}
+
+#[test]
+fn records_of_a_command_end_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("top.json");
+    let mut command = pipespeed("top --json");
+    command
+        .arg(&file)
+        .args(["--", "sleep 2 | cat; echo out; exit 4"]);
+    let outcome = run_alone(command);
+    assert_eq!(
+        (outcome.code, &*outcome.out),
+        (Some(4), "out\n"),
+        "{outcome:#?}"
+    );
+    let records = std::fs::read_to_string(file).unwrap();
+    assert!(records.lines().count() >= 2, "{records}");
+    let start_fails = run_alone(pipespeed("top --once -- /no/such/program x"));
+    start_fails.refused(1, &["can't start the command /no/such/program"]);
+}

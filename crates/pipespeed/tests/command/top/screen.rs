@@ -1,0 +1,299 @@
+//! The screen on real terminals.
+
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::slow_loop;
+use crate::common::procs::{Mark, eventually};
+use crate::common::terminal::Terminal;
+use crate::common::{PIPESPEED, pipespeed, skip};
+use crate::doctor::{Group, assert_contains};
+
+/// A terminal of tmux, which ends when this is dropped.
+struct Tmux {
+    directory: TempDir,
+}
+
+impl Tmux {
+    /// Runs a script for sh in a terminal of this size. `None`, with a skip, without tmux.
+    fn start(columns: u16, rows: u16, script: &str) -> Option<Self> {
+        let probe = Command::new("tmux")
+            .arg("-V")
+            .stdout(Stdio::null())
+            .status();
+        if !probe.is_ok_and(|status| status.success()) {
+            skip("tmux is not installed");
+            return None;
+        }
+        let tmux = Tmux {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let size = [columns.to_string(), rows.to_string()];
+        let (columns, rows) = (&*size[0], &*size[1]);
+        let options = [
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            columns,
+            "-y",
+            rows,
+        ];
+        tmux.run(&[&options[..], &["sh", "-c", script]].concat());
+        Some(tmux)
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.directory.path().join("socket"));
+        command.args(args).env_remove("TMUX").env_remove("NO_COLOR");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Presses keys, by their names in tmux.
+    fn press(&self, keys: &str) {
+        self.run(&["send-keys", keys]);
+    }
+
+    /// The text on the terminal.
+    fn text(&self) -> String {
+        self.run(&["capture-pane", "-p"])
+    }
+
+    /// Waits until the text on the terminal satisfies `wanted`, and returns it.
+    #[track_caller]
+    fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let found = eventually(|| Some(self.text()).filter(|text| wanted(text)));
+        found.unwrap_or_else(|| panic!("never {what}: {}", self.text()))
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let socket = self.directory.path().join("socket");
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(socket).arg("kill-server");
+        let _ = command.stderr(Stdio::null()).status();
+    }
+}
+
+/// Replaces whatever differs from second to second: numbers, bars and their widths. Leaves out
+/// what depends on the user, and blank lines.
+fn masked(text: &str) -> String {
+    let mask = |word: &str| {
+        let only = |letters: &str| word.chars().all(|letter| letters.contains(letter));
+        if only("0123456789.<-%") {
+            "N".to_owned()
+        } else if only("WDBSET") {
+            "BAR".to_owned()
+        } else {
+            word.to_owned()
+        }
+    };
+    let line = |line: &str| {
+        let (mut plain, mut rest) = (String::new(), line);
+        // The fill of a pipe contains blanks.
+        while let Some((before, (_, after))) = rest
+            .split_once('[')
+            .and_then(|(before, after)| Some((before, after.split_once(']')?)))
+        {
+            plain.extend([before, "FILL"]);
+            rest = after;
+        }
+        plain.push_str(rest);
+        let words = plain.replace("probably ", "");
+        let mut words: Vec<String> = words.split_whitespace().map(mask).collect();
+        // In colour, only the first cell of each part has a letter.
+        words.dedup_by(|a, b| a == "BAR" && b == "BAR");
+        words.join(" ").replace(", N hidden", "")
+    };
+    let (before, after) = text.split_once("note: ").unwrap_or((text, ""));
+    let (_, after) = after.split_once("\nW works").unwrap_or_default();
+    let text = if after.is_empty() {
+        text.to_owned()
+    } else {
+        format!("{before}W works{after}")
+    };
+    let lines: Vec<String> = text.lines().map(line).collect();
+    lines
+        .into_iter()
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn watching(group: &Group) -> String {
+    format!("exec {PIPESPEED} top {}", group.first())
+}
+
+#[test]
+fn the_screen_fits_at_three_sizes_and_after_resizing() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+        return;
+    };
+    for (columns, rows) in [(80, 24), (120, 40), (40, 10)] {
+        tmux.run(&[
+            "resize-window",
+            "-x",
+            &columns.to_string(),
+            "-y",
+            &rows.to_string(),
+        ]);
+        // Only a wide screen has two columns of shares.
+        let numbers = columns / 40 - 1;
+        let text = tmux.until("drawn in this size", |text| {
+            let is_marked = |line: &str| line.starts_with('>') && line.contains("sh ");
+            // The headline ends at the right edge.
+            text.lines()
+                .next()
+                .is_some_and(|line| line.chars().count() == columns)
+                && text.lines().any(is_marked)
+                && text.lines().count() == rows
+                && text.matches(" blkd").count() == numbers
+                && text.contains("q quit")
+        });
+        let fits = |line: &str| line.chars().count() <= columns;
+        assert!(text.lines().all(fits), "{text}");
+        insta::assert_snapshot!(format!("screen_{columns}x{rows}"), masked(&text));
+    }
+}
+
+#[test]
+fn colours_are_used_unless_no_color_is_set() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    for (setting, has_colours) in [("", true), ("NO_COLOR=1", false)] {
+        let script = format!("export {setting}; {}", watching(&group));
+        let Some(tmux) = Tmux::start(80, 24, &script) else {
+            return;
+        };
+        tmux.until("drawn", |text| text.contains("sets the pace"));
+        let text = tmux.run(&["capture-pane", "-ep"]);
+        assert_eq!(text.contains("\x1b[30m\x1b[42m"), has_colours, "{text:?}");
+        assert_eq!(text.contains('\x1b'), has_colours, "{text:?}");
+    }
+}
+
+#[test]
+fn keys_hold_the_screen_sort_and_scroll() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+        return;
+    };
+    tmux.until("drawn", |text| text.contains("sets the pace"));
+    tmux.press("p");
+    tmux.until("held", |text| text.contains("PAUSED"));
+    tmux.press("Space");
+    tmux.until("going on", |text| !text.contains("PAUSED"));
+    tmux.press("s");
+    tmux.until("sorted", |text| text.contains("sort: rate"));
+    tmux.run(&["resize-window", "-x", "40", "-y", "6"]);
+    tmux.until("low", |text| text.contains("below"));
+    tmux.press("PageDown");
+    tmux.until("scrolled", |text| text.contains("above"));
+    tmux.press("Up");
+    tmux.until("scrolled back", |text| text.contains("yes | sh | cat"));
+}
+
+/// What ends the screen.
+enum End {
+    Key(&'static str),
+    Signal(Signal),
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (before, after) = (at("before"), at("after"));
+    let script = format!(
+        "trap : INT; echo earlier; stty -a > {before}; {PIPESPEED} top {}; echo status $?; \
+         stty -a > {after}; echo finished; exec cat",
+        group.first()
+    );
+    let ends = [
+        ("status 0", End::Key("q")),
+        ("status 130", End::Key("C-c")),
+        ("status 143", End::Signal(Signal::TERM)),
+        ("status 129", End::Signal(Signal::HUP)),
+    ];
+    for (status, end) in ends {
+        let Some(tmux) = Tmux::start(80, 24, &script) else {
+            return;
+        };
+        tmux.until("drawn", |text| text.contains("sets the pace"));
+        let child = tmux.run(&["display-message", "-p", "#{pane_pid}"]);
+        let children = format!("/proc/{0}/task/{0}/children", child.trim());
+        let Ok(children) = std::fs::read_to_string(children) else {
+            return skip("this kernel does not list children");
+        };
+        let top = children.trim().parse().ok().and_then(Pid::from_raw);
+        match end {
+            End::Key(key) => tmux.press(key),
+            End::Signal(signal) => kill_process(top.unwrap(), signal).unwrap(),
+        }
+        let text = tmux.until("left", |text| text.contains("finished"));
+        assert_contains(&text, &["earlier\n", status]);
+        assert!(!text.contains("sets the pace"), "{text}");
+        let read = |path: &str| std::fs::read_to_string(path).unwrap();
+        assert_eq!(read(&before), read(&after));
+        let cursor = tmux.run(&["display-message", "-p", "#{cursor_flag} #{wrap_flag}"]);
+        assert_eq!(cursor.trim(), "1 1");
+    }
+}
+
+#[test]
+fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let mut terminal = Terminal::new(80);
+    let mut command = pipespeed(&format!("top {}", group.first()));
+    let mark = Mark::on(&mut command);
+    command.env("NO_COLOR", "1");
+    command.stdin(terminal.input()).stdout(terminal.input());
+    let running = terminal.start(command);
+    for _ in 0..2 {
+        terminal.until("drawn", |text| text.contains("yes | "));
+        running.send(Signal::TSTP);
+        terminal.until("left", |text| text.ends_with("\x1b[?1049l"));
+        let stat = format!("/proc/{}/stat", running.pid().as_raw_pid());
+        let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+        eventually(|| is_stopped().then_some(())).expect("it stops");
+        terminal.forget();
+        running.send(Signal::CONT);
+        terminal.until("shown again", |text| text.contains("\x1b[?1049h"));
+    }
+    terminal.type_in("q");
+    assert!(running.finish().success());
+    mark.nobody_left();
+}
+
+#[test]
+fn ended_stages_are_shown_as_such_and_the_screen_ends_with_the_last() {
+    let mut group = Group::default();
+    let pids = slow_loop(&mut group);
+    let script = format!("{PIPESPEED} top {}; echo finished; exec cat", group.first());
+    let Some(tmux) = Tmux::start(80, 24, &script) else {
+        return;
+    };
+    tmux.until("drawn", |text| text.contains("yes | sh | cat"));
+    let kill = |pid: u32| {
+        let pid = Pid::from_raw(pid as i32).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+    };
+    kill(pids[1]);
+    // The others get SIGPIPE and the end of the file.
+    let text = tmux.until("over", |text| text.contains("finished"));
+    let message = format!("pipespeed: process {} has ended", pids[0]);
+    assert_contains(&text, &["yes | sh | cat", "ended", &message]);
+}
