@@ -35,9 +35,10 @@ const MIN_RATE: f64 = (200 << 20) as f64;
 /// the time. A share of the bytes would not do: 2 % of them take 8 % of the time at a
 /// quarter of the rate.
 const MAX_CHALLENGED: f64 = 0.02;
-/// The first trial of a way may begin while challengers took at most this share of the
-/// time: it is repeated if something disturbed it.
+/// The first trial of a way, which is repeated if something disturbed it, may begin while
+/// challengers took at most this share of the time, or this time.
 const MAX_FIRST: f64 = 0.1;
+const MAX_FIRST_TIME: Duration = Duration::from_millis(150);
 
 /// Ratios of a pair, challenger to incumbent.
 const DROPPED_BELOW: f64 = 0.8;
@@ -325,7 +326,8 @@ impl Auto {
         let is_affordable = |way: &Way| {
             let before = self.trials.iter().rfind(|trial| trial.challenger == *way);
             let Some(before) = before else {
-                return self.challenged.as_secs_f64() <= MAX_FIRST * now.as_secs_f64();
+                let limit = now.mul_f64(MAX_FIRST).max(MAX_FIRST_TIME);
+                return self.challenged <= limit;
             };
             let bytes = self.settling_of(*way) + 2 * self.window;
             let expected_s = bytes as f64 / before.challenger_rate.min(rate);
@@ -371,6 +373,8 @@ impl Auto {
         };
         if is_disturbed(of(false)) || is_disturbed(of(true)) {
             self.phase = Phase::Watching;
+            // It is still this way's turn.
+            self.tried.pop();
             self.next_trial = sent + self.distance;
             return;
         }

@@ -6,6 +6,8 @@ use super::{Group, assert_contains, pipe};
 use crate::common::procs::eventually;
 use crate::common::{json, pipespeed, run_alone, skip};
 
+/// A slow filter that leaves little work for the stage after it, also on a busy machine.
+const SLOW: &str = "while read x; do case $((n += 1)) in *000) echo $x; esac; done";
 const PRODUCERS: [&str; 5] = [
     "sleep 1000",
     "tail -f /dev/null",
@@ -43,7 +45,7 @@ fn the_slow_stage_of_a_pipeline_is_named() {
     let mut group = Group::default();
     let fast = group.add("yes", [None, from_fast, None]);
     let mut slow = Command::new("sh");
-    slow.args(["-c", "while read x; do echo $x; done"]);
+    slow.args(["-c", SLOW]);
     let slow = group.start(slow, [to_slow, from_slow, None]);
     group.add("cat", [to_last, None, None]);
     let text = group.examine("").succeeded().unwrapped();
@@ -70,10 +72,9 @@ fn a_stage_that_waits_for_a_socket_is_named_with_it() {
 
 #[test]
 fn programs_that_wait_for_the_one_they_started_are_no_stages() {
-    let slow = "while read x; do echo $x; done";
     for wrapper in ["timeout 1000 sh -c", "sh -c '\"$@\"; :' sh sh -c"] {
         let mut group = Group::default();
-        group.script(&format!("yes | {wrapper} '{slow}' | cat >/dev/null"));
+        group.script(&format!("yes | {wrapper} '{SLOW}' | cat >/dev/null"));
         // The programs start while the first observations are made.
         let found = eventually(|| {
             let text = group.examine("").succeeded().unwrapped();
