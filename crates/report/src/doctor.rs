@@ -78,7 +78,7 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     ))
 }
 
-/// What can't be seen of so many processes of the pipelines.
+/// The note that the system calls of `count` processes of the pipelines can't be read.
 pub(super) fn hidden_calls(count: usize) -> Option<String> {
     let count = match count {
         0 => return None,
