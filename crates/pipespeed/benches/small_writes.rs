@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fastpipe::writer::Writer;
 
-const SIZES: [usize; 4] = [16, 128, 4096, 64 << 10];
+const SIZES: [usize; 4] = [16, 200, 8 << 10, 64 << 10];
 const WRITERS: [&str; 3] = ["BufWriter", "BufWriter 64K", "Writer"];
 const WARM_UP: Duration = Duration::from_millis(20);
 const TIMED: Duration = Duration::from_millis(100);

@@ -84,8 +84,21 @@ pub struct Trial {
     pub incumbent_rate: f64,
     /// Mean rate of the challenger's windows, in bytes per second.
     pub challenger_rate: f64,
-    /// Whether the challenger replaced the incumbent.
-    pub adopted: bool,
+    /// What came of it.
+    pub outcome: TrialOutcome,
+}
+
+/// The result of a [`Trial`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrialOutcome {
+    /// The challenger replaced the incumbent.
+    Adopted,
+    /// The incumbent stayed.
+    Dropped,
+    /// The incumbent stayed: windows of the same way differed too much to tell. The
+    /// challenger is tried again.
+    Disturbed,
 }
 
 /// One timed part of the stream.
@@ -324,7 +337,9 @@ impl Auto {
     /// the time. `rate` is the incumbent's.
     fn next_challenger(&self, now: Duration, rate: f64) -> Option<Way> {
         let is_affordable = |way: &Way| {
-            let before = self.trials.iter().rfind(|trial| trial.challenger == *way);
+            let before = self.trials.iter().rfind(|trial| {
+                trial.challenger == *way && trial.outcome != TrialOutcome::Disturbed
+            });
             let Some(before) = before else {
                 let limit = now.mul_f64(MAX_FIRST).max(MAX_FIRST_TIME);
                 return self.challenged <= limit;
@@ -371,20 +386,14 @@ impl Auto {
             let theirs = theirs.filter(move |(at, _)| sends_challenger(*at) == challengers);
             theirs.map(|(_, window)| *window)
         };
-        if is_disturbed(of(false)) || is_disturbed(of(true)) {
-            self.phase = Phase::Watching;
-            // It is still this way's turn.
-            self.tried.pop();
-            self.next_trial = sent + self.distance;
-            return;
-        }
         let all_above = |limit| ratios.iter().all(|ratio| *ratio > limit);
         let low_pairs = ratios.iter().filter(|ratio| **ratio <= ADOPTED).count();
-        let adopted = match ratios.len() {
-            2 if all_above(ADOPTED_EARLY) => true,
-            1 if ratios[0] < DROPPED_BELOW => false,
-            _ if low_pairs > MAX_LOW_PAIRS => false,
-            MAX_PAIRS => true,
+        let outcome = match ratios.len() {
+            _ if is_disturbed(of(false)) || is_disturbed(of(true)) => TrialOutcome::Disturbed,
+            2 if all_above(ADOPTED_EARLY) => TrialOutcome::Adopted,
+            1 if ratios[0] < DROPPED_BELOW => TrialOutcome::Dropped,
+            _ if low_pairs > MAX_LOW_PAIRS => TrialOutcome::Dropped,
+            MAX_PAIRS => TrialOutcome::Adopted,
             _ => return,
         };
         // A pause in each of the incumbent's windows must not decide either.
@@ -392,28 +401,39 @@ impl Auto {
             windows.map(Window::rate).fold(0.0, f64::max)
         };
         let incumbents = best_rate(&mut of(false).chain(self.recent.iter().copied()));
-        let adopted = adopted && best_rate(&mut of(true)) > ADOPTED * incumbents;
+        let is_best = best_rate(&mut of(true)) > ADOPTED * incumbents;
+        let outcome = match outcome {
+            TrialOutcome::Adopted if !is_best => TrialOutcome::Dropped,
+            outcome => outcome,
+        };
         let trial = Trial {
             ended_at: sent,
             incumbent: self.incumbent,
             challenger: *challenger,
             incumbent_rate: mean(of(false)).unwrap_or(0.0),
             challenger_rate: mean(of(true)).unwrap_or(0.0),
-            adopted,
+            outcome,
         };
         self.end_trial(trial);
     }
 
     fn end_trial(&mut self, trial: Trial) {
         self.phase = Phase::Watching;
-        if trial.adopted {
-            self.incumbent = trial.challenger;
-            self.rate_at_trial = Some(trial.challenger_rate);
-            self.distance = FIRST_DISTANCE;
-            self.recent.clear();
-        } else {
-            self.rate_at_trial = Some(trial.incumbent_rate);
-            self.distance *= 2;
+        match trial.outcome {
+            TrialOutcome::Adopted => {
+                self.incumbent = trial.challenger;
+                self.rate_at_trial = Some(trial.challenger_rate);
+                self.distance = FIRST_DISTANCE;
+                self.recent.clear();
+            }
+            TrialOutcome::Dropped => {
+                self.rate_at_trial = Some(trial.incumbent_rate);
+                self.distance *= 2;
+            }
+            // It is still this way's turn.
+            TrialOutcome::Disturbed => {
+                self.tried.pop();
+            }
         }
         self.next_trial = trial.ended_at + self.distance;
         if self.trials.len() == MAX_TRIALS {
@@ -515,7 +535,7 @@ mod tests {
         let sent = simulate(&ALL[..2], GIB, fixed(4000.0, 0.0, 4400.0));
         assert_eq!(sent.auto.incumbent, Way::CowChecked);
         let trial = sent.auto.trials()[0];
-        assert!(trial.adopted);
+        assert_eq!(trial.outcome, TrialOutcome::Adopted);
         assert!(trial.ended_at > 32 * MIB + 8 * REGION);
     }
 
@@ -524,7 +544,8 @@ mod tests {
         let sent = simulate(&ALL, 20 * GIB, fixed(4000.0, 4000.0, 4100.0));
         assert_eq!(sent.auto.incumbent, Way::Copy);
         assert!(sent.auto.trials().len() > 3);
-        assert!(sent.auto.trials().iter().all(|trial| !trial.adopted));
+        let adopted = |trial: &Trial| trial.outcome == TrialOutcome::Adopted;
+        assert!(!sent.auto.trials().iter().any(adopted));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod repeater;
 mod repeating;
 mod send;
 
-pub use self::auto::{Trial, Way};
+pub use self::auto::{Trial, TrialOutcome, Way};
 pub use self::builder::{DEFAULT_CAPACITY, DEFAULT_MAX_HELD, WriterBuilder};
 pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;

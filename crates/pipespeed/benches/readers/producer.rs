@@ -104,11 +104,12 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
     let report = out.report();
     let trials = report.trials.iter().map(|trial| {
         format!(
-            "{} MiB: {:?} x{:.2} of {:?}",
+            "{} MiB: {:?} x{:.2} of {:?}, {:?}",
             trial.ended_at >> 20,
             trial.challenger,
             trial.challenger_rate / trial.incumbent_rate,
-            trial.incumbent
+            trial.incumbent,
+            trial.outcome
         )
     });
     let produced = Produced {
