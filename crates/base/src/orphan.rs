@@ -10,17 +10,17 @@ use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
-/// Runs `work` in a copy of this process, and returns while it runs. The copy is no child of
-/// this process, belongs to a session without a terminal, and has the same descriptors (see
-/// [`close_inherited`](crate::standard::close_inherited)). It ends with `work`, and drops
-/// nothing else.
+/// Copies this process twice. `prepare` runs in the first copy, and what it returns runs in
+/// the second: no child of this process, in a session without a terminal, which ends with it
+/// and drops nothing else. This process waits for the first copy, so what `prepare` closes is
+/// closed on return.
 ///
 /// That takes a fraction of the time in which a program of our size starts.
 ///
 /// # Errors
-/// `Unsupported` if this process has several threads: the copy would have only one of them,
-/// and perhaps locks of the others. Those of fork(2).
-pub fn run_orphan(work: impl FnOnce()) -> io::Result<()> {
+/// `Unsupported` if this process has several threads: a copy would have only one of them, and
+/// perhaps locks of the others. Those of `prepare` and of fork(2).
+pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() > 1 {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -28,31 +28,37 @@ pub fn run_orphan(work: impl FnOnce()) -> io::Result<()> {
     match unsafe { fork() }? {
         ForkResult::Parent { child } => wait(child),
         ForkResult::Child => {
-            // It fails only for the leader of a process group, which a new process is not.
-            let _ = setsid();
-            // SAFETY: as above.
-            let errno = match unsafe { fork() } {
-                Ok(ForkResult::Parent { .. }) => 0,
-                Ok(ForkResult::Child) => {
-                    // A panic must not get to the caller, who goes on in the other process.
-                    let _ = catch_unwind(AssertUnwindSafe(work));
-                    0
-                }
-                Err(errno) => errno as i32,
+            // A panic must not get to the caller, who goes on in the other process.
+            let outcome = catch_unwind(AssertUnwindSafe(|| copy_again(prepare)));
+            let status = match outcome {
+                Ok(Ok(())) => 0,
+                Ok(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
+                Err(_) => libc::EIO,
             };
             // SAFETY: it ends the process at once.
-            unsafe { libc::_exit(errno) }
+            unsafe { libc::_exit(status) }
         }
     }
 }
 
-/// Waits for the process that starts the orphan. It exits with the number of its error.
-fn wait(starter: Pid) -> io::Result<()> {
+/// In the first copy, and in the second, where it returns once the work is done.
+fn copy_again<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
+    let work = prepare()?;
+    setsid()?;
+    // SAFETY: a copy has one thread.
+    if unsafe { fork() }?.is_child() {
+        work();
+    }
+    Ok(())
+}
+
+/// Waits for the first copy, which exits with the number of its error.
+fn wait(copy: Pid) -> io::Result<()> {
     loop {
-        match waitpid(starter, None) {
+        match waitpid(copy, None) {
             Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
             Ok(WaitStatus::Exited(_, errno)) => return Err(io::Error::from_raw_os_error(errno)),
-            Ok(_) => return Err(io::Error::other("its starter was killed")),
+            Ok(_) => return Err(io::Error::other("its copy was killed")),
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -66,7 +72,7 @@ mod tests {
     #[test]
     fn a_process_with_several_threads_is_refused() {
         let outcome = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| run_orphan(|| panic!("it runs")));
+            let thread = scope.spawn(|| run_orphan(|| Ok(|| panic!("it runs"))));
             thread.join().unwrap()
         });
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::Unsupported);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -207,16 +207,17 @@ impl Booster {
         }
     }
 
-    /// Raises pipes until `pause`, which waits for that long at most, returns false.
+    /// Raises pipes until `pause`, which waits for that long at most, returns false. Begins with
+    /// a pause: a shell has no pipes at once.
     pub fn run(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
-        loop {
+        let mut interval = MIN_INTERVAL;
+        while pause(interval) {
             let before = cpu_time();
-            let interval = self.step();
+            let next = self.step();
             let cost = cpu_time().saturating_sub(before);
-            if !pause(interval.max(cost.div_f64(BUDGET))) {
-                return self.account();
-            }
+            interval = next.max(cost.div_f64(BUDGET));
         }
+        self.account()
     }
 
     /// Raises what a running process has now: looks for `ONCE`, or until all is decided.
@@ -463,7 +464,8 @@ impl Newest {
 /// writes its [`Account`] as JSON to the file `account`, and before that a line with its
 /// process id.
 ///
-/// Returns before the sidecar attends to the process: it finds the pipes that exist by then.
+/// Does not wait until the sidecar looks at the process, whose pipes it finds whenever they
+/// were made.
 ///
 /// # Errors
 /// The process does not exist, the file can't be opened, or no process can be started.
@@ -472,20 +474,27 @@ pub fn start(plan: Plan, account: Option<&str>) -> io::Result<()> {
     let root = open_process(plan.root)?;
     let account = account.map(|path| File::options().write(true).open(path));
     let account = account.transpose()?;
-    run_orphan(|| drop(attend(plan, root, account)))
+    run_orphan(|| {
+        let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
+        leave_all_but(&kept.collect::<Vec<_>>())?;
+        Ok(|| drop(attend(plan, root, account)))
+    })
 }
 
-/// In the sidecar.
-fn attend(plan: Plan, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+/// Gives up the descriptors and the directory of the process that was copied.
+fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     stdio::dup2_stdin(&null)?;
     stdio::dup2_stdout(&null)?;
     stdio::dup2_stderr(&null)?;
     drop(null);
-    let kept = account_file.iter().map(AsFd::as_fd).chain([root.as_fd()]);
-    standard::close_inherited(&kept.collect::<Vec<_>>());
-    std::env::set_current_dir("/")?;
-    // For ps(1), which shows the arguments of the process that was copied.
+    standard::close_inherited(kept);
+    std::env::set_current_dir("/")
+}
+
+/// In the sidecar.
+fn attend(plan: Plan, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+    // For ps(1), beside the arguments of the process that was copied.
     let _ = set_name(c"pipespeed-boost");
     if let Some(file) = &mut account_file {
         writeln!(file, "{}", getpid().as_raw_pid())?;

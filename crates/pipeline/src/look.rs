@@ -135,7 +135,7 @@ impl Helper {
                 command.stdin(input).stdout(output).stderr(Stdio::null());
                 command.status()?;
             }
-            None => run_orphan(|| drop(serve_through(input, output)))?,
+            None => run_orphan(|| use_only(input, output).map(|()| || drop(serve())))?,
         }
         let mut answers = BufReader::new(answers);
         if !is_readable(&answers, MAX_WAIT) {
@@ -192,17 +192,17 @@ fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
 /// Starts the helper process as an orphan. It answers requests from standard input until its
 /// end.
 pub fn main() -> ExitCode {
-    let outcome = run_orphan(|| drop(serve()));
+    let outcome = run_orphan(|| Ok(|| drop(serve())));
     ExitCode::from(u8::from(outcome.is_err()))
 }
 
-/// In a copy of this process: uses pipes as its standard input and output, and nothing else.
-fn serve_through(input: PipeReader, output: PipeWriter) -> io::Result<()> {
+/// Makes pipes the standard input and output of a helper that is a copy of this process, and
+/// closes what else is open but standard error.
+fn use_only(input: PipeReader, output: PipeWriter) -> io::Result<()> {
     stdio::dup2_stdin(input)?;
     stdio::dup2_stdout(output)?;
     standard::close_inherited(&[]);
-    let _ = set_name(c"pipespeed-look");
-    serve()
+    Ok(set_name(c"pipespeed-look")?)
 }
 
 fn serve() -> io::Result<()> {

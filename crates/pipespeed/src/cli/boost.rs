@@ -51,7 +51,7 @@ pub struct BoostArgs {
     )]
     pub command: Vec<OsString>,
     /// Raise the pipes of a running process and its descendants.
-    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell", "proof"])]
+    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
     pub pid: Option<i32>,
     /// Go on in the background until the process ends.
     #[arg(long, requires = "pid", conflicts_with = "command")]
@@ -76,7 +76,7 @@ pub struct BoostArgs {
 /// `--prove`, and the options that need it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Proof")]
-#[group(id = "proof", requires = "prove")]
+#[group(id = "proof", requires = "prove", conflicts_with = "pid")]
 pub struct ProofArgs {
     /// Compare runs with and without it [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]

@@ -11,9 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::{
-    Pid, WaitOptions, getpid, set_child_subreaper, waitpid,
-};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
 use super::{Receiver, boosted, plain, program, shell};

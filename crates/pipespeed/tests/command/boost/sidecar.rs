@@ -52,7 +52,10 @@ fn a_report_with_few_descriptors_keeps_the_status_or_names_the_limit() {
         let is_refused = (outcome.code, &*outcome.out) == (Some(1), "");
         let names_limit = outcome.err.contains("raise the limit (ulimit -n, now ");
         let is_clear = outcome.err.lines().count() == 1 && names_limit;
-        assert!(is_whole || is_refused && is_clear, "{descriptors}: {outcome:#?}");
+        assert!(
+            is_whole || is_refused && is_clear,
+            "{descriptors}: {outcome:#?}"
+        );
         mark.nobody_left();
     }
 }
@@ -66,7 +69,7 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
     let running = start(command);
     let sidecar = eventually(|| sidecar(&mark)).unwrap();
     let pid = sidecar.as_raw_pid();
-    // After the start it has replaced what came from the starter.
+    // Now and then it has opened more in /proc.
     let links = eventually(|| {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
         let links = entries.flatten().map(|it| std::fs::read_link(it.path()));
@@ -92,7 +95,10 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
         .filter(|link| own.iter().any(|it| it.as_os_str() == &***link))
         .collect();
     assert!(inherited.is_empty(), "{links:?}");
-    assert_ne!(getsid(Some(sidecar)).unwrap(), getsid(Some(running.pid())).unwrap());
+    assert_ne!(
+        getsid(Some(sidecar)).unwrap(),
+        getsid(Some(running.pid())).unwrap()
+    );
     writer.write_all(b"x").unwrap();
     drop(writer);
     assert_eq!(running.finish().succeeded_in_silence().out, "x");
