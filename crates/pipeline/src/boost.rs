@@ -288,6 +288,7 @@ impl Booster {
         self.undecided = 0;
         for link in links {
             if !self.settled.contains_key(&link.pipe) {
+                self.looker.prepare();
                 self.settle(&link);
             }
         }

@@ -102,12 +102,18 @@ impl Looker {
         }
     }
 
+    /// Starts the helper process, so that the first request need not wait for it.
+    pub(crate) fn prepare(&mut self) {
+        if self.helper.is_none() {
+            self.helper = Helper::start(self.program).ok();
+        }
+    }
+
     /// Sends a request to the helper process. Without an answer the pipe is held, or nothing
     /// is known.
     pub(crate) fn ask(&mut self, proc: &Proc, request: &str) -> Result<String, Look> {
-        let helper = self.helper.take();
-        let helper = helper.or_else(|| Helper::start(self.program).ok());
-        let Some(mut helper) = helper else {
+        self.prepare();
+        let Some(mut helper) = self.helper.take() else {
             return Err(Look::Unknown);
         };
         if let Some(answer) = helper.ask(proc, request) {
