@@ -23,6 +23,8 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
+use crate::standard::is_ignored;
+
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
@@ -244,15 +246,6 @@ pub fn survive_sigxfsz() -> io::Result<()> {
     }
     let unused = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unused).map(drop)
-}
-
-/// Whether this process was started to ignore a signal (SigIgn in
-/// proc_pid_status(5)).
-pub fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 impl AsFd for Interrupt {

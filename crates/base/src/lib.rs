@@ -4,6 +4,7 @@
 pub mod failure;
 pub mod interrupt;
 mod named;
+pub mod orphan;
 pub mod size;
 pub mod standard;
 pub mod text;

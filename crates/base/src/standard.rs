@@ -10,7 +10,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -45,7 +45,8 @@ extern "C" fn record() {
     }
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Whether a signal is ignored, perhaps from the start of this process on.
+pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action the call only fills in the old one.
     let outcome = unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) };
@@ -96,14 +97,15 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
     error.into()
 }
 
-/// Closes all descriptors but the standard ones. To be called before any was opened: another
-/// process may wait for the end of a pipe that this one has inherited.
-pub fn close_inherited() {
+/// Closes all descriptors but the standard ones and those to `keep`: another process may wait
+/// for the end of a pipe that this one has inherited. No other may be in use.
+pub fn close_inherited(keep: &[BorrowedFd<'_>]) {
     let entries = fs::read_dir("/proc/self/fd").into_iter().flatten();
     let names = entries.flatten().map(|entry| entry.file_name());
     let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
     // One of them was that of the directory, which is closed by now.
-    let numbers: Vec<i32> = numbers.filter(|fd| *fd > 2).collect();
+    let is_kept = |fd: i32| fd <= 2 || keep.iter().any(|kept| kept.as_raw_fd() == fd);
+    let numbers: Vec<i32> = numbers.filter(|fd| !is_kept(*fd)).collect();
     for fd in numbers {
         let _ = nix::unistd::close(fd);
     }

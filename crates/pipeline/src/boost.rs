@@ -2,34 +2,26 @@
 //! ends with it. Nothing stands in the data's way, so it may be killed at any moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use libc::c_long;
+use pipespeed_base::orphan::run_orphan;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, setsid};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use rustix::stdio;
 use rustix::thread::set_name;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::find::{Process, ProcessId, Scanner};
-use crate::look::{Helper, Looker};
+use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{Decision, Left, Link, Raised, Seen, decide, links, raise};
-
-/// The argument of the hidden subcommand under which the sidecar starts.
-pub const ROLE: &str = "boost";
-/// Its next argument once it is no child of the starter any more.
-const DETACHED: &str = "detached";
-/// In place of the file for the account.
-const NO_ACCOUNT: &str = "-";
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -215,22 +207,21 @@ impl Booster {
         }
     }
 
-    /// Raises pipes until `pause`, which waits for that long at most, returns false.
+    /// Raises pipes until `pause`, which waits for that long at most, returns false. Begins with
+    /// a pause: a shell has no pipes at once.
     pub fn run(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
-        self.looker.prepare();
-        loop {
+        let mut interval = MIN_INTERVAL;
+        while pause(interval) {
             let before = cpu_time();
-            let interval = self.step();
+            let next = self.step();
             let cost = cpu_time().saturating_sub(before);
-            if !pause(interval.max(cost.div_f64(BUDGET))) {
-                return self.account();
-            }
+            interval = next.max(cost.div_f64(BUDGET));
         }
+        self.account()
     }
 
     /// Raises what a running process has now: looks for `ONCE`, or until all is decided.
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
-        self.looker.prepare();
         loop {
             self.scan();
             let is_over = self.began.elapsed() >= ONCE || self.undecided == 0;
@@ -297,6 +288,7 @@ impl Booster {
         self.undecided = 0;
         for link in links {
             if !self.settled.contains_key(&link.pipe) {
+                self.looker.prepare();
                 self.settle(&link);
             }
         }
@@ -468,79 +460,48 @@ impl Newest {
     }
 }
 
-/// Starts a sidecar that raises the pipes of a process until that ends. It is no child of
-/// this process, has a session of its own and no descriptor of this one. It writes its
-/// [`Account`] as JSON to the file `account`, and before that a line with its process id.
-/// Returns its process id, once it attends to the process. `program` is this program in
-/// the [`ROLE`].
+/// Starts a sidecar that raises the pipes of a process until that ends. It is an orphan with a
+/// session of its own and no descriptor of this process, which must have only one thread. It
+/// writes its [`Account`] as JSON to the file `account`, and before that a line with its
+/// process id.
+///
+/// Does not wait until the sidecar looks at the process, whose pipes it finds whenever they
+/// were made.
 ///
 /// # Errors
-/// Those of starting it.
-pub fn start(mut program: Command, plan: &Plan, account: Option<&str>) -> io::Result<i32> {
-    program.arg(plan.root.to_string());
-    program.arg(account.unwrap_or(NO_ACCOUNT));
-    for (writer, reader) in &plan.except {
-        program.args([writer, reader]);
-    }
-    Ok(Helper::start(program)?.pid)
+/// The process does not exist, the file can't be opened, or no process can be started.
+pub fn start(plan: Plan, account: Option<&str>) -> io::Result<()> {
+    // Opened here, since both may be gone when the sidecar runs.
+    let root = open_process(plan.root)?;
+    let account = account.map(|path| File::options().write(true).open(path));
+    let account = account.transpose()?;
+    run_orphan(|| {
+        let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
+        leave_all_but(&kept.collect::<Vec<_>>())?;
+        Ok(|| drop(attend(plan, root, account)))
+    })
 }
 
-/// The sidecar. Without the argument `DETACHED` it only starts itself anew, as an orphan.
-pub fn main(
-    subcommand: &'static str,
-    program: fn() -> Command,
-    args: impl Iterator<Item = OsString>,
-) -> ExitCode {
-    let mut args: Vec<OsString> = args.collect();
-    let outcome = if args.first().is_some_and(|word| word == DETACHED) {
-        attend(&args.split_off(1), program)
-    } else {
-        standard::close_inherited();
-        Command::new("/proc/self/exe")
-            .args([subcommand, ROLE, DETACHED])
-            .args(args)
-            .spawn()
-            .map(drop)
-    };
-    ExitCode::from(u8::from(outcome.is_err()))
-}
-
-fn attend(args: &[OsString], program: fn() -> Command) -> io::Result<()> {
-    let words: Option<Vec<&str>> = args.iter().map(|word| word.to_str()).collect();
-    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-    let words = words.ok_or_else(invalid)?;
-    let [root, account, except @ ..] = &words[..] else {
-        return Err(invalid());
-    };
-    let root: i32 = root.parse().map_err(|_| invalid())?;
-    let except = except.chunks_exact(2);
-    let except = except.map(|pair| (pair[0].to_owned(), pair[1].to_owned()));
-    // It fails only for the leader of a process group, which a new process is not.
-    setsid()?;
-    std::env::set_current_dir("/")?;
-    // For ps(1): the name would be that of the link by which it was started.
-    let _ = set_name(c"pipespeed-boost");
-    let ending = open_process(root)?;
-    let pid = getpid().as_raw_pid();
-    let mut account_file = match *account {
-        NO_ACCOUNT => None,
-        path => Some(File::options().write(true).open(path)?),
-    };
-    if let Some(file) = &mut account_file {
-        writeln!(file, "{pid}")?;
-    }
-    writeln!(io::stdout(), "{pid}")?;
-    // The starter does not wait for the end of these.
+/// Gives up the descriptors and the directory of the process that was copied.
+fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     stdio::dup2_stdin(&null)?;
     stdio::dup2_stdout(&null)?;
+    stdio::dup2_stderr(&null)?;
     drop(null);
-    let plan = Plan {
-        root,
-        except: except.collect(),
-    };
-    let mut booster = Booster::new(plan, Looker::new(program));
-    let account = booster.run(&mut |interval| !has_ended(&ending, interval));
+    standard::close_inherited(kept);
+    std::env::set_current_dir("/")
+}
+
+/// In the sidecar.
+fn attend(plan: Plan, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+    // For ps(1), beside the arguments of the process that was copied.
+    let _ = set_name(c"pipespeed-boost");
+    if let Some(file) = &mut account_file {
+        writeln!(file, "{}", getpid().as_raw_pid())?;
+    }
+    let mut booster = Booster::new(plan, Looker::forking());
+    let account = booster.run(&mut |interval| !has_ended(&root, interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
         writeln!(file, "{text}")?;
@@ -590,7 +551,7 @@ mod tests {
     fn a_new_process_is_noticed() {
         let mut newest = Newest::open();
         assert!(newest.has_changed());
-        Command::new("true").status().unwrap();
+        std::process::Command::new("true").status().unwrap();
         assert!(newest.has_changed());
     }
 }

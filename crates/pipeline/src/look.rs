@@ -8,23 +8,24 @@
 //! done by a process that can be left behind. It is no child of this process, which would
 //! have to reap it.
 
-use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use pipespeed_base::orphan::run_orphan;
+use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::process::getpid;
+use rustix::stdio;
+use rustix::thread::set_name;
 
 use crate::proc::{PipeId, Proc};
 use crate::raise;
 
 /// The argument of the hidden subcommand under which the helper process starts.
 pub const ROLE: &str = "look";
-/// Its second argument once it is no child of this process any more.
-const DETACHED: &str = "detached";
 
 /// An answer that takes longer is examined: the helper may be blocked.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ pub enum Look {
 /// Opens pipes in a helper process.
 #[derive(Debug)]
 pub struct Looker {
-    program: fn() -> Command,
+    program: Option<fn() -> Command>,
     helper: Option<Helper>,
     /// Helpers that are blocked in the kernel.
     left_behind: Vec<i32>,
@@ -58,16 +59,25 @@ pub struct Looker {
 
 /// A process that is no child of this one.
 #[derive(Debug)]
-pub(crate) struct Helper {
-    requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    pub(crate) pid: i32,
+struct Helper {
+    requests: PipeWriter,
+    answers: BufReader<PipeReader>,
+    pid: i32,
 }
 
 impl Looker {
     /// Opens pipes in processes that `program` starts: this program with the hidden
     /// subcommand and [`ROLE`].
     pub fn new(program: fn() -> Command) -> Self {
+        Looker::with(Some(program))
+    }
+
+    /// Opens pipes in copies of this process, which must have only one thread.
+    pub fn forking() -> Self {
+        Looker::with(None)
+    }
+
+    fn with(program: Option<fn() -> Command>) -> Self {
         Looker {
             program,
             helper: None,
@@ -95,7 +105,7 @@ impl Looker {
     /// Starts the helper process, so that the first request need not wait for it.
     pub(crate) fn prepare(&mut self) {
         if self.helper.is_none() {
-            self.helper = Helper::start((self.program)()).ok();
+            self.helper = Helper::start(self.program).ok();
         }
     }
 
@@ -121,17 +131,18 @@ impl Looker {
 }
 
 impl Helper {
-    /// Starts a command that starts the helper and exits. The helper's first line is its
-    /// process id.
-    pub(crate) fn start(mut command: Command) -> io::Result<Helper> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let pipes = child.stdin.take().zip(child.stdout.take());
-        child.wait()?;
-        let (requests, answers) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
+    /// Starts the helper, whose first line is its process id.
+    fn start(program: Option<fn() -> Command>) -> io::Result<Helper> {
+        let (input, requests) = io::pipe()?;
+        let (answers, output) = io::pipe()?;
+        match program {
+            Some(program) => {
+                let mut command = program();
+                command.stdin(input).stdout(output).stderr(Stdio::null());
+                command.status()?;
+            }
+            None => run_orphan(|| use_only(input, output).map(|()| || drop(serve())))?,
+        }
         let mut answers = BufReader::new(answers);
         if !is_readable(&answers, MAX_WAIT) {
             return Err(io::ErrorKind::TimedOut.into());
@@ -178,23 +189,26 @@ fn parse(line: &str) -> Option<Look> {
     })
 }
 
-fn is_readable(fd: &BufReader<ChildStdout>, within: Duration) -> bool {
+fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
     let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
     let within = Timespec::try_from(within).ok();
     poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// The helper process: answers requests from standard input until its end. Without the
-/// argument `DETACHED` it only starts itself anew, as an orphan.
-pub fn main(subcommand: &str, mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let outcome = match args.next() {
-        Some(word) if word == DETACHED => serve(),
-        _ => Command::new("/proc/self/exe")
-            .args([subcommand, ROLE, DETACHED])
-            .spawn()
-            .map(drop),
-    };
+/// Starts the helper process as an orphan. It answers requests from standard input until its
+/// end.
+pub fn main() -> ExitCode {
+    let outcome = run_orphan(|| Ok(|| drop(serve())));
     ExitCode::from(u8::from(outcome.is_err()))
+}
+
+/// Makes pipes the standard input and output of a helper that is a copy of this process, and
+/// closes what else is open but standard error.
+fn use_only(input: PipeReader, output: PipeWriter) -> io::Result<()> {
+    stdio::dup2_stdin(input)?;
+    stdio::dup2_stdout(output)?;
+    standard::close_inherited(&[]);
+    Ok(set_name(c"pipespeed-look")?)
 }
 
 fn serve() -> io::Result<()> {

@@ -97,9 +97,13 @@ fn option(name: &str) -> anyhow::Result<Option<usize>> {
         .transpose()
 }
 
+/// The system's programs come first: a version manager's python3 is a script that starts it.
+fn path() -> String {
+    format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default())
+}
+
 fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path()).any(|directory| directory.join(program).is_file())
 }
 
 /// Runs a line for sh in the directory.
@@ -108,6 +112,7 @@ fn sh(directory: &Path, line: &str) -> anyhow::Result<bool> {
     command
         .args(["-c", line])
         .env("LC_ALL", "C")
+        .env("PATH", path())
         .current_dir(directory);
     Ok(command.status()?.success())
 }
@@ -189,6 +194,7 @@ fn prove(directory: &Path, pipeline: &str, pairs: usize) -> anyhow::Result<Value
         .arg(format!("--prove={pairs}"))
         .arg(pipeline)
         .env("LC_ALL", "C")
+        .env("PATH", path())
         .current_dir(directory)
         .stderr(Stdio::inherit())
         .output()?;

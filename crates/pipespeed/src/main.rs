@@ -10,7 +10,7 @@ use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_explain::profile::pipeline::process as stage;
 use pipespeed_measure::session::{Role, SUBCOMMAND};
-use pipespeed_pipeline::{boost, look};
+use pipespeed_pipeline::look;
 
 fn main() -> ExitCode {
     standard::reset_sigchld();
@@ -29,10 +29,7 @@ fn main() -> ExitCode {
             return stage::main(args);
         }
         if role.as_deref().is_some_and(|role| role == look::ROLE) {
-            return look::main(SUBCOMMAND, args);
-        }
-        if role.as_deref().is_some_and(|role| role == boost::ROLE) {
-            return boost::main(SUBCOMMAND, pipespeed::commands::looker, args);
+            return look::main();
         }
         return match role.and_then(|role| role.to_str()?.parse::<Role>().ok()) {
             Some(role) => exit_code(

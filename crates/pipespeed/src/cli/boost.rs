@@ -51,7 +51,7 @@ pub struct BoostArgs {
     )]
     pub command: Vec<OsString>,
     /// Raise the pipes of a running process and its descendants.
-    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell", "prove"])]
+    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
     pub pid: Option<i32>,
     /// Go on in the background until the process ends.
     #[arg(long, requires = "pid", conflicts_with = "command")]
@@ -62,60 +62,41 @@ pub struct BoostArgs {
     /// Stay, and print on standard error at the end which pipes were raised.
     #[arg(long, conflicts_with = "prove")]
     pub report: bool,
-    /// Compare runs with and without it [default: 10 pairs].
-    #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000), help_heading = "Proof")]
-    pub prove: Option<u32>,
-    // clap drops a requirement that conflicts with a given argument, so those are named.
-    /// Also measure with each pipe left out.
-    #[arg(
-        long,
-        requires = "prove",
-        conflicts_with = "pid",
-        help_heading = "Proof"
-    )]
-    pub each: bool,
-    /// Standard input of each run.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "prove",
-        conflicts_with = "pid",
-        help_heading = "Proof"
-    )]
-    pub input: Option<PathBuf>,
-    /// Don't ask before the runs.
-    #[arg(
-        long,
-        requires = "prove",
-        conflicts_with = "pid",
-        help_heading = "Proof"
-    )]
-    pub yes: bool,
-    /// Seed for the order of the runs [default: random, recorded].
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true, requires = "prove", conflicts_with = "pid", help_heading = "Proof")]
-    pub seed: Option<u64>,
-    /// Save every run as JSON ('-': standard output).
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "prove",
-        conflicts_with = "pid",
-        help_heading = "Proof"
-    )]
-    pub json: Option<PathBuf>,
-    /// Print neither progress nor notes on standard error.
-    #[arg(
-        long,
-        short,
-        requires = "prove",
-        conflicts_with = "pid",
-        help_heading = "Proof"
-    )]
-    pub quiet: bool,
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
     /// Names of writer and reader of a pipe that is left alone.
     #[arg(long, hide = true, num_args = 2, value_names = ["WRITER", "READER"])]
     pub except: Vec<String>,
+    /// The proof and its options.
+    #[command(flatten)]
+    pub proof: ProofArgs,
+}
+
+/// `--prove`, and the options that need it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Proof")]
+#[group(id = "proof", requires = "prove", conflicts_with = "pid")]
+pub struct ProofArgs {
+    /// Compare runs with and without it [default: 10 pairs].
+    #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]
+    pub prove: Option<u32>,
+    /// Also measure with each pipe left out.
+    #[arg(long)]
+    pub each: bool,
+    /// Standard input of each run.
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Don't ask before the runs.
+    #[arg(long)]
+    pub yes: bool,
+    /// Seed for the order of the runs [default: random, recorded].
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Save every run as JSON ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Print neither progress nor notes on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
 }

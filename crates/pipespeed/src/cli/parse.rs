@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::{Args, FromArgMatches};
 use pipespeed_base::failure::{exit_code, to_stdout, usage};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
@@ -16,7 +17,22 @@ const WIDTH: usize = 100;
 /// # Errors
 /// The exit status to end with.
 pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
-    parse_command(program, super::command())
+    match boost() {
+        Some(args) => Ok(super::Cli {
+            command: super::Command::Boost(Box::new(args)),
+        }),
+        None => parse_command(program, super::command()),
+    }
+}
+
+/// Parses a correct command line of `boost`. To define all subcommands takes half as long as
+/// to start a shell, and every pipeline that is boosted would wait for it.
+fn boost() -> Option<super::BoostArgs> {
+    let mut words = std::env::args_os().skip(1).peekable();
+    words.peek().filter(|word| *word == "boost")?;
+    let command = super::BoostArgs::augment_args(clap::Command::new("boost"));
+    let matches = command.infer_long_args(true).try_get_matches_from(words);
+    super::BoostArgs::from_arg_matches(&matches.ok()?).ok()
 }
 
 /// Parses the arguments of one of the published programs, which accept a pipe size of 0

@@ -6,18 +6,19 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::getpid;
 
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{exit_as, is_over, wait};
-use crate::commands::{internal, looker};
-use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
+use crate::commands::doctor::{exit_as, is_over, spawn, wait};
+use crate::commands::looker;
+use pipespeed_base::failure::{
+    AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,
+};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
@@ -34,7 +35,7 @@ const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// # Errors
 /// The command can't be started or failed, the process does not exist, or a signal arrived.
 pub fn run(args: &BoostArgs) -> anyhow::Result<()> {
-    match (args.pid, args.prove) {
+    match (args.pid, args.proof.prove) {
         (Some(pid), _) => attend(args, pid),
         (None, Some(pairs)) => prove::run(args, pairs),
         (None, None) if args.report => run_and_report(args),
@@ -65,7 +66,11 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
         root: getpid().as_raw_pid(),
         except: except(args),
     };
-    start_sidecar(&plan, args.account.as_deref());
+    // The command is worth more than its speed.
+    if let Err(error) = start_sidecar(plan, args.account.as_deref()) {
+        let reason = full_message(&error);
+        say(&format!("pipespeed: pipes are not raised: {reason}"));
+    }
     let error = standard::exec(&words[0], &words);
     let name = words[0].to_string_lossy();
     let option = if args.command.len() == 1 {
@@ -79,11 +84,9 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     Err(AlreadyReported(if is_missing { 127 } else { 126 }).into())
 }
 
-/// The command is worth more than its speed, so a failure is only reported.
-fn start_sidecar(plan: &Plan, account: Option<&str>) {
-    if let Err(error) = sidecar::start(internal(sidecar::ROLE), plan, account) {
-        say(&format!("pipespeed: pipes are not raised: {error}"));
-    }
+fn start_sidecar(plan: Plan, account: Option<&str>) -> anyhow::Result<()> {
+    sidecar::start(plan, account)
+        .map_err(|error| start_error("sidecar", &ProcessRunner::this_program(), error))
 }
 
 fn except(args: &BoostArgs) -> Vec<(String, String)> {
@@ -95,11 +98,8 @@ fn except(args: &BoostArgs) -> Vec<(String, String)> {
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut receiver = Receiver::new()?;
-    let mut child = boosted(args, &receiver, &[])
-        .spawn()
+    let (mut child, ending) = spawn(&mut boosted(args, &receiver, &[]))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
-    let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-    let ending = ending.context("the command's pidfd")?;
     let status = wait(&interrupt, &mut child, &ending)?;
     match receiver.account() {
         Some(account) => print(&account),
@@ -141,9 +141,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         except: except(args),
     };
     if args.follow && !args.report {
-        sidecar::start(internal(sidecar::ROLE), &plan, None)
-            .map_err(|error| start_error("sidecar", Path::new("/proc/self/exe"), error))?;
-        return Ok(());
+        return start_sidecar(plan, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
     let ending = sidecar::open_process(pid).map_err(|_| missing())?;

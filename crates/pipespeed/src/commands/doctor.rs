@@ -158,9 +158,7 @@ impl Doctor<'_> {
 
     /// Runs a command and examines it.
     fn run_command(&mut self) -> anyhow::Result<()> {
-        let mut child = start(&self.args.watched.command, |_| {})?;
-        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
-            .context("the command's pidfd")?;
+        let (mut child, ending) = start(&self.args.watched.command, |_| {})?;
         match self.args.if_stuck {
             Some(limit) => self.guard(&mut child, &ending, limit),
             None => self.examine(&mut child, &ending),
@@ -272,7 +270,10 @@ const MAX_WINDOW: Duration = Duration::from_secs(30);
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 /// Processes that it leaves behind become children of this one.
-pub(super) fn start(words: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
+pub(super) fn start(
+    words: &[String],
+    prepare: impl FnOnce(&mut Command),
+) -> anyhow::Result<(Child, OwnedFd)> {
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
         [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
@@ -290,9 +291,18 @@ pub(super) fn start(words: &[String], prepare: impl FnOnce(&mut Command)) -> any
     };
     let name = words.first().map_or("sh", String::as_str);
     prepare(&mut command);
-    command
-        .spawn()
+    spawn(&mut command)
         .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))
+}
+
+/// Starts a command. Returns it with its pidfd.
+pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
+    // Fails if there is no pidfd, or no descriptor for it: nobody would wait for the command.
+    let reserved = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let child = command.spawn()?;
+    drop(reserved);
+    let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    Ok((child, ending))
 }
 
 /// Waits until a signal arrives or the child ends. Returns whether that happened in time.

@@ -72,14 +72,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
 }
 
 /// This program as the helper that opens pipes.
-pub fn looker() -> std::process::Command {
-    internal(look::ROLE)
-}
-
-/// This program in an internal role.
-fn internal(role: &str) -> std::process::Command {
+fn looker() -> std::process::Command {
     let mut command = std::process::Command::new(ProcessRunner::this_program());
-    command.args([SUBCOMMAND, role]);
+    command.args([SUBCOMMAND, look::ROLE]);
     command
 }
 

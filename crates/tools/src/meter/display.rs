@@ -16,8 +16,7 @@ use super::options::{Options, Show};
 use super::progress::Snapshot;
 use super::rows::{self, Rows};
 use super::screen::Screen;
-use pipespeed_base::interrupt::is_ignored;
-use pipespeed_base::standard::has_escapes;
+use pipespeed_base::standard::{has_escapes, is_ignored};
 use pipespeed_base::text::without_error_numbers;
 
 /// Columns and rows if the terminal's size is unknown.

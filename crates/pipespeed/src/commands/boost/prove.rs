@@ -11,14 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::{
-    Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, set_child_subreaper, waitpid,
-};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
 use super::{Receiver, boosted, plain, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::doctor::is_over;
+use crate::commands::doctor::{is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, seed};
@@ -68,8 +66,8 @@ struct Record<'a> {
 /// The command can't be started, its outputs differ, the record can't be saved, or a signal
 /// arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
-    let files = Files::new([("--json", &args.json)])?;
-    if let Some(input) = &args.input {
+    let files = Files::new([("--json", &args.proof.json)])?;
+    if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(format!("--input: {error}")))?;
     }
     if !consent(args, pairs)? {
@@ -78,12 +76,12 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let header = header(Kind::Boost, Machine::read(None, None));
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-    let seed = seed(args.seed);
+    let seed = seed(args.proof.seed);
     let words: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
     let mut proof = Proof {
         pipeline: words.join(" "),
         shell: (words.len() == 1).then(|| shell(args).to_string_lossy().into_owned()),
-        input: args.input.as_ref().map(|it| it.display().to_string()),
+        input: args.proof.input.as_ref().map(|it| it.display().to_string()),
         pairs,
         seed,
         order: String::new(),
@@ -108,7 +106,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
             proof,
         })
     };
-    let mut progress = Progress::new(args.quiet, |proof: &Proof| {
+    let mut progress = Progress::new(args.proof.quiet, |proof: &Proof| {
         files.save_round(|_| Ok(record(proof)));
     });
     let outcome = compare(&mut runner, &mut proof, &mut progress);
@@ -120,7 +118,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     }
     let saved = files.save(|_| Ok(record(&proof)));
     files.print(false, |style| report::boost(&proof, style))?;
-    files.say_saved(args.quiet || saved.is_err());
+    files.say_saved(args.proof.quiet || saved.is_err());
     let differs = if proof.output == Some(Sameness::Differs) {
         Err(anyhow!("boosted, the command had a different output"))
     } else {
@@ -132,17 +130,17 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
 /// Says what will be done. On a terminal, asks whether to do it.
 fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
     let runs = UNTIMED + 2 * pairs;
-    let each = if args.each {
+    let each = if args.proof.each {
         format!(", and {pairs} times more for each pipe")
     } else {
         String::new()
     };
-    if !args.quiet {
+    if !args.proof.quiet {
         say(&format!(
             "pipespeed: the command will run {runs} times{each}, with all its side effects"
         ));
     }
-    if args.yes || !io::stdin().is_terminal() {
+    if args.proof.yes || !io::stdin().is_terminal() {
         return Ok(true);
     }
     say("Go on? [y/N]");
@@ -176,7 +174,7 @@ fn compare(
     proof.pace = boosted.pace.clone();
     proof.output = Some(sameness(runner, &plain, &boosted)?);
     proof.portable = portable(&proof.pipeline, &proof.raised, &is_program);
-    if runner.args.each {
+    if runner.args.proof.each {
         let mut pipes: Vec<(String, String)> = Vec::new();
         for pipe in &proof.raised {
             let names = (pipe.writer.clone(), pipe.reader.clone());
@@ -304,7 +302,7 @@ impl Runner<'_> {
             (Some(receiver), _) => boosted(self.args, receiver, &[]),
             (None, _) => plain(self.args),
         };
-        command.stdin(match &self.args.input {
+        command.stdin(match &self.args.proof.input {
             Some(input) => Stdio::from(open(input)?),
             None => Stdio::null(),
         });
@@ -317,15 +315,13 @@ impl Runner<'_> {
         let drain = thread::Builder::new().spawn(move || drain(output, is_hashed));
         let drain = drain.context("thread")?;
         let start = Instant::now();
-        let child = command.spawn();
+        let child = spawn(&mut command);
         // It holds the write end of the output.
         drop(command);
-        let mut child = child.map_err(|error| {
+        let (mut child, ending) = child.map_err(|error| {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
-        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        let ending = ending.context("the command's pidfd")?;
         let pace = if purpose == Purpose::Observation {
             let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
             self.pace(&ending, sidecar)

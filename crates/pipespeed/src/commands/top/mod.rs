@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::getpid;
 use serde::Serialize;
 
 use self::screen::{Key, Screen};
@@ -143,7 +143,7 @@ impl Command {
         let messages = messages.context("a file for the command's messages")?;
         let copy = || messages.as_ref().map(File::try_clone).transpose();
         let (out, err) = (copy()?, copy()?);
-        let child = start(words, |command| {
+        let (child, ending) = start(words, |command| {
             if has_screen && io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
             }
@@ -154,10 +154,9 @@ impl Command {
                 command.stderr(err);
             }
         })?;
-        let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
         Ok(Command {
-            ending: ending.context("the command's pidfd")?,
             child,
+            ending,
             messages,
         })
     }

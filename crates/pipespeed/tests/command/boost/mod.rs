@@ -22,6 +22,10 @@ fn boost(options: &str, line: &str) -> Command {
 
 /// The process that raises the pipes of a marked command.
 fn sidecar(mark: &Mark) -> Option<Pid> {
+    let is_sidecar = |pid: Pid| {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid()));
+        name.is_ok_and(|name| name == "pipespeed-boost\n")
+    };
     let mut all = mark.processes().into_iter();
-    all.find_map(|(pid, line)| line.contains("__endpoint boost detached").then_some(pid))
+    all.find_map(|(pid, _)| is_sidecar(pid).then_some(pid))
 }

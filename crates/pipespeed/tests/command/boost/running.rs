@@ -35,7 +35,7 @@ fn a_process_is_followed_in_the_background_until_it_ends() {
     let mut follow = pipespeed(&format!("boost --pid {pid} --follow"));
     let own = Mark::on(&mut follow);
     assert_eq!(run_alone(follow).succeeded_in_silence().out, "");
-    assert!(sidecar(&own).is_some());
+    assert!(eventually(|| sidecar(&own)).is_some());
     drop(mark);
     drop(running);
     own.nobody_left();
