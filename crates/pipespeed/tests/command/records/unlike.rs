@@ -215,6 +215,7 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         old.replacen("\"cases\"", "\"casts\"", 1),
     )
     .unwrap();
+    fs::write(path("sure.json"), old.replace("0.95", "2.0")).unwrap();
     fs::create_dir(path("directory.json")).unwrap();
     for (name, expected) in [
         (
@@ -238,7 +239,8 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         ("binary.json", "not JSON"),
         ("other.json", "not a record of pipespeed"),
         ("list.json", "not a record of pipespeed"),
-        ("half.json", "not JSON"),
+        ("half.json", "ends in the middle"),
+        ("sure.json", "confidence level"),
         ("damaged.json", "cases"),
         ("directory.json", "directory"),
         ("missing.json", "No such file"),
