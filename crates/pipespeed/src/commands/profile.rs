@@ -318,6 +318,9 @@ fn unknown_case(name: &str, suite: Option<Suite>, overrides: &Overrides) -> Stri
         names.join(", ")
     };
     match suite {
+        _ if name.contains(['|', ' ']) => {
+            format!("no suite has a case {name:?}; a pipeline goes after '--': -- {name:?}")
+        }
         Some(suite) => format!(
             "the suite {} has no case {name:?}; its cases are {}{}",
             suite.name(),

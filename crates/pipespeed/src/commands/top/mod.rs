@@ -16,7 +16,7 @@ use serde::Serialize;
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::doctor::{exit_as, plan, scope, start, wait};
-use crate::commands::{looker, now};
+use crate::commands::{looker, now, require_processes};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::standard::has_colours;
@@ -37,6 +37,7 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let proc = Proc::default();
+    require_processes(&proc)?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
     let output = Output::open(args)?;
