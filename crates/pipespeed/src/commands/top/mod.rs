@@ -5,6 +5,7 @@ mod screen;
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,7 +80,7 @@ enum Output {
     /// One frame of text.
     Once,
     /// A record a second, or only one.
-    Records(Box<dyn Write>),
+    Records(Box<dyn Write>, PathBuf),
     Screen(Box<Shown>),
 }
 
@@ -90,12 +91,14 @@ impl Output {
             Some(path) if is_stdout(path) && has_command => Err(usage(
                 "--json -: the command's output would be mixed with the records: name a file",
             )),
-            Some(path) if is_stdout(path) => Ok(Output::Records(Box::new(io::stdout()))),
+            Some(path) if is_stdout(path) => {
+                Ok(Output::Records(Box::new(io::stdout()), path.clone()))
+            }
             Some(path) => {
                 let file = File::create(path).map_err(|error| {
                     usage(format!("--json: cannot write {}: {error}", path.display()))
                 })?;
-                Ok(Output::Records(Box::new(file)))
+                Ok(Output::Records(Box::new(file), path.clone()))
             }
             None if args.once => Ok(Output::Once),
             None => {
@@ -215,7 +218,9 @@ impl Top<'_> {
         match &mut self.output {
             Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
             Output::Screen(shown) => shown.draw(&moment)?,
-            Output::Records(out) if is_last || !self.args.once => record(&moment, out)?,
+            Output::Records(out, path) if is_last || !self.args.once => {
+                record(&moment, out, path)?;
+            }
             Output::Once if is_last => self.print(&moment)?,
             _ => {}
         }
@@ -309,7 +314,7 @@ struct Record<'a> {
 }
 
 /// Writes a line of --json.
-fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
+fn record(moment: &Moment, out: &mut dyn Write, path: &Path) -> anyhow::Result<()> {
     let record = Record {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
@@ -319,7 +324,12 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut line = serde_json::to_string(&record).context("--json")?;
     line.push('\n');
-    to_stdout(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+    let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    if is_stdout(path) {
+        to_stdout(written)
+    } else {
+        written.with_context(|| format!("--json: cannot write {}", path.display()))
+    }
 }
 
 /// The screen, and what the user chose to see.

@@ -352,6 +352,9 @@ fn a_verdict_on_a_disturbed_run_is_marked() {
     assert!(failed.out.contains("slower (disturbed)"), "{failed:#?}");
     let line = "slower: vmsplice_read (x0.80); both runs were disturbed: measure again";
     failed.failed(1, &[line]);
+    let passed = records.compare("old.json slow.json --fail-on slower:30%");
+    let line = "no case is slower by 30 % or more; the newer run was disturbed: measure again";
+    assert!(passed.succeeded().err.contains(line));
     let comparison = records.comparison("slow.json");
     assert_eq!(comparison["old"]["disturbed"], false);
     assert_eq!(comparison["new"]["disturbed"], true);
