@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::standard;
 use crate::text::{escape, without_error_numbers, wrap};
+use crate::{size, standard};
 
 /// The command line is wrong or incomplete: exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,24 @@ pub fn require_stdout() -> anyhow::Result<()> {
         return Err(usage("standard output is open for reading only"));
     }
     Ok(())
+}
+
+/// Returns an error if the process may have less address space than `needed` bytes. Rust aborts
+/// where memory is refused, so commands that need much of it ask first. A thread alone reserves up
+/// to 128 MiB for its allocations (`new_heap()` in glibc's malloc).
+///
+/// # Errors
+/// The limit is lower; the message names it.
+pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
+    match getrlimit(Resource::As).current {
+        Some(allowed) if allowed < needed => Err(anyhow!(
+            "{} of address space are needed, {} are allowed; raise the limit (ulimit -v, now {})",
+            size::format(needed),
+            size::format(allowed),
+            allowed / 1024
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Prints text on standard error, [escaped](escape), since it may contain names of files and

@@ -28,11 +28,26 @@ pub fn parse_or_zero(text: &str) -> Result<u64, String> {
     if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("a size can't be negative; {HINT}"));
     }
+    // The parser panics on some numbers of more digits (parse-size 1.1.0).
+    if text.chars().filter(char::is_ascii_digit).count() > 19 {
+        let problem = if text.contains('.') {
+            "has too many digits"
+        } else {
+            "is too large"
+        };
+        return Err(format!("'{text}' {problem}; {HINT}"));
+    }
     let bytes = Config::new().with_binary().parse_size(text);
     let bytes = bytes.map_err(|error| match error {
         parse_size::Error::PosOverflow => format!("'{text}' is too large; {HINT}"),
         _ => format!("'{text}' is not a size; {HINT}"),
     })?;
+    // Not a number if it has a unit above the byte: its fractions are rounded to bytes.
+    let number: String = text.chars().filter(|c| !matches!(c, ' ' | '_')).collect();
+    let number = number.trim_end_matches(['b', 'B', 'i', 'I']).parse::<f64>();
+    if number.is_ok_and(|bytes| bytes.fract() != 0.0) {
+        return Err(format!("'{text}' has a fraction of a byte; {HINT}"));
+    }
     let digits = text.split(['e', 'E']).next().unwrap_or_default();
     if bytes == 0 && digits.contains(|c: char| matches!(c, '1'..='9')) {
         return Err(format!("'{text}' is less than one byte; {HINT}"));
@@ -98,6 +113,16 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_no_fractions() {
+        for text in ["1.5", "1.5B", "0.5", "1_0.5 b", "15e-1", "1.0000001"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("fraction of a byte"), "{text}: {error}");
+        }
+        let whole = ["1.5e1", "7.0", "7.B", "1.5 K", "0.1K"].map(parse);
+        assert_eq!(whole, [15, 7, 7, 1536, 102].map(Ok));
+    }
+
+    #[test]
     fn errors_explain_how_to_write_a_size() {
         for text in [
             "",
@@ -110,6 +135,8 @@ mod tests {
             "K",
             "99999999999999999999G",
             "18446744073709551616",
+            "184467440737095516159",
+            "1.84467440737095516159K",
             "0.4",
             "1e-9",
         ] {

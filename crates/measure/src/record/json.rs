@@ -44,6 +44,9 @@ pub enum Problem {
     /// It is not JSON.
     #[error("not JSON ({}); give a file made by --json, not the table or --csv", quoted(.0))]
     NotJson(serde_json::Error),
+    /// It is JSON, but ends early: the disk was full, or copying it was interrupted.
+    #[error("ends in the middle ({}): an incomplete copy; copy it again, or run it again", quoted(.0))]
+    Truncated(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
         "JSON, but not a record of pipespeed (it has no schema_version); give a file made by --json"
@@ -187,7 +190,14 @@ impl Head {
         if bytes.trim_ascii().is_empty() {
             return Err(Problem::Empty);
         }
-        let _: IgnoredAny = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
+        let _: IgnoredAny = serde_json::from_slice(bytes).map_err(|error| {
+            // A word such as `n`, of a table, may also be the start of null.
+            if error.is_eof() && bytes.trim_ascii_start().starts_with(b"{") {
+                Problem::Truncated(error)
+            } else {
+                Problem::NotJson(error)
+            }
+        })?;
         serde_json::from_slice(bytes).map_err(|_| Problem::NotOurs)
     }
 
@@ -264,6 +274,10 @@ mod tests {
         assert!(matches!(problem(" \n"), Problem::Empty));
         assert!(matches!(problem("case  GiB/s"), Problem::NotJson(_)));
         assert!(matches!(problem("[1, 2]"), Problem::NotOurs));
+        let whole = to_json(&ladder());
+        for length in [1, 2, 100, whole.len() / 2, whole.len() - 2] {
+            assert!(matches!(problem(&whole[..length]), Problem::Truncated(_)));
+        }
         assert!(matches!(
             problem("{\"schema_version\": \"x\"}"),
             Problem::NotOurs

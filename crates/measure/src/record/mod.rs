@@ -22,7 +22,8 @@ pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Estimate, Interval, Ratio, Verdict};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use crate::data_use::DataUse;
 use crate::suite::Suite;
@@ -88,7 +89,18 @@ pub struct Settings {
     /// Whether the run was a quick one.
     pub quick: bool,
     /// The confidence level aimed at by the intervals.
+    #[serde(deserialize_with = "confidence_level")]
     pub confidence: f64,
+}
+
+/// Reads a confidence level. With 1 or more, no number of rounds would suffice for a verdict.
+fn confidence_level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let level = f64::deserialize(deserializer)?;
+    if (0.5..1.0).contains(&level) {
+        Ok(level)
+    } else {
+        Err(D::Error::custom("a confidence level is from 0.5 to 1"))
+    }
 }
 
 /// One case measured twice a round under two names.

@@ -8,18 +8,21 @@ use anyhow::anyhow;
 use crate::cli::CheckArgs;
 use crate::commands::files::Files;
 use crate::commands::{first_error, header};
-use pipespeed_base::failure::{Interrupted, to_stdout, usage};
+use pipespeed_base::failure::{Interrupted, require_address_space, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report::{self as report, Style};
 
+/// For up to six threads at once.
+const MIN_ADDRESS_SPACE: u64 = 512 << 20;
+
 /// Runs the checks.
 ///
 /// # Errors
-/// A check failed or could not be completed, the record can't be saved, or a signal
-/// arrived.
+/// A check failed or could not be completed, the record can't be saved, a signal arrived,
+/// or the address space is limited to less than the checks need.
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     if !args.explain.is_empty() {
@@ -34,6 +37,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
         let list = report::check_list(&checks, style);
         return to_stdout(io::stdout().write_all(list.as_bytes()));
     }
+    require_address_space(MIN_ADDRESS_SPACE)?;
     let files = Files::new([("--json", &args.json)])?;
     let start = Instant::now();
     let header = header(Kind::Check, Machine::read(None, None));

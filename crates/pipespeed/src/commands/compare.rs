@@ -58,8 +58,14 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
     if slower.is_empty() {
         first_error([saved, decidable(&comparisons)])?;
         if !disturbed.is_empty() {
+            let percent = (limit.slower_by * 1e5).round() / 1e3;
+            let by = if percent > 0.0 {
+                format!(" by {percent} % or more")
+            } else {
+                String::new()
+            };
             say(&format!(
-                "pipespeed: --fail-on: no case is slower{disturbed}"
+                "pipespeed: --fail-on: no case is slower{by}{disturbed}"
             ));
         }
         return Ok(Ok(()));

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::files::Files;
-use crate::commands::{header, looker};
+use crate::commands::{header, looker, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
@@ -50,9 +50,7 @@ struct Record<'a> {
 /// or a signal arrived.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
-    if Proc::default().processes().is_empty() {
-        return Err(anyhow::anyhow!("no process can be seen: is /proc mounted?"));
-    }
+    require_processes(&Proc::default())?;
     let mut doctor = Doctor {
         args,
         files,

@@ -37,6 +37,7 @@ use pipespeed_measure::record::{Header, Kind};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::look;
+use pipespeed_pipeline::proc::Proc;
 
 /// Runs the subcommand of the command line.
 ///
@@ -69,6 +70,14 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
     }
+}
+
+/// Checks that processes can be seen at all.
+fn require_processes(proc: &Proc) -> anyhow::Result<()> {
+    if proc.processes().is_empty() {
+        return Err(anyhow::anyhow!("no process can be seen: is /proc mounted?"));
+    }
+    Ok(())
 }
 
 /// This program as the helper that opens pipes.

@@ -10,7 +10,7 @@ use pipespeed_base::{Named, signal_name};
 use crate::cli::ProfileArgs;
 use crate::commands::files::{Files, RECORD};
 use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, say, usage};
+use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
@@ -41,11 +41,15 @@ const TRIAL: Durations = Durations {
 const CASE_S: [f64; 2] = [2.0, 0.8];
 const PIPELINE_S: [f64; 2] = [10.0, 2.0];
 
+/// For the names of the kernel's functions.
+const MIN_ADDRESS_SPACE: u64 = 128 << 20;
+
 /// Profiles a case, the ladder or a pipeline.
 ///
 /// # Errors
 /// Wrong usage, sampling is refused, a trial failed, or a file can't be saved.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
+    require_address_space(MIN_ADDRESS_SPACE)?;
     let output = &args.output;
     let files = Files::new([
         ("--json", &output.json),
@@ -314,6 +318,9 @@ fn unknown_case(name: &str, suite: Option<Suite>, overrides: &Overrides) -> Stri
         names.join(", ")
     };
     match suite {
+        _ if name.contains(['|', ' ']) => {
+            format!("no suite has a case {name:?}; a pipeline goes after '--': -- {name:?}")
+        }
         Some(suite) => format!(
             "the suite {} has no case {name:?}; its cases are {}{}",
             suite.name(),

@@ -395,7 +395,8 @@ pub(crate) fn length(count: usize) -> i32 {
 /// The estimated maximum width of a text: the advances of DejaVu Sans, the widest face in
 /// common use, by kinds of characters.
 pub(crate) fn text_width(text: &str, size: i32) -> i32 {
-    let thousandths: i32 = text.chars().map(advance).sum();
+    // A name in an edited record may be of any length. No chart has room for as many characters.
+    let thousandths: i32 = text.chars().take(10_000).map(advance).sum();
     thousandths * size / 1000 + 1
 }
 
@@ -404,10 +405,13 @@ pub(crate) fn bold_width(text: &str, size: i32) -> i32 {
     text_width(text, size) * 113 / 100
 }
 
+/// The smallest [`advance`].
+const NARROWEST: i32 = 340;
+
 /// The width of a character in thousandths of the font size.
 fn advance(c: char) -> i32 {
     match c {
-        'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '|' | '\'' => 340,
+        'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '|' | '\'' => NARROWEST,
         'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '-' | '/' => 420,
         'm' | 'w' | 'M' | 'W' | '%' | '…' => 1000,
         '_' | 's' | 'c' | 'z' => 550,
@@ -432,8 +436,9 @@ pub(crate) fn fitted(text: &str, size: i32, room: i32, cut: Cut) -> String {
         return text.to_owned();
     }
     let all: Vec<char> = text.chars().collect();
-    // One character fewer at a time: the texts are short.
-    (0..all.len())
+    // One character fewer at a time, from the number of the narrowest that fit.
+    let most = room.max(0) * 1000 / (NARROWEST * size);
+    (0..all.len().min(most as usize + 1))
         .rev()
         .map(|kept| {
             let tail = match cut {
@@ -540,5 +545,8 @@ mod tests {
             assert!(text_width(&short, 13) <= room);
         }
         assert_eq!(fitted(text, 13, 0, Cut::End), "");
+        let narrow = "i".repeat(1_000_000);
+        let room = text_width(&narrow[..50], 13);
+        assert!((48..=50).contains(&fitted(&narrow, 13, room, Cut::Middle).chars().count()));
     }
 }

@@ -5,6 +5,7 @@ mod screen;
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use serde::Serialize;
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::doctor::{exit_as, plan, scope, start, wait};
-use crate::commands::{looker, now};
+use crate::commands::{looker, now, require_processes};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::standard::has_colours;
@@ -37,6 +38,7 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let proc = Proc::default();
+    require_processes(&proc)?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
     let output = Output::open(args)?;
@@ -78,7 +80,7 @@ enum Output {
     /// One frame of text.
     Once,
     /// A record a second, or only one.
-    Records(Box<dyn Write>),
+    Records(Box<dyn Write>, PathBuf),
     Screen(Box<Shown>),
 }
 
@@ -89,12 +91,14 @@ impl Output {
             Some(path) if is_stdout(path) && has_command => Err(usage(
                 "--json -: the command's output would be mixed with the records: name a file",
             )),
-            Some(path) if is_stdout(path) => Ok(Output::Records(Box::new(io::stdout()))),
+            Some(path) if is_stdout(path) => {
+                Ok(Output::Records(Box::new(io::stdout()), path.clone()))
+            }
             Some(path) => {
                 let file = File::create(path).map_err(|error| {
                     usage(format!("--json: cannot write {}: {error}", path.display()))
                 })?;
-                Ok(Output::Records(Box::new(file)))
+                Ok(Output::Records(Box::new(file), path.clone()))
             }
             None if args.once => Ok(Output::Once),
             None => {
@@ -213,7 +217,9 @@ impl Top<'_> {
         match &mut self.output {
             Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
             Output::Screen(shown) => shown.draw(&moment)?,
-            Output::Records(out) if is_last || !self.args.once => record(&moment, out)?,
+            Output::Records(out, path) if is_last || !self.args.once => {
+                record(&moment, out, path)?;
+            }
             Output::Once if is_last => self.print(&moment)?,
             _ => {}
         }
@@ -307,7 +313,7 @@ struct Record<'a> {
 }
 
 /// Writes a line of --json.
-fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
+fn record(moment: &Moment, out: &mut dyn Write, path: &Path) -> anyhow::Result<()> {
     let record = Record {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
@@ -317,7 +323,12 @@ fn record(moment: &Moment, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut line = serde_json::to_string(&record).context("--json")?;
     line.push('\n');
-    to_stdout(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+    let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    if is_stdout(path) {
+        to_stdout(written)
+    } else {
+        written.with_context(|| format!("--json: cannot write {}", path.display()))
+    }
 }
 
 /// The screen, and what the user chose to see.

@@ -73,6 +73,19 @@ fn a_buffer_larger_than_the_memory_allowed_is_refused() {
 }
 
 #[test]
+fn too_little_address_space_is_refused_with_the_limit() {
+    for args in ["check", "profile write_read --no-save"] {
+        let mut command = pipespeed(args);
+        conditions::limit(&mut command, Resource::As, 64 << 20);
+        let words = [
+            "64MiB are allowed",
+            "raise the limit (ulimit -v, now 65536)",
+        ];
+        run_alone(command).refused(1, &words);
+    }
+}
+
+#[test]
 fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
     // No machine has as much; should a size be accepted after all, it can't be mapped.
     let limited = |args: &str| {

@@ -139,6 +139,7 @@ fn what_is_unknown_is_named_with_what_there_is() {
         // A case of another suite.
         "bench --case produce_alone",
         "profile no_such_case",
+        "profile a|b",
         "profile --suite volumes write_read",
         "check --only nope",
         "check --only soft-limit",

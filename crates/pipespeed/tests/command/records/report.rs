@@ -84,7 +84,7 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
     fs::write(path("other.json"), "{\"kind\": \"check\"}").unwrap();
     fs::write(path("text.json"), "case  GiB/s\n").unwrap();
     for (name, words) in [
-        ("half.json", "not JSON"),
+        ("half.json", "ends in the middle"),
         (
             "newer.json",
             "schema_version 3, this pipespeed reads 2: use a newer",

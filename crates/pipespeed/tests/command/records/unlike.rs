@@ -215,6 +215,7 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         old.replacen("\"cases\"", "\"casts\"", 1),
     )
     .unwrap();
+    fs::write(path("sure.json"), old.replace("0.95", "2.0")).unwrap();
     fs::create_dir(path("directory.json")).unwrap();
     for (name, expected) in [
         (
@@ -238,7 +239,8 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         ("binary.json", "not JSON"),
         ("other.json", "not a record of pipespeed"),
         ("list.json", "not a record of pipespeed"),
-        ("half.json", "not JSON"),
+        ("half.json", "ends in the middle"),
+        ("sure.json", "confidence level"),
         ("damaged.json", "cases"),
         ("directory.json", "directory"),
         ("missing.json", "No such file"),
@@ -350,6 +352,9 @@ fn a_verdict_on_a_disturbed_run_is_marked() {
     assert!(failed.out.contains("slower (disturbed)"), "{failed:#?}");
     let line = "slower: vmsplice_read (x0.80); both runs were disturbed: measure again";
     failed.failed(1, &[line]);
+    let passed = records.compare("old.json slow.json --fail-on slower:30%");
+    let line = "no case is slower by 30 % or more; the newer run was disturbed: measure again";
+    assert!(passed.succeeded().err.contains(line));
     let comparison = records.comparison("slow.json");
     assert_eq!(comparison["old"]["disturbed"], false);
     assert_eq!(comparison["new"]["disturbed"], true);

@@ -124,6 +124,8 @@ fn one_record_can_be_saved() {
     run_alone(command).succeeded_in_silence();
     let record = json(&std::fs::read_to_string(file).unwrap());
     assert_eq!(record["pipelines"][0]["links"][0]["capacity"], Value::Null);
+    run_alone(pipespeed("top --once --no-open --json /dev/full"))
+        .failed(1, &["--json: cannot write /dev/full: No space left"]);
 }
 
 #[test]
