@@ -49,7 +49,7 @@ const fn step(claim: &'static str, case: &'static str, change: &'static str) -> 
     }
 }
 
-const LARGER_PIPE: Step = step("larger-pipe", "write_read_128k", "the larger pipe alone");
+const LARGER_PIPE: Step = step("larger-pipe", "write_read_128k", "a larger pipe alone");
 const HUGE_COPY: Step = Step {
     published: Some(Published {
         claim: Effect::Same,

@@ -198,7 +198,10 @@ fn writer(run: &Run) -> Markup {
             }
         }
         @if helps {
-            p { "The library is in pipespeed's repository: " code { "cargo add --path crates/fastpipe" } }
+            p {
+                "The library is in pipespeed's repository: "
+                code { "cargo add --path PIPESPEED/crates/fastpipe" } "."
+            }
             (lines(include_str!("lines/writer.rs")))
         } @else {
             p { "No gain is certain here, so a plain write remains the simpler choice." }
