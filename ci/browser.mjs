@@ -15,6 +15,9 @@ const SCHEMES = ["light", "dark"];
 // Smaller letters can't be read, in CSS pixels.
 const MIN_TEXT = 9;
 
+// The width of A4 without margins, in CSS pixels.
+const PAPER = 680;
+
 // A flame graph whose script has started.
 const DRAWN = "main > svg:not([viewBox])";
 
@@ -227,7 +230,16 @@ for (const scheme of SCHEMES) {
 }
 
 {
-  const { page } = await open(800, "dark");
+  const { page } = await open(PAPER, "dark");
+  // What is wider than the paper makes the browser print all of the page smaller.
+  await page.emulateMediaType("print");
+  const wide = await page.evaluate(() => {
+    const room = document.documentElement.clientWidth;
+    const all = [...document.querySelectorAll("body :not(svg *)")];
+    const over = all.filter((it) => it.getBoundingClientRect().right > room + 1);
+    return over.map((it) => `${it.tagName} leaves the paper: ${it.textContent.slice(0, 60)}`);
+  });
+  expect("print: width", wide);
   const side = "15mm";
   const margin = { top: side, bottom: side, left: side, right: side };
   const pdf = await page.pdf({ format: "A4", printBackground: true, margin });

@@ -32,7 +32,7 @@ pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond 
                           in step never sleep";
 
 /// Whether a ring is among the channels that sleep.
-fn rings_block(run: &Run) -> bool {
+pub(super) fn rings_block(run: &Run) -> bool {
     waiting(run, Waiting::Block)
         .any(|case| case.summary.is_some() && case.configuration.channel == Some(ChannelKind::Ring))
 }

@@ -217,6 +217,17 @@ fn beyond_memory(
     })
 }
 
+/// The findings that compare no rung with a copy.
+pub(super) fn of_memory(run: &Run, tolerance: f64) -> Vec<String> {
+    let fastest = fastest(rungs(run).filter_map(measured));
+    let sentences = [
+        fastest.and_then(|fastest| beyond_memory(run, fastest, tolerance)),
+        through_the_caches(run, tolerance),
+        scalar(run, tolerance),
+    ];
+    sentences.into_iter().flatten().collect()
+}
+
 /// The change of the rates from the smallest block to the largest.
 fn through_the_caches(run: &Run, tolerance: f64) -> Option<String> {
     let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));

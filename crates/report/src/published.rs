@@ -251,10 +251,15 @@ pub(super) fn volumes(run: &Run, tolerance: f64) -> Vec<String> {
             Some(compare_volumes(step, base, threshold))
         })
         .collect();
+    sentences.extend(trend_within(run));
+    sentences
+}
+
+/// A sentence on the trend within the largest volume.
+pub(super) fn trend_within(run: &Run) -> Option<String> {
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
     let largest = measured.max_by_key(|case| case.configuration.volume_bytes);
-    sentences.extend(largest.and_then(|case| trend(case, run.settings.confidence)));
-    sentences
+    trend(largest?, run.settings.confidence)
 }
 
 /// Compares the change from the volume of `base` to that of the step's case with the

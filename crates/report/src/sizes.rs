@@ -3,7 +3,8 @@
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
-    BestSizes, CaseResult, Estimate, NotRun, PanelResult, Run, Search, Sizes, Verdict,
+    BestSizes, CaseResult, Configuration, Estimate, NotRun, PanelResult, Run, Search, Sizes,
+    Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
 
@@ -43,17 +44,24 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
 /// The fastest panel of the search for each kind of reader: it reads or splices, and the
 /// ends sleep or spin.
 pub(super) fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
-    let kind = |panel: &PanelResult| {
-        let configuration = &panel.configuration;
+    best_by(search, |configuration| {
         (configuration.reader, configuration.wait)
-    };
+    })
+}
+
+/// The fastest panel of the search for each kind of case.
+pub(super) fn best_by<K: PartialEq>(
+    search: &Search,
+    kind: fn(&Configuration) -> K,
+) -> Vec<&PanelResult> {
     let median = |panel: &PanelResult| {
         panel
             .leader()
             .map_or(0.0, |leader| leader.median.unwrap_or(0.0))
     };
     let found = search.panels.iter().filter(|panel| panel.best.is_some());
-    let by_kind = grouped(found.map(|panel| (kind(panel), panel))).into_iter();
+    let by_kind = found.map(|panel| (kind(&panel.configuration), panel));
+    let by_kind = grouped(by_kind).into_iter();
     let best = by_kind.filter_map(|(_, panels)| {
         panels
             .into_iter()

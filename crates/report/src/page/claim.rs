@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
             }
             Judgement::Confirmed => match place {
                 _ if !published.is_one_factor => {
-                    html! { "A gain, as published: " (there) " " (published.condition) "." }
+                    html! { "A gain, as published: there " (there) ", " (published.condition) "." }
                 }
                 Place::Within => html! { "As published: " (there) "." },
                 Place::Below => html! { "The published gain is smaller: " (there) "." },
@@ -210,7 +210,7 @@ impl<'a> Found<'a> {
             Judgement::Refuted => html! { "This differs from the published result: " (there) "." },
             Judgement::Undecided => match place {
                 _ if !published.is_one_factor => {
-                    html! { "Published: " (there) " " (published.condition) "." }
+                    html! { "Published: " (there) ", " (published.condition) "." }
                 }
                 Place::Within => html! { "Published: " (there) ", which this interval allows." },
                 Place::Below | Place::Above => {

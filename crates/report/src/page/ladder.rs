@@ -10,7 +10,9 @@ use pipespeed_measure::suite::Suite;
 use super::claim::{Claim, Found, Outcome, Published};
 use super::figure::{ms, ns_of, percent, plain, published, rate_of};
 use super::records::Records;
-use super::{Section, chart, claims, details, guest_warning, missing, named_table, walk};
+use super::{
+    Section, chart, claims, details, guest_warning, missing, named_table, table_of_names, walk,
+};
 use crate::published::Claim as Effect;
 use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
 use crate::steps::measured;
@@ -47,7 +49,7 @@ const fn step(claim: &'static str, case: &'static str, change: &'static str) -> 
     }
 }
 
-const LARGER_PIPE: Step = step("larger-pipe", "write_read_128k", "the larger pipe alone");
+const LARGER_PIPE: Step = step("larger-pipe", "write_read_128k", "a larger pipe alone");
 const HUGE_COPY: Step = Step {
     published: Some(Published {
         claim: Effect::Same,
@@ -59,7 +61,7 @@ const HUGE_COPY: Step = Step {
     ..step(
         "huge-pages-copied",
         "write_read_huge",
-        "both buffers in huge pages",
+        "huge pages for both buffers of the plain pipe",
     )
 };
 const VMSPLICE: Step = Step {
@@ -75,7 +77,7 @@ const VMSPLICE: Step = Step {
 const VMSPLICE_HUGE: Step = step(
     "vmsplice-huge-pages",
     "vmsplice_read_huge",
-    "huge pages as well",
+    "vmsplice from huge pages, and read",
 );
 const WRITE_SPLICE: Step = step(
     "write-splice",
@@ -89,7 +91,11 @@ const SPLICE: Step = Step {
 };
 const HUGE: Step = Step {
     published: gain(1.55, "x1.55"),
-    ..step("huge-pages", "vmsplice_splice_huge", "huge pages")
+    ..step(
+        "huge-pages",
+        "vmsplice_splice_huge",
+        "huge pages, vmsplice and splice",
+    )
 };
 const SPINNING: Step = Step {
     published: gain(1.25, "x1.25"),
@@ -109,6 +115,11 @@ impl Step {
             None => found.claim(self.claim, change),
         })
     }
+}
+
+/// The claim on the larger pipe.
+pub(super) fn larger_pipe(run: &Run) -> Option<Claim> {
+    LARGER_PIPE.claim(run)
 }
 
 /// The command that brings the ladder, and what it shows.
@@ -208,6 +219,7 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
                 ("Rates, processor time and context switches of both ends.",
                  table_of_cases(run, &run.cases)),
                 ("Each case against the one that differs in one factor.", table_of_comparisons(run)),
+                ("What the names mean.", table_of_names(run)),
             ],
         ))
     }

@@ -6,13 +6,16 @@
 mod beside;
 mod claim;
 mod figure;
+mod further;
 mod ladder;
 mod practice;
+mod programs;
 mod records;
 mod walk;
 
 pub use self::records::{Records, Saved};
 
+use itertools::Itertools as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
@@ -21,8 +24,9 @@ use pipespeed_measure::suite::Suite;
 
 use self::claim::Claim;
 use crate::chart::svg::{NARROW, WIDE};
-use crate::steps::measured;
-use crate::table::Table;
+use crate::format::pluralize;
+use crate::steps::{cases_without_twin, measured};
+use crate::table::{Column, Table};
 
 const STYLE: &str = include_str!("page.css");
 /// Shows the hint of a chart's part at the pointer. The page is complete without it.
@@ -45,6 +49,8 @@ struct Section {
 pub fn page(records: &Records, other: Option<&Records>) -> String {
     let mut sections = ladder::sections(records);
     sections.extend(practice::sections(records));
+    sections.extend(further::sections(records));
+    sections.push(programs::section(records));
     sections.extend(other.map(|other| beside::section(records, other)));
     let title = "How fast are pipes on this machine?";
     let body = html! {
@@ -61,17 +67,19 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
                 in a program."
             }
             p {
-                "Rates are medians with their " (level(records)) " interval in brackets. A \
-                difference is called faster, slower or the same only if its whole interval says \
-                so; otherwise it is undecided."
+                "Rates are medians, with their " (level(records)) " interval in brackets. A ratio \
+                is called the same if its whole interval lies within five percent of one; faster \
+                or slower if the whole interval lies above or below one; and otherwise undecided. "
+                a href="#method" { "How this was measured" } "."
             }
             (alarms(records))
         }
-        section.brief aria-labelledby="short" { (practice::in_short(records)) }
+        section.brief aria-labelledby="short" { div { (programs::in_short(records)) } }
         nav aria-label="Contents" {
             ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
         }
         main id="main" {
+            (incomplete(records))
             @for section in &sections {
                 section aria-labelledby=(section.id) {
                     h2 id=(section.id) { (section.title) }
@@ -112,8 +120,13 @@ fn origin(records: &Records) -> Markup {
         let virtualisation = &saved.header().machine.virtualisation;
         virtualisation.hypervisor.clone()
     });
+    let processors = records.all().find_map(|saved| {
+        let online = saved.header().machine.processors.online.as_ref();
+        Some(pluralize(online?.len(), "processor"))
+    });
     html! {
         (machines.join("; "))
+        @if let Some(count) = processors { "; " (count) }
         @if let Some(guest) = guest { "; a guest of " (guest) }
         @if let Some(first) = first {
             "; " time datetime=(first) { (first) }
@@ -140,11 +153,11 @@ fn alarms(records: &Records) -> Markup {
         control.is_some_and(|it| matches!(it.verdict, Verdict::Faster | Verdict::Slower))
     });
     let interrupted = runs().filter(|run| run.interrupted.is_some());
-    let disturbed = runs().filter_map(|run| {
-        let mut warnings = run.warnings.iter();
-        Some((run, warnings.find(|it| it.kind.is_disturbance())?))
+    let disturbed = records.all().filter_map(|saved| {
+        let mut warnings = warnings(saved).iter();
+        Some((saved, warnings.find(|it| it.kind.is_disturbance())?))
     });
-    let disturbed: Vec<(&Run, &Warning)> = disturbed.collect();
+    let disturbed: Vec<(&Saved, &Warning)> = disturbed.collect();
     html! {
         @if machines.len() > 1 {
             p.alarm {
@@ -160,10 +173,11 @@ fn alarms(records: &Records) -> Markup {
         }
         @if let [(_, warning), ..] = &disturbed[..] {
             p.alarm {
-                "Something else used the machine during these runs, so others may differ: "
-                @for (at, (run, _)) in disturbed.iter().enumerate() {
+                "In these measurements something else used the machine, or rates changed within \
+                trials, so a repetition may give other figures: "
+                @for (at, (saved, _)) in disturbed.iter().enumerate() {
                     @if at > 0 { ", " }
-                    code { "bench " (run.suite) }
+                    code { (saved.subject()) }
                 }
                 ". The first of them notes: " q { (warning) } "."
             }
@@ -198,49 +212,75 @@ fn method(records: &Records, other: Option<&Records>) -> Markup {
     html! {
         h2 id="method" { "How this was measured" }
         p {
-            "Each trial is a new pair of processes. A round runs every case once, in balanced random \
-            order. Rates are medians over the rounds, intervals are exact, and ratios are paired by \
-            round and corrected for the number of comparisons. A null control measures one case \
-            under two names."
+            "Each trial starts a new pair of processes, on the processors that its chart names, and \
+            times them after a warm-up. A round runs every case once, in a balanced random order. A \
+            rate is the median of the rounds; its interval comes from their order, whatever their \
+            distribution. A ratio is the median of the ratios within rounds, so it may differ a \
+            little from that of the two rates; its interval is that of the sign test, corrected for \
+            the number of comparisons. The null control is one case measured under two names: \
+            differences no larger than it shows are undecided."
+        }
+        @let shared = shared_warnings(records);
+        @if !shared.is_empty() {
+            p { "Of several of these records:" }
+            ul { @for warning in &shared { li { (warning) } } }
+            p { "The records:" }
         }
         ul {
-            @for saved in records.all() { li { (record(saved)) } }
+            @for saved in records.all() { li { (record(saved, &shared)) } }
             @for replaced in records.replaced() {
                 li { "Not shown, since another one was given: " (replaced) "." }
             }
         }
         @if let Some(other) = other {
             p { "The other machine:" }
-            ul { @for saved in other.all() { li { (record(saved)) } } }
+            ul { @for saved in other.all() { li { (record(saved, &[])) } } }
         }
     }
 }
 
-/// A record: its command and date, and for a run its rounds, null control and warnings.
-fn record(saved: &Saved) -> Markup {
+/// The warnings of a record.
+fn warnings(saved: &Saved) -> &[Warning] {
+    match saved {
+        Saved::Bench(run) => &run.warnings,
+        Saved::Latency(record) => &record.warnings,
+        Saved::Costs(record) => &record.warnings,
+        Saved::Profile(profile) => &profile.warnings,
+        Saved::Check(_) | Saved::Pages(_) => &[],
+    }
+}
+
+/// The warnings that several records have.
+fn shared_warnings(records: &Records) -> Vec<&str> {
+    let messages = records.all().flat_map(warnings).map(|it| &*it.message);
+    messages.duplicates().collect()
+}
+
+/// A record: its command and date, for a run its rounds and null control, and its warnings
+/// but for these.
+fn record(saved: &Saved, shared: &[&str]) -> Markup {
     let Header {
         command,
         started_at,
         pipespeed_version,
         ..
     } = saved.header();
-    let (run, warnings) = match saved {
-        Saved::Bench(run) => (Some(&**run), &*run.warnings),
-        Saved::Latency(record) => (None, &*record.warnings),
-        Saved::Costs(record) => (None, &*record.warnings),
-        Saved::Profile(profile) => (None, &*profile.warnings),
-        Saved::Check(_) | Saved::Pages(_) => (None, &[][..]),
+    let run = match saved {
+        Saved::Bench(run) => Some(&**run),
+        _ => None,
     };
+    let own = warnings(saved).iter();
+    let own: Vec<&Warning> = own.filter(|it| !shared.contains(&&*it.message)).collect();
     html! {
         code { (without_files(command)) } ", " (started_at) ", version " (pipespeed_version)
         @if let Some(run) = run {
             "; " (run.settings.rounds_done) " of " (run.settings.rounds_planned)
             " rounds, seed " (run.settings.seed) ". " (control(run))
         }
-        @if !warnings.is_empty() {
+        @if !own.is_empty() {
             details {
-                summary { "Possible disturbances and limitations (" (warnings.len()) ")" }
-                ul { @for warning in warnings { li { (warning) } } }
+                summary { "Possible disturbances and limitations (" (own.len()) ")" }
+                ul { @for warning in own { li { (warning) } } }
             }
         }
     }
@@ -306,10 +346,43 @@ fn missing(what: &str, command: &str) -> Markup {
     }
 }
 
+/// Says how to bring all that the records lack at once. A profile is not counted: it may be
+/// refused.
+fn incomplete(records: &Records) -> Markup {
+    use Suite::{Changes, Channels, Ladder, Options, Sizes, Touched};
+    let suites = [Ladder, Touched, Sizes, Channels, Changes, Options];
+    let is_complete = suites.iter().all(|suite| records.run(*suite).is_some())
+        && [true, false]
+            .iter()
+            .all(|naive| records.latency(*naive).is_some())
+        && records.check().is_some()
+        && records.costs().is_some()
+        && records.pages().is_some();
+    html! {
+        @if !is_complete {
+            p.missing {
+                "Some records are missing; each section names the command that brings its own. "
+                code { "pipespeed report --full" } " measures all of them; with " code { "--resume" }
+                ", in the directory where " code { "pipespeed report" }
+                " was run, only the missing ones."
+            }
+        }
+    }
+}
+
 /// The warning of a run that this is a guest.
 fn guest_warning(run: &Run) -> Option<&str> {
     let warning = run.warnings.iter().find(|it| it.kind == WarningKind::Guest);
     warning.map(|warning| &*warning.message)
+}
+
+/// The names of a run's cases, each with what it does.
+fn table_of_names(run: &Run) -> Table {
+    let mut table = Table::new([Column::left("case"), Column::left("what it does")]);
+    for case in cases_without_twin(run) {
+        table.row([case.name.clone(), case.description.clone()]);
+    }
+    table
 }
 
 /// The median of a case.

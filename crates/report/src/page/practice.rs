@@ -1,30 +1,24 @@
-//! What the published experiment left open, and what follows for programs.
+//! What the published experiment left open: data in use, sleeping, sizes, and other channels.
 
-use itertools::Itertools as _;
 use maud::{Markup, html};
-use pipespeed_base::Named;
-use pipespeed_explain::check::{Record as CheckRecord, Verdict};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::latency::record::Record as LatencyRecord;
 use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::touched::BEST;
 
 use super::claim::{Claim, Found, Outcome};
-use super::figure::{bytes, count, ms, ns_of, rate_of as rate_figure, us, us_of};
+use super::figure::{bytes, ns_of};
 use super::records::Records;
-use super::{Section, chart, claims, details, missing, rate_of};
+use super::{Section, chart, claims, missing, rate_of, table_of_names};
 use crate::changes::{instructions, is_safe, table_of_ranking};
-use crate::channels::{self, RING_POLLS, channel, message, waiting};
+use crate::channels::{self, RING_POLLS, channel, message, rings_block, waiting};
 use crate::findings::null_tolerance;
-use crate::published::statements;
 use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
-use crate::sizes::{best_of_kinds, is_recommended, not_run, place, technique};
+use crate::sizes::{self, best_by, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
-use crate::{checks, latency, sizes};
 
-/// The sections after the published story.
+/// The sections on what the published experiment left open.
 pub(super) fn sections(records: &Records) -> Vec<Section> {
     let of = |suite: Suite, shown: fn(&Run) -> Markup, what: &str, command: &str| {
         let run = records.run(suite);
@@ -66,32 +60,6 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
                 "bench channels --json channels.json",
             ),
         },
-        Section {
-            id: "latency",
-            title: "Round trips, and a deadlock",
-            body: round_trips(records),
-        },
-        Section {
-            id: "further",
-            title: "Side experiments",
-            body: further(records),
-        },
-        Section {
-            id: "promises",
-            title: "What pipes promise",
-            body: match records.check() {
-                Some(record) => promises(record),
-                None => missing(
-                    "the tested statements about pipes",
-                    "check --json check.json",
-                ),
-            },
-        },
-        Section {
-            id: "programs",
-            title: "What it means for your programs",
-            body: programs(records),
-        },
     ]
 }
 
@@ -100,59 +68,18 @@ fn claim(run: &Run, case: &str, name: &str, change: Markup) -> Option<Claim> {
     Some(Found::of(run, case)?.claim(name, change))
 }
 
-/// The most important results.
-pub(super) fn in_short(records: &Records) -> Markup {
-    let ladder = records.run(Suite::Ladder);
-    let rate = |run: Option<&Run>, name| rate_of(run?, name);
-    let touched = records.run(Suite::Touched);
-    let choices = [
-        touched.and_then(published_sizes),
-        touched.and_then(auto),
-        records.run(Suite::Changes).and_then(best_change),
-        records.run(Suite::Channels).and_then(best_channel),
-    ];
-    let mut decided: Vec<Claim> = choices.into_iter().flatten().collect();
-    let is_any = !decided.is_empty();
-    decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
-    let is_open = is_any && decided.is_empty();
-    html! {
-        h2 id="short" { "In short" }
-        @if let Some(plain) = rate(ladder, "write_read") {
-            p { "A plain pipe, used as in the published experiment, moves " (plain) "." }
-        }
-        @if let Some(last) = rate(ladder, "busy_loop_huge") {
-            p {
-                "With all of the published steps it moves " (last)
-                ", of data that nobody reads."
-            }
-        }
-        @if let Some(best) = rate(touched, BEST) {
-            p {
-                "With every byte produced and used, a plain write in the best sizes found here moves "
-                (best) "."
-            }
-        }
-        (claims(decided.into_iter().map(Some)))
-        @if is_open {
-            p {
-                "No comparison of the choices of a program came out faster, slower or the same. More \
-                time or a quieter machine would narrow the intervals."
-            }
-        }
-        p { a href="#programs" { "What to change in a program" } }
-    }
-}
-
 /// The sizes of the best plain write of the suite touched.
 pub(super) fn best_write(run: &Run) -> Option<Sizes> {
     Some(run.search.as_ref()?.panels.first()?.best.as_ref()?.sizes)
 }
 
-fn in_words(sizes: Sizes) -> Markup {
+/// Sizes in words: `64 KiB pieces into a pipe of 1 MiB`.
+pub(super) fn in_words(sizes: Sizes) -> Markup {
     html! { (bytes(sizes.buffer_bytes)) " pieces into a pipe of " (bytes(sizes.pipe_bytes)) }
 }
 
-fn published_sizes(run: &Run) -> Option<Claim> {
+/// The claim on a plain write in the published sizes.
+pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
     let configuration = &run
         .cases
         .iter()
@@ -170,8 +97,9 @@ fn published_sizes(run: &Run) -> Option<Claim> {
     claim(run, "write_read", "published-sizes", change)
 }
 
-fn auto(run: &Run) -> Option<Claim> {
-    let change = html! { "fastpipe's " code { "Writer" } " instead of the best plain write" };
+/// The claim on the library's writer.
+pub(super) fn auto(run: &Run) -> Option<Claim> {
+    let change = html! { "the " code { "Writer" } " of fastpipe, a library for Rust, instead of the best plain write" };
     claim(run, "fastpipe_auto", "writer", change)
 }
 
@@ -187,17 +115,27 @@ fn used(run: &Run) -> Markup {
             found"
             @if let Some(sizes) = best_write(run) { ": " (in_words(sizes)) }
             "."
+            @if let Some(best) = rate_of(run, BEST) { " It moves " (best) "." }
         }
-        @if let Some(best) = rate_of(run, BEST) { p { "The best plain write moves " (best) "." } }
+        p {
+            "fastpipe is the library of this project, for Rust. Its " code { "Writer" } " finds out \
+            while sending whether write(2) or vmsplice(2) is faster, and in which way pages can be \
+            reused so that every reader gets the right bytes. Two of these ways are also measured \
+            alone."
+        }
         (claims([
             published_sizes(run),
-            simple("bufwriter_stdout_64k", "bufwriter", "a BufWriter on standard output"),
+            simple(
+                "bufwriter_stdout_64k",
+                "bufwriter",
+                "Rust's BufWriter on standard output and a pipe of default size",
+            ),
             auto(run),
-            simple("fastpipe_fresh", "fresh", "a Writer that never writes to a page again"),
+            simple("fastpipe_fresh", "fresh", "only fresh pages, never written again,"),
             simple(
                 "fastpipe_cow_checked",
                 "cow-checked",
-                "a Writer that reuses a page once nobody holds it",
+                "pages that are reused once nobody holds them",
             ),
         ]))
         p {
@@ -210,7 +148,7 @@ fn used(run: &Run) -> Markup {
             simple(
                 "fastpipe_drained",
                 "drained",
-                "a Writer that reuses a page once it has left the pipe",
+                "the library and pages that are reused once they have left the pipe",
             ),
         ]))
         @if let Some((produce, consume)) = ends {
@@ -229,6 +167,7 @@ fn used(run: &Run) -> Markup {
                 ("Rates, processor time and context switches of both ends.",
                  table_of_cases(run, &run.cases)),
                 ("Each case against the best plain write.", table_of_comparisons(run)),
+                ("What the names mean.", table_of_names(run)),
             ],
         ))
     }
@@ -275,6 +214,7 @@ fn sleeping(records: &Records) -> Markup {
                         ("Rates, processor time and context switches of both ends.",
                          table_of_cases(run, &run.cases)),
                         ("The changes, the largest certain gain first.", table_of_ranking(run)),
+                        ("What the names mean.", table_of_names(run)),
                     ],
                 ))
             }
@@ -286,14 +226,14 @@ fn sleeping(records: &Records) -> Markup {
 }
 
 /// The claim on a change to the typical pipe.
-fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
+pub(super) fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     let factor = case.factor.as_deref()?;
     let change = html! { em { (factor) } };
     claim(run, &case.name, &format!("change-{}", case.name), change)
 }
 
 /// The claim on the safe change with the largest certain gain.
-fn best_change(run: &Run) -> Option<Claim> {
+pub(super) fn best_change(run: &Run) -> Option<Claim> {
     let gained = instructions(run, null_tolerance(run));
     let (case, _) = gained.into_iter().find(|(case, _)| is_safe(case))?;
     let factor = case.factor.as_deref()?;
@@ -309,9 +249,10 @@ fn best_sizes(run: &Run) -> Markup {
         p {
             "The published experiment used buffers of 256 KiB, the second-level cache of its \
             processor, and said that other sizes change little. A search tried pairs of sizes \
-            here; the best of them were then measured again beside the published ones."
+            here; the best of them were then measured again beside the published ones. The data is \
+            moved, but neither produced nor used. The lines to paste show the rate themselves."
         }
-        @for panel in best_of_kinds(search) {
+        @for panel in best_by(search, |it| (it.writer, it.reader, it.wait)) {
             @if let Some(claim) = size_claim(run, panel) { (claim) }
             (command(run, panel))
         }
@@ -332,23 +273,24 @@ fn size_claim(run: &Run, panel: &PanelResult) -> Option<Claim> {
     let best = panel.best.as_ref()?;
     let name = format!("sizes-{}", panel.case);
     let ends = html! {
-        " (" (technique(panel)) " " (place(panel))
+        (technique(panel)) " " (place(panel))
         @if panel.configuration.wait == Some(Waiting::Spin) { ", spinning" }
-        ")"
     };
-    if best.sizes == panel.published() {
+    let published = panel.published();
+    if best.sizes == published {
         let rate = rate_of(run, &best.case)?;
         return Some(Claim {
             name,
             outcome: Outcome::Same,
             sentence: html! {
-                "The best sizes found" (ends) " are the same as the published ones: " (rate) "."
+                "For " (ends) ", the best sizes found are the same as the published ones: " (rate) "."
             },
         });
     }
     let change = html! {
-        "buffers of " (bytes(best.sizes.buffer_bytes)) " and a pipe of "
-        (bytes(best.sizes.pipe_bytes)) " instead of the published sizes" (ends)
+        (ends) ", in buffers of " (bytes(best.sizes.buffer_bytes)) " through a pipe of "
+        (bytes(best.sizes.pipe_bytes)) " instead of the published " (bytes(published.buffer_bytes))
+        " through " (bytes(published.pipe_bytes))
     };
     claim(run, &best.case, &name, change)
 }
@@ -372,11 +314,14 @@ fn other_channels(run: &Run) -> Markup {
     html! {
         p {
             "The same messages through other channels. A message is what one call of the writer \
-            carries, and every byte is produced and used. For each size, this is the fastest channel \
-            beside the pipe that is right for every reader and whose ends sleep while they wait."
+            carries, and every byte is produced and used. The pipe has its default size here, as \
+            most programs leave it. For each size of messages, this is the fastest other channel \
+            that is right for every reader and whose ends sleep while they wait."
         }
-        (claims(channels::sizes(run).into_iter().map(|bytes| channel_claim(run, bytes))))
-        p { "About rings: " (RING_POLLS) "." }
+        (claims(channels::sizes(run).into_iter().map(|size| {
+            channel_claim(run, fastest_channel(run, size, |_| true)?)
+        })))
+        @if rings_block(run) { p { "Note that " (RING_POLLS) "." } }
         (chart(
             |width| chart_of_width(run, width),
             "Rates by the size of the messages, with every byte produced and used.",
@@ -385,354 +330,76 @@ fn other_channels(run: &Run) -> Markup {
     }
 }
 
-/// The fastest channel for messages of a size whose ends sleep, beside the one that all are
-/// compared with. Vmspliced pages that are written again are wrong for some readers.
-fn fastest_channel(run: &Run, bytes: usize) -> Option<&CaseResult> {
+/// The fastest channel for messages of a size whose ends sleep, of the candidates, beside the
+/// one that all are compared with. Vmspliced pages that are written again are wrong for some
+/// readers.
+pub(super) fn fastest_channel(
+    run: &Run,
+    bytes: usize,
+    is_candidate: fn(&CaseResult) -> bool,
+) -> Option<&CaseResult> {
     let cases = waiting(run, Waiting::Block).filter(|case| message(case) == bytes);
     let is_safe =
         |case: &&CaseResult| Transport::of(&case.configuration) != Some(Transport::Vmsplice);
     let compared = cases
-        .filter(|case| case.compared_with.is_some())
+        .filter(|case| case.compared_with.is_some() && is_candidate(case))
         .filter(is_safe);
     let all: Vec<&CaseResult> = compared.collect();
     let best = fastest(all.iter().filter_map(|case| measured(case)));
     best.map(|(case, _)| case).or(all.first().copied())
 }
 
-/// The claim on the fastest channel for messages of a size.
-fn channel_claim(run: &Run, size: usize) -> Option<Claim> {
-    let case = fastest_channel(run, size)?;
+/// Whether the channel is one of the library's.
+pub(super) fn needs_library(case: &CaseResult) -> bool {
+    matches!(
+        Transport::of(&case.configuration),
+        Some(Transport::Ring | Transport::RingCopy)
+    )
+}
+
+/// The channel of a case in words, with its article.
+pub(super) fn with_article(case: &CaseResult) -> Markup {
+    let pipe_bytes = case.configuration.pipe_bytes;
+    let words = match Transport::of(&case.configuration) {
+        Some(Transport::Pipe) => {
+            return html! {
+                "a pipe" @if let Some(size) = pipe_bytes { " of " (bytes(size)) }
+            };
+        }
+        Some(Transport::Ring) => "fastpipe's ring in shared memory",
+        Some(Transport::RingCopy) => "fastpipe's ring in shared memory, with copies",
+        Some(Transport::Fifo) => "a FIFO",
+        Some(Transport::Socketpair) => "a socket pair",
+        Some(Transport::Seqpacket) => "a socket pair of whole messages",
+        Some(Transport::Datagram) => "a socket pair of datagrams",
+        Some(Transport::Unix) => "a Unix socket",
+        Some(Transport::Tcp) => "TCP",
+        Some(Transport::TcpZerocopy) => "TCP with MSG_ZEROCOPY",
+        Some(Transport::Mqueue) => "a message queue",
+        Some(Transport::VmReadv) => "process_vm_readv(2)",
+        Some(Transport::Uring) => "a pipe by io_uring",
+        Some(Transport::Vmsplice | Transport::VmspliceFresh | Transport::Eventfd) | None => {
+            channel(case)
+        }
+    };
+    html! { (words) }
+}
+
+/// The claim on a channel for messages of a size.
+pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     let found = Found::of(run, &case.name)?;
+    let size = message(case);
     let change = html! {
-        (channel(case)) " for messages of " (bytes(size))
-        @if let Some(base) = found.base { " instead of " (channel(base)) }
+        (with_article(case)) " for messages of " (bytes(size))
+        @if let Some(base) = found.base { " instead of " (with_article(base)) }
     };
     Some(found.claim(format!("channel-{size}"), change))
 }
 
 /// The claim on the size of messages with the largest certain gain.
-fn best_channel(run: &Run) -> Option<Claim> {
+pub(super) fn best_channel(run: &Run) -> Option<Claim> {
     let sizes = channels::sizes(run).into_iter();
-    let gain = |size: &usize| {
-        let found = fastest_channel(run, *size).and_then(|case| case.ratio);
-        found.map_or(0.0, |ratio| ratio.estimate.ends().0)
-    };
-    let best = sizes.max_by(|a, b| gain(a).total_cmp(&gain(b)))?;
-    channel_claim(run, best)
-}
-
-fn round_trips(records: &Records) -> Markup {
-    html! {
-        p {
-            "A rate tells nothing about how long one message takes. Here a process sends a message \
-            and another one sends it back; the times are those of both ways together."
-        }
-        @match records.latency(false) {
-            Some(record) => (times(record)),
-            None => (missing(
-                "round trips", "latency pipe socketpair ring --size 64,64K --json latency.json",
-            )),
-        }
-        @match records.latency(true) {
-            Some(record) => (deadlocks(record)),
-            None => (missing(
-                "the deadlock of messages that are larger than the pipe",
-                "latency pipe --size 65537,128K --naive --json deadlock.json",
-            )),
-        }
-    }
-}
-
-fn times(record: &LatencyRecord) -> Markup {
-    let measured = record
-        .cases
-        .iter()
-        .filter_map(|case| Some((case, case.summary?)));
-    html! {
-        ul {
-            @for (case, summary) in measured {
-                li {
-                    (case.channel.name()) ", " (bytes(case.size)) ": half of the round trips take at \
-                    most " (us_of(&summary.p50_us)) ", all but one in a hundred "
-                    (us(summary.p99_us.median)) "."
-                }
-            }
-        }
-        (chart(
-            |width| latency::latency_chart_of_width(record, width),
-            "How long round trips take; to the right the slowest ones.",
-            &[("Times in microseconds.", latency::table(record))],
-        ))
-    }
-}
-
-fn deadlocks(record: &LatencyRecord) -> Markup {
-    let explained = record
-        .cases
-        .iter()
-        .filter_map(|case| Some((case, case.explain_deadlock()?)));
-    // The first of each kind of exchange; the table has all.
-    let explained: Vec<_> = explained
-        .unique_by(|(case, _)| case.naive().map(Named::name))
-        .collect();
-    html! {
-        h3 { "The deadlock" }
-        p {
-            "If a process takes what one read(2) returns for the whole message, or if both sides \
-            write before they read, messages above the capacity of the pipe end in a deadlock: each \
-            side sleeps in its write until the other one reads."
-        }
-        @if explained.is_empty() { p { "In this run there was no deadlock." } }
-        @for (case, how) in explained { p { (case.name()) ": " q { (how) } } }
-        (details("All exchanges", "exchanges that can deadlock", &[("", latency::table(record))]))
-    }
-}
-
-fn promises(record: &CheckRecord) -> Markup {
-    let of = |verdict| record.summary.count(verdict);
-    let notable = record.checks.iter().filter(|it| {
-        matches!(
-            it.outcome.verdict,
-            Verdict::Fail | Verdict::Error | Verdict::Refused
-        )
-    });
-    html! {
-        p {
-            "Statements about pipes that were tested on this system: " (count(record.summary.checks))
-            ". Held: " (count(of(Verdict::Pass))) "; failed: " (count(of(Verdict::Fail)))
-            "; different from system to system: " (count(of(Verdict::Seen))) "; refused here: "
-            (count(of(Verdict::Refused))) "; not testable: " (count(of(Verdict::Error))) "."
-        }
-        ul {
-            @for checked in notable {
-                li {
-                    strong { (checked.outcome.verdict.mark()) } ": " (checked.statement) ": "
-                    (checked.outcome.seen)
-                }
-            }
-        }
-        (details("All statements", "statements about pipes", &[("", checks::table(record))]))
-    }
-}
-
-/// What to change, with lines to paste.
-fn programs(records: &Records) -> Markup {
-    let touched = records.run(Suite::Touched);
-    let changes = records.run(Suite::Changes);
-    let channels = records.run(Suite::Channels);
-    html! {
-        h3 { "Sizes of an ordinary write" }
-        @match touched {
-            Some(run) => (write_sizes(run)),
-            None => (missing("the best sizes of a write", "bench touched --json touched.json")),
-        }
-        @if let Some(run) = touched {
-            h3 { "Zero copy, made safe" }
-            (writer(run))
-        }
-        @if let Some(run) = changes {
-            h3 { "Single changes" }
-            (single_changes(run))
-        }
-        h3 { "Another channel" }
-        @match channels {
-            Some(run) => (channel_choice(run)),
-            None => (missing("other channels", "bench channels --json channels.json")),
-        }
-        h3 { "And first of all" }
-        p {
-            "A pipe matters only where the programs at its ends are faster than it. "
-            code { "pipespeed doctor -- 'a | b'" } " shows which stage of a pipeline sets the pace, \
-            and " code { "pipespeed profile -- 'a | b'" } " where its time goes."
-        }
-    }
-}
-
-fn write_sizes(run: &Run) -> Markup {
-    let Some(claim) = published_sizes(run) else {
-        return html! { p { "This run has fixed sizes, so it compares none." } };
-    };
-    let advice = match claim.outcome {
-        Outcome::Slower => best_write(run),
-        Outcome::Faster | Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
-    };
-    html! {
-        (claim)
-        @match advice {
-            Some(Sizes { buffer_bytes, pipe_bytes }) => {
-                p { "So enlarge the pipe once, at either end, and write in such pieces. In C:" }
-                pre tabindex="0" { code {
-                    "fcntl(fd, F_SETPIPE_SZ, " (pipe_bytes) ");\n\
-                    write(fd, data, " (buffer_bytes) ");   /* repeatedly */"
-                } }
-                p { "In Rust:" }
-                pre tabindex="0" { code {
-                    "rustix::pipe::fcntl_setpipe_size(&out, " (pipe_bytes) ")?;\n\
-                    let mut out = std::io::BufWriter::with_capacity(" (buffer_bytes) ", out);"
-                } }
-            }
-            None => p { "No other sizes are certain to help here." },
-        }
-    }
-}
-
-fn writer(run: &Run) -> Markup {
-    let Some(claim) = auto(run) else {
-        return html! { p { "This run has no case of the library's writer." } };
-    };
-    let cpu_s = |name: &str| {
-        let case = run.cases.iter().find(|case| case.name == name)?;
-        case.summary.as_ref()?.cpu_s_per_gib
-    };
-    let helps = claim.outcome == Outcome::Faster;
-    html! {
-        (claim)
-        @if let Some((plain, library)) = cpu_s(BEST).zip(cpu_s("fastpipe_auto")) {
-            p {
-                "Processor time of both ends per GiB: " (ms(plain)) " with the plain write, "
-                (ms(library)) " with the library."
-            }
-        }
-        @if helps {
-            pre tabindex="0" { code {
-                "let mut out = fastpipe::Writer::builder().stdout()?;\n\
-                loop {\n    \
-                    let mut page = out.lend(0)?;      // memory to produce the data in\n    \
-                    let n = generate(&mut page);\n    \
-                    page.commit(n)?;                  // sent\n\
-                }"
-            } }
-        } @else {
-            p { "No gain is certain here, so a plain write remains the simpler choice." }
-        }
-    }
-}
-
-fn single_changes(run: &Run) -> Markup {
-    let mut gained = instructions(run, null_tolerance(run));
-    gained.retain(|(case, _)| is_safe(case));
-    html! {
-        @if gained.is_empty() { p { "No single change is certain to help here." } }
-        @for (case, how) in gained {
-            @if let Some(claim) = change_claim(run, case) { (claim) }
-            p { "How: " (how) "." }
-        }
-    }
-}
-
-fn channel_choice(run: &Run) -> Markup {
-    let faster = channels::sizes(run).into_iter().filter_map(|size| {
-        let claim = channel_claim(run, size)?;
-        let case = fastest_channel(run, size)?;
-        (claim.outcome == Outcome::Faster).then_some((size, case))
-    });
-    let faster: Vec<(usize, &CaseResult)> = faster.collect();
-    let names = faster
-        .iter()
-        .filter_map(|(_, case)| Transport::of(&case.configuration));
-    let mut names: Vec<Transport> = names.collect();
-    names.dedup();
-    html! {
-        @if faster.is_empty() {
-            p { "No other channel is certain to be an improvement over the pipe whose ends sleep." }
-        } @else {
-            p { "Where both programs are your own, these are certain to beat a pipe of default size:" }
-            ul {
-                @for (size, case) in &faster {
-                    li {
-                        "messages of " (bytes(*size)) ": " (channel(case))
-                        @if let Some((_, rate)) = measured(case) { ", " (rate_figure(rate)) }
-                    }
-                }
-            }
-            @for name in names { (opening(name)) }
-        }
-    }
-}
-
-/// Runs of other suites, each with what it found.
-fn further(records: &Records) -> Markup {
-    let suites = [Suite::Options, Suite::Pages, Suite::Volumes, Suite::Memory];
-    let runs: Vec<&Run> = suites
-        .iter()
-        .filter_map(|suite| records.run(*suite))
-        .collect();
-    html! {
-        @if records.run(Suite::Options).is_none() {
-            (missing(
-                "the published side experiments (untouched, gifted, locked and shared buffers, poll)",
-                "bench options --json options.json",
-            ))
-        }
-        @for run in runs {
-            h3 { "The suite " (run.suite.name()) ": " (run.suite.about()) }
-            @if run.suite == Suite::Options { (claims(on_options(run))) }
-            @else {
-                (claims(cases_without_twin(run).map(|case| side_claim(run, case))))
-                @if run.suite != Suite::Pages {
-                    ul { @for sentence in crate::findings(run) { li { (sentence) } } }
-                }
-            }
-            (chart(
-                |width| chart_of_width(run, width),
-                &format!("The suite {}.", run.suite),
-                &[
-                    ("Rates, processor time and context switches.",
-                     table_of_cases(run, &run.cases)),
-                    ("Each case against the one that differs in one factor.",
-                     table_of_comparisons(run)),
-                ],
-            ))
-        }
-    }
-}
-
-/// The claims on the published options, and on the others.
-fn on_options(run: &Run) -> Vec<Option<Claim>> {
-    let name = |case: &CaseResult| format!("options-{}", case.name);
-    let published = statements(run, null_tolerance(run));
-    let is_published =
-        |case: &&CaseResult| published.iter().any(|it| it.step.case.name == case.name);
-    let others = cases_without_twin(run).filter(|case| !is_published(case));
-    let others = others.map(|case| side_claim(run, case));
-    let published = published.iter().map(|statement| {
-        let case = statement.step.case;
-        Some(Found::of(run, &case.name)?.claim_on(name(case), statement))
-    });
-    published.chain(others).collect()
-}
-
-/// A volume in bytes.
-fn whole(volume: u64) -> Markup {
-    html! { (bytes(usize::try_from(volume).unwrap_or(usize::MAX))) }
-}
-
-/// The claim on a case of a side experiment.
-fn side_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
-    let found = Found::of(run, &case.name)?;
-    let (factor, base) = (case.factor.as_deref()?, found.base?);
-    let volume = |case: &CaseResult| case.configuration.volume_bytes;
-    let change = match volume(case).zip(volume(base)) {
-        Some((volume, of_base)) => {
-            html! { (whole(volume)) " transferred instead of " (whole(of_base)) }
-        }
-        None => html! {
-            em { (factor) } " (" code { (case.name) } ", not " code { (base.name) } ")"
-        },
-    };
-    Some(found.claim(format!("{}-{}", run.suite.name(), case.name), change))
-}
-
-/// How to open a channel.
-fn opening(channel: Transport) -> Markup {
-    let line = match channel {
-        Transport::Ring | Transport::RingCopy => {
-            "fastpipe::ring, a ring buffer in shared memory: see cargo doc --open -p fastpipe"
-        }
-        Transport::Socketpair => "socketpair(AF_UNIX, SOCK_STREAM, 0, ends)",
-        Transport::Tcp => "a TCP connection to 127.0.0.1, with TCP_NODELAY",
-        Transport::Seqpacket => "socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends)",
-        _ => return html! {},
-    };
-    html! { p { (channel.name()) ": " code { (line) } } }
+    let cases = sizes.filter_map(|size| fastest_channel(run, size, |_| true));
+    let gain = |case: &&CaseResult| case.ratio.map_or(0.0, |ratio| ratio.estimate.ends().0);
+    channel_claim(run, cases.max_by(|a, b| gain(a).total_cmp(&gain(b)))?)
 }

@@ -80,7 +80,7 @@ impl Saved {
 
     /// What the record is about, in words. Of two records with the same words, a page shows
     /// the newer, or the one that tells more.
-    fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         match self {
             Saved::Bench(run) => format!("bench {}", run.suite),
             Saved::Check(_) => "check".to_owned(),

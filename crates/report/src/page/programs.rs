@@ -1,0 +1,297 @@
+//! What follows for programs: the results in short, and what to change, with lines to paste.
+
+use maud::{Markup, html};
+use pipespeed_measure::channel::transport::Transport;
+use pipespeed_measure::record::{CaseResult, Run, Sizes};
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::touched::BEST;
+
+use super::claim::{Claim, Outcome};
+use super::figure::{bytes, ms, rate_of as rate_figure};
+use super::ladder::larger_pipe;
+use super::practice::{
+    auto, best_change, best_channel, best_write, change_claim, channel_claim, fastest_channel,
+    in_words, needs_library, published_sizes, with_article,
+};
+use super::records::Records;
+use super::{Section, claims, missing, rate_of};
+use crate::changes::{instructions, is_safe};
+use crate::channels::sizes;
+use crate::findings::null_tolerance;
+use crate::steps::measured;
+
+/// The most important results.
+pub(super) fn in_short(records: &Records) -> Markup {
+    let ladder = records.run(Suite::Ladder);
+    let rate = |run: Option<&Run>, name| rate_of(run?, name);
+    let touched = records.run(Suite::Touched);
+    let choices = [
+        touched.and_then(published_sizes),
+        touched.and_then(auto),
+        records.run(Suite::Changes).and_then(best_change),
+        records.run(Suite::Channels).and_then(best_channel),
+    ];
+    let mut decided: Vec<Claim> = choices.into_iter().flatten().collect();
+    let is_any = !decided.is_empty();
+    decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
+    let is_open = is_any && decided.is_empty();
+    html! {
+        h2 id="short" { "In short" }
+        @if let Some(plain) = rate(ladder, "write_read") {
+            p { "A plain pipe, used as in the published experiment, moves " (plain) "." }
+        }
+        @if let Some(last) = rate(ladder, "busy_loop_huge") {
+            p {
+                "With all of the published steps it moves " (last)
+                ", of data that nobody reads."
+            }
+        }
+        @if let Some((run, best)) = touched.zip(rate(touched, BEST)) {
+            p {
+                "With every byte produced and used, a plain write in the best sizes found here"
+                @if let Some(sizes) = best_write(run) { " (" (in_words(sizes)) ")" }
+                " moves " (best) "."
+            }
+        }
+        (claims(decided.into_iter().map(Some)))
+        @if is_open {
+            p {
+                "For none of the changes to a program that these records compare is it certain that \
+                it helps, or that it doesn't. More time or a quieter machine would narrow the \
+                intervals."
+            }
+        }
+        p { a href="#programs" { "What to change in a program or a pipeline" } }
+    }
+}
+
+/// What to change, with lines to paste.
+pub(super) fn section(records: &Records) -> Section {
+    Section {
+        id: "programs",
+        title: "What it means for your programs",
+        body: html! {
+            (slow_stage())
+            (shell_pipeline(records.run(Suite::Ladder)))
+            h3 { "A program of your own, whatever reads its output" }
+            @match records.run(Suite::Touched) {
+                Some(run) => (write_sizes(run)),
+                None => (missing("the best sizes of a write", "bench touched --json touched.json")),
+            }
+            @if let Some(run) = records.run(Suite::Touched) {
+                h3 { "The same in Rust, without copying" }
+                (writer(run))
+            }
+            @if let Some(run) = records.run(Suite::Changes) {
+                h3 { "Single changes to a typical pipe" }
+                (single_changes(run))
+            }
+            h3 { "Both programs are your own" }
+            @match records.run(Suite::Channels) {
+                Some(run) => (channel_choice(run, records.run(Suite::Touched))),
+                None => (missing("other channels", "bench channels --json channels.json")),
+            }
+            h3 { "Both programs send to each other" }
+            p {
+                "One read(2) may return a part of a message, so read until all of it is there. And \
+                let each side read while it still has to write, with poll(2) or a second thread: if \
+                both write first, a message larger than the pipe stops both for good."
+            }
+        },
+    }
+}
+
+/// Lines to paste.
+fn lines(text: &str) -> Markup {
+    html! { pre tabindex="0" { code { (text.trim_end()) } } }
+}
+
+fn slow_stage() -> Markup {
+    html! {
+        h3 { "First: is it the pipe?" }
+        p {
+            "A pipe matters only where the programs at its ends are faster than it. These show, for \
+            your pipeline in place of this one, which stage sets the pace, and where the time goes:"
+        }
+        (lines(
+            "pipespeed doctor -- 'head -c 4G /dev/zero | gzip -1 | wc -c'\n\
+            pipespeed profile -- 'head -c 4G /dev/zero | gzip -1 | wc -c'",
+        ))
+    }
+}
+
+fn shell_pipeline(ladder: Option<&Run>) -> Markup {
+    html! {
+        h3 { "A pipeline in a shell, of programs that stay as they are" }
+        @if let Some(claim) = ladder.and_then(larger_pipe) { (claim) }
+        p {
+            "The first line runs a pipeline with larger pipes, and changes nothing else. The second \
+            one runs it several times with and without them, and says whether that helps:"
+        }
+        (lines(
+            "pipespeed boost 'head -c 1G /dev/zero | wc -l'\n\
+            pipespeed boost --prove 'head -c 1G /dev/zero | wc -l'",
+        ))
+    }
+}
+
+/// The lines that set the sizes of a write, in C, Python and Rust.
+pub(super) const WRITE_LINES: [(&str, &str); 3] = [
+    ("In C, with stdio:", include_str!("lines/write.c")),
+    ("In Python:", include_str!("lines/write.py")),
+    (
+        "In Rust, with the crate rustix and its feature pipe:",
+        include_str!("lines/write.rs"),
+    ),
+];
+
+/// These lines with other sizes in place of 64 KiB and 1 MiB.
+pub(super) fn with_sizes(text: &str, sizes: Sizes) -> String {
+    let parts = text.split("1048576");
+    let parts = parts.map(|part| part.replace("65536", &sizes.buffer_bytes.to_string()));
+    parts
+        .collect::<Vec<_>>()
+        .join(&sizes.pipe_bytes.to_string())
+}
+
+fn write_sizes(run: &Run) -> Markup {
+    let Some(claim) = published_sizes(run) else {
+        return html! { p { "This run has fixed sizes, so it compares none." } };
+    };
+    let advice = match claim.outcome {
+        Outcome::Slower => best_write(run),
+        Outcome::Faster | Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
+    };
+    html! {
+        (claim)
+        @match advice {
+            Some(sizes) => {
+                p {
+                    "So enlarge the pipe once, at either end, and write in pieces of that size: "
+                    (in_words(sizes)) "."
+                }
+                @for (words, text) in WRITE_LINES {
+                    p { (words) }
+                    (lines(&with_sizes(text, sizes)))
+                }
+            }
+            None => p { "No other sizes are certain to help here." },
+        }
+    }
+}
+
+fn writer(run: &Run) -> Markup {
+    let Some(claim) = auto(run) else {
+        return html! { p { "This run has no case of the library's writer." } };
+    };
+    let cpu_s = |name: &str| {
+        let case = run.cases.iter().find(|case| case.name == name)?;
+        case.summary.as_ref()?.cpu_s_per_gib
+    };
+    let helps = claim.outcome == Outcome::Faster;
+    html! {
+        (claim)
+        @if let Some((plain, library)) = cpu_s(BEST).zip(cpu_s("fastpipe_auto")) {
+            p {
+                "Processor time of both ends per GiB: " (ms(plain)) " with the plain write, "
+                (ms(library)) " with the library."
+            }
+        }
+        @if helps {
+            p {
+                "The library is in pipespeed's repository: "
+                code { "cargo add --path PIPESPEED/crates/fastpipe" } "."
+            }
+            (lines(include_str!("lines/writer.rs")))
+        } @else {
+            p { "No gain is certain here, so a plain write remains the simpler choice." }
+        }
+    }
+}
+
+fn single_changes(run: &Run) -> Markup {
+    let mut gained = instructions(run, null_tolerance(run));
+    gained.retain(|(case, _)| is_safe(case));
+    html! {
+        @if gained.is_empty() { p { "No single change is certain to help here." } }
+        @for (case, how) in gained {
+            @if let Some(claim) = change_claim(run, case) { (claim) }
+            p { "How: " (how) "." }
+        }
+    }
+}
+
+/// The channels that are certain to beat a pipe of default size: of all, and of those without
+/// a library.
+fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
+    let faster = |size: usize, is_candidate: fn(&CaseResult) -> bool| {
+        let case = fastest_channel(run, size, is_candidate)?;
+        let claim = channel_claim(run, case)?;
+        (claim.outcome == Outcome::Faster).then_some(case)
+    };
+    let found = sizes(run).into_iter().filter_map(|size| {
+        let any = faster(size, |_| true);
+        let plain = faster(size, |case| !needs_library(case));
+        let plain = plain.filter(|plain| any.is_none_or(|any| any.name != plain.name));
+        let both: Vec<&CaseResult> = [any, plain].into_iter().flatten().collect();
+        (!both.is_empty()).then_some((size, both))
+    });
+    let found: Vec<(usize, Vec<&CaseResult>)> = found.collect();
+    let cases = found.iter().flat_map(|(_, cases)| cases);
+    let mut names: Vec<Transport> = Vec::new();
+    for name in cases.filter_map(|case| Transport::of(&case.configuration)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    html! {
+        @if found.is_empty() {
+            p { "No other channel is certain to be an improvement over the pipe whose ends sleep." }
+        } @else {
+            p { "These are certain to beat a pipe of default size:" }
+            ul {
+                @for (size, cases) in &found {
+                    li {
+                        "messages of " (bytes(*size)) ": "
+                        @for (at, case) in cases.iter().enumerate() {
+                            @if at > 0 { "; without a library, " }
+                            (with_article(case))
+                            @if let Some((_, rate)) = measured(case) { ", " (rate_figure(rate)) }
+                        }
+                    }
+                }
+            }
+            @if let Some(best) = touched.and_then(|run| rate_of(run, BEST)) {
+                p { "For comparison: a plain write in its best sizes, above, moves " (best) "." }
+            }
+            @for name in names { (opening(name)) }
+        }
+    }
+}
+
+/// How to open a channel.
+fn opening(channel: Transport) -> Markup {
+    let (words, text) = match channel {
+        Transport::Ring | Transport::RingCopy => (
+            "The ring, in Rust, by the library above:",
+            include_str!("lines/ring.rs"),
+        ),
+        Transport::Socketpair => (
+            "The socket pair, in C; as with pipe(2), each process keeps one end:",
+            "int ends[2];\nsocketpair(AF_UNIX, SOCK_STREAM, 0, ends);",
+        ),
+        Transport::Seqpacket => (
+            "The socket pair of whole messages, in C; as with pipe(2), each process keeps one end:",
+            "int ends[2];\nsocketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends);",
+        ),
+        Transport::Tcp => (
+            "TCP: a connection to 127.0.0.1, with Nagle's algorithm off at both ends; in C:",
+            "int on = 1;\nsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);",
+        ),
+        _ => return html! {},
+    };
+    html! {
+        p { (words) }
+        (lines(text))
+    }
+}
