@@ -46,7 +46,6 @@ pub struct BoostArgs {
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,
