@@ -11,7 +11,7 @@ use crate::wait::{Outside, Side};
 
 /// With less evidence no stage is named.
 const MIN_LIKELY: f64 = 0.6;
-/// With as much evidence, and [`MIN_MARGIN`] over the next stage, it is clear.
+/// With as much evidence from the waiting alone, it is clear.
 const MIN_CLEAR: f64 = 0.8;
 /// Minimum distance in evidence to the next stage.
 const MIN_MARGIN: f64 = 0.1;
@@ -55,7 +55,7 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
         // Most pipelines of a system wait for something to do.
         let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
         if is_asked && !is_idle && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
-            findings.extend(pace(&stages, &edges));
+            findings.extend(pace(observation, &stages, &edges));
         }
     }
     findings
@@ -111,50 +111,116 @@ fn reach(pid: i32, edges: &Edges, step: fn(&(i32, i32, PipeId)) -> (i32, i32)) -
     found
 }
 
+/// How full and how empty a pipe was, as shares of the time.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    full: f64,
+    empty: f64,
+}
+
+impl Level {
+    /// What waiting proves: a pipe is full while a writer waits for room, and empty while a
+    /// reader waits for input.
+    fn by_waits(pipe: PipeId, stages: &[&Observed]) -> Level {
+        let longest = |side| {
+            let shares = stages.iter().map(|it| it.waited_on(pipe, side));
+            shares.fold(0.0, f64::max).min(1.0)
+        };
+        let empty = longest(Side::Input);
+        Level {
+            full: longest(Side::Room).min(1.0 - empty),
+            empty,
+        }
+    }
+
+    /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
+    /// does not overrule the waiting.
+    fn with_fill(self, fill: f64) -> Level {
+        let full = fill.clamp(self.full, 1.0 - self.empty);
+        Level {
+            full,
+            empty: 1.0 - full,
+        }
+    }
+}
+
+/// A stage that may set the pace, and the pipes before and after it, near or far.
+struct Candidate<'a> {
+    stage: &'a Observed,
+    before: BTreeSet<i32>,
+    after: BTreeSet<i32>,
+    inputs: BTreeSet<PipeId>,
+    outputs: BTreeSet<PipeId>,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(stage: &'a Observed, edges: &Edges) -> Self {
+        let pid = stage.process.id.pid;
+        let before = reach(pid, edges, |(from, to, _)| (*to, *from));
+        let after = reach(pid, edges, |(from, to, _)| (*from, *to));
+        let between = |group: &BTreeSet<i32>| {
+            let is_in = |at: &i32| *at == pid || group.contains(at);
+            let all = edges.iter();
+            let inner = all.filter(|(from, to, _)| is_in(from) && is_in(to));
+            inner.map(|edge| edge.2).collect()
+        };
+        Candidate {
+            stage,
+            inputs: between(&before),
+            outputs: between(&after),
+            before,
+            after,
+        }
+    }
+
+    /// The mean of the share of time in which the stage does not wait for pipes, of how full
+    /// each pipe before it was, and of how empty each one after it.
+    fn evidence(&self, level: impl Fn(&PipeId) -> Level) -> f64 {
+        let own = 1.0 - self.stage.shares.blocked - self.stage.shares.starved;
+        let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
+        let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
+        let count = 1 + self.inputs.len() + self.outputs.len();
+        (own + inputs.chain(outputs).sum::<f64>()) / count as f64
+    }
+}
+
 /// The stage for which there is most evidence: it works or waits for something outside, the
-/// stages before it wait for room and those after it for input.
-fn pace(stages: &[&Observed], edges: &Edges) -> Option<Finding> {
-    let mut candidates: Vec<(f64, Pace)> = stages
-        .iter()
-        .map(|stage| {
-            let pid = stage.process.id.pid;
-            let before = reach(pid, edges, |(from, to, _)| (*to, *from));
-            let after = reach(pid, edges, |(from, to, _)| (*from, *to));
-            let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
-                let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
-                them.map(|it| (it.who(), share(&it.shares))).collect()
-            };
-            let before: Vec<(Who, f64)> = waiting(&before, |shares| shares.blocked);
-            let after: Vec<(Who, f64)> = waiting(&after, |shares| shares.starved);
-            let own = 1.0 - stage.shares.blocked - stage.shares.starved;
-            let others = before.iter().chain(&after).map(|(_, share)| share);
-            let count = 1 + before.len() + after.len();
-            let evidence = (own + others.sum::<f64>()) / count as f64;
-            let pace = Pace {
-                stage: stage.who(),
-                certainty: Certainty::Likely,
-                shares: stage.shares,
-                outside: stage.mainly(),
-                before,
-                after,
-            };
-            (evidence, pace)
-        })
-        .collect();
-    candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let margin = candidates[0].0 - candidates.get(1).map_or(0.0, |next| next.0);
-    let (evidence, best) = candidates.swap_remove(0);
+/// pipes before it are full and those after it are empty. Where a pipeline begins or ends
+/// with a file, there is always data or room.
+fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Option<Finding> {
+    let candidates = stages.iter().map(|stage| Candidate::new(stage, edges));
+    let candidates: Vec<Candidate<'_>> = candidates.collect();
+    let by_waits = |pipe: &PipeId| Level::by_waits(*pipe, stages);
+    let with_fill = |pipe: &PipeId| {
+        let seen = observation.pipes.iter().find(|it| it.id == *pipe);
+        let level = by_waits(pipe);
+        let fill = seen.and_then(|it| it.fill);
+        fill.map_or(level, |fill| level.with_fill(fill))
+    };
+    let evidence = candidates.iter().map(|it| (it.evidence(with_fill), it));
+    let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
+    evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let margin = evidence[0].0 - evidence.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = evidence[0];
     if evidence < MIN_LIKELY || margin < MIN_MARGIN {
         return turns(stages);
     }
-    let is_clear = evidence >= MIN_CLEAR;
+    let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
+        let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
+        them.map(|it| (it.who(), share(&it.shares))).collect()
+    };
+    let is_clear = best.evidence(by_waits) >= MIN_CLEAR;
     Some(Finding::Pace(Pace {
+        stage: best.stage.who(),
         certainty: if is_clear {
             Certainty::Clear
         } else {
             Certainty::Likely
         },
-        ..best
+        shares: best.stage.shares,
+        outside: best.stage.mainly(),
+        before: waiting(&best.before, |shares| shares.blocked),
+        after: waiting(&best.after, |shares| shares.starved),
     }))
 }
 
@@ -215,6 +281,52 @@ mod tests {
             assert_eq!(pace.stage.pid, slow + 1);
             assert_eq!(pace.certainty, Certainty::Clear);
             assert_eq!(pace.before.len(), slow as usize);
+        }
+    }
+
+    /// The stage that sets the pace of a chain with these fills of its pipes, if any does.
+    fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Certainty)> {
+        let mut observation = observation(chain(shares));
+        for (pipe, fill) in observation.pipes.iter_mut().zip(fills) {
+            pipe.fill = *fill;
+        }
+        let findings = paces(&observation, &BTreeSet::new());
+        findings.into_iter().find_map(|finding| match finding {
+            Finding::Pace(pace) => Some((pace.stage.pid, pace.certainty)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn the_fill_decides_between_busy_stages() {
+        use Certainty::{Clear, Likely};
+        let (blocked, busy, starved) = ((0.02, 0.98, 0.0), (1.0, 0.0, 0.0), (0.02, 0.0, 0.98));
+        let nearly = (0.95, 0.0, 0.05);
+        let (full, half, empty) = (Some(0.97), Some(0.5), Some(0.01));
+        for (shares, fills, expected) in [
+            // The pipe before the first and after the last stage is a file.
+            (&[busy, nearly][..], &[empty][..], Some((1, Likely))),
+            (&[busy, busy], &[full], Some((2, Likely))),
+            (&[busy, busy], &[half], None),
+            (&[busy, busy], &[None], None),
+            (&[blocked, busy, nearly], &[full, empty], Some((2, Likely))),
+            (&[blocked, nearly, busy], &[full, full], Some((3, Likely))),
+            (&[busy, nearly, starved], &[empty, empty], Some((1, Likely))),
+            (&[blocked, busy, busy], &[full, half], None),
+            // Two places where data piles up.
+            (&[busy, busy, busy, busy], &[full, empty, full], None),
+            // A long chain: the waiting says it, too.
+            (
+                &[blocked, busy, nearly, starved, starved, starved],
+                &[full, empty, empty, empty, empty],
+                Some((2, Clear)),
+            ),
+            // Records of a few bytes fill the slots of a pipe, but not its bytes.
+            (&[blocked, busy], &[empty], Some((2, Clear))),
+            // Few looks don't overrule the waiting.
+            (&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)], &[full], None),
+        ] {
+            assert_eq!(paced(shares, fills), expected, "{shares:?} {fills:?}");
         }
     }
 
