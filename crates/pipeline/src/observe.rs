@@ -1,7 +1,10 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod flow;
+mod history;
 mod live;
+mod moment;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -13,7 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-pub use self::live::{Link, Live, Moment, Pipeline, Stage, TICK, Window};
+pub use self::history::Window;
+pub use self::live::{Live, TICK};
+pub use self::moment::{Link, Moment, Pipeline, Stage};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;

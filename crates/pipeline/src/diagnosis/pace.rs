@@ -63,13 +63,50 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
 
 type Edges = [(i32, i32, PipeId)];
 
+/// By a process, those at the other ends of its pipes in one direction.
+type Neighbours = BTreeMap<i32, Vec<(i32, PipeId)>>;
+
+/// The neighbours before each process, and those after it.
+struct Flow {
+    before: Neighbours,
+    after: Neighbours,
+}
+
+impl Flow {
+    fn new(edges: &Edges) -> Self {
+        let (mut before, mut after) = (Neighbours::new(), Neighbours::new());
+        for (from, to, pipe) in edges {
+            before.entry(*to).or_default().push((*from, *pipe));
+            after.entry(*from).or_default().push((*to, *pipe));
+        }
+        Flow { before, after }
+    }
+}
+
+/// The processes that can be reached from one, and the pipes on the way.
+fn reach(pid: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<PipeId>) {
+    let (mut found, mut pipes) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![pid];
+    while let Some(at) = open.pop() {
+        for (next, pipe) in neighbours.get(&at).into_iter().flatten() {
+            pipes.insert(*pipe);
+            if *next != pid && found.insert(*next) {
+                open.push(*next);
+            }
+        }
+    }
+    (found, pipes)
+}
+
 /// The groups of processes that are connected by edges, each in the order of the flow: by
 /// the number of stages before each.
 pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<Vec<&'a Observed>> {
+    let flow = Flow::new(edges);
+    let min = observation.min_samples();
     let mut left: BTreeMap<i32, &Observed> = observation
         .processes
         .iter()
-        .filter(|it| observation.is_lasting(it))
+        .filter(|it| it.is_lasting(min))
         .map(|it| (it.process.id.pid, it))
         .collect();
     let mut groups = Vec::new();
@@ -77,19 +114,16 @@ pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<
         let mut group = vec![first];
         let mut at = 0;
         while let Some(pid) = group.get(at).map(|it| it.process.id.pid) {
-            for (from, to, _) in edges {
-                for (own, other) in [(from, to), (to, from)] {
-                    if *own == pid {
-                        group.extend(left.remove(other));
-                    }
-                }
+            for neighbours in [&flow.before, &flow.after] {
+                let others = neighbours.get(&pid).into_iter().flatten();
+                group.extend(others.filter_map(|(other, _)| left.remove(other)));
             }
             at += 1;
         }
         if group.len() > 1 {
-            group.sort_by_key(|it| {
+            group.sort_by_cached_key(|it| {
                 let pid = it.process.id.pid;
-                (reach(pid, edges, |(from, to, _)| (*to, *from)).len(), pid)
+                (reach(pid, &flow.before).0.len(), pid)
             });
             groups.push(group);
         }
@@ -97,46 +131,32 @@ pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<
     groups
 }
 
-/// The processes that can be reached from one along the edges.
-fn reach(pid: i32, edges: &Edges, step: fn(&(i32, i32, PipeId)) -> (i32, i32)) -> BTreeSet<i32> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![pid];
-    while let Some(at) = open.pop() {
-        for (from, to) in edges.iter().map(step) {
-            if from == at && to != pid && found.insert(to) {
-                open.push(to);
-            }
-        }
-    }
-    found
-}
-
 /// How full and how empty a pipe was, as shares of the time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Level {
     full: f64,
     empty: f64,
 }
 
 impl Level {
-    /// What waiting proves: a pipe is full while a writer waits for room, and empty while a
-    /// reader waits for input.
-    fn by_waits(pipe: PipeId, stages: &[&Observed]) -> Level {
-        let longest = |side| {
-            let shares = stages.iter().map(|it| it.waited_on(pipe, side));
-            shares.fold(0.0, f64::max).min(1.0)
-        };
-        let empty = longest(Side::Input);
-        Level {
-            full: longest(Side::Room).min(1.0 - empty),
-            empty,
+    /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
+    /// while a reader waits for input.
+    fn by_waits(stages: &[&Observed]) -> BTreeMap<PipeId, Level> {
+        let mut levels: BTreeMap<PipeId, Level> = BTreeMap::new();
+        for on in stages.iter().flat_map(|stage| &stage.on) {
+            let level = levels.entry(on.pipe).or_default();
+            match on.side {
+                Side::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
+                Side::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
+            }
         }
+        levels
     }
 
     /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
     /// does not overrule the waiting.
     fn with_fill(self, fill: f64) -> Level {
-        let full = fill.clamp(self.full, 1.0 - self.empty);
+        let full = fill.max(self.full).min(1.0 - self.empty);
         Level {
             full,
             empty: 1.0 - full,
@@ -154,28 +174,23 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(stage: &'a Observed, edges: &Edges) -> Self {
+    fn new(stage: &'a Observed, flow: &Flow) -> Self {
         let pid = stage.process.id.pid;
-        let before = reach(pid, edges, |(from, to, _)| (*to, *from));
-        let after = reach(pid, edges, |(from, to, _)| (*from, *to));
-        let between = |group: &BTreeSet<i32>| {
-            let is_in = |at: &i32| *at == pid || group.contains(at);
-            let all = edges.iter();
-            let inner = all.filter(|(from, to, _)| is_in(from) && is_in(to));
-            inner.map(|edge| edge.2).collect()
-        };
+        let (before, inputs) = reach(pid, &flow.before);
+        let (after, outputs) = reach(pid, &flow.after);
         Candidate {
             stage,
-            inputs: between(&before),
-            outputs: between(&after),
             before,
             after,
+            inputs,
+            outputs,
         }
     }
 
     /// The mean of the share of time in which the stage does not wait for pipes, of how full
     /// each pipe before it was, and of how empty each one after it.
-    fn evidence(&self, level: impl Fn(&PipeId) -> Level) -> f64 {
+    fn evidence(&self, levels: &BTreeMap<PipeId, Level>) -> f64 {
+        let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
         let own = 1.0 - self.stage.shares.blocked - self.stage.shares.starved;
         let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
         let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
@@ -188,16 +203,18 @@ impl<'a> Candidate<'a> {
 /// pipes before it are full and those after it are empty. Where a pipeline begins or ends
 /// with a file, there is always data or room.
 fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Option<Finding> {
-    let candidates = stages.iter().map(|stage| Candidate::new(stage, edges));
+    let by_waits = Level::by_waits(stages);
+    let mut levels = by_waits.clone();
+    for pipe in &observation.pipes {
+        if let Some(fill) = pipe.fill {
+            let level = levels.entry(pipe.id).or_default();
+            *level = level.with_fill(fill);
+        }
+    }
+    let flow = Flow::new(edges);
+    let candidates = stages.iter().map(|stage| Candidate::new(stage, &flow));
     let candidates: Vec<Candidate<'_>> = candidates.collect();
-    let by_waits = |pipe: &PipeId| Level::by_waits(*pipe, stages);
-    let with_fill = |pipe: &PipeId| {
-        let seen = observation.pipes.iter().find(|it| it.id == *pipe);
-        let level = by_waits(pipe);
-        let fill = seen.and_then(|it| it.fill);
-        fill.map_or(level, |fill| level.with_fill(fill))
-    };
-    let evidence = candidates.iter().map(|it| (it.evidence(with_fill), it));
+    let evidence = candidates.iter().map(|it| (it.evidence(&levels), it));
     let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
     evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
     let margin = evidence[0].0 - evidence.get(1).map_or(0.0, |next| next.0);
@@ -209,7 +226,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
         them.map(|it| (it.who(), share(&it.shares))).collect()
     };
-    let is_clear = best.evidence(by_waits) >= MIN_CLEAR;
+    let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
     Some(Finding::Pace(Pace {
         stage: best.stage.who(),
         certainty: if is_clear {
