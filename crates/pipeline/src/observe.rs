@@ -561,9 +561,12 @@ impl Observer<'_> {
     }
 
     fn observation(&mut self) -> Observation {
+        let ids = self.tallies.keys().copied();
+        let replaced = ids.filter(|id| is_replaced(&self.tallies, *id));
+        let replaced: BTreeSet<ProcessId> = replaced.collect();
         let snapshot = &self.scanner.snapshot;
         let tallies = self.tallies.values_mut();
-        let processes: Vec<Observed> = tallies
+        let mut processes: Vec<Observed> = tallies
             .map(|tally| {
                 let id = tally.process.id;
                 let now = snapshot.processes.get(&id.pid).cloned();
@@ -573,6 +576,12 @@ impl Observer<'_> {
                 tally.observed(self.proc, &self.allowance, now, ancestors, is_asked)
             })
             .collect();
+        // Conclusions name processes by their numbers.
+        for observed in &mut processes {
+            if replaced.contains(&observed.process.id) {
+                observed.process.ends.clear();
+            }
+        }
         let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|it| it.is_asked) {
             for end in &observed.process.ends {
@@ -600,6 +609,12 @@ impl Observer<'_> {
             ..Observation::default()
         }
     }
+}
+
+/// Whether the number of a process belongs to a later one by now.
+fn is_replaced<T>(all: &BTreeMap<ProcessId, T>, id: ProcessId) -> bool {
+    let mut later = all.range((Bound::Excluded(id), Bound::Unbounded));
+    later.next().is_some_and(|(next, _)| next.pid == id.pid)
 }
 
 /// Whether a thread of a process is in a splice or a similar call.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::flow::{connected, holders, with_flow};
 use super::history::{History, MINUTE};
 use super::moment::{Member, Moment, pipelines};
-use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, own_time};
+use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
@@ -198,8 +198,9 @@ impl<'a> Live<'a> {
 
     /// The processes with the pipes through which data flows.
     fn processes(&self) -> BTreeMap<ProcessId, Process> {
-        let tallies = self.observer.tallies.values();
-        let processes = tallies.map(|tally| &tally.process);
+        let tallies = &self.observer.tallies;
+        let current = tallies.iter().filter(|(id, _)| !is_replaced(tallies, **id));
+        let processes = current.map(|(_, tally)| &tally.process);
         let holders = holders(processes.clone());
         let unused = BTreeMap::new();
         let with_flow = processes.filter_map(|process| {

@@ -124,4 +124,7 @@ fn a_number_that_is_reused_has_two_processes() {
     );
     assert_eq!(tail["on"], serde_json::json!([]));
     assert_eq!(tail["shares"]["starved"], 0.0);
+    // It has no pipe, so it is no stage of the pipeline that `cat` has left.
+    let findings = record["findings"].to_string();
+    assert!(!findings.contains("tail"), "{findings}");
 }
