@@ -154,8 +154,11 @@ impl Level {
     }
 
     /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
-    /// does not overrule the waiting.
+    /// does not overrule the waiting, least of all where both sides wait by turns.
     fn with_fill(self, fill: f64) -> Level {
+        if self.full.min(self.empty) >= MIN_TURNS {
+            return self;
+        }
         let full = fill.max(self.full).min(1.0 - self.empty);
         Level {
             full,
@@ -342,6 +345,7 @@ mod tests {
             (&[blocked, busy], &[empty], Some((2, Clear))),
             // Few looks don't overrule the waiting.
             (&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)], &[full], None),
+            (&[(0.6, 0.4, 0.0), (0.6, 0.0, 0.4)], &[empty], None),
         ] {
             assert_eq!(paced(shares, fills), expected, "{shares:?} {fills:?}");
         }
