@@ -2,6 +2,7 @@
 //! print, and skip visibly.
 
 pub mod conditions;
+pub mod pipelines;
 pub mod procs;
 mod skip;
 pub mod terminal;

@@ -1,7 +1,10 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod flow;
+mod history;
 mod live;
+mod moment;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -13,7 +16,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-pub use self::live::{Link, Live, Moment, Pipeline, Stage, TICK, Window};
+pub use self::history::Window;
+pub use self::live::{Live, TICK};
+pub use self::moment::{Link, Moment, Pipeline, Stage};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
@@ -556,9 +561,12 @@ impl Observer<'_> {
     }
 
     fn observation(&mut self) -> Observation {
+        let ids = self.tallies.keys().copied();
+        let replaced = ids.filter(|id| is_replaced(&self.tallies, *id));
+        let replaced: BTreeSet<ProcessId> = replaced.collect();
         let snapshot = &self.scanner.snapshot;
         let tallies = self.tallies.values_mut();
-        let processes: Vec<Observed> = tallies
+        let mut processes: Vec<Observed> = tallies
             .map(|tally| {
                 let id = tally.process.id;
                 let now = snapshot.processes.get(&id.pid).cloned();
@@ -568,6 +576,12 @@ impl Observer<'_> {
                 tally.observed(self.proc, &self.allowance, now, ancestors, is_asked)
             })
             .collect();
+        // Conclusions name processes by their numbers.
+        for observed in &mut processes {
+            if replaced.contains(&observed.process.id) {
+                observed.process.ends.clear();
+            }
+        }
         let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|it| it.is_asked) {
             for end in &observed.process.ends {
@@ -595,6 +609,12 @@ impl Observer<'_> {
             ..Observation::default()
         }
     }
+}
+
+/// Whether the number of a process belongs to a later one by now.
+fn is_replaced<T>(all: &BTreeMap<ProcessId, T>, id: ProcessId) -> bool {
+    let mut later = all.range((Bound::Excluded(id), Bound::Unbounded));
+    later.next().is_some_and(|(next, _)| next.pid == id.pid)
 }
 
 /// Whether a thread of a process is in a splice or a similar call.

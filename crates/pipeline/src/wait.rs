@@ -1,11 +1,15 @@
 //! What a thread waits for: from the kernel function in which it sleeps, and from its
 //! system call where that may be read.
 
-use libc::c_long;
+mod call;
+mod thread;
+
 use serde::Serialize;
 
+use self::call::{Call, parse_call};
+use self::thread::Thread;
 use crate::files::{Allowance, Files, ThreadFiles};
-use crate::proc::{End, PipeId, Proc, Target, visible};
+use crate::proc::{End, PipeId, Proc};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,25 +177,6 @@ pub enum State {
     Waiting(Wait),
 }
 
-/// A system call with its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Call {
-    number: c_long,
-    args: [u64; 6],
-}
-
-/// Parses the text of proc_pid_syscall(5). `None` for a thread that runs, or sleeps outside
-/// of a system call.
-fn parse_call(text: &str) -> Option<Call> {
-    let mut words = text.split_ascii_whitespace();
-    let number: c_long = words.next()?.parse().ok()?;
-    let mut args = [0; 6];
-    for arg in &mut args {
-        *arg = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-    }
-    (number >= 0).then_some(Call { number, args })
-}
-
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
 pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, bool)> {
@@ -254,317 +239,6 @@ pub(crate) fn examine_files(
     known(State::Waiting(sleeper.wait(kind, call)))
 }
 
-/// A sleeping thread of a process, and its pipes.
-struct Thread<'a> {
-    files: Files<'a>,
-    ends: &'a [End],
-}
-
-impl Thread<'_> {
-    fn wait(&self, kind: Option<Asleep>, call: Option<Call>) -> Wait {
-        match (kind, call) {
-            (Some(Asleep::Input), call) => self.on_pipe(Side::Input, call),
-            (Some(Asleep::Room), call) => self.on_pipe(Side::Room, call),
-            (Some(Asleep::FifoPeer), call) => Wait::FifoPeer {
-                path: call.and_then(|call| self.opened_path(call)),
-            },
-            (Some(Asleep::Child), call) => self.on_child(call),
-            (Some(Asleep::Timer), _) => Wait::Outside(Outside::Timer),
-            (Some(Asleep::Signal), None) => Wait::Outside(Outside::Signal),
-            (Some(Asleep::Poll), Some(call)) => self.on_any(call),
-            (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
-            (Some(Asleep::Futex), None) => Wait::Outside(Outside::Lock),
-            (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
-            // A function that is not known, or may not be seen.
-            (None, Some(call)) if call.is_on_pipe(self, Side::Input) => {
-                self.on_pipe(Side::Input, Some(call))
-            }
-            (None, Some(call)) if call.is_on_pipe(self, Side::Room) => {
-                self.on_pipe(Side::Room, Some(call))
-            }
-            (_, Some(call)) => Wait::Outside(self.outside_of(call)),
-            (Some(Asleep::TerminalOrSocket), None) => Wait::Outside(Outside::Socket),
-            _ => Wait::Outside(Outside::Other),
-        }
-    }
-
-    /// A wait in a read, write, splice or similar. Without the call it may be any pipe that
-    /// the process has open on this side.
-    fn on_pipe(&self, side: Side, call: Option<Call>) -> Wait {
-        let fd = call.and_then(|call| call.descriptor(side));
-        let known = fd.and_then(|fd| match self.files.target(fd)? {
-            Target::Pipe(pipe, _) => Some(PipeWait {
-                pipe,
-                fd: Some(fd),
-                side,
-            }),
-            _ => None,
-        });
-        let any_of = known.map_or_else(|| self.candidates(side), |one| vec![one]);
-        Wait::Pipes { any_of, or: None }
-    }
-
-    fn candidates(&self, side: Side) -> Vec<PipeWait> {
-        let ends = self.ends.iter().filter(|end| match side {
-            Side::Input => end.reads,
-            Side::Room => end.writes,
-        });
-        let mut waits: Vec<PipeWait> = ends
-            .map(|end| PipeWait {
-                pipe: end.pipe,
-                fd: None,
-                side,
-            })
-            .collect();
-        waits.sort_unstable();
-        waits.dedup();
-        waits
-    }
-
-    /// The path of an open(2), relative to the process's directory if it is relative.
-    fn opened_path(&self, call: Call) -> Option<String> {
-        let address = match call.number {
-            libc::SYS_openat | libc::SYS_openat2 => call.args[1],
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => call.args[0],
-            _ => return None,
-        };
-        // The string may end just before memory that can't be read.
-        let len = (256 - address % 256) as usize;
-        let mut bytes = self.files.memory(address, len)?;
-        if !bytes.contains(&0) {
-            bytes.extend(self.files.memory(address + len as u64, 256)?);
-        }
-        let end = bytes.iter().position(|byte| *byte == 0)?;
-        let text = String::from_utf8_lossy(&bytes[..end]);
-        let path = self
-            .files
-            .working_directory()
-            .unwrap_or_default()
-            .join(&*text);
-        Some(visible(&path.to_string_lossy()))
-    }
-
-    fn on_child(&self, call: Option<Call>) -> Wait {
-        let pid = call.and_then(|call| match call.number {
-            libc::SYS_wait4 => i32::try_from(call.args[0] as i64).ok(),
-            // Only P_PID (1) names one child.
-            libc::SYS_waitid if call.args[0] == 1 => i32::try_from(call.args[1]).ok(),
-            _ => None,
-        });
-        Wait::Child(pid.filter(|pid| *pid > 0))
-    }
-
-    /// A wait of a thread for another thread of its process has no timeout, and is either
-    /// private, or a pthread_join(3): its futex holds the thread's id.
-    fn on_futex(&self, call: Call) -> Wait {
-        const PRIVATE: u64 = 128;
-        let [_, operation, value, timeout, ..] = call.args;
-        let own = |tid: i32| self.files.threads().contains(&tid);
-        let is_own = operation & PRIVATE != 0 || i32::try_from(value).is_ok_and(own);
-        if call.number == libc::SYS_futex && timeout == 0 && is_own {
-            Wait::Thread
-        } else {
-            Wait::Outside(Outside::Lock)
-        }
-    }
-
-    /// A wait for a lock of the kernel: of a pipe, if the call is on one.
-    fn on_lock(&self, call: Call) -> Wait {
-        let mut sides = [Side::Input, Side::Room].into_iter();
-        let is_pipe = sides.any(|side| {
-            let fd = call.descriptor(side);
-            fd.is_some_and(|fd| matches!(self.files.target(fd), Some(Target::Pipe(..))))
-        });
-        if is_pipe {
-            Wait::PipeLock
-        } else {
-            Wait::Outside(Outside::Other)
-        }
-    }
-
-    /// A wait in poll, select or epoll.
-    fn on_any(&self, call: Call) -> Wait {
-        let Some((descriptors, has_timeout)) = self.polled(call) else {
-            return Wait::Outside(Outside::Other);
-        };
-        let mut any_of = Vec::new();
-        let mut or = has_timeout.then_some(Outside::Timer);
-        for (fd, sides) in descriptors {
-            match self.files.target(fd) {
-                Some(Target::Pipe(..)) if sides.is_empty() => or = or.or(Some(Outside::Event)),
-                Some(Target::Pipe(pipe, _)) => any_of.extend(sides.iter().map(|side| PipeWait {
-                    pipe,
-                    fd: Some(fd),
-                    side: *side,
-                })),
-                other => or = Some(outside(other.as_ref())),
-            }
-        }
-        match (any_of.is_empty(), or) {
-            (false, or) => Wait::Pipes { any_of, or },
-            (true, or) => Wait::Outside(or.unwrap_or(Outside::Other)),
-        }
-    }
-
-    /// The descriptors of a poll, select or epoll_wait, and whether it has a timeout.
-    /// `None` if they can't be read.
-    fn polled(&self, call: Call) -> Option<(Vec<Polled>, bool)> {
-        let args = call.args;
-        match call.number {
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => Some((self.poll_list(args)?, args[2] as i32 >= 0)),
-            libc::SYS_ppoll => Some((self.poll_list(args)?, args[2] != 0)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_select => Some((self.select_sets(args)?, args[4] != 0)),
-            libc::SYS_pselect6 => Some((self.select_sets(args)?, args[4] != 0)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait => Some((self.epoll_set(args)?, args[3] as i32 >= 0)),
-            libc::SYS_epoll_pwait => Some((self.epoll_set(args)?, args[3] as i32 >= 0)),
-            libc::SYS_epoll_pwait2 => Some((self.epoll_set(args)?, args[3] != 0)),
-            _ => None,
-        }
-    }
-
-    /// Reads the `struct pollfd` of poll(2): a descriptor, and the requested events.
-    fn poll_list(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
-        const SIZE: usize = 8;
-        let count = usize::try_from(args[1]).ok().filter(|n| *n <= MAX_POLLED)?;
-        let bytes = self.files.memory(args[0], count * SIZE)?;
-        let entries = bytes.chunks_exact(SIZE).map(|entry| {
-            let fd = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
-            let events = i16::from_ne_bytes([entry[4], entry[5]]);
-            (fd, sides(u32::from(events as u16)))
-        });
-        // Negative descriptors are ignored.
-        Some(entries.filter(|(fd, _)| *fd >= 0).collect())
-    }
-
-    /// Reads the sets of select(2): of those to read from, and to write to.
-    fn select_sets(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
-        let count = usize::try_from(args[0]).ok().filter(|n| *n <= MAX_POLLED)?;
-        let mut all: Vec<Polled> = Vec::new();
-        let sets: [(u64, &'static [Side]); 2] =
-            [(args[1], &[Side::Input]), (args[2], &[Side::Room])];
-        for (address, side) in sets {
-            if address == 0 {
-                continue;
-            }
-            let words = self.files.memory(address, count.div_ceil(64) * 8)?;
-            let is_set = |fd: &usize| {
-                let word = words[fd / 64 * 8..][..8].try_into().map(u64::from_ne_bytes);
-                word.is_ok_and(|word| word >> (fd % 64) & 1 == 1)
-            };
-            let fds = (0..count).filter(is_set);
-            all.extend(fds.map(|fd| (fd as i32, side)));
-        }
-        Some(all)
-    }
-
-    /// Reads an epoll instance's targets: `tfd:        5 events:       19 data: ...`.
-    fn epoll_set(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
-        let info = self.files.fdinfo(i32::try_from(args[0]).ok()?)?;
-        let targets = info.lines().filter_map(|line| {
-            let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
-            let fd = words.next()?.parse().ok()?;
-            let events = words.nth(1)?;
-            Some((fd, sides(u32::from_str_radix(events, 16).ok()?)))
-        });
-        Some(targets.collect())
-    }
-
-    /// What a call waits for that is no wait on a pipe, by its descriptor.
-    fn outside_of(&self, call: Call) -> Outside {
-        match call.number {
-            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => return Outside::Timer,
-            libc::SYS_rt_sigsuspend => return Outside::Signal,
-            libc::SYS_rt_sigtimedwait if call.args[2] == 0 => return Outside::Signal,
-            libc::SYS_rt_sigtimedwait => return Outside::Timer,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_pause => return Outside::Signal,
-            libc::SYS_futex => return Outside::Lock,
-            libc::SYS_wait4 | libc::SYS_waitid => return Outside::Child,
-            _ => {}
-        }
-        let mut sides = [Side::Input, Side::Room].into_iter();
-        sides
-            .find_map(|side| match self.files.target(call.descriptor(side)?)? {
-                Target::Pipe(..) => None,
-                target => Some(outside(Some(&target))),
-            })
-            .unwrap_or(Outside::Other)
-    }
-}
-
-/// A descriptor in a poll, and the sides of it that the poll waits for.
-type Polled = (i32, &'static [Side]);
-
-/// A longer list of descriptors is not read.
-const MAX_POLLED: usize = 1024;
-
-/// The sides of a pipe that these events of poll(2) or epoll_ctl(2) wait for. Without any, the
-/// wait is for errors only, which are always reported.
-fn sides(events: u32) -> &'static [Side] {
-    const IN: u32 = libc::POLLIN as u32 | libc::POLLRDNORM as u32;
-    const OUT: u32 = libc::POLLOUT as u32 | libc::POLLWRNORM as u32;
-    match (events & IN != 0, events & OUT != 0) {
-        (true, false) => &[Side::Input],
-        (false, true) => &[Side::Room],
-        (true, true) => &[Side::Input, Side::Room],
-        (false, false) => &[],
-    }
-}
-
-fn outside(target: Option<&Target>) -> Outside {
-    match target {
-        Some(Target::Socket) => Outside::Socket,
-        Some(Target::Terminal) => Outside::Terminal,
-        Some(Target::Anonymous(kind)) if kind == "timerfd" => Outside::Timer,
-        Some(Target::Anonymous(_)) => Outside::Event,
-        _ => Outside::Other,
-    }
-}
-
-impl Call {
-    /// Whether it moves data by splice(2), vmsplice(2) or tee(2), which the kernel does not
-    /// count.
-    fn is_uncounted(self) -> bool {
-        matches!(
-            self.number,
-            libc::SYS_splice | libc::SYS_vmsplice | libc::SYS_tee
-        )
-    }
-
-    /// Whether it can only wait on this side of a pipe: it is no splice, which has two
-    /// descriptors.
-    fn is_on_pipe(self, thread: &Thread<'_>, side: Side) -> bool {
-        let fd = self.descriptor(side).filter(|_| !self.is_uncounted());
-        let target = fd.and_then(|fd| thread.files.target(fd));
-        self.number != libc::SYS_sendfile && matches!(target, Some(Target::Pipe(..)))
-    }
-
-    /// The descriptor that the call reads from (`Input`) or writes to (`Room`).
-    fn descriptor(self, side: Side) -> Option<i32> {
-        let args = self.args;
-        let fd = match (self.number, side) {
-            (libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2, Side::Input) => args[0],
-            (libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2, Side::Room) => args[0],
-            (libc::SYS_splice, Side::Input) => args[0],
-            (libc::SYS_splice, Side::Room) => args[2],
-            (libc::SYS_tee, Side::Input) => args[0],
-            (libc::SYS_tee, Side::Room) => args[1],
-            (libc::SYS_vmsplice, _) => args[0],
-            (libc::SYS_sendfile, Side::Input) => args[1],
-            (libc::SYS_sendfile, Side::Room) => args[0],
-            (libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_accept, Side::Input) => args[0],
-            (libc::SYS_accept4 | libc::SYS_recvmmsg | libc::SYS_connect, Side::Input) => args[0],
-            (libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg, Side::Room) => args[0],
-            _ => return None,
-        };
-        i32::try_from(fd).ok()
-    }
-}
-
 /// Whether a thread is in a call whose bytes the kernel does not count.
 pub fn is_splicing(proc: &Proc, pid: i32, tid: i32) -> bool {
     let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
@@ -576,6 +250,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use libc::c_long;
     use pipespeed_host::Root;
     use tempfile::TempDir;
 

@@ -7,13 +7,16 @@
 //! stage while the sidecar runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of
 //! the rates, with its 95 % interval.
 
+#[path = "common/slices.rs"]
+mod slices;
+
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pipespeed_pipeline::proc::Proc;
@@ -22,7 +25,6 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
-const SLICE: Duration = Duration::from_millis(50);
 
 /// The pipelines, with the programs that they need.
 const PIPELINES: [(&str, &[&str]); 12] = [
@@ -288,30 +290,11 @@ fn cost(slices: usize) -> anyhow::Result<()> {
             .map(|io| io.read_bytes)
             .context("/proc/PID/io")
     };
-    let mut rng = Rng::new(1);
-    let mut rates = [Vec::new(), Vec::new()];
     // The pipes are raised by then.
     thread::sleep(Duration::from_secs(1));
-    for _ in 0..slices / 2 {
-        let first_on = rng.next_u64().is_multiple_of(2);
-        for on in [first_on, !first_on] {
-            kill_process(observer, if on { Signal::CONT } else { Signal::STOP })?;
-            let (start, before) = (Instant::now(), read()?);
-            thread::sleep(SLICE);
-            let rate = (read()? - before) as f64 / start.elapsed().as_secs_f64();
-            rates[usize::from(on)].push(rate);
-        }
-    }
-    kill_process(observer, Signal::CONT)?;
+    let ratio = slices::rate_ratio(observer, slices, read)?;
     kill_process(observer, Signal::INT)?;
     sidecar.wait()?;
-    let [off, on] = &rates;
-    let ratios: Vec<f64> = on.iter().zip(off).map(|(on, off)| on / off).collect();
-    let median = stats::median(&ratios).context("no slices")?;
-    let interval = stats::median_interval(&ratios, 0.95).context("too few slices")?;
-    println!(
-        "rate of a busy pipeline with / without the sidecar: {median:.4} [{:.4}, {:.4}]",
-        interval.low, interval.high
-    );
+    println!("rate of a busy pipeline with / without the sidecar: {ratio}");
     Ok(())
 }

@@ -14,6 +14,9 @@
 //!
 //! Each observation takes two seconds, as by default.
 
+#[path = "common/slices.rs"]
+mod slices;
+
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -29,11 +32,11 @@ use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_pipeline::look::{self, Looker};
 use pipespeed_pipeline::proc::{PipeId, Proc};
 use pipespeed_stats as stats;
+use pipespeed_testing::pipelines;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
-const SLICE: Duration = Duration::from_millis(50);
 
 /// A slow stage: its process's name, and its commands as the first stage and as a later one.
 const SLOW: [(&str, &str, &str); 5] = [
@@ -267,35 +270,15 @@ fn hangs() -> anyhow::Result<()> {
     Ok(())
 }
 
-const PRODUCERS: [&str; 5] = [
-    "sleep 1000",
-    "tail -f /dev/null",
-    "while :; do echo a; sleep 0.2; done",
-    "yes",
-    "(sleep 1000 & wait)",
-];
-const FILTERS: [&str; 3] = ["cat", "grep --line-buffered a", "tee /dev/null"];
-const CONSUMERS: [&str; 4] = [
-    "cat > /dev/null",
-    "sleep 1000",
-    "while read x; do sleep 0.1; done",
-    "(sleep 1000; cat)",
-];
-
 fn healthy() -> anyhow::Result<()> {
     let (mut stuck, mut all) = (0, 0);
-    for producer in PRODUCERS {
-        for filter in FILTERS {
-            for consumer in CONSUMERS {
-                let script = format!("{producer} | {filter} | {consumer}");
-                let pipeline = Pipeline::start(&script)?;
-                for _ in 0..2 {
-                    all += 1;
-                    if examine(pipeline.0.id())?["is_stuck"] == true {
-                        stuck += 1;
-                        println!("  called stuck: {script}");
-                    }
-                }
+    for script in pipelines::healthy() {
+        let pipeline = Pipeline::start(&script)?;
+        for _ in 0..2 {
+            all += 1;
+            if examine(pipeline.0.id())?["is_stuck"] == true {
+                stuck += 1;
+                println!("  called stuck: {script}");
             }
         }
     }
@@ -338,31 +321,12 @@ fn cost(slices: usize) -> anyhow::Result<()> {
         .spawn()?;
     let observer = Pid::from_child(&doctor);
     let read = || proc.io(cat).map(|io| io.read_bytes).context("/proc/PID/io");
-    let mut rng = stats::Rng::new(1);
-    let mut rates = [Vec::new(), Vec::new()];
     // The first scan of all processes is no steady state.
     thread::sleep(Duration::from_secs(1));
-    for _ in 0..slices / 2 {
-        let first_on = rng.next_u64().is_multiple_of(2);
-        for on in [first_on, !first_on] {
-            kill_process(observer, if on { Signal::CONT } else { Signal::STOP })?;
-            let (start, before) = (Instant::now(), read()?);
-            thread::sleep(SLICE);
-            let rate = (read()? - before) as f64 / start.elapsed().as_secs_f64();
-            rates[usize::from(on)].push(rate);
-        }
-    }
+    let ratio = slices::rate_ratio(observer, slices, read);
     doctor.kill()?;
     doctor.wait()?;
-    let [off, on] = &rates;
-    let ratios = on.iter().zip(off).map(|(on, off)| on / off);
-    let ratios: Vec<f64> = ratios.collect();
-    let median = stats::median(&ratios).context("no slices")?;
-    let interval = stats::median_interval(&ratios, 0.95).context("too few slices")?;
-    println!(
-        "rate while examined / not examined: {median:.4} [{:.4}, {:.4}]",
-        interval.low, interval.high
-    );
+    println!("rate while examined / not examined: {}", ratio?);
     Ok(())
 }
 

@@ -1,16 +1,17 @@
 //! What `doctor` found, as a table of stages and sentences.
 
+mod knot;
+
 use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_pipeline::diagnosis::{
-    Certainty, Finding, Knot, KnotKind, Member, Pace, Reason, Who,
-};
+use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, Who};
 use pipespeed_pipeline::observe::{Observation, Observed, Pipe};
 use pipespeed_pipeline::proc::PipeId;
 use pipespeed_pipeline::wait::{Outside, Side};
 
+use self::knot::knot_text;
 use super::format::{pluralize, significant};
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
@@ -409,147 +410,6 @@ fn pace_text(pace: &Pace) -> String {
         format!(" ({others})")
     };
     format!("{stage} {verb}: {does}{others}. {remedy}")
-}
-
-fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
-    let names = list(knot.members.iter().map(|member| full(&member.who)));
-    let first = knot.members.first();
-    let headline = match knot.kind {
-        KnotKind::AllWrite => format!("{names} wait for each other: all write, and none reads."),
-        KnotKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
-        KnotKind::OtherPipe => format!(
-            "{names} wait for each other: one writes to a pipe whose reader waits for something \
-             else."
-        ),
-        KnotKind::UnreadOutput => format!(
-            "{names} wait for each other: a process waits for the end of its child, but does not \
-             read the child's output."
-        ),
-        KnotKind::MissingEnd => format!(
-            "{names} wait for each other: an input does not end because a process that waits for \
-             its reader keeps it open."
-        ),
-        KnotKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
-        KnotKind::OwnOutput => {
-            format!("{names} waits for room in a pipe that only it could read itself.")
-        }
-        KnotKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
-        KnotKind::Stopped => format!("{names} is stopped."),
-    };
-    let mut lines = vec![style.note(&format!("STUCK: {headline}"), RED)];
-    for member in &knot.members {
-        let reasons = member
-            .reasons
-            .iter()
-            .map(|it| reason(observation, member, it));
-        let text = format!(
-            "  {} waits for {}.",
-            full(&member.who),
-            reasons.unique().join(", or ")
-        );
-        lines.push(style.sentence(&text));
-    }
-    if !knot.waiting.is_empty() {
-        let text = format!(
-            "  Waiting for them: {}.",
-            list(knot.waiting.iter().map(full))
-        );
-        lines.push(style.sentence(&text));
-    }
-    let remedy = match (knot.kind, first) {
-        (KnotKind::AllWrite, _) => {
-            "one of them must read before it writes more: with poll(2), or in a thread of its own. \
-             A larger pipe only delays this."
-                .to_owned()
-        }
-        (KnotKind::AllRead, _) => {
-            "one of them must write first (is its output still in a buffer that was not flushed?), \
-             or close its write end."
-                .to_owned()
-        }
-        (KnotKind::OtherPipe, _) => {
-            "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
-             file."
-                .to_owned()
-        }
-        (KnotKind::UnreadOutput, _) => {
-            "read the child's output to its end before waiting for the child (communicate() in \
-             Python), or send it to a file."
-                .to_owned()
-        }
-        (KnotKind::MissingEnd, _) => {
-            "close the write end before waiting for the process that reads it.".to_owned()
-        }
-        (KnotKind::OwnEnd, Some(member)) => {
-            let fds = own_write_ends(observation, member);
-            format!("close {} before reading to the end.", list(fds.map(descriptor)))
-        }
-        (KnotKind::OwnOutput, _) => {
-            "start the reader before writing more than the pipe holds, write in a thread of its own, \
-             or use a file."
-                .to_owned()
-        }
-        (KnotKind::NoPeer, _) => {
-            "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
-                .to_owned()
-        }
-        (KnotKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
-        _ => String::new(),
-    };
-    lines.push(style.sentence(&format!("  Remedy: {remedy}")));
-    lines.join("\n")
-}
-
-/// The descriptors by which a member of a knot holds the write end of what it reads.
-fn own_write_ends<'a>(
-    observation: &'a Observation,
-    member: &Member,
-) -> impl Iterator<Item = i32> + 'a {
-    let pipes: Vec<PipeId> = member
-        .reasons
-        .iter()
-        .filter_map(|reason| match reason {
-            Reason::Pipe { on, .. } => Some(on.pipe),
-            _ => None,
-        })
-        .collect();
-    let ends = observation.find(member.who.pid).map(|it| &it.process.ends);
-    let ends = ends.into_iter().flatten();
-    ends.filter(move |end| end.writes && pipes.contains(&end.pipe))
-        .map(|end| end.fd)
-}
-
-fn reason(observation: &Observation, member: &Member, reason: &Reason) -> String {
-    match reason {
-        Reason::Pipe { on, others } => {
-            let (what, verb) = match on.side {
-                Side::Input => ("data or the end of file", "can write"),
-                Side::Room => ("room", "reads"),
-            };
-            let only = if others.len() == 1 { "only " } else { "" };
-            let others = others.iter().map(|who| {
-                if *who == member.who {
-                    "it itself".to_owned()
-                } else {
-                    full(who)
-                }
-            });
-            let at = on
-                .fd
-                .map_or_else(String::new, |fd| format!(" at its {}", descriptor(fd)));
-            format!(
-                "{what} in {}{at}, which {only}{} {verb}",
-                pipe_name(observation, on.pipe),
-                list(others)
-            )
-        }
-        Reason::Child { others } => format!("the end of {}", list(others.iter().map(full))),
-        Reason::FifoPeer { path } => match path {
-            Some(path) => format!("another process to open {path}"),
-            None => "another process to open a FIFO".to_owned(),
-        },
-        Reason::Continue => "SIGCONT".to_owned(),
-    }
 }
 
 #[cfg(test)]

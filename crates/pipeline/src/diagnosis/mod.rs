@@ -42,6 +42,11 @@ impl Observed {
         Some(*most.0)
     }
 
+    /// Whether it was there for long enough: see [`Observation::min_samples`].
+    fn is_lasting(&self, min_samples: f64) -> bool {
+        self.samples > 0 && f64::from(self.samples) >= min_samples
+    }
+
     fn waited_on(&self, pipe: PipeId, side: Side) -> f64 {
         let on = self.on.iter();
         on.filter(|on| on.pipe == pipe && on.side == side)
@@ -94,7 +99,13 @@ impl Observation {
     /// Whether a process holds an end of a pipe without using it: it never waited there, and
     /// only waits for others, or started another one that has this end, or did nothing by
     /// which it could have been used.
-    fn holds_idly(&self, holder: &Observed, pipe: PipeId, side: Side) -> bool {
+    fn holds_idly(
+        &self,
+        holder: &Observed,
+        pipe: PipeId,
+        side: Side,
+        is_wrapper: impl FnOnce() -> bool,
+    ) -> bool {
         if holder.waited_on(pipe, side) > 0.0 {
             return false;
         }
@@ -105,10 +116,6 @@ impl Observation {
             }
             Side::Room => holder.is_silent(),
         };
-        let is_wrapper = || {
-            let mut others = self.holders(pipe, side).filter(|it| self.is_lasting(it));
-            others.any(|it| self.descends(it, holder.process.id.pid))
-        };
         holder.only_waits_for_children()
             || is_idle && !holder.is_standard(pipe, side)
             || holder.is_frozen && is_wrapper()
@@ -117,18 +124,24 @@ impl Observation {
     /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
     /// shell that waits for one short-lived child after another, any of them may.
     pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
-        let holders = self.holders(pipe, side).filter(|it| self.is_lasting(it));
+        let min = self.min_samples();
+        let holders = self.holders(pipe, side).filter(|it| it.is_lasting(min));
         let holders: Vec<&Observed> = holders.collect();
-        let users = holders.iter().filter(|it| !self.holds_idly(it, pipe, side));
+        let parents = holders.iter().map(|it| it.process.parent);
+        let ancestors = holders.iter().flat_map(|it| it.ancestors.iter().copied());
+        let above: BTreeSet<i32> = parents.chain(ancestors).collect();
+        let users = holders.iter().filter(|it| {
+            let is_wrapper = || above.contains(&it.process.id.pid);
+            !self.holds_idly(it, pipe, side, is_wrapper)
+        });
         let users: Vec<&Observed> = users.copied().collect();
         if users.is_empty() { holders } else { users }
     }
 
-    /// Whether a process was there for long enough to judge it.
-    fn is_lasting(&self, observed: &Observed) -> bool {
+    /// A process with fewer samples was not there for long enough to judge it.
+    fn min_samples(&self) -> f64 {
         let most = self.processes.iter().map(|it| it.samples).max();
-        let min = MIN_PRESENT * f64::from(most.unwrap_or(0));
-        observed.samples > 0 && f64::from(observed.samples) >= min
+        MIN_PRESENT * f64::from(most.unwrap_or(0))
     }
 
     /// Whether nothing worked in the last sample, so that a longer observation may show

@@ -11,7 +11,7 @@ use crate::wait::{Outside, Side};
 
 /// With less evidence no stage is named.
 const MIN_LIKELY: f64 = 0.6;
-/// With as much evidence, and [`MIN_MARGIN`] over the next stage, it is clear.
+/// With as much evidence from the waiting alone, it is clear.
 const MIN_CLEAR: f64 = 0.8;
 /// Minimum distance in evidence to the next stage.
 const MIN_MARGIN: f64 = 0.1;
@@ -55,7 +55,7 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
         // Most pipelines of a system wait for something to do.
         let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
         if is_asked && !is_idle && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
-            findings.extend(pace(&stages, &edges));
+            findings.extend(pace(observation, &stages, &edges));
         }
     }
     findings
@@ -63,13 +63,50 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
 
 type Edges = [(i32, i32, PipeId)];
 
+/// By a process, those at the other ends of its pipes in one direction.
+type Neighbours = BTreeMap<i32, Vec<(i32, PipeId)>>;
+
+/// The neighbours before each process, and those after it.
+struct Flow {
+    before: Neighbours,
+    after: Neighbours,
+}
+
+impl Flow {
+    fn new(edges: &Edges) -> Self {
+        let (mut before, mut after) = (Neighbours::new(), Neighbours::new());
+        for (from, to, pipe) in edges {
+            before.entry(*to).or_default().push((*from, *pipe));
+            after.entry(*from).or_default().push((*to, *pipe));
+        }
+        Flow { before, after }
+    }
+}
+
+/// The processes that can be reached from one, and the pipes on the way.
+fn reach(pid: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<PipeId>) {
+    let (mut found, mut pipes) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![pid];
+    while let Some(at) = open.pop() {
+        for (next, pipe) in neighbours.get(&at).into_iter().flatten() {
+            pipes.insert(*pipe);
+            if *next != pid && found.insert(*next) {
+                open.push(*next);
+            }
+        }
+    }
+    (found, pipes)
+}
+
 /// The groups of processes that are connected by edges, each in the order of the flow: by
 /// the number of stages before each.
 pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<Vec<&'a Observed>> {
+    let flow = Flow::new(edges);
+    let min = observation.min_samples();
     let mut left: BTreeMap<i32, &Observed> = observation
         .processes
         .iter()
-        .filter(|it| observation.is_lasting(it))
+        .filter(|it| it.is_lasting(min))
         .map(|it| (it.process.id.pid, it))
         .collect();
     let mut groups = Vec::new();
@@ -77,19 +114,16 @@ pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<
         let mut group = vec![first];
         let mut at = 0;
         while let Some(pid) = group.get(at).map(|it| it.process.id.pid) {
-            for (from, to, _) in edges {
-                for (own, other) in [(from, to), (to, from)] {
-                    if *own == pid {
-                        group.extend(left.remove(other));
-                    }
-                }
+            for neighbours in [&flow.before, &flow.after] {
+                let others = neighbours.get(&pid).into_iter().flatten();
+                group.extend(others.filter_map(|(other, _)| left.remove(other)));
             }
             at += 1;
         }
         if group.len() > 1 {
-            group.sort_by_key(|it| {
+            group.sort_by_cached_key(|it| {
                 let pid = it.process.id.pid;
-                (reach(pid, edges, |(from, to, _)| (*to, *from)).len(), pid)
+                (reach(pid, &flow.before).0.len(), pid)
             });
             groups.push(group);
         }
@@ -97,64 +131,116 @@ pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<
     groups
 }
 
-/// The processes that can be reached from one along the edges.
-fn reach(pid: i32, edges: &Edges, step: fn(&(i32, i32, PipeId)) -> (i32, i32)) -> BTreeSet<i32> {
-    let mut found = BTreeSet::new();
-    let mut open = vec![pid];
-    while let Some(at) = open.pop() {
-        for (from, to) in edges.iter().map(step) {
-            if from == at && to != pid && found.insert(to) {
-                open.push(to);
+/// How full and how empty a pipe was, as shares of the time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    full: f64,
+    empty: f64,
+}
+
+impl Level {
+    /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
+    /// while a reader waits for input.
+    fn by_waits(stages: &[&Observed]) -> BTreeMap<PipeId, Level> {
+        let mut levels: BTreeMap<PipeId, Level> = BTreeMap::new();
+        for on in stages.iter().flat_map(|stage| &stage.on) {
+            let level = levels.entry(on.pipe).or_default();
+            match on.side {
+                Side::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
+                Side::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
             }
         }
+        levels
     }
-    found
+
+    /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
+    /// does not overrule the waiting, least of all where both sides wait by turns.
+    fn with_fill(self, fill: f64) -> Level {
+        if self.full.min(self.empty) >= MIN_TURNS {
+            return self;
+        }
+        let full = fill.max(self.full).min(1.0 - self.empty);
+        Level {
+            full,
+            empty: 1.0 - full,
+        }
+    }
+}
+
+/// A stage that may set the pace, and the pipes before and after it, near or far.
+struct Candidate<'a> {
+    stage: &'a Observed,
+    before: BTreeSet<i32>,
+    after: BTreeSet<i32>,
+    inputs: BTreeSet<PipeId>,
+    outputs: BTreeSet<PipeId>,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(stage: &'a Observed, flow: &Flow) -> Self {
+        let pid = stage.process.id.pid;
+        let (before, inputs) = reach(pid, &flow.before);
+        let (after, outputs) = reach(pid, &flow.after);
+        Candidate {
+            stage,
+            before,
+            after,
+            inputs,
+            outputs,
+        }
+    }
+
+    /// The mean of the share of time in which the stage does not wait for pipes, of how full
+    /// each pipe before it was, and of how empty each one after it.
+    fn evidence(&self, levels: &BTreeMap<PipeId, Level>) -> f64 {
+        let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
+        let own = 1.0 - self.stage.shares.blocked - self.stage.shares.starved;
+        let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
+        let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
+        let count = 1 + self.inputs.len() + self.outputs.len();
+        (own + inputs.chain(outputs).sum::<f64>()) / count as f64
+    }
 }
 
 /// The stage for which there is most evidence: it works or waits for something outside, the
-/// stages before it wait for room and those after it for input.
-fn pace(stages: &[&Observed], edges: &Edges) -> Option<Finding> {
-    let mut candidates: Vec<(f64, Pace)> = stages
-        .iter()
-        .map(|stage| {
-            let pid = stage.process.id.pid;
-            let before = reach(pid, edges, |(from, to, _)| (*to, *from));
-            let after = reach(pid, edges, |(from, to, _)| (*from, *to));
-            let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
-                let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
-                them.map(|it| (it.who(), share(&it.shares))).collect()
-            };
-            let before: Vec<(Who, f64)> = waiting(&before, |shares| shares.blocked);
-            let after: Vec<(Who, f64)> = waiting(&after, |shares| shares.starved);
-            let own = 1.0 - stage.shares.blocked - stage.shares.starved;
-            let others = before.iter().chain(&after).map(|(_, share)| share);
-            let count = 1 + before.len() + after.len();
-            let evidence = (own + others.sum::<f64>()) / count as f64;
-            let pace = Pace {
-                stage: stage.who(),
-                certainty: Certainty::Likely,
-                shares: stage.shares,
-                outside: stage.mainly(),
-                before,
-                after,
-            };
-            (evidence, pace)
-        })
-        .collect();
-    candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let margin = candidates[0].0 - candidates.get(1).map_or(0.0, |next| next.0);
-    let (evidence, best) = candidates.swap_remove(0);
+/// pipes before it are full and those after it are empty. Where a pipeline begins or ends
+/// with a file, there is always data or room.
+fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Option<Finding> {
+    let by_waits = Level::by_waits(stages);
+    let mut levels = by_waits.clone();
+    for pipe in &observation.pipes {
+        if let Some(fill) = pipe.fill {
+            let level = levels.entry(pipe.id).or_default();
+            *level = level.with_fill(fill);
+        }
+    }
+    let flow = Flow::new(edges);
+    let candidates = stages.iter().map(|stage| Candidate::new(stage, &flow));
+    let candidates: Vec<Candidate<'_>> = candidates.collect();
+    let evidence = candidates.iter().map(|it| (it.evidence(&levels), it));
+    let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
+    evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let margin = evidence[0].0 - evidence.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = evidence[0];
     if evidence < MIN_LIKELY || margin < MIN_MARGIN {
         return turns(stages);
     }
-    let is_clear = evidence >= MIN_CLEAR;
+    let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
+        let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
+        them.map(|it| (it.who(), share(&it.shares))).collect()
+    };
+    let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
     Some(Finding::Pace(Pace {
+        stage: best.stage.who(),
         certainty: if is_clear {
             Certainty::Clear
         } else {
             Certainty::Likely
         },
-        ..best
+        shares: best.stage.shares,
+        outside: best.stage.mainly(),
+        before: waiting(&best.before, |shares| shares.blocked),
+        after: waiting(&best.after, |shares| shares.starved),
     }))
 }
 
@@ -215,6 +301,53 @@ mod tests {
             assert_eq!(pace.stage.pid, slow + 1);
             assert_eq!(pace.certainty, Certainty::Clear);
             assert_eq!(pace.before.len(), slow as usize);
+        }
+    }
+
+    /// The stage that sets the pace of a chain with these fills of its pipes, if any does.
+    fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Certainty)> {
+        let mut observation = observation(chain(shares));
+        for (pipe, fill) in observation.pipes.iter_mut().zip(fills) {
+            pipe.fill = *fill;
+        }
+        let findings = paces(&observation, &BTreeSet::new());
+        findings.into_iter().find_map(|finding| match finding {
+            Finding::Pace(pace) => Some((pace.stage.pid, pace.certainty)),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn the_fill_decides_between_busy_stages() {
+        use Certainty::{Clear, Likely};
+        let (blocked, busy, starved) = ((0.02, 0.98, 0.0), (1.0, 0.0, 0.0), (0.02, 0.0, 0.98));
+        let nearly = (0.95, 0.0, 0.05);
+        let (full, half, empty) = (Some(0.97), Some(0.5), Some(0.01));
+        for (shares, fills, expected) in [
+            // The pipe before the first and after the last stage is a file.
+            (&[busy, nearly][..], &[empty][..], Some((1, Likely))),
+            (&[busy, busy], &[full], Some((2, Likely))),
+            (&[busy, busy], &[half], None),
+            (&[busy, busy], &[None], None),
+            (&[blocked, busy, nearly], &[full, empty], Some((2, Likely))),
+            (&[blocked, nearly, busy], &[full, full], Some((3, Likely))),
+            (&[busy, nearly, starved], &[empty, empty], Some((1, Likely))),
+            (&[blocked, busy, busy], &[full, half], None),
+            // Two places where data piles up.
+            (&[busy, busy, busy, busy], &[full, empty, full], None),
+            // A long chain: the waiting says it, too.
+            (
+                &[blocked, busy, nearly, starved, starved, starved],
+                &[full, empty, empty, empty, empty],
+                Some((2, Clear)),
+            ),
+            // Records of a few bytes fill the slots of a pipe, but not its bytes.
+            (&[blocked, busy], &[empty], Some((2, Clear))),
+            // Few looks don't overrule the waiting.
+            (&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)], &[full], None),
+            (&[(0.6, 0.4, 0.0), (0.6, 0.0, 0.4)], &[empty], None),
+        ] {
+            assert_eq!(paced(shares, fills), expected, "{shares:?} {fills:?}");
         }
     }
 

@@ -144,3 +144,13 @@ fn few_descriptors_change_nothing() {
     eventually(is_stuck).unwrap();
     assert_eq!(sample(&Allowance::of(0)), sample(&Allowance::new()));
 }
+
+#[test]
+fn only_the_last_process_with_a_number_has_it() {
+    let id = |pid, start| ProcessId { pid, start };
+    let all = [id(1, 5), id(1, 7), id(1, 9), id(2, 6)].map(|id| (id, ()));
+    let all = BTreeMap::from(all);
+    let replaced = all.keys().filter(|id| is_replaced(&all, **id));
+    let replaced: Vec<&ProcessId> = replaced.collect();
+    assert_eq!(replaced, [&id(1, 5), &id(1, 7)]);
+}

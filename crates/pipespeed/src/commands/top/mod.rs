@@ -205,7 +205,7 @@ impl Top<'_> {
             let until = live.next_moment().saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until));
             if let Output::Screen(shown) = &mut self.output
-                && !shown.attend(has_key, &self.moment)?
+                && !shown.attend(has_key, &self.moment, &self.interrupt)?
             {
                 return Ok(false);
             }
@@ -350,11 +350,23 @@ impl Shown {
     }
 
     /// Does what keys and signals ask for. Returns whether to go on.
-    fn attend(&mut self, has_key: bool, moment: &Moment) -> anyhow::Result<bool> {
+    fn attend(
+        &mut self,
+        has_key: bool,
+        moment: &Moment,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<bool> {
         let mut is_changed = has_key || self.screen.is_resized();
         if self.stop.is_requested() {
             self.screen.leave().context("the terminal")?;
             self.stop.stop().context("SIGTSTP")?;
+            // The shell may let it go on in the background, or end it there.
+            while !self.screen.is_foreground() {
+                if interrupt.signal().is_some() {
+                    return Ok(false);
+                }
+                self.stop.stop().context("SIGTSTP")?;
+            }
             self.screen.enter().context("the terminal")?;
             is_changed = true;
         }

@@ -70,10 +70,16 @@ impl Screen {
             return Err(refused("this terminal has no escape sequences (TERM)"));
         }
         let open = || File::options().read(true).write(true).open("/dev/tty");
-        match (open(), open()) {
-            (Ok(output), Ok(keys)) => Ok(Screen::on(output, keys)),
-            _ => Err(refused("there is no controlling terminal for the screen")),
+        let (Ok(output), Ok(keys)) = (open(), open()) else {
+            return Err(refused("there is no controlling terminal for the screen"));
+        };
+        // It would be stopped, and SIGTERM could not end it.
+        if !is_foreground(&output) {
+            return Err(refused(
+                "the screen needs the foreground of the terminal (in a script: timeout --foreground)",
+            ));
         }
+        Ok(Screen::on(output, keys))
     }
 
     fn on(output: File, keys: File) -> Self {
@@ -119,6 +125,11 @@ impl Screen {
         changed.input_modes -= InputModes::IXON;
         tcsetattr(&self.keys, OptionalActions::Now, &changed)?;
         terminal.output.write_all(ENTER.as_bytes())
+    }
+
+    /// Whether the terminal belongs to the process group of this process.
+    pub(super) fn is_foreground(&self) -> bool {
+        is_foreground(&self.keys)
     }
 
     /// Returns to the usual screen and settings.
@@ -208,7 +219,7 @@ impl Terminal {
             return Ok(());
         };
         // In the background this would stop the process; the shell has its own settings.
-        if tcgetpgrp(&self.output).is_ok_and(|group| group != getpgrp()) {
+        if !is_foreground(&self.output) {
             return Ok(());
         }
         let written = self.output.write_all(LEAVE.as_bytes());
@@ -216,6 +227,11 @@ impl Terminal {
         tcsetattr(&self.output, OptionalActions::Now, &before)?;
         written
     }
+}
+
+/// Whether a terminal belongs to the process group of this process, as far as it can be known.
+fn is_foreground(terminal: &File) -> bool {
+    !tcgetpgrp(terminal).is_ok_and(|group| group != getpgrp())
 }
 
 /// Sequences of keys that are no letters (xterm, in both modes of the cursor keys).

@@ -4,34 +4,16 @@ use std::process::Command;
 
 use super::{Group, assert_contains, pipe};
 use crate::common::procs::eventually;
-use crate::common::{json, pipespeed, run_alone, skip};
+use crate::common::{json, pipelines, pipespeed, run_alone, skip};
 
 /// A slow filter that leaves little work for the stage after it, also on a busy machine.
 const SLOW: &str = "while read x; do case $((n += 1)) in *000) echo $x; esac; done";
-const PRODUCERS: [&str; 5] = [
-    "sleep 1000",
-    "tail -f /dev/null",
-    "while :; do echo a; sleep 0.2; done",
-    "yes",
-    "(sleep 1000 & wait)",
-];
-const FILTERS: [&str; 3] = ["cat", "grep --line-buffered a", "tee /dev/null"];
-const CONSUMERS: [&str; 4] = [
-    "cat > /dev/null",
-    "sleep 1000",
-    "while read x; do sleep 0.1; done",
-    "(sleep 1000; cat)",
-];
 
 #[test]
 fn sixty_healthy_pipelines_are_not_stuck() {
     let mut group = Group::default();
-    for producer in PRODUCERS {
-        for filter in FILTERS {
-            for consumer in CONSUMERS {
-                group.script(&format!("{producer} | {filter} | {consumer}"));
-            }
-        }
+    for script in pipelines::healthy() {
+        group.script(&script);
     }
     for _ in 0..2 {
         let outcome = group.examine("--json -").succeeded();
@@ -56,6 +38,28 @@ fn the_slow_stage_of_a_pipeline_is_named() {
         "Nothing is stuck.".to_owned(),
     ];
     assert_contains(&text, &words.each_ref().map(String::as_str));
+}
+
+/// The stage after it works nearly as often, since each of its small writes wakes that.
+#[test]
+fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
+    let ((to_slow, from_fast), (to_busy, from_slow), (to_last, from_busy)) =
+        (pipe(), pipe(), pipe());
+    let mut group = Group::default();
+    group.add("yes", [None, from_fast, None]);
+    let mut slow = Command::new("sh");
+    slow.args(["-c", "while read x; do echo $x; done"]);
+    let slow = group.start(slow, [to_slow, from_slow, None]);
+    group.add("cat", [to_busy, from_busy, None]);
+    group.add("cat", [to_last, None, None]);
+    // On a busy machine none may stand out for a while, but never another one.
+    let found = eventually(|| {
+        let record = json(&group.examine("--json -").succeeded().out);
+        let findings = record["findings"].as_array().unwrap().iter();
+        let mut paces = findings.filter(|it| it["finding"] == "pace");
+        paces.next().map(|it| it["stage"]["pid"].clone())
+    });
+    assert_eq!(found.unwrap(), slow);
 }
 
 #[test]

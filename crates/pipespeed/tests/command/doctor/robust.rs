@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::{Group, pipe};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start};
 
 #[test]
 fn short_lived_and_killed_processes_confuse_nothing() {
@@ -79,9 +79,10 @@ fn a_number_that_is_reused_has_two_processes() {
             victim=$(pgrep -x cat) && break
             sleep 0.1
         done
-        "$0" doctor --time 3 --no-open --json - 1 &
+        "$0" doctor --time 3 --no-open --json "$1" 1 &
         doctor=$!
         until ls -l /proc/$doctor/fd | grep -q "/proc/$victim\$"; do :; done
+        sleep 1.5 # It is there for long enough to be judged.
         kill -9 $victim
         while [ -d /proc/$victim ]; do :; done
         for try in 1 2 3 4 5 6 7 8 9; do
@@ -92,6 +93,7 @@ fn a_number_that_is_reused_has_two_processes() {
         [ $! = $victim ] || exit 77
         wait $doctor
     "#;
+    let record = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("unshare");
     if !geteuid().is_root() {
         command.args(["-U", "-r"]);
@@ -106,13 +108,14 @@ fn a_number_that_is_reused_has_two_processes() {
         script,
         PIPESPEED,
     ]);
+    command.arg(record.path());
     let outcome = run_alone(command);
     if !matches!(outcome.code, Some(0)) {
         return skip(format!(
             "no namespace in which numbers can be chosen: {outcome:?}"
         ));
     }
-    let record = json(&outcome.out);
+    let record = json_file(record.path());
     let all = record["processes"].as_array().unwrap();
     let cat = all.iter().find(|it| it["name"] == "cat").unwrap();
     let tail = all.iter().find(|it| it["name"] == "tail").unwrap();
@@ -124,4 +127,6 @@ fn a_number_that_is_reused_has_two_processes() {
     );
     assert_eq!(tail["on"], serde_json::json!([]));
     assert_eq!(tail["shares"]["starved"], 0.0);
+    // It has no pipe, so it is no stage of the pipeline that `cat` has left.
+    assert!(outcome.out.starts_with("no pipeline: "), "{outcome:#?}");
 }

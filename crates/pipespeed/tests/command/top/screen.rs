@@ -279,6 +279,45 @@ fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
 }
 
 #[test]
+fn a_stopped_screen_can_be_ended_in_the_background() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    // Job control, as in an interactive shell.
+    let script = format!(
+        "set -m; {PIPESPEED} top {}; echo stopped; kill %1; kill -CONT %1; exec cat",
+        group.first()
+    );
+    let Some(tmux) = Tmux::start(80, 24, &script) else {
+        return;
+    };
+    tmux.until("drawn", |text| text.contains("sets the pace"));
+    tmux.press("C-z");
+    let text = tmux.until("ended", |text| text.contains("interrupted by SIGTERM"));
+    assert_contains(&text, &["stopped"]);
+}
+
+/// timeout(1) makes its command a background group, unless the shell has just done that.
+#[test]
+fn the_background_is_refused_with_the_way_out() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let script = |options: &str| {
+        let top = format!("{PIPESPEED} top {}", group.first());
+        format!("timeout {options} 1000 {top}; echo status $?; exec cat")
+    };
+    let Some(tmux) = Tmux::start(80, 24, &script("")) else {
+        return;
+    };
+    let text = tmux.until("refused", |text| text.contains("status 2"));
+    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert_contains(&text, &["in a script: timeout --foreground"]);
+    let Some(tmux) = Tmux::start(80, 24, &script("--foreground")) else {
+        return;
+    };
+    tmux.until("drawn", |text| text.contains("sets the pace"));
+}
+
+#[test]
 fn ended_stages_are_shown_as_such_and_the_screen_ends_with_the_last() {
     let mut group = Group::default();
     let pids = slow_loop(&mut group);

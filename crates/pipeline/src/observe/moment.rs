@@ -1,0 +1,253 @@
+//! Pipelines at one moment, and what their stages did until then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::history::{History, Window};
+use super::tally::Slice;
+use super::{Observation, Observed, Pipe};
+use crate::diagnosis::{Finding, Pace, diagnose};
+use crate::find::{Process, ProcessId};
+use crate::proc::PipeId;
+
+/// The stage that sets the pace is found from this many slices: few enough to follow a change.
+const PACE_SLICES: usize = 5;
+
+/// What is known about pipelines at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Moment {
+    /// Time since the beginning.
+    pub seconds: f64,
+    /// Samples of the process with the most of them in the last second.
+    pub samples: u32,
+    /// Processor time of the observer and its helper in the last minute, as a share of one
+    /// processor, without the first reading of all processes.
+    pub cost: f64,
+    /// The pipelines.
+    pub pipelines: Vec<Pipeline>,
+    /// The number of processes whose descriptors may not be read.
+    pub hidden: usize,
+    /// Whether there may be processes that are not even listed.
+    pub hides_processes: bool,
+    /// The number of stages whose system calls may not be read.
+    pub hidden_calls: usize,
+}
+
+/// Processes with pipes between them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Pipeline {
+    /// The stage that sets the pace, from the last seconds.
+    pub pace: Option<Pace>,
+    /// Whether no stage stands out, but stages wait for each other by turns.
+    pub is_by_turns: bool,
+    /// For how long no stage has run.
+    pub still_s: f64,
+    /// The stages, in the order of the flow.
+    pub stages: Vec<Stage>,
+    /// The pipes between them.
+    pub links: Vec<Link>,
+}
+
+/// A stage of a pipeline.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Stage {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in ticks since boot.
+    pub start: u64,
+    /// Its name.
+    pub name: String,
+    /// Whether it has ended.
+    pub has_ended: bool,
+    /// The last second.
+    pub second: Window,
+    /// The last minute.
+    pub minute: Window,
+}
+
+/// A pipe between two stages.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Link {
+    /// The writer's number.
+    pub from: i32,
+    /// The reader's number.
+    pub to: i32,
+    /// The pipe; its fill is that of the last second.
+    #[serde(flatten)]
+    pub pipe: Pipe,
+}
+
+/// A process of a pipeline.
+pub(super) struct Member<'a> {
+    pub(super) process: &'a Process,
+    pub(super) history: &'a History,
+    pub(super) is_asked: bool,
+    pub(super) ancestors: Vec<i32>,
+}
+
+impl Member<'_> {
+    fn observed(&self, slice: &Slice) -> Observed {
+        Observed {
+            is_asked: self.is_asked,
+            has_ended: self.history.ended.is_some(),
+            // Every process counts as if it had been there all the time.
+            samples: 1,
+            ancestors: self.ancestors.clone(),
+            ..slice.observed(self.process.clone())
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        Stage {
+            pid: self.process.id.pid,
+            start: self.process.id.start,
+            name: self.process.name.clone(),
+            has_ended: self.history.ended.is_some(),
+            second: self.history.last(1).window(),
+            minute: self.history.minute.window(),
+        }
+    }
+}
+
+/// The pipelines among processes that are connected by pipes: several, where a process only
+/// holds the ends of others' pipes.
+pub(super) fn pipelines(
+    members: &[Member<'_>],
+    pipes: &BTreeMap<PipeId, Pipe>,
+    is_survey: bool,
+) -> Vec<Pipeline> {
+    let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
+    let observation = |processes: Vec<Observed>| Observation {
+        processes,
+        pipes: held.iter().map(|id| pipes[id].clone()).collect(),
+        is_survey,
+        ..Observation::default()
+    };
+    let of_minute = members.iter().map(|it| it.observed(&it.history.minute));
+    let minute = observation(of_minute.collect());
+    let recent = |it: &Member<'_>| it.observed(&it.history.last(PACE_SLICES));
+    let findings = diagnose(&observation(members.iter().map(recent).collect()));
+    let edges = minute.edges();
+    let by_id = members.iter().map(|it| (it.process.id, it));
+    let by_id: BTreeMap<ProcessId, &Member<'_>> = by_id.collect();
+    let groups = minute.pipelines().into_iter();
+    groups
+        .map(|group| {
+            let pids: BTreeSet<i32> = group.iter().map(|it| it.process.id.pid).collect();
+            let has = |pid: i32| pids.contains(&pid);
+            let stages = group.iter().filter_map(|it| by_id.get(&it.process.id));
+            let stages: Vec<&Member<'_>> = stages.copied().collect();
+            let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
+            let mut pipeline = Pipeline {
+                stages: stages.iter().map(|it| it.stage()).collect(),
+                links: between
+                    .map(|(from, to, pipe)| Link {
+                        from: *from,
+                        to: *to,
+                        pipe: pipes[pipe].clone(),
+                    })
+                    .collect(),
+                ..Pipeline::default()
+            };
+            let still = stages.iter().map(|it| it.history.still).min();
+            pipeline.still_s = still.unwrap_or_default().as_secs_f64();
+            for finding in &findings {
+                match finding {
+                    Finding::Pace(pace) if has(pace.stage.pid) => {
+                        pipeline.pace = Some(pace.clone());
+                    }
+                    Finding::Turns { stages } => {
+                        pipeline.is_by_turns |= stages.iter().any(|it| has(it.pid));
+                    }
+                    _ => {}
+                }
+            }
+            pipeline
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::tests::{history, slice};
+    use super::*;
+    use crate::fixtures::{busy, observation, process, reads, writes};
+    use crate::wait::{Outside, Side};
+
+    /// The pipelines of a chain of processes with these seconds.
+    fn chain(stages: &[Vec<Slice>]) -> Vec<Pipeline> {
+        let last = stages.len() - 1;
+        let processes: Vec<Process> = (0..=last)
+            .map(|at| {
+                let input = (at > 0).then(|| reads(0, at as u64));
+                let output = (at < last).then(|| writes(1, at as u64 + 1));
+                let ends = input.into_iter().chain(output).collect();
+                process(at as i32 + 1, &format!("s{}", at + 1), ends)
+            })
+            .collect();
+        let histories = processes.iter().zip(stages).map(|(process, all)| {
+            let waiting = |slice: &Slice| {
+                let mut slice = slice.clone();
+                for end in &process.ends {
+                    let (side, count) = if end.reads {
+                        (Side::Input, slice.counts.starved)
+                    } else {
+                        (Side::Room, slice.counts.blocked)
+                    };
+                    slice.counts.on.insert((end.pipe, side), count);
+                }
+                slice
+            };
+            history(all.iter().map(waiting))
+        });
+        let histories: Vec<History> = histories.collect();
+        let members = processes.iter().zip(&histories);
+        let members: Vec<Member<'_>> = members
+            .map(|(process, history)| Member {
+                process,
+                history,
+                is_asked: true,
+                ancestors: Vec::new(),
+            })
+            .collect();
+        let observed = processes.iter().map(|it| busy(it.clone(), 0.0, 0.0, 0.0));
+        let pipes = observation(observed.collect()).pipes;
+        let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
+        pipelines(&members, &pipes.collect(), false)
+    }
+
+    #[test]
+    fn the_pace_setter_of_the_last_seconds_is_marked() {
+        let before = |working| vec![slice(working, 100 - working, 0); 50];
+        let after = |working| vec![slice(working, 0, 100 - working); 10];
+        let found = chain(&[
+            [before(100), vec![slice(5, 95, 0); 10]].concat(),
+            [before(5), vec![slice(98, 1, 1); 10]].concat(),
+            after(5),
+        ]);
+        let [pipeline] = &found[..] else {
+            panic!("{found:?}");
+        };
+        let pace = pipeline.pace.as_ref().expect("a stage sets the pace");
+        assert_eq!(pace.stage.pid, 2);
+        let names: Vec<&str> = pipeline.stages.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["s1", "s2", "s3"]);
+        let links: Vec<(i32, i32)> = pipeline.links.iter().map(|it| (it.from, it.to)).collect();
+        assert_eq!(links, [(1, 2), (2, 3)]);
+        assert_eq!(pipeline.still_s, 0.0);
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
+        let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
+        let pace = found[0].pace.as_ref().expect("a stage sets the pace");
+        assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+    }
+
+    #[test]
+    fn stages_that_wait_by_turns_are_not_blamed() {
+        let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
+        assert!(found[0].pace.is_none() && found[0].is_by_turns);
+    }
+}
