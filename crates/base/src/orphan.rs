@@ -1,4 +1,4 @@
-//! Processes that are no children of this one.
+//! A double fork: a process that is nobody's child.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -10,15 +10,14 @@ use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
-/// Copies this process twice. `prepare` runs in the first copy, and what it returns runs in
-/// the second: no child of this process, in a session without a terminal, which ends with it
-/// and drops nothing else. This process waits for the first copy, so what `prepare` closes is
-/// closed on return.
+/// Forks twice. `prepare` runs in the child, and what it returns runs in the grandchild: a
+/// process in a session without a terminal, which exits when the work is done and runs no
+/// destructors. The child has exited on return, so what `prepare` closes is closed.
 ///
 /// That takes a fraction of the time in which a program of our size starts.
 ///
 /// # Errors
-/// `Unsupported` if this process has several threads: a copy would have only one of them, and
+/// `Unsupported` if this process has several threads: a fork has only one of them, and
 /// perhaps locks of the others. Those of `prepare` and of fork(2).
 pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() > 1 {
@@ -29,7 +28,7 @@ pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::R
         ForkResult::Parent { child } => wait(child),
         ForkResult::Child => {
             // A panic must not get to the caller, who goes on in the other process.
-            let outcome = catch_unwind(AssertUnwindSafe(|| copy_again(prepare)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| fork_again(prepare)));
             let status = match outcome {
                 Ok(Ok(())) => 0,
                 Ok(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
@@ -41,24 +40,24 @@ pub fn run_orphan<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::R
     }
 }
 
-/// In the first copy, and in the second, where it returns once the work is done.
-fn copy_again<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
+/// Runs in the child, and returns in the grandchild once the work is done.
+fn fork_again<W: FnOnce()>(prepare: impl FnOnce() -> io::Result<W>) -> io::Result<()> {
     let work = prepare()?;
     setsid()?;
-    // SAFETY: a copy has one thread.
+    // SAFETY: a forked process has one thread.
     if unsafe { fork() }?.is_child() {
         work();
     }
     Ok(())
 }
 
-/// Waits for the first copy, which exits with the number of its error.
-fn wait(copy: Pid) -> io::Result<()> {
+/// Waits for the child, which exits with the number of its error.
+fn wait(child: Pid) -> io::Result<()> {
     loop {
-        match waitpid(copy, None) {
+        match waitpid(child, None) {
             Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
             Ok(WaitStatus::Exited(_, errno)) => return Err(io::Error::from_raw_os_error(errno)),
-            Ok(_) => return Err(io::Error::other("its copy was killed")),
+            Ok(_) => return Err(io::Error::other("the forked child was killed")),
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
