@@ -11,7 +11,8 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROUNDS: u32 = 2;
+/// Some, so that a run does not end before an end is killed.
+const ROUNDS: u32 = 3;
 
 /// A run of one channel, whose ends block in some cases and spin in others.
 struct Run {
@@ -59,9 +60,12 @@ impl Run {
         }
     }
 
-    /// Kills one process in the role, as soon as there is one.
-    fn kill_one(&self, role: &str) {
+    /// Kills one process in the role, as soon as there is one, unless the run ends before.
+    fn kill_one(&mut self, role: &str) {
         let killed = eventually(|| {
+            if self.running.has_ended() {
+                return Some(());
+            }
             let end = self.mark.endpoint(role)?;
             kill_process(end, Signal::KILL).ok()
         });
@@ -110,12 +114,12 @@ fn queues() -> Vec<String> {
     }
 }
 
-/// Kills an end and sees what comes of it. An end that was about to go, its
-/// work done, is no loss to anybody: then once more. None where there is no such
+/// Kills an end and sees what comes of it. An end that was about to exit, its
+/// work done, is no loss, and a run may end before: then once more. None where there is no such
 /// channel.
 fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value)> {
     for _ in 0..5 {
-        let run = begin()?;
+        let mut run = begin()?;
         run.kill_one(role);
         let (outcome, record) = run.finish();
         if record.is_null() {
