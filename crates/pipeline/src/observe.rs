@@ -189,7 +189,8 @@ struct Observer<'a> {
     proc: &'a Proc,
     plan: &'a Plan,
     looker: Option<&'a mut Looker>,
-    helper_time: Duration,
+    /// Processor time of each helper, which may have ended since.
+    helper_times: BTreeMap<i32, Duration>,
     allowance: Allowance,
     scanner: Scanner,
     users: BTreeMap<ProcessId, Option<u32>>,
@@ -305,7 +306,7 @@ impl<'a> Observer<'a> {
             proc,
             plan,
             looker,
-            helper_time: Duration::ZERO,
+            helper_times: BTreeMap::new(),
             allowance: Allowance::new(),
             scanner: Scanner::default(),
             users: BTreeMap::new(),
@@ -337,7 +338,12 @@ impl Observer<'_> {
 
     /// Processor time of this thread and its helper.
     fn spent(&self) -> Duration {
-        own_time() + self.helper_time
+        own_time() + self.helper_time()
+    }
+
+    /// Processor time of all helpers so far.
+    fn helper_time(&self) -> Duration {
+        self.helper_times.values().sum()
     }
 
     /// Finds new processes, and reads again those that may have changed.
@@ -375,6 +381,8 @@ impl Observer<'_> {
             self.tallies.remove(id);
             self.asked.remove(id);
         }
+        let snapshot = &self.scanner.snapshot;
+        self.users.retain(|id, _| snapshot.is_running(*id));
     }
 
     /// The processes of the scope.
@@ -541,8 +549,11 @@ impl Observer<'_> {
                 Look::Unknown => {}
             }
         }
-        let times = looker.pids().filter_map(|pid| self.proc.schedule(pid, pid));
-        self.helper_time = times.map(|(ran, _)| ran).sum();
+        for pid in looker.pids() {
+            let ran = self.proc.schedule(pid, pid).map(|(ran, _)| ran);
+            let time = self.helper_times.entry(pid).or_default();
+            *time = ran.unwrap_or_default().max(*time);
+        }
     }
 
     /// What was seen of a pipe.

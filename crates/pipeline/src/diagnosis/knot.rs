@@ -113,9 +113,10 @@ pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
     loop {
         let before = waits.len();
         let known: BTreeSet<i32> = waits.keys().copied().collect();
-        waits.retain(|_, reasons| {
-            let mut others = reasons.iter().flat_map(Reason::others);
-            others.all(|who| known.contains(&who.pid))
+        waits.retain(|pid, reasons| {
+            let others = reasons.iter().flat_map(Reason::others).map(|who| who.pid);
+            let mut others = others.chain(signalling(observation, *pid, reasons));
+            others.all(|pid| known.contains(&pid))
         });
         if waits.len() == before {
             break;
@@ -179,8 +180,18 @@ fn knot(
         return None;
     }
     let is_meant = match kind {
-        // Job control stops whole pipelines, and servers wait at FIFOs.
-        KnotKind::Stopped | KnotKind::NoPeer => observation.is_survey && waiting.is_empty(),
+        // Job control stops whole pipelines.
+        KnotKind::Stopped => observation.is_survey && waiting.is_empty(),
+        // Servers wait at FIFOs, and what still runs may open one later.
+        KnotKind::NoPeer => {
+            let mut asked = observation.living().filter(|it| it.is_asked);
+            observation.is_survey || asked.any(|it| !waits.contains_key(&it.process.id.pid))
+        }
+        // Somebody may hold a FIFO open for writers to come.
+        KnotKind::MissingEnd => core
+            .iter()
+            .flat_map(|pid| &waits[pid])
+            .any(|reason| matches!(reason, Reason::Pipe { on, .. } if on.pipe.is_fifo())),
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|it| {
             let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
@@ -274,13 +285,10 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
         Wait::Thread => Some(Vec::new()),
         Wait::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
         Wait::Child(pid) => {
-            let own = observed.process.id.pid;
-            let is_meant = |it: &&Observed| {
-                it.process.parent == own && pid.is_none_or(|pid| pid == it.process.id.pid)
-            };
-            let others: Vec<Who> = observation
-                .living()
-                .filter(is_meant)
+            let is_meant = |it: &Observed| pid.is_none_or(|pid| pid == it.process.id.pid);
+            let children = children(observation, observed.process.id.pid);
+            let others: Vec<Who> = children
+                .filter(|it| is_meant(it))
                 .map(Observed::who)
                 .collect();
             (!others.is_empty()).then(|| vec![Reason::Child { others }])
@@ -293,6 +301,24 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
             })
             .collect(),
     }
+}
+
+fn children(observation: &Observation, parent: i32) -> impl Iterator<Item = &Observed> {
+    let living = observation.living();
+    living.filter(move |it| it.process.parent == parent)
+}
+
+/// Children whose end wakes a process from its wait for a pipe, by a signal: make waits so for
+/// a job's end or a free slot.
+fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i32> {
+    let waits_for_pipe = || reasons.iter().any(|it| matches!(it, Reason::Pipe { .. }));
+    let handles_end = |it: &Observed| handles(it, libc::SIGCHLD) && waits_for_pipe();
+    if !observation.find(pid).is_some_and(handles_end) {
+        return Vec::new();
+    }
+    children(observation, pid)
+        .map(|it| it.process.id.pid)
+        .collect()
 }
 
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
@@ -368,6 +394,46 @@ mod tests {
             kinds(vec![frozen(process(10, "a", vec![]), peer)]),
             [KnotKind::NoPeer]
         );
+    }
+
+    #[test]
+    fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
+        let peer = || State::Waiting(Wait::FifoPeer { path: None });
+        let waiting = || frozen(process(10, "cat", vec![]), peer());
+        let asleep = State::Waiting(Wait::Outside(Outside::Timer));
+        let asleep = frozen(process(11, "sleep", vec![]), asleep);
+        assert_eq!(kinds(vec![waiting(), asleep]), []);
+        let other = frozen(process(11, "cat", vec![]), peer());
+        assert_eq!(kinds(vec![waiting(), other]).len(), 2);
+    }
+
+    #[test]
+    fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
+        // make waits for a slot of its job server or for the end of a compiler.
+        let make = || Observed {
+            handled_signals: 1 << (libc::SIGCHLD - 1),
+            ..frozen(
+                process(10, "make", vec![reads(3, 1), writes(4, 1)]),
+                on_input(1),
+            )
+        };
+        let compiler = |state| {
+            let own = Process {
+                parent: 10,
+                ..process(11, "cc", vec![])
+            };
+            frozen(own, state)
+        };
+        let disk = compiler(State::Disk);
+        let parent = || {
+            frozen(
+                process(9, "make", vec![reads(3, 1), writes(4, 1)]),
+                on_input(1),
+            )
+        };
+        assert_eq!(kinds(vec![parent(), make(), disk]), []);
+        let stuck = compiler(on_input(1));
+        assert_eq!(kinds(vec![parent(), make(), stuck]).len(), 1);
     }
 
     #[test]

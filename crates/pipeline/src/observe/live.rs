@@ -162,7 +162,7 @@ impl<'a> Live<'a> {
     /// Processor time of this process and its helper.
     fn spent(&self) -> Duration {
         let own = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(own.tv_sec as u64, own.tv_nsec as u32) + self.observer.helper_time
+        Duration::new(own.tv_sec as u64, own.tv_nsec as u32) + self.observer.helper_time()
     }
 
     /// Ends the current second, and returns what is known now.
@@ -245,7 +245,6 @@ impl<'a> Live<'a> {
         for id in gone {
             self.observer.tallies.remove(&id);
             self.observer.asked.remove(&id);
-            self.observer.users.remove(&id);
         }
         let tallies = &self.observer.tallies;
         self.histories

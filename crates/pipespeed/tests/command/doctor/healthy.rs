@@ -1,5 +1,6 @@
 //! Pipelines that move, or wait for something outside, are not stuck.
 
+use std::fs;
 use std::process::Command;
 
 use super::{Group, assert_contains, pipe};
@@ -15,6 +16,49 @@ fn sixty_healthy_pipelines_are_not_stuck() {
     for script in pipelines::healthy() {
         group.script(&script);
     }
+    for _ in 0..2 {
+        let outcome = group.examine("--json -").succeeded();
+        assert_eq!(json(&outcome.out)["is_stuck"], false);
+    }
+}
+
+#[test]
+fn a_fifo_that_is_opened_later_is_not_stuck() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let mut group = Group::default();
+    group.script(&format!(
+        "mkfifo {0}; cat {0} & sleep 1000; echo a >{0}",
+        fifo.display()
+    ));
+    assert!(eventually(|| fifo.exists().then_some(())).is_some());
+    for _ in 0..2 {
+        let outcome = group.examine("--json -").succeeded();
+        assert_eq!(json(&outcome.out)["is_stuck"], false);
+    }
+}
+
+/// Its parent waits for a make, which waits for a slot in a pipe that only these two hold,
+/// or for the end of a job.
+#[test]
+fn a_make_within_make_is_not_stuck() {
+    if Command::new("make").arg("--version").output().is_err() {
+        return skip("make is not installed");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let makefile = |path: &str, text: &str| {
+        fs::write(directory.path().join(path), text).unwrap();
+    };
+    makefile("Makefile", "all:\n\t+$(MAKE) -f jobs\n");
+    let jobs = "all: 1 2 3 4\n1 2 3 4:\n\ttouch ran$@; sleep 1000\n";
+    makefile("jobs", jobs);
+    let mut group = Group::default();
+    group.script(&format!(
+        "cd {}; exec make -s -j2",
+        directory.path().display()
+    ));
+    let has_run = || directory.path().join("ran2").exists().then_some(());
+    assert!(eventually(has_run).is_some());
     for _ in 0..2 {
         let outcome = group.examine("--json -").succeeded();
         assert_eq!(json(&outcome.out)["is_stuck"], false);
