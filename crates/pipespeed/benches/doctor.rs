@@ -5,7 +5,8 @@
 //!
 //! | part | |
 //! |---|---|
-//! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons; and some with zcat, sort, tar and zstd |
+//! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons |
+//! | `usual` | the same for twelve of zcat, sort, gzip, tar, zstd and meter |
 //! | `hangs` | seven planted hangs |
 //! | `healthy` | 60 pipelines that move or wait for something outside, examined twice |
 //! | `cost` | one fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval |
@@ -92,8 +93,9 @@ impl Drop for Pipeline {
     }
 }
 
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     "bottlenecks",
+    "usual",
     "hangs",
     "healthy",
     "cost",
@@ -117,6 +119,7 @@ fn main() -> anyhow::Result<()> {
     for part in PARTS.into_iter().filter(|part| parts.contains(part)) {
         match part {
             "bottlenecks" => bottlenecks()?,
+            "usual" => usual_programs()?,
             "hangs" => hangs()?,
             "healthy" => healthy()?,
             "cost" => cost(slices)?,
@@ -152,21 +155,22 @@ fn bottlenecks() -> anyhow::Result<()> {
         }
     }
     println!("slow stage named: {right} of {all}");
-    usual_programs()
+    Ok(())
 }
 
-/// Pipelines of usual programs: the slow stage, the program that must have read 1 MiB before it
-/// is the slow one, and the script. `$F` has 64 MiB of random lines.
+/// Pipelines of usual programs: the slow stage, how the command line of the program begins that
+/// must have read 1 MiB before it is the slow one, and the script. `$F` has 64 MiB of random
+/// lines.
 const USUAL: [(&str, &str, &str); 6] = [
     (
         "sort",
         "sort",
-        "while cat $F.gz; do :; done | zcat | sort -S 50M -T $D | gzip -1",
+        "while cat $F.gz; do :; done | zcat | sort -R -S 50M -T $D | gzip -1",
     ),
-    ("gzip", "gzip", "zcat $F.gz | sort | gzip -9"),
+    ("gzip", "gzip -9", "zcat $F.gz | sort | gzip -9"),
     (
         "pipespeed",
-        "zcat",
+        "sort",
         "exec $P meter -qL 1M $F.gz | zcat | sort | gzip",
     ),
     ("zstd", "zstd", "tar cf - $F | zstd -q -15 | cat"),
@@ -197,7 +201,9 @@ fn usual_programs() -> anyhow::Result<()> {
             let pid = pipeline.0.id();
             let has_read = |pid: &i32| {
                 let io = proc.io(*pid).filter(|io| io.read_bytes > 1 << 20);
-                io.is_some() && proc.name(*pid).is_some_and(|name| name == reader)
+                let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let command = String::from_utf8_lossy(&command).replace('\0', " ");
+                io.is_some() && command.starts_with(reader)
             };
             while !proc.tree(pid as i32).iter().any(has_read) {
                 thread::sleep(Duration::from_millis(5));
