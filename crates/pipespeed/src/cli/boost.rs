@@ -22,13 +22,14 @@ beside it raises its pipes from 64 KiB to 1 MiB as they appear, and this process
 the shell: exit status, signals, job control and terminal are the shell's own, and nothing \
 stands in the data's way.
 
-Raised is the standard input of a process of the pipeline that another one writes to. Left \
-alone are pipes whose size a program has chosen, those with a writer in vmsplice(2), FIFOs, \
-and those of other users; and at most 16 are raised at a time. No pipe is made smaller.
+It raises pipes that one process of the pipeline reads as its standard input and another one \
+writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
+with a writer in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
 that the programs before it may have written more and end with status 0 in place of 141 \
-(SIGPIPE). Nothing is gained by pipelines that take less than 50 ms, or in which one busy \
+(SIGPIPE). A program that counts reads, such as dd bs=1M count=10 without iflag=fullblock, \
+gets more with each. A live stream is up to 1 MiB later. Nothing is gained by pipelines that take less than 50 ms, or in which one busy \
 stage sets the pace.
 
 --prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \

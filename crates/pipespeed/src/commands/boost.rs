@@ -45,7 +45,10 @@ pub fn run(args: &BoostArgs) -> anyhow::Result<()> {
 
 /// The shell for a command of one word. The login shell of a service's user runs nothing.
 fn shell(args: &BoostArgs) -> OsString {
-    let refuses = |shell: &OsString| shell.is_empty() || shell.as_bytes().ends_with(b"/nologin");
+    let refuses = |shell: &OsString| {
+        let names = [&b"/nologin"[..], b"/false"];
+        shell.is_empty() || names.iter().any(|name| shell.as_bytes().ends_with(name))
+    };
     let login = || std::env::var_os("SHELL").filter(|shell| !refuses(shell));
     let chosen = args.shell.clone().filter(|shell| !shell.is_empty());
     chosen.or_else(login).unwrap_or_else(|| "/bin/sh".into())
@@ -66,7 +69,7 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
         root: getpid().as_raw_pid(),
         except: except(args),
     };
-    // The command is worth more than its speed.
+    // A command that runs slowly is better than none.
     if let Err(error) = start_sidecar(plan, args.account.as_deref()) {
         let reason = full_message(&error);
         say(&format!("pipespeed: pipes are not raised: {reason}"));

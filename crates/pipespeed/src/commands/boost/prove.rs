@@ -135,12 +135,13 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
     } else {
         String::new()
     };
-    if !args.proof.quiet {
+    let asks = !args.proof.yes && io::stdin().is_terminal();
+    if asks || !args.proof.quiet {
         say(&format!(
             "pipespeed: the command will run {runs} times{each}, with all its side effects"
         ));
     }
-    if args.proof.yes || !io::stdin().is_terminal() {
+    if !asks {
         return Ok(true);
     }
     say("Go on? [y/N]");
@@ -342,6 +343,9 @@ impl Runner<'_> {
             if is_over(&self.interrupt, None, Some(Duration::from_micros(200))) {
                 act::end_descendants(&self.proc);
             }
+        }
+        if let Some(signal) = self.interrupt.signal() {
+            return Err(Interrupted(signal).into());
         }
         let drained = drain
             .join()
