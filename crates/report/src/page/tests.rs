@@ -1,6 +1,4 @@
 use std::collections::BTreeSet;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 use pipespeed_explain::check::{self, Checked, Group};
 use pipespeed_explain::costs::{self, Cost, Costs};
@@ -8,25 +6,15 @@ use pipespeed_explain::pages::{self, Architecture, Scheme, Walk, Wanted};
 use pipespeed_explain::profile;
 use pipespeed_measure::fixtures::{self, estimate, within};
 use pipespeed_measure::latency::spec::{Mode, Naive};
-use pipespeed_measure::record::{Kind, NotRun, Run, SavedFile, Sizes, to_json};
+use pipespeed_measure::record::{Kind, NotRun, Run, SavedFile, to_json};
 use pipespeed_measure::suite::Suite;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
 use super::claim::Outcome;
-use super::programs::{WRITE_LINES, with_sizes};
 use super::*;
 
-// The lines to paste in Rust: they compile.
-#[path = "lines/ring.rs"]
-#[allow(dead_code, reason = "for other programs")]
-mod ring;
-#[path = "lines/write.rs"]
-#[allow(dead_code, reason = "for other programs")]
-mod write;
-#[path = "lines/writer.rs"]
-#[allow(dead_code, reason = "for other programs")]
-mod writer;
+mod lines;
 
 const OUTCOMES: [Outcome; 5] = [
     Outcome::Faster,
@@ -668,55 +656,6 @@ fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
             "{sentence}"
         );
     }
-}
-
-/// The capacity of a pipe that a program wrote to: its lines to paste, then `rest`.
-fn capacity_after(program: &mut Command, text: &str, rest: &str) -> Option<usize> {
-    let sizes = Sizes {
-        buffer_bytes: 8192,
-        // Not more than the default, which may be refused.
-        pipe_bytes: 16384,
-    };
-    let (reader, writer) = std::io::pipe().unwrap();
-    program.stdin(Stdio::piped()).stdout(writer);
-    let mut child = program.spawn().ok()?;
-    let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all((with_sizes(text, sizes) + rest).as_bytes())
-        .unwrap();
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
-    Some(rustix::pipe::fcntl_getpipe_size(&reader).unwrap())
-}
-
-#[test]
-fn lines_to_paste_set_the_capacity_of_the_pipe() {
-    let [(_, c), (_, python), _] = WRITE_LINES;
-    let rest = "\nout.write(b'x' * 10000)\nout.flush()\n";
-    match capacity_after(&mut Command::new("python3"), python, rest) {
-        Some(capacity) => assert_eq!(capacity, 16384),
-        None => pipespeed_testing::skip("no python3"),
-    }
-    let rest = "int main(void) { enlarge_output(); return puts(\"x\") < 0; }";
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Werror", "-x", "c", "-", "-o"]);
-    if capacity_after(compiler.arg(&program), c, rest).is_none() {
-        return pipespeed_testing::skip("no C compiler");
-    }
-    let capacity = capacity_after(&mut Command::new(&program), "", "");
-    assert_eq!(capacity, Some(16384));
-}
-
-#[test]
-fn the_lines_have_the_sizes_found_even_if_they_are_swapped() {
-    let sizes = Sizes {
-        buffer_bytes: 1_048_576,
-        pipe_bytes: 65536,
-    };
-    let text = with_sizes("pipe 1048576, buffer 65536, buffer 65536", sizes);
-    assert_eq!(text, "pipe 65536, buffer 1048576, buffer 1048576");
 }
 
 #[test]

@@ -1,0 +1,203 @@
+use super::*;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const CAPACITY: u64 = MIB;
+const REGION: u64 = 16 * MIB;
+const ALL: [Way; 3] = [Way::Copy, Way::CowChecked, Way::Fresh];
+
+/// What a simulated stream sent by each way, and the state at its end.
+struct Sent {
+    by_way: Vec<(Way, u64)>,
+    seconds: f64,
+    auto: Auto,
+}
+
+impl Sent {
+    fn by(&self, way: Way) -> u64 {
+        let theirs = self.by_way.iter().filter(|(by, _)| *by == way);
+        theirs.map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Sends `total` bytes in loans of 256 KiB, at a rate in MiB/s that depends on
+/// the way and the offset.
+fn simulate(ways: &[Way], total: u64, mib_per_s: impl Fn(Way, u64) -> f64) -> Sent {
+    let mut auto = Auto::new(ways.to_vec(), CAPACITY, REGION, 0);
+    let (mut sent, mut now) = (0, 0.0);
+    let mut by_way = Vec::new();
+    while sent < total {
+        let way = auto.way();
+        let loan = 256 << 10;
+        now += loan as f64 / MIB as f64 / mib_per_s(way, sent);
+        sent += loan;
+        by_way.push((way, loan));
+        if sent >= auto.due() {
+            auto.advance(sent, Duration::from_secs_f64(now));
+        }
+    }
+    Sent {
+        by_way,
+        seconds: now,
+        auto,
+    }
+}
+
+fn fixed(copy: f64, fresh: f64, cow_checked: f64) -> impl Fn(Way, u64) -> f64 {
+    move |way, _| match way {
+        Way::Copy => copy,
+        Way::Fresh => fresh,
+        Way::CowChecked => cow_checked,
+    }
+}
+
+#[test]
+fn a_much_faster_way_is_adopted_within_512_mib() {
+    let sent = simulate(&ALL, 512 * MIB, fixed(4000.0, 3000.0, 9000.0));
+    assert_eq!(sent.auto.incumbent, Way::CowChecked);
+    let sent = simulate(
+        &[Way::Copy, Way::Fresh],
+        300 * MIB,
+        fixed(2000.0, 6000.0, 0.0),
+    );
+    assert_eq!(sent.auto.incumbent, Way::Fresh);
+}
+
+#[test]
+fn a_slightly_faster_way_takes_four_pairs() {
+    let sent = simulate(&ALL[..2], GIB, fixed(4000.0, 0.0, 4400.0));
+    assert_eq!(sent.auto.incumbent, Way::CowChecked);
+    let trial = sent.auto.trials()[0];
+    assert_eq!(trial.outcome, TrialOutcome::Adopted);
+    assert!(trial.ended_at > 32 * MIB + 8 * REGION);
+}
+
+#[test]
+fn equal_ways_change_nothing() {
+    let sent = simulate(&ALL, 20 * GIB, fixed(4000.0, 4000.0, 4100.0));
+    assert_eq!(sent.auto.incumbent, Way::Copy);
+    assert!(sent.auto.trials().len() > 3);
+    let adopted = |trial: &Trial| trial.outcome == TrialOutcome::Adopted;
+    assert!(!sent.auto.trials().iter().any(adopted));
+}
+
+#[test]
+fn a_slow_stream_has_no_trials() {
+    let sent = simulate(&ALL, 4 * GIB, fixed(199.0, 9000.0, 9000.0));
+    assert_eq!(sent.by(Way::Copy), 4 * GIB);
+}
+
+#[test]
+fn another_reader_starts_the_search_anew() {
+    let sent = simulate(&ALL, 40 * GIB, |way, at| match (way, at < 20 * GIB) {
+        (Way::CowChecked, true) => 9000.0,
+        (Way::CowChecked, false) => 2000.0,
+        (Way::Fresh, _) => 1000.0,
+        _ => 4000.0,
+    });
+    assert_eq!(sent.auto.incumbent, Way::Copy);
+    let late = sent
+        .auto
+        .trials()
+        .iter()
+        .find(|trial| trial.ended_at > 20 * GIB);
+    assert!(late.unwrap().ended_at < 26 * GIB);
+}
+
+#[test]
+fn pauses_of_the_program_mislead_no_trial() {
+    for pause in [0.02, 0.2, 1.5] {
+        for burst in (8..160).step_by(2) {
+            let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+            // The time, and what it would be with the fastest way only.
+            let (mut sent, mut now, mut best) = (0, 0.0, 0.0);
+            while sent < 16 * GIB {
+                if sent % (burst * MIB) == 0 {
+                    now += pause;
+                    best += pause;
+                }
+                let rate = if auto.way() == Way::Copy {
+                    4000.0
+                } else {
+                    1500.0
+                };
+                now += 1.0 / rate;
+                best += 1.0 / 4000.0;
+                sent += MIB;
+                if sent >= auto.due() {
+                    auto.advance(sent, Duration::from_secs_f64(now));
+                }
+            }
+            let lost = now / best - 1.0;
+            assert!(
+                lost < 0.1,
+                "{lost:.2} of the time, bursts of {burst} MiB, {pause} s"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_way_that_is_not_available_is_never_used_again() {
+    let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+    let (mut sent, mut now) = (0, 0.0);
+    while sent < 4 * GIB {
+        sent += MIB;
+        now += 1.0 / 4000.0;
+        if sent >= auto.due() && auto.advance(sent, Duration::from_secs_f64(now)) != Way::Copy {
+            auto.remove(auto.way(), sent, Duration::from_secs_f64(now));
+            assert_eq!(auto.way(), Way::Copy);
+        }
+    }
+    assert_eq!(auto.ways, [Way::Copy]);
+}
+
+#[test]
+fn missing_huge_pages_put_trials_off_ever_longer() {
+    let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+    let (mut sent, mut now, mut failed) = (0, 0.0, 0);
+    while sent < 8 * GIB {
+        sent += MIB;
+        now += MIB as f64 / if auto.way() == Way::Copy { 4e9 } else { 9e9 };
+        let time = Duration::from_secs_f64(now);
+        if sent >= auto.due() && auto.advance(sent, time) != Way::Copy && sent < 2 * GIB {
+            auto.postpone(sent, time);
+            assert_eq!(auto.way(), Way::Copy);
+            failed += 1;
+        }
+    }
+    assert!((3..8).contains(&failed), "{failed} attempts");
+    assert_ne!(auto.incumbent, Way::Copy);
+}
+
+proptest! {
+    #[test]
+    fn challengers_take_little_time(copy in 250.0..9000.0, fresh in 250.0..9000.0,
+                                    cow in 250.0..9000.0, noise in 0.0..0.6) {
+        let rates = fixed(copy, fresh, cow);
+        // A cheap hash of the offset serves as noise.
+        let sent = simulate(&ALL, 8 * GIB, |way, at| {
+            let random = (at >> 18).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            rates(way, at) * (1.0 + noise * (random as f64 / (1 << 24) as f64 - 0.5))
+        });
+        // The first trials of three ways come on top, at the slowest rate.
+        let first = 3 * (2 * REGION + REGION + 4 * CAPACITY) * 2;
+        let slowest = copy.min(fresh).min(cow) * 0.7;
+        let limit = MAX_CHALLENGED * 1.5 * sent.seconds + first as f64 / MIB as f64 / slowest;
+        prop_assert!(sent.auto.challenged.as_secs_f64() <= limit);
+    }
+
+    #[test]
+    fn the_clearly_fastest_way_prevails(copy in 250.0..9000.0, fresh in 250.0..9000.0,
+                                        cow in 250.0..9000.0) {
+        let mut rates = [copy, fresh, cow];
+        rates.sort_by(f64::total_cmp);
+        prop_assume!(rates[2] > 1.2 * rates[1]);
+        prop_assume!(fresh < cow || cow < copy);
+        let sent = simulate(&ALL, 16 * GIB, fixed(copy, fresh, cow));
+        let best = [(Way::Copy, copy), (Way::Fresh, fresh), (Way::CowChecked, cow)];
+        let best = best.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0;
+        prop_assert_eq!(sent.auto.incumbent, best);
+    }
+}

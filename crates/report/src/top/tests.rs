@@ -1,0 +1,313 @@
+use pipespeed_base::text::is_printable;
+use pipespeed_pipeline::diagnosis::{Pace, Who};
+use pipespeed_pipeline::observe::{Pipe, Shares, Window};
+use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::wait::Outside;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Shares of working, blocked and starved; the rest is elsewhere.
+fn window(working: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> Window {
+    Window {
+        samples: 80,
+        shares: Shares {
+            working,
+            blocked,
+            starved,
+            elsewhere: 1.0 - working - blocked - starved,
+            ..Shares::default()
+        },
+        waits_for: Some(Outside::Socket),
+        processor: working,
+        read_per_s: None,
+        written_per_s: mib_per_s.map(|rate| rate * f64::from(1 << 20)),
+    }
+}
+
+fn stage(pid: i32, name: &str, second: Window, minute: Window) -> Stage {
+    Stage {
+        pid,
+        start: pid as u64,
+        name: name.to_owned(),
+        has_ended: false,
+        second,
+        minute,
+    }
+}
+
+fn link(from: i32, to: i32, fill: f64) -> Link {
+    Link {
+        from,
+        to,
+        pipe: Pipe {
+            id: PipeId::pipe(from as u64),
+            path: None,
+            capacity: Some(65536),
+            fill: Some(fill),
+            is_held: false,
+            held_by: None,
+        },
+    }
+}
+
+fn pace(pid: i32, name: &str, certainty: Certainty) -> Pace {
+    let stage = Who {
+        pid,
+        name: name.to_owned(),
+    };
+    Pace {
+        stage,
+        certainty,
+        shares: Shares::default(),
+        outside: None,
+        before: Vec::new(),
+        after: Vec::new(),
+    }
+}
+
+fn packing() -> Pipeline {
+    let of = |a, b, c, rate| window(a, b, c, Some(rate));
+    Pipeline {
+        pace: Some(pace(461, "gzip", Certainty::Clear)),
+        stages: vec![
+            stage(
+                459,
+                "yes",
+                of(0.18, 0.82, 0.0, 161.0),
+                of(0.2, 0.8, 0.0, 155.0),
+            ),
+            stage(
+                460,
+                "head",
+                of(0.75, 0.25, 0.0, 160.0),
+                of(0.7, 0.3, 0.0, 155.0),
+            ),
+            stage(
+                461,
+                "gzip",
+                of(0.99, 0.0, 0.01, 0.127),
+                of(0.98, 0.01, 0.01, 0.1),
+            ),
+            stage(
+                462,
+                "wc",
+                of(0.0, 0.0, 1.0, 0.0),
+                of(0.004, 0.0, 0.996, 0.0),
+            ),
+        ],
+        links: vec![
+            link(459, 460, 0.43),
+            link(460, 461, 0.95),
+            link(461, 462, 0.0),
+        ],
+        ..Pipeline::default()
+    }
+}
+
+fn fetching() -> Pipeline {
+    let mut tee = stage(
+        1233,
+        "tee",
+        window(0.05, 0.0, 0.95, None),
+        window(0.05, 0.0, 0.95, None),
+    );
+    tee.second.shares.disk = 0.05;
+    tee.minute.shares.disk = 0.06;
+    let mut ended = stage(
+        1236,
+        "sha256sum",
+        window(0.0, 0.0, 1.0, None),
+        window(0.1, 0.0, 0.9, None),
+    );
+    ended.has_ended = true;
+    Pipeline {
+        pace: Some(Pace {
+            outside: Some(Outside::Socket),
+            shares: Shares {
+                elsewhere: 0.96,
+                ..Shares::default()
+            },
+            ..pace(1232, "curl", Certainty::Likely)
+        }),
+        stages: vec![
+            stage(
+                1232,
+                "curl",
+                window(0.03, 0.0, 0.0, Some(12.1)),
+                window(0.04, 0.0, 0.0, Some(11.0)),
+            ),
+            tee,
+            stage(
+                1234,
+                "a-very-long-nam",
+                window(0.0, 0.0, 0.9, Some(1e-6)),
+                window(0.0, 0.0, 0.9, Some(0.0)),
+            ),
+            ended,
+        ],
+        links: vec![
+            link(1232, 1233, 0.02),
+            link(1233, 1234, 1.0),
+            link(1233, 1236, 0.0),
+        ],
+        ..Pipeline::default()
+    }
+}
+
+fn still() -> Pipeline {
+    Pipeline {
+        still_s: 754.0,
+        stages: vec![
+            stage(
+                77,
+                "sleep\x1b[2J",
+                window(0.0, 0.0, 0.0, Some(0.0)),
+                window(0.0, 0.0, 0.0, Some(0.0)),
+            ),
+            stage(
+                78,
+                "cat",
+                window(0.0, 0.0, 1.0, Some(0.0)),
+                window(0.0, 0.0, 1.0, Some(0.0)),
+            ),
+        ],
+        links: vec![link(77, 78, 0.0)],
+        ..Pipeline::default()
+    }
+}
+
+fn moment() -> Moment {
+    Moment {
+        seconds: 75.0,
+        samples: 82,
+        cost: 0.0068,
+        pipelines: vec![still(), packing(), fetching()],
+        hidden: 0,
+        hides_processes: false,
+        hidden_calls: 0,
+    }
+}
+
+fn view(width: usize, height: usize) -> View<'static> {
+    View {
+        width,
+        height: Some(height),
+        if_none: "No processes of this user are connected by a pipe (--all: of all users).",
+        ..View::default()
+    }
+}
+
+fn drawn(moment: &Moment, view: &View<'_>) -> String {
+    top_screen(moment, view).lines.join("\n")
+}
+
+#[test]
+fn a_usual_screen_shows_shares_and_pipes_and_the_pace_setter() {
+    insta::assert_snapshot!(drawn(&moment(), &view(80, 24)));
+}
+
+#[test]
+fn a_wide_screen_shows_both_windows_in_numbers() {
+    insta::assert_snapshot!(drawn(&moment(), &view(120, 40)));
+}
+
+#[test]
+fn a_small_screen_keeps_the_bars_and_scrolls() {
+    let first = drawn(&moment(), &view(40, 10));
+    let scrolled = View {
+        skipped: 100,
+        is_paused: true,
+        ..view(40, 10)
+    };
+    let last = top_screen(&moment(), &scrolled);
+    assert_eq!((last.skipped, last.page), (8, 7));
+    insta::assert_snapshot!(format!("{first}\n--\n{}", last.lines.join("\n")));
+}
+
+#[test]
+fn colours_mark_states_and_the_pace_setter() {
+    let view = View {
+        colour: true,
+        ..view(80, 20)
+    };
+    let only = Moment {
+        pipelines: vec![packing()],
+        ..moment()
+    };
+    insta::assert_snapshot!(drawn(&only, &view).replace('\x1b', "^"));
+}
+
+#[test]
+fn an_empty_screen_explains_itself_and_what_is_hidden() {
+    let none = Moment {
+        pipelines: Vec::new(),
+        hidden: 45,
+        hidden_calls: 2,
+        ..moment()
+    };
+    let (high, low) = (view(80, 16), view(60, 8));
+    let screens = format!("{}\n--\n{}", drawn(&none, &high), drawn(&none, &low));
+    insta::assert_snapshot!(screens);
+}
+
+#[test]
+fn a_frame_without_a_screen_is_as_long_as_needed() {
+    let early = Moment {
+        seconds: 2.01,
+        ..moment()
+    };
+    insta::assert_snapshot!(top_once(&early, Sort::Rate, "", Style::default()));
+    let none = Moment {
+        pipelines: Vec::new(),
+        ..moment()
+    };
+    let text = top_once(&none, Sort::Rate, "Nothing.", Style::of_width(80));
+    assert!(text.contains("\nNothing.\n"), "{text}");
+}
+
+#[test]
+fn pipelines_are_sorted_as_requested() {
+    let first = |sort| {
+        let moment = moment();
+        let names = sorted(&moment, sort).map(|it| it.stages[0].name.clone());
+        names.collect::<Vec<String>>()
+    };
+    let sleep = "sleep\x1b[2J";
+    assert_eq!(first(Sort::Cpu), ["yes", "curl", sleep]);
+    assert_eq!(first(Sort::Rate), ["yes", "curl", sleep]);
+    assert_eq!(first(Sort::Name), ["curl", sleep, "yes"]);
+    assert_eq!(Sort::Cpu.next().next().next(), Sort::Cpu);
+}
+
+#[test]
+fn a_bar_is_divided_by_shares() {
+    let bar = |working, starved| {
+        let mut line = Line::new(&view(80, 24));
+        line.bar(&window(working, 0.0, starved, None).shares, 10);
+        line.text
+    };
+    assert_eq!(bar(0.5, 0.25), "WWWWWSSSEE");
+    assert_eq!(bar(0.97, 0.03), "WWWWWWWWWW");
+    let mut line = Line::new(&view(80, 24));
+    line.bar(&Shares::default(), 3);
+    assert_eq!(line.text, "   ");
+}
+
+proptest! {
+    #[test]
+    fn any_size_is_filled_and_never_exceeded(
+        width in 1_usize..200,
+        height in 1_usize..60,
+        skipped in 0_usize..40,
+        is_paused: bool,
+    ) {
+        let view = View { skipped, is_paused, ..view(width, height) };
+        let lines = top_screen(&moment(), &view).lines;
+        prop_assert_eq!(lines.len(), height);
+        for line in &lines {
+            let is_plain = line.chars().all(is_printable);
+            prop_assert!(is_plain && line.chars().count() <= width, "{:?}", line);
+        }
+    }
+}
