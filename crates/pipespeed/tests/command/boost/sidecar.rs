@@ -68,33 +68,19 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
     let mark = Mark::on(&mut command);
     let running = start(command);
     let sidecar = eventually(|| sidecar(&mark)).unwrap();
-    let pid = sidecar.as_raw_pid();
-    // Now and then it has opened more in /proc.
-    let links = eventually(|| {
-        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let links = |pid: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         let links = entries.flatten().map(|it| std::fs::read_link(it.path()));
-        let links: Vec<String> = links
-            .flatten()
-            .map(|link| link.display().to_string())
-            .collect();
-        let is_own = |link: &String| {
-            ["/dev/null", "/proc/loadavg", "anon_inode:[pidfd]"].contains(&&**link)
-                || link.starts_with("pipe:")
-        };
-        let nulls = links.iter().filter(|link| *link == "/dev/null").count();
-        (nulls == 3 && links.iter().all(is_own)).then_some(links)
-    })
-    .unwrap();
-    let own = std::fs::read_dir("/proc/self/fd").unwrap();
-    let own: Vec<_> = own
-        .flatten()
-        .filter_map(|it| std::fs::read_link(it.path()).ok())
-        .collect();
-    let pipes = links.iter().filter(|link| link.starts_with("pipe:"));
-    let inherited: Vec<_> = pipes
-        .filter(|link| own.iter().any(|it| it.as_os_str() == &***link))
-        .collect();
-    assert!(inherited.is_empty(), "{links:?}");
+        let links = links.flatten().map(|link| link.display().to_string());
+        links
+            .filter(|link| ["pipe:", "socket:"].iter().any(|it| link.starts_with(it)))
+            .collect()
+    };
+    // The command has got what this process has that is inheritable, and the pipe.
+    let own = links("self");
+    let sidecars = links(&sidecar.as_raw_pid().to_string());
+    let inherited = sidecars.iter().filter(|link| own.contains(link));
+    assert_eq!(inherited.count(), 0, "{sidecars:?}");
     assert_ne!(
         getsid(Some(sidecar)).unwrap(),
         getsid(Some(running.pid())).unwrap()
