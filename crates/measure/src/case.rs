@@ -8,7 +8,7 @@ pub use self::subject::Subject;
 pub use self::volume::pilot_bytes;
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Part, Reuse, SinkSpec, SinkTechnique, SourceSpec,
+    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
 };
 use crate::record::{Configuration, DataUse};
@@ -279,6 +279,15 @@ impl Case {
         let writer = self.subject.writer().map(|writer| writer.wait);
         let reader = self.subject.reader().map(|reader| reader.wait);
         [writer, reader].into_iter().flatten().any(Waiting::spins)
+    }
+
+    /// Whether the writer finds its method while sending, so that its rate changes by itself.
+    pub fn adapts(&self) -> bool {
+        let technique = self.subject.writer().map(|writer| writer.technique);
+        matches!(
+            technique,
+            Some(SinkTechnique::Fastpipe(Policy::Auto) | SinkTechnique::FastpipeIo(Policy::Auto))
+        )
     }
 
     /// Whether an end of a channel spins, so that each end needs a processor of its own.

@@ -139,6 +139,9 @@ impl<R: Runner> Work for Bench<R> {
             if self.is_overlong(case, &sample) {
                 sample.flags.push(Flag::Overlong);
             }
+            if case.adapts() {
+                sample.flags.retain(|flag| *flag != Flag::Drift);
+            }
             self.run.cases[at].samples.push(sample);
         }
         self.noise.push(trial.noise);

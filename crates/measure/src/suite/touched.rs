@@ -166,6 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn writers_that_find_their_method_change_their_rate_themselves() {
+        let cases = cases(&given(None, None));
+        let adapting = cases.iter().filter(|case| case.adapts());
+        let names: Vec<&str> = adapting.map(|case| &*case.name).collect();
+        assert_eq!(
+            names,
+            ["fastpipe_auto", "fastpipe_auto_spin", "io_write_64k"]
+        );
+    }
+
+    #[test]
     fn all_but_the_ceilings_are_compared_with_the_best_write() {
         for overrides in [given(None, None), given(Some(8192), None)] {
             let cases = cases(&overrides);

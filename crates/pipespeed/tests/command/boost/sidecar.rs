@@ -95,10 +95,14 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
 fn killed_at_any_moment_it_changes_nothing() {
     let mut rng = Rng::new(7);
     for _ in 0..10 {
-        let mut command = boost("", BUSY);
+        // Begins when the sidecar was found.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut command = boost("", &format!("read -r line; {BUSY}"));
+        command.stdin(reader);
         let mark = Mark::on(&mut command);
         let running = start(command);
         let sidecar = eventually(|| sidecar(&mark)).unwrap();
+        writer.write_all(b"\n").unwrap();
         // The moment of the signal; nothing is waited for.
         thread::sleep(Duration::from_micros(rng.next_u64() % 30_000));
         let _ = kill_process(sidecar, Signal::KILL);
