@@ -14,7 +14,10 @@ use serde_json::Value;
 use super::claim::Outcome;
 use super::*;
 
+mod doubts;
 mod lines;
+mod saved;
+mod structure;
 
 const OUTCOMES: [Outcome; 5] = [
     Outcome::Faster,
@@ -146,11 +149,6 @@ fn others() -> Vec<Saved> {
     ]
 }
 
-fn records(runs: impl IntoIterator<Item = Run>) -> Records {
-    let runs = runs.into_iter().map(|run| Saved::Bench(Box::new(run)));
-    Records::new(runs.chain(others()))
-}
-
 /// A record as JSON.
 fn json(saved: &Saved) -> String {
     match saved {
@@ -163,41 +161,9 @@ fn json(saved: &Saved) -> String {
     }
 }
 
-/// The record or the error of a file with this text.
-fn load(text: &str) -> Result<Option<Saved>, String> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("record.json");
-    std::fs::write(&path, text).unwrap();
-    Saved::parse(&SavedFile::read(path).unwrap()).map_err(|error| error.to_string())
-}
-
-#[test]
-fn records_of_every_kind_survive_saving_and_loading() {
-    let runs = runs().map(|run| Saved::Bench(Box::new(run)));
-    for saved in runs.into_iter().chain(others()) {
-        let text = json(&saved);
-        // Not assert_eq: a record takes pages to show.
-        assert!(
-            json(&load(&text).unwrap().unwrap()) == text,
-            "{}",
-            &text[..400]
-        );
-    }
-}
-
-#[test]
-fn records_that_a_page_has_no_use_for_are_left_out_and_damaged_ones_refused() {
-    let text = json(&Saved::Check(Box::new(checks())));
-    for (kind, words) in [
-        ("bench", "a damaged record (missing field"),
-        ("odd", "a damaged record (unknown variant `odd`"),
-    ] {
-        let other = text.replace("\"kind\": \"check\"", &format!("\"kind\": \"{kind}\""));
-        let error = load(&other).unwrap_err();
-        assert!(error.contains(words) && !error.contains('\n'), "{error}");
-    }
-    let doctor = text.replace("\"kind\": \"check\"", "\"kind\": \"doctor\"");
-    assert_eq!(load(&doctor), Ok(None));
+fn records(runs: impl IntoIterator<Item = Run>) -> Records {
+    let runs = runs.into_iter().map(|run| Saved::Bench(Box::new(run)));
+    Records::new(runs.chain(others()))
 }
 
 /// Gives every comparison of a run the same outcome.
@@ -360,95 +326,6 @@ fn every_number_is_one_of_the_records() {
     }
 }
 
-#[test]
-fn a_page_needs_nothing_from_outside() {
-    let here = records(runs());
-    let text = page(&here, Some(&here));
-    assert!(text.len() < 3 << 20, "{} bytes", text.len());
-    let document = parse(&text);
-    for node in document.descendants() {
-        for attribute in node.attributes() {
-            let is_link = attribute.name() == "href";
-            let to_itself = attribute.value().starts_with('#') || attribute.value() == ARTICLE;
-            assert!(!is_link || to_itself, "{attribute:?}");
-            assert!(!["src", "srcset", "data", "style"].contains(&attribute.name()));
-        }
-        let name = node.tag_name().name();
-        assert!(!["link", "img", "object", "base"].contains(&name), "{name}");
-    }
-    let scripts = elements(&document, "script");
-    assert_eq!(scripts.len(), 1);
-    assert_eq!(scripts[0].text(), Some(SCRIPT));
-    let frames = elements(&document, "iframe");
-    assert_eq!(frames.len(), profile::fixtures::ladder().cases.len());
-    for frame in frames {
-        assert_eq!(frame.attribute("sandbox"), Some("allow-scripts"));
-        let graph = frame.attribute("srcdoc").unwrap();
-        assert!(graph.contains("<script"), "{graph}");
-        for word in [
-            " src=",
-            "<link",
-            "<img",
-            "@import",
-            "url(http",
-            "href=\"http",
-        ] {
-            assert!(!graph.contains(word), "{word} in {graph}");
-        }
-    }
-    for word in ["url(", "@import", "http-equiv"] {
-        let of_page = text
-            .split("srcdoc=")
-            .map(|part| part.rsplit("</iframe>").next());
-        assert!(of_page.flatten().all(|part| !part.contains(word)), "{word}");
-    }
-}
-
-#[test]
-fn headings_are_in_order_and_every_chart_has_a_table() {
-    let text = page(&records(runs()), None);
-    let document = parse(&text);
-    let levels = document.descendants().filter_map(|node| {
-        let name = node.tag_name().name();
-        name.strip_prefix('h')
-            .and_then(|level| level.parse::<u32>().ok())
-    });
-    let levels: Vec<u32> = levels.collect();
-    assert_eq!(levels.iter().filter(|level| **level == 1).count(), 1);
-    assert!(
-        levels.windows(2).all(|pair| pair[1] <= pair[0] + 1),
-        "{levels:?}"
-    );
-    let ids: Vec<&str> = document
-        .descendants()
-        .filter_map(|it| it.attribute("id"))
-        .collect();
-    let unique: BTreeSet<&str> = ids.iter().copied().collect();
-    assert_eq!(unique.len(), ids.len());
-    for node in elements(&document, "a") {
-        let target = node.attribute("href").unwrap().strip_prefix('#');
-        assert!(target.is_none_or(|id| unique.contains(id)), "{target:?}");
-    }
-    let figures = elements(&document, "figure");
-    assert_eq!(figures.len(), 9);
-    for figure in figures {
-        assert_eq!(elements_in(figure, "svg").len(), 2, "wide and narrow");
-        for name in ["svg", "figcaption", "table", "td"] {
-            let has = figure.descendants().any(|it| it.tag_name().name() == name);
-            assert!(has, "{name} in {}", text_without(figure, &[]));
-        }
-    }
-    let labels = document
-        .descendants()
-        .filter_map(|it| it.attribute("aria-label"));
-    let labels: Vec<&str> = labels.collect();
-    assert_eq!(
-        labels.iter().collect::<BTreeSet<_>>().len(),
-        labels.len(),
-        "{labels:#?}"
-    );
-}
-
 /// The text of a page, a line for each block.
 fn lines(document: &Document<'_>) -> String {
     let blocks = ["h1", "h2", "h3", "p", "li", "figcaption", "pre"];
@@ -480,93 +357,6 @@ fn each_missing_record_is_named_with_its_command() {
     insta::assert_snapshot!(lines(&parse(&text)));
     let text = page(&Records::new([Saved::Check(Box::new(checks()))]), None);
     assert!(!text.contains("check --json"), "{text}");
-}
-
-#[test]
-fn names_of_others_are_escaped() {
-    let hostile = "</code><script>alert(1)</script>&\u{1b}[2J\u{202e}";
-    let mut all = runs();
-    for run in &mut all {
-        run.header.command = vec![hostile.to_owned()];
-        run.header.machine.processors.model = Some(hostile.to_owned());
-        for case in &mut run.cases {
-            case.not_run = Some(NotRun::refused(hostile));
-            case.description = hostile.to_owned();
-            case.factor = Some(hostile.to_owned());
-        }
-        for case in run.cases.iter_mut().skip(3) {
-            (case.summary, case.ratio) = (None, None);
-        }
-        run.warnings = vec![pipespeed_host::Warning::new(WarningKind::Guest, hostile)];
-    }
-    let text = page(&records(all), None);
-    let document = parse(&text);
-    let scripts = elements(&document, "script");
-    assert_eq!(scripts.len(), 1, "our own");
-    assert!(!text.contains(['\u{1b}', '\u{202e}']));
-}
-
-#[test]
-fn the_newest_of_several_records_is_used() {
-    let old = fixtures::ladder();
-    let mut new = old.clone();
-    new.header.started_at = "2026-03-15T00:00:00Z".to_owned();
-    for both in [[old.clone(), new.clone()], [new.clone(), old]] {
-        let records = records(both);
-        assert_eq!(records.run(Suite::Ladder), Some(&new));
-        let text = page(&records, None);
-        assert!(
-            text.contains("bench ladder of 2026-03-14T09:26:53Z"),
-            "{text}"
-        );
-    }
-}
-
-#[test]
-fn records_of_two_machines_and_a_suspect_run_are_alarms() {
-    let [mut ladder, touched, ..] = runs();
-    ladder.header.machine.kernel.release = Some("5.17.0".to_owned());
-    let control = ladder.null_control.as_mut().unwrap();
-    control.ratio = Some(within(1.2, 1.3, 1.4));
-    let text = page(&records([ladder, touched]), None);
-    for words in ["machines or kernels", "a case differs from itself"] {
-        assert!(text.contains(words), "{words}");
-    }
-}
-
-#[test]
-fn a_difference_that_the_null_control_shows_too_is_undecided() {
-    let mut run = with_outcome(fixtures::ladder(), Outcome::Faster);
-    let control = run.null_control.as_mut().unwrap();
-    control.ratio = Some(within(0.7, 1.0, 1.5));
-    let text = page(&records([run]), None);
-    let document = parse(&text);
-    let claims = claims_of(&document);
-    let (_, verdict, node) = claims.iter().find(|claim| claim.0 == "spinning").unwrap();
-    let sentence = text_without(*node, &[]);
-    assert_eq!(*verdict, "undecided");
-    assert!(
-        sentence.contains("a case differs from itself by as much"),
-        "{sentence}"
-    );
-}
-
-#[test]
-fn tables_and_charts_allow_for_the_null_control_as_claims_do() {
-    let mut run = with_outcome(fixtures::ladder(), Outcome::Slower);
-    let control = run.null_control.as_mut().unwrap();
-    control.ratio = Some(within(0.7, 1.0, 1.5));
-    let text = page(&records([run]), None);
-    let document = parse(&text);
-    for cell in elements(&document, "td") {
-        let text = text_without(cell, &[]);
-        assert!(!text.starts_with("slower than"), "{text}");
-    }
-    // The plain pipe is compared with the published rates.
-    let claims = claims_of(&document).into_iter();
-    for (name, verdict, _) in claims.filter(|claim| claim.0 != "plain-pipe") {
-        assert!(verdict != "slower", "{name}");
-    }
 }
 
 #[test]
@@ -617,74 +407,6 @@ fn another_machine_is_shown_beside() {
         })
         .collect();
     insta::assert_snapshot!(rows.join("\n"));
-}
-
-#[test]
-fn files_are_left_out_of_command_lines() {
-    let words = [
-        "pipespeed",
-        "bench",
-        "--json",
-        "dir/a.json",
-        "sizes",
-        "--csv=b.csv",
-        "--quick",
-        "-q",
-    ];
-    let command = words.map(str::to_owned);
-    assert_eq!(without_files(&command), "pipespeed bench sizes --quick");
-}
-
-#[test]
-fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
-    let mut run = fixtures::ladder();
-    for case in &mut run.cases {
-        if let Some(ratio) = &mut case.ratio {
-            *ratio = within(1.2, 1.3, 1.4);
-            ratio.verdict = Verdict::Undecided;
-        }
-    }
-    let text = page(&records([run]), None);
-    let document = parse(&text);
-    let claims = claims_of(&document).into_iter();
-    let of_ladder = claims.filter(|claim| claim.0 == "spinning" || claim.0 == "splice");
-    let sentences: Vec<String> = of_ladder.map(|claim| text_without(claim.2, &[])).collect();
-    assert_eq!(sentences.len(), 2);
-    for sentence in sentences {
-        assert!(
-            sentence.contains("from too few rounds for a verdict"),
-            "{sentence}"
-        );
-    }
-}
-
-#[test]
-fn a_disturbance_of_any_record_is_an_alarm() {
-    let mut disturbed = fixtures::latency_record(Mode::Closed);
-    let warning = pipespeed_host::Warning::new(WarningKind::OtherLoad, "others ran");
-    disturbed.warnings = vec![warning];
-    let text = page(&Records::new([Saved::Latency(Box::new(disturbed))]), None);
-    let document = parse(&text);
-    let alarms = document.descendants();
-    let mut alarms = alarms.filter(|it| it.attribute("class") == Some("alarm"));
-    let alarm = text_without(alarms.next().unwrap(), &[]);
-    assert!(
-        alarm.contains("latency. The first of them notes: others ran."),
-        "{alarm}"
-    );
-    assert!(alarms.next().is_none());
-}
-
-#[test]
-fn a_warning_of_several_records_is_shown_once() {
-    let warning = || pipespeed_host::Warning::new(WarningKind::Guest, "this is a guest of many");
-    let with_warning = |mut run: Run| {
-        run.warnings = vec![warning()];
-        Saved::Bench(Box::new(run))
-    };
-    let both = [fixtures::touched(), fixtures::sizes()].map(with_warning);
-    let text = page(&Records::new(both), None);
-    assert_eq!(text.matches("this is a guest of many").count(), 1);
 }
 
 #[test]

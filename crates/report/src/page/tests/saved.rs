@@ -1,0 +1,72 @@
+//! Which records a page is made of.
+
+use super::*;
+
+/// The record or the error of a file with this text.
+fn load(text: &str) -> Result<Option<Saved>, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("record.json");
+    std::fs::write(&path, text).unwrap();
+    Saved::parse(&SavedFile::read(path).unwrap()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn records_of_every_kind_survive_saving_and_loading() {
+    let runs = runs().map(|run| Saved::Bench(Box::new(run)));
+    for saved in runs.into_iter().chain(others()) {
+        let text = json(&saved);
+        // Not assert_eq: a record takes pages to show.
+        assert!(
+            json(&load(&text).unwrap().unwrap()) == text,
+            "{}",
+            &text[..400]
+        );
+    }
+}
+
+#[test]
+fn records_that_a_page_has_no_use_for_are_left_out_and_damaged_ones_refused() {
+    let text = json(&Saved::Check(Box::new(checks())));
+    for (kind, words) in [
+        ("bench", "a damaged record (missing field"),
+        ("odd", "a damaged record (unknown variant `odd`"),
+    ] {
+        let other = text.replace("\"kind\": \"check\"", &format!("\"kind\": \"{kind}\""));
+        let error = load(&other).unwrap_err();
+        assert!(error.contains(words) && !error.contains('\n'), "{error}");
+    }
+    let doctor = text.replace("\"kind\": \"check\"", "\"kind\": \"doctor\"");
+    assert_eq!(load(&doctor), Ok(None));
+}
+
+#[test]
+fn the_newest_of_several_records_is_used() {
+    let old = fixtures::ladder();
+    let mut new = old.clone();
+    new.header.started_at = "2026-03-15T00:00:00Z".to_owned();
+    for both in [[old.clone(), new.clone()], [new.clone(), old]] {
+        let records = records(both);
+        assert_eq!(records.run(Suite::Ladder), Some(&new));
+        let text = page(&records, None);
+        assert!(
+            text.contains("bench ladder of 2026-03-14T09:26:53Z"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn files_are_left_out_of_command_lines() {
+    let words = [
+        "pipespeed",
+        "bench",
+        "--json",
+        "dir/a.json",
+        "sizes",
+        "--csv=b.csv",
+        "--quick",
+        "-q",
+    ];
+    let command = words.map(str::to_owned);
+    assert_eq!(without_files(&command), "pipespeed bench sizes --quick");
+}
