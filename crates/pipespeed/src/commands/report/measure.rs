@@ -53,12 +53,12 @@ const STEPS: [Step; 6] = [
 /// Those that --full adds.
 const FURTHER: [Step; 7] = [
     step("costs", "costs", 10),
-    step("profile", "profile --all", 90),
+    step("profile", "profile --all", 35),
     step("changes", "bench changes", 65),
     step("options", "bench options", 65),
-    step("memory", "bench memory", 90),
+    step("memory", "bench memory", 110),
     step("latency", "latency", 25),
-    step("deadlock", "latency pipe --size 65537,128K --naive", 90),
+    step("deadlock", "latency pipe --size 65537,128K --naive", 15),
 ];
 const PROFILE: &str = "profile";
 
