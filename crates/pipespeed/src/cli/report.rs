@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// [default: measure this machine].
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Measure all that a page can show: about ten minutes more.
+    /// Measure all that a page can show: about six minutes more.
     ///
     /// Adds the suites options, memory and changes, round trips, costs, and a profile if sampling
     /// is permitted.
