@@ -50,7 +50,7 @@ pub struct BoostArgs {
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,
-    /// Raise the pipes of a running process and its descendants.
+    /// Raise the pipes of a running process, its descendants and the rest of its pipeline.
     #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
     pub pid: Option<i32>,
     /// Go on in the background until the process ends.
@@ -65,9 +65,9 @@ pub struct BoostArgs {
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
-    /// Names of writer and reader of a pipe that is left alone.
-    #[arg(long, hide = true, num_args = 2, value_names = ["WRITER", "READER"])]
-    pub except: Vec<String>,
+    /// The position of a pipe that is left alone.
+    #[arg(long, hide = true, value_name = "POSITION")]
+    pub except: Vec<usize>,
     /// The proof and its options.
     #[command(flatten)]
     pub proof: ProofArgs,
@@ -81,7 +81,7 @@ pub struct ProofArgs {
     /// Compare runs with and without it [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]
     pub prove: Option<u32>,
-    /// Also measure with each pipe left out.
+    /// Also measure with each pipe left out, the first eight in turn.
     #[arg(long)]
     pub each: bool,
     /// Standard input of each run.
