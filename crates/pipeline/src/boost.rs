@@ -22,8 +22,8 @@ use crate::find::{Process, ProcessId, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{
-    Decision, Exemption, Link, MAX_RAISED, Treatment, WriterActivity, connected, decide, links,
-    raise,
+    Decision, Exemption, Link, MAX_RAISED, Treatment, WriterActivity, decide, find_connected,
+    find_links, raise,
 };
 
 /// Interval of scans right after a process has started.
@@ -119,7 +119,7 @@ impl Account {
     }
 
     /// Number of pipes raised.
-    pub fn raised(&self) -> u64 {
+    pub fn count_raised(&self) -> u64 {
         let raised = self.pipes.iter().filter(|it| it.is_raised());
         raised.map(|it| it.count).sum()
     }
@@ -291,10 +291,10 @@ impl Booster {
         self.scanner.read_only(&self.proc, &pids, &pids);
         let processes = &self.scanner.snapshot.processes;
         let in_order = self.tree.iter().filter_map(|pid| processes.get(pid));
-        let mut links = links(&in_order.collect::<Vec<&Process>>());
+        let mut links = find_links(&in_order.collect::<Vec<&Process>>());
         if self.subject.with_group {
             let own = self.proc.tree(self.subject.pid);
-            links = connected(links, own.into_iter().collect());
+            links = find_connected(links, own.into_iter().collect());
         }
         for link in &links {
             let reader = processes[&link.reader].id;
@@ -368,7 +368,7 @@ impl Booster {
         let mut most = None;
         for pid in &link.writers {
             let written = self.proc.io(*pid).map_or(0, |io| io.written_bytes);
-            let in_call = self.calls(*pid, link.pipe);
+            let in_call = self.find_calls(*pid, link.pipe);
             let vmsplice = in_call.iter().find_map(|call| call.exemption());
             activity.vmsplice = activity.vmsplice.or(vmsplice);
             let waits = in_call.contains(&InCall::WaitsForRoom);
@@ -381,7 +381,7 @@ impl Booster {
         (most.map(|(_, pid)| pid), activity)
     }
 
-    fn calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
+    fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
         let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
             return Vec::new();
         };

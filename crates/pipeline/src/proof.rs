@@ -39,7 +39,7 @@ impl Way {
                 position,
                 writer,
                 reader,
-            } => format!("without pipe {} ({writer}-{reader})", position + 1),
+            } => format!("without {}: {writer}-{reader}", position + 1),
         }
     }
 }
@@ -103,20 +103,20 @@ impl Case {
     }
 
     /// The number of runs of which it is not known whether they were boosted.
-    pub fn unknown_runs(&self) -> usize {
+    pub fn count_unknown_runs(&self) -> usize {
         let unknown = self.samples.iter().filter(|it| it.raised.is_none());
         unknown.count()
     }
 
     /// The number of runs in which no pipe was raised.
-    pub fn unraised_runs(&self) -> usize {
+    pub fn count_unraised_runs(&self) -> usize {
         let unraised = self.samples.iter().filter(|it| it.raised == Some(0));
         unraised.count()
     }
 
     /// The number of runs that printed another number of bytes than `other`, or ended with
     /// another status.
-    pub fn runs_unlike(&self, other: &Sample) -> usize {
+    pub fn count_runs_unlike(&self, other: &Sample) -> usize {
         let is_unlike = |it: &&Sample| (it.bytes, it.status) != (other.bytes, other.status);
         self.samples.iter().filter(is_unlike).count()
     }
@@ -182,12 +182,12 @@ impl Proof {
     /// Whether anything was gained. `None` before that is known, and if not all boosted runs
     /// are known to have been boosted.
     pub fn verdict(&self) -> Option<Verdict> {
-        let boosted = self.boosted().filter(|it| it.unknown_runs() == 0)?;
+        let boosted = self.boosted().filter(|it| it.count_unknown_runs() == 0)?;
         Some(boosted.speed?.verdict)
     }
 
     /// The pipes that were raised in the untimed boosted run.
-    pub fn raised(&self) -> impl Iterator<Item = &TreatedPipe> {
+    pub fn raised_pipes(&self) -> impl Iterator<Item = &TreatedPipe> {
         let pipes = self.pipes.iter().flatten();
         pipes.filter(|pipe| pipe.is_raised())
     }
@@ -350,7 +350,7 @@ fn is_shell_word(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn raised(writer: &str, reader: &str) -> TreatedPipe {
+    fn raised_pipe(writer: &str, reader: &str) -> TreatedPipe {
         TreatedPipe {
             writer: writer.to_owned(),
             reader: reader.to_owned(),
@@ -366,16 +366,20 @@ mod tests {
     #[test]
     fn a_simple_pipeline_has_a_portable_line() {
         let line = |pipeline: &str, pipes: &[TreatedPipe]| portable(pipeline, pipes, &|_| true);
-        let cat_wc = [raised("cat", "wc")];
+        let cat_wc = [raised_pipe("cat", "wc")];
         assert_eq!(
             line("cat big.bin | wc -l", &cat_wc).as_deref(),
             Some("pipesz -s 1M cat big.bin | wc -l")
         );
         assert_eq!(
-            line("/bin/cat 'a|b' |grep \"x y\" | wc", &[raised("grep", "wc")]).as_deref(),
+            line(
+                "/bin/cat 'a|b' |grep \"x y\" | wc",
+                &[raised_pipe("grep", "wc")]
+            )
+            .as_deref(),
             Some("/bin/cat 'a|b' | pipesz -s 1M grep \"x y\" | wc")
         );
-        let both = [raised("cat", "cat"), raised("cat", "wc")];
+        let both = [raised_pipe("cat", "cat"), raised_pipe("cat", "wc")];
         assert_eq!(
             line("cat a | cat | wc", &both).as_deref(),
             Some("pipesz -s 1M cat a | pipesz -s 1M cat | wc")
@@ -471,7 +475,7 @@ mod tests {
         let mut found = proof(&[0.4; 10], &[0.2; 10]);
         found.cases[1].samples[3].raised = None;
         assert_eq!(found.verdict(), None);
-        assert_eq!(found.boosted().unwrap().unknown_runs(), 1);
+        assert_eq!(found.boosted().unwrap().count_unknown_runs(), 1);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct Link {
 ///
 /// Pipes of a make(1) job server are not among them, nor those by which a process wakes
 /// itself, nor FIFOs.
-pub fn links(processes: &[&Process]) -> Vec<Link> {
+pub fn find_links(processes: &[&Process]) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     for process in processes {
         let mut ends = process.ends.iter();
@@ -77,7 +77,7 @@ pub fn links(processes: &[&Process]) -> Vec<Link> {
 }
 
 /// Those of the pipes that lead to or from these processes, over any number of others.
-pub fn connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
+pub fn find_connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
     let (mut found, mut rest) = (Vec::new(), links);
     loop {
         let joins = |link: &Link| {
@@ -282,7 +282,7 @@ mod tests {
 
     fn linked(processes: &[Process]) -> Vec<(u64, i32, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
-        let links = links(&all).into_iter();
+        let links = find_links(&all).into_iter();
         links
             .map(|link| (link.pipe.inode, link.reader, link.writers))
             .collect()
@@ -358,7 +358,7 @@ mod tests {
         ];
         let all: Vec<&Process> = processes.iter().collect();
         let inodes = |pid: i32| {
-            let links = connected(links(&all), [pid].into()).into_iter();
+            let links = find_connected(find_links(&all), [pid].into()).into_iter();
             links.map(|link| link.pipe.inode).collect::<BTreeSet<u64>>()
         };
         assert_eq!([inodes(1), inodes(3)], [[7, 8].into(), [7, 8].into()]);

@@ -38,7 +38,10 @@ pub fn boost(proof: &Proof, style: Style) -> String {
             style.note(&line, colour)
         });
         if case.way == Way::Boosted {
-            let details = proof.raised().map(describe).chain(describe_saving(case));
+            let details = proof
+                .raised_pipes()
+                .map(describe)
+                .chain(describe_saving(case));
             lines.extend(details.map(|text| style.sentence(&format!("    {text}"))));
         }
     }
@@ -91,7 +94,7 @@ fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
     if case.way == Way::Plain {
         return None;
     }
-    if case.unknown_runs() > 0 {
+    if case.count_unknown_runs() > 0 {
         return Some("not known to be boosted".to_owned());
     }
     let (intro, speed, output) = match case.way {
@@ -120,7 +123,7 @@ fn describe_output(proof: &Proof) -> &'static str {
 fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
     let first = proof.plain().and_then(|plain| plain.samples.first());
     let cases = first.into_iter().flat_map(|first| {
-        let unlike = |case| (case, Case::runs_unlike(case, first));
+        let unlike = |case| (case, Case::count_runs_unlike(case, first));
         proof.cases.iter().map(unlike)
     });
     cases.filter(|(_, unlike)| *unlike > 0)
@@ -149,7 +152,9 @@ fn describe(pipe: &TreatedPipe) -> String {
 }
 
 fn describe_saving(boosted: &Case) -> Option<String> {
-    let saving = boosted.cpu_saving?;
+    let saving = boosted
+        .cpu_saving
+        .filter(|_| boosted.count_unknown_runs() == 0)?;
     let what = match saving.verdict {
         Verdict::Faster => "less processor time",
         Verdict::Slower => "more processor time",
@@ -175,7 +180,7 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Same => "no gain",
     };
     let boosted = proof.boosted()?;
-    let reason = if boosted.unraised_runs() == boosted.samples.len() {
+    let reason = if boosted.count_unraised_runs() == boosted.samples.len() {
         let left = proof.pipes.iter().flatten().filter(|it| !it.is_raised());
         let reasons = left.map(describe).join("; ");
         if reasons.is_empty() {
@@ -234,9 +239,9 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         let (all, number) = (boosted.samples.len(), number(boosted));
         (number > 0).then(|| format!("{what} in {number} of {all} boosted runs"))
     };
-    let unknown = count("it is not known what was raised", Case::unknown_runs);
-    let is_raised = proof.raised().next().is_some();
-    let unraised = count("no pipe was raised", Case::unraised_runs).filter(|_| is_raised);
+    let unknown = count("it is not known what was raised", Case::count_unknown_runs);
+    let is_raised = proof.raised_pipes().next().is_some();
+    let unraised = count("no pipe was raised", Case::count_unraised_runs).filter(|_| is_raised);
     let mut unlike = count_unlike(proof)
         .map(|(case, unlike)| format!("{unlike} of {} {}", case.samples.len(), case.way.name()));
     let unlike = Some(unlike.join(" and ")).filter(|text| !text.is_empty());
@@ -260,7 +265,7 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
 /// What was done to the pipes of a pipeline: a sentence each.
 pub fn describe_account(account: &Account) -> Vec<String> {
     let mut lines: Vec<String> = account.pipes.iter().map(describe).collect();
-    if account.raised() == 0 {
+    if account.count_raised() == 0 {
         lines.insert(0, "no pipe was raised".to_owned());
     }
     let share = if account.seconds >= MIN_SECONDS_FOR_SHARE {
@@ -434,7 +439,6 @@ mod tests {
             cpu_s: 0.0123,
             seconds: 3.5,
             scans: 80,
-            ..Account::default()
         };
         insta::assert_snapshot!(describe_account(&account).join("\n"));
         let nothing = "no pipe was raised\n0 scans in 0 s took 0 ms of processor time";

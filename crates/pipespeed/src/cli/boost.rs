@@ -24,17 +24,17 @@ stands in the data's way.
 
 It raises pipes that one process of the pipeline reads as its standard input and another one \
 writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
-with a writer in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
+with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
 that the programs before it may have written more and end with status 0 in place of 141 \
 (SIGPIPE). A program that counts reads, such as dd bs=1M count=10 without iflag=fullblock, \
-gets more with each. A live stream is up to 1 MiB later. Nothing is gained by pipelines that take less than 50 ms, or in which one busy \
-stage sets the pace.
+gets more with each. A live stream is up to 1 MiB later. Nothing is promised for pipelines that \
+take less than 50 ms, and nothing is gained where one busy stage sets the pace.
 
 --prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
-times boosted, in balanced order, with all its side effects. Its standard output is read \
-through a pipe and discarded; its standard input is empty unless --input is given.
+times boosted, in balanced order, with all its side effects; if the outputs differ, twice more in \
+each way. Its standard output is read through a pipe and discarded; its standard input is empty unless --input is given.
 
 Exit status: that of COMMAND. With --prove 0, whether or not anything was gained; 1 if the \
 outputs differ.";

@@ -208,7 +208,7 @@ fn compare(
                 cpu_s: run.cpu.as_secs_f64(),
                 bytes: run.bytes,
                 status: run.status(),
-                raised: run.account.map(|it| it.raised()),
+                raised: run.account.map(|it| it.count_raised()),
             });
         }
         proof.evaluate();
@@ -219,7 +219,7 @@ fn compare(
 
 /// The cases in which one of several raised pipes is left out, in the order of the pipeline.
 fn each_left_out(proof: &Proof) -> Vec<Case> {
-    let ways = proof.raised().flat_map(|pipe| {
+    let ways = proof.raised_pipes().flat_map(|pipe| {
         let positions = pipe.positions.iter();
         positions.map(|position| Way::Without {
             position: *position,
