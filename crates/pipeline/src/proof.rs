@@ -102,23 +102,14 @@ impl Case {
         samples.map(|it| (it.round, value(it))).collect()
     }
 
-    /// The number of runs of which it is not known whether they were boosted.
-    pub fn count_unknown_runs(&self) -> usize {
-        let unknown = self.samples.iter().filter(|it| it.raised.is_none());
-        unknown.count()
+    /// Whether it is known of all runs how many pipes were raised.
+    pub fn is_known(&self) -> bool {
+        self.count_runs(|it| it.raised.is_none()) == 0
     }
 
-    /// The number of runs in which no pipe was raised.
-    pub fn count_unraised_runs(&self) -> usize {
-        let unraised = self.samples.iter().filter(|it| it.raised == Some(0));
-        unraised.count()
-    }
-
-    /// The number of runs that printed another number of bytes than `other`, or ended with
-    /// another status.
-    pub fn count_runs_unlike(&self, other: &Sample) -> usize {
-        let is_unlike = |it: &&Sample| (it.bytes, it.status) != (other.bytes, other.status);
-        self.samples.iter().filter(is_unlike).count()
+    /// The number of these runs.
+    pub fn count_runs(&self, is_counted: impl Fn(&Sample) -> bool) -> usize {
+        self.samples.iter().filter(|it| is_counted(it)).count()
     }
 
     fn estimate(&self, value: fn(&Sample) -> f64) -> Option<Estimate> {
@@ -182,7 +173,7 @@ impl Proof {
     /// Whether anything was gained. `None` before that is known, and if not all boosted runs
     /// are known to have been boosted.
     pub fn verdict(&self) -> Option<Verdict> {
-        let boosted = self.boosted().filter(|it| it.count_unknown_runs() == 0)?;
+        let boosted = self.boosted().filter(|it| it.is_known())?;
         Some(boosted.speed?.verdict)
     }
 
@@ -475,7 +466,7 @@ mod tests {
         let mut found = proof(&[0.4; 10], &[0.2; 10]);
         found.cases[1].samples[3].raised = None;
         assert_eq!(found.verdict(), None);
-        assert_eq!(found.boosted().unwrap().count_unknown_runs(), 1);
+        assert!(!found.boosted().unwrap().is_known());
     }
 
     #[test]

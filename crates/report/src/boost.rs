@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::boost::{Account, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Way};
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
 use pipespeed_pipeline::raise::Treatment;
 use pipespeed_pipeline::wait::Outside;
 use pipespeed_stats::{Estimate, Interval, Verdict};
@@ -94,7 +94,7 @@ fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
     if case.way == Way::Plain {
         return None;
     }
-    if case.count_unknown_runs() > 0 {
+    if !case.is_known() {
         return Some("not known to be boosted".to_owned());
     }
     let (intro, speed, output) = match case.way {
@@ -123,8 +123,10 @@ fn describe_output(proof: &Proof) -> &'static str {
 fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
     let first = proof.plain().and_then(|plain| plain.samples.first());
     let cases = first.into_iter().flat_map(|first| {
-        let unlike = |case| (case, Case::count_runs_unlike(case, first));
-        proof.cases.iter().map(unlike)
+        proof.cases.iter().map(|case| {
+            let is_unlike = |it: &Sample| (it.bytes, it.status) != (first.bytes, first.status);
+            (case, case.count_runs(is_unlike))
+        })
     });
     cases.filter(|(_, unlike)| *unlike > 0)
 }
@@ -152,9 +154,7 @@ fn describe(pipe: &TreatedPipe) -> String {
 }
 
 fn describe_saving(boosted: &Case) -> Option<String> {
-    let saving = boosted
-        .cpu_saving
-        .filter(|_| boosted.count_unknown_runs() == 0)?;
+    let saving = boosted.cpu_saving.filter(|_| boosted.is_known())?;
     let what = match saving.verdict {
         Verdict::Faster => "less processor time",
         Verdict::Slower => "more processor time",
@@ -180,7 +180,7 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Same => "no gain",
     };
     let boosted = proof.boosted()?;
-    let reason = if boosted.count_unraised_runs() == boosted.samples.len() {
+    let reason = if boosted.count_runs(|it| it.raised != Some(0)) == 0 {
         let left = proof.pipes.iter().flatten().filter(|it| !it.is_raised());
         let reasons = left.map(describe).join("; ");
         if reasons.is_empty() {
@@ -234,14 +234,14 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         ),
         Some(Sameness::Same) | None => None,
     };
-    let count = |what: &str, number: fn(&Case) -> usize| {
+    let count = |what: &str, is_counted: fn(&Sample) -> bool| {
         let boosted = proof.boosted()?;
-        let (all, number) = (boosted.samples.len(), number(boosted));
+        let (all, number) = (boosted.samples.len(), boosted.count_runs(is_counted));
         (number > 0).then(|| format!("{what} in {number} of {all} boosted runs"))
     };
-    let unknown = count("it is not known what was raised", Case::count_unknown_runs);
+    let unknown = count("it is not known what was raised", |it| it.raised.is_none());
     let is_raised = proof.raised_pipes().next().is_some();
-    let unraised = count("no pipe was raised", Case::count_unraised_runs).filter(|_| is_raised);
+    let unraised = count("no pipe was raised", |it| it.raised == Some(0)).filter(|_| is_raised);
     let mut unlike = count_unlike(proof)
         .map(|(case, unlike)| format!("{unlike} of {} {}", case.samples.len(), case.way.name()));
     let unlike = Some(unlike.join(" and ")).filter(|text| !text.is_empty());
@@ -288,7 +288,6 @@ mod tests {
     use super::*;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
-    use pipespeed_pipeline::proof::Sample;
     use pipespeed_pipeline::raise::Exemption;
 
     fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
