@@ -234,14 +234,18 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         ),
         Some(Sameness::Same) | None => None,
     };
-    let count = |what: &str, is_counted: fn(&Sample) -> bool| {
-        let boosted = proof.boosted()?;
-        let (all, number) = (boosted.samples.len(), boosted.count_runs(is_counted));
-        (number > 0).then(|| format!("{what} in {number} of {all} boosted runs"))
+    let untimed = proof.pipes.as_ref();
+    let untimed = untimed.map(|_| proof.raised_pipes().map(|it| it.count).sum());
+    let timed = proof.boosted().map_or(&[][..], |it| &it.samples);
+    let all: Vec<Option<u64>> = timed.iter().map(|it| it.raised).chain([untimed]).collect();
+    let count = |what: &str, raised: Option<u64>| {
+        let number = all.iter().filter(|it| **it == raised).count();
+        let text = format!("{what} in {number} of {} boosted runs", all.len());
+        (number > 0 && !timed.is_empty()).then_some((text, number))
     };
-    let unknown = count("it is not known what was raised", |it| it.raised.is_none());
-    let is_raised = proof.raised_pipes().next().is_some();
-    let unraised = count("no pipe was raised", |it| it.raised == Some(0)).filter(|_| is_raised);
+    let unknown = count("it is not known what was raised", None).map(|(text, _)| text);
+    let unraised = count("no pipe was raised", Some(0));
+    let unraised = unraised.and_then(|(text, number)| (number < all.len()).then_some(text));
     let mut unlike = count_unlike(proof)
         .map(|(case, unlike)| format!("{unlike} of {} {}", case.samples.len(), case.way.name()));
     let unlike = Some(unlike.join(" and ")).filter(|text| !text.is_empty());

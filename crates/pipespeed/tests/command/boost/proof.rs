@@ -89,7 +89,7 @@ fn a_run_without_an_account_is_not_called_boosted() {
     mark.nobody_left();
     for words in [
         "not known to be boosted\n",
-        "note: it is not known what was raised in 2 of 2 boosted runs\n",
+        "note: it is not known what was raised in 3 of 3 boosted runs\n",
     ] {
         assert!(outcome.out.contains(words), "{outcome:#?}");
     }
