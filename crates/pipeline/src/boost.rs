@@ -258,7 +258,7 @@ impl Booster {
     fn update_tree(&mut self) {
         let mut tree = self.proc.tree(self.subject.pid);
         if self.subject.with_group {
-            let siblings = self.siblings().into_iter();
+            let siblings = self.find_siblings().into_iter();
             let all: Vec<i32> = siblings.flat_map(|pid| self.proc.tree(pid)).collect();
             tree.extend(all);
         }
@@ -272,7 +272,7 @@ impl Booster {
     }
 
     /// The processes with the same parent and group.
-    fn siblings(&self) -> Vec<i32> {
+    fn find_siblings(&self) -> Vec<i32> {
         let own = self.subject.pid;
         let Some(stat) = self.proc.stat(own) else {
             return Vec::new();
@@ -390,7 +390,7 @@ impl Booster {
             ends.any(|end| end.fd == fd && end.pipe == pipe)
         };
         let threads = self.proc.threads(pid).into_iter();
-        let calls = threads.filter_map(|tid| in_call(&self.proc, pid, tid, &is_pipe));
+        let calls = threads.filter_map(|tid| examine_call(&self.proc, pid, tid, &is_pipe));
         calls.collect()
     }
 
@@ -429,7 +429,7 @@ impl InCall {
 
 /// What a thread is doing with a pipe, by its system call. Where that can't be read
 /// (kernel.yama.ptrace_scope), by the kernel function in which it sleeps.
-fn in_call(proc: &Proc, pid: i32, tid: i32, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
+fn examine_call(proc: &Proc, pid: i32, tid: i32, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
     match proc.syscall(pid, tid) {
         Some(call) => parse_call(&call, is_pipe),
         None => parse_function(&proc.sleeps_in(pid, tid)?),
@@ -594,7 +594,7 @@ mod tests {
     }
 
     /// What is seen of a thread that sends to a full pipe, where calls can't be read.
-    fn seen_in_function(send: fn(&PipeWriter) -> bool) -> Option<InCall> {
+    fn examine_full_writer(send: fn(&PipeWriter) -> bool) -> Option<InCall> {
         let (reader, writer) = io::pipe().unwrap();
         let (sender, tid) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -605,7 +605,7 @@ mod tests {
         let proc = Proc::default().without_calls();
         let start = Instant::now();
         let seen = loop {
-            let seen = in_call(&proc, own, tid, &|_| true);
+            let seen = examine_call(&proc, own, tid, &|_| true);
             if seen.is_some() || start.elapsed() > Duration::from_secs(60) {
                 break seen;
             }
@@ -619,12 +619,12 @@ mod tests {
     #[test]
     fn a_writer_that_splices_is_seen_where_calls_cannot_be_read() {
         let write = |mut writer: &PipeWriter| writer.write_all(&[0; 4096]).is_ok();
-        assert_eq!(seen_in_function(write), Some(InCall::WaitsForRoom));
+        assert_eq!(examine_full_writer(write), Some(InCall::WaitsForRoom));
         let splice_in = |writer: &PipeWriter| {
             let zero = File::open("/dev/zero").unwrap();
             splice(&zero, None, writer, None, 4096, SpliceFlags::empty()).is_ok()
         };
-        assert_eq!(seen_in_function(splice_in), Some(InCall::Splice));
+        assert_eq!(examine_full_writer(splice_in), Some(InCall::Splice));
         assert_eq!(InCall::Splice.exemption(), Some(Exemption::MaybeVmsplice));
     }
 
