@@ -12,7 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{SigHandler, SigSet, Signal};
-use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, geteuid, getpid, getrlimit, set_child_subreaper, setrlimit,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
@@ -111,6 +113,14 @@ pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
 pub fn blocked(command: &mut Command, signal: Signal) {
     before_exec(command, move || {
         SigSet::from(signal).thread_block().map_err(Into::into)
+    });
+}
+
+/// Makes the command the parent of what its descendants leave behind
+/// (PR_SET_CHILD_SUBREAPER).
+pub fn adopts_orphans(command: &mut Command) {
+    before_exec(command, || {
+        set_child_subreaper(Some(getpid())).map_err(Into::into)
     });
 }
 

@@ -10,6 +10,7 @@
 //! | [`Interrupt::install`] | waits in poll(2) for child processes: a signal wakes it | if 200 ms have passed |
 //! | [`Interrupt::install_without_thread`] | times system calls itself: a second thread would slow them down | always |
 //! | [`SignalFlag::install`] | checks the flag between short steps, and must work with few descriptors | if 200 ms have passed |
+//! | [`PassedOn::block`] | only waits for a child that decides what signals do | never |
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
@@ -189,6 +192,40 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+}
+
+/// [`INTERRUPTING`], to be passed on to a child for whose end this process waits. They are
+/// blocked, so none of them ends this process. A child that is started later inherits that.
+#[derive(Debug)]
+pub struct PassedOn(SignalFd);
+
+impl PassedOn {
+    /// Blocks the signals in this thread, which must be the only one.
+    ///
+    /// # Errors
+    /// Those of sigprocmask(2) and signalfd(2).
+    pub fn block() -> io::Result<Self> {
+        let signals = not_ignored().filter_map(|number| Signal::try_from(number).ok());
+        let signals = SigSet::from_iter(signals);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(PassedOn(SignalFd::with_flags(&signals, flags)?))
+    }
+
+    /// The next signal that the child needs. `None` if there is none: Ctrl-C and Ctrl-\ on a
+    /// terminal go to the child, too.
+    pub fn next(&self) -> Option<i32> {
+        let info = self.0.read_signal().ok().flatten()?;
+        let number = info.ssi_signo as i32;
+        let is_from_terminal = info.ssi_code == libc::SI_KERNEL;
+        (!is_from_terminal || !matches!(number, SIGINT | SIGQUIT)).then_some(number)
+    }
+}
+
+impl AsFd for PassedOn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

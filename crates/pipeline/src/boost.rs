@@ -21,7 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::find::{Process, ProcessId, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
-use crate::raise::{Decision, Left, Link, Raised, Seen, decide, links, raise};
+use crate::raise::{
+    Decision, Exemption, Link, MAX_RAISED, Treatment, WriterActivity, decide, find_connected,
+    find_links, raise,
+};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -40,96 +43,85 @@ const BUDGET: f64 = 0.05;
 /// How long the pipes of a running process are examined if it is not followed.
 const ONCE: Duration = Duration::from_millis(300);
 
-/// What to raise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// The process whose pipes, and those of its descendants, are raised.
-    pub root: i32,
-    /// Names of writer and reader of pipes that are left alone.
-    pub except: Vec<(String, String)>,
+/// Whose pipes are raised.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// A process, with its descendants.
+    pub pid: i32,
+    /// Whether the rest of its pipeline belongs to it: processes of its group with the same
+    /// parent that pipes connect with it.
+    pub with_group: bool,
+    /// The positions of pipes that are left alone.
+    pub except: Vec<usize>,
 }
 
-/// Pipes that were raised.
+/// Pipes between programs of the same names that were treated alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RaisedPipe {
+pub struct TreatedPipe {
     /// Name of the process that wrote most.
     pub writer: String,
     /// Name of the reader.
     pub reader: String,
-    /// The capacity before, in bytes.
-    pub from_bytes: u64,
-    /// The capacity then, in bytes.
-    pub to_bytes: u64,
+    /// What was done to them.
+    #[serde(flatten)]
+    pub treatment: Treatment,
     /// How many there were.
     pub count: u64,
+    /// The positions of the first [`MAX_RAISED`] of them among all pipes of the pipeline, in
+    /// the order in which their readers were started.
+    pub positions: Vec<usize>,
 }
 
-/// Pipes that were left as they are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftPipe {
-    /// Name of the process that wrote most.
-    pub writer: String,
-    /// Name of the reader.
-    pub reader: String,
-    /// The reason.
-    pub reason: Left,
-    /// How many there were.
-    pub count: u64,
+impl TreatedPipe {
+    /// Whether they were raised.
+    pub fn is_raised(&self) -> bool {
+        self.treatment.is_raised()
+    }
 }
 
 /// What was done to the pipes of a pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// The pipes raised.
-    pub raised: Vec<RaisedPipe>,
-    /// The pipes left as they are.
-    pub left: Vec<LeftPipe>,
+    /// The pipes raised, or left as they are.
+    pub pipes: Vec<TreatedPipe>,
     /// Processor time that this took, in seconds.
     pub cpu_s: f64,
     /// How long the pipeline was attended to, in seconds.
     pub seconds: f64,
     /// Number of scans of the descriptors.
     pub scans: u64,
-    /// The processes that did it.
-    pub pids: Vec<i32>,
 }
 
 impl Account {
-    fn add(&mut self, settled: Settled) {
-        let (writer, reader) = (settled.writer.name, settled.reader.name);
-        match settled.outcome {
-            Raised::From(from_bytes, to_bytes) => {
-                let mut known = self.raised.iter_mut();
-                let known = known.find(|it| {
-                    (&it.writer, &it.reader) == (&writer, &reader)
-                        && (it.from_bytes, it.to_bytes) == (from_bytes, to_bytes)
+    /// Adds pipes in the order of their positions.
+    fn add(&mut self, mut all: Vec<Settled>) {
+        all.sort_by_key(|settled| settled.position);
+        for settled in all {
+            let (writer, reader) = (settled.writer.name, settled.reader.name);
+            let is_alike = |it: &&mut TreatedPipe| {
+                (&it.writer, &it.reader, it.treatment) == (&writer, &reader, settled.treatment)
+            };
+            if let Some(known) = self.pipes.iter_mut().find(is_alike) {
+                known.count += 1;
+                if known.positions.len() < MAX_RAISED {
+                    known.positions.push(settled.position);
+                }
+            } else {
+                self.pipes.push(TreatedPipe {
+                    writer,
+                    reader,
+                    treatment: settled.treatment,
+                    count: 1,
+                    positions: vec![settled.position],
                 });
-                match known {
-                    Some(known) => known.count += 1,
-                    None => self.raised.push(RaisedPipe {
-                        writer,
-                        reader,
-                        from_bytes,
-                        to_bytes,
-                        count: 1,
-                    }),
-                }
-            }
-            Raised::Not(reason) => {
-                let mut known = self.left.iter_mut();
-                let known = known
-                    .find(|it| (&it.writer, &it.reader, it.reason) == (&writer, &reader, reason));
-                match known {
-                    Some(known) => known.count += 1,
-                    None => self.left.push(LeftPipe {
-                        writer,
-                        reader,
-                        reason,
-                        count: 1,
-                    }),
-                }
             }
         }
+    }
+
+    /// Number of pipes raised.
+    pub fn count_raised(&self) -> u64 {
+        let raised = self.pipes.iter().filter(|it| it.is_raised());
+        raised.map(|it| it.count).sum()
     }
 }
 
@@ -152,11 +144,10 @@ impl Party {
 /// What was decided about a pipe.
 #[derive(Debug)]
 struct Settled {
-    outcome: Raised,
+    treatment: Treatment,
     writer: Party,
     reader: Party,
-    /// The pipe's place among all that were decided.
-    place: u64,
+    position: usize,
 }
 
 /// Raises the pipes of a process and its descendants.
@@ -164,15 +155,18 @@ struct Settled {
 pub struct Booster {
     proc: Proc,
     looker: Looker,
-    plan: Plan,
+    subject: Subject,
     newest: Newest,
     scanner: Scanner,
     /// The processes in the order of their tree.
     tree: Vec<i32>,
-    /// The pipes that still exist.
+    /// The pipes that still exist, with the start and the number of their first readers.
+    known: BTreeMap<PipeId, (u64, i32)>,
+    /// The number of pipes that existed before.
+    gone: usize,
+    /// Those of the known pipes that were decided on.
     settled: BTreeMap<PipeId, Settled>,
-    decisions: u64,
-    /// About those that don't.
+    /// About pipes that no longer exist.
     account: Account,
     undecided: usize,
     is_limited: bool,
@@ -185,17 +179,18 @@ pub struct Booster {
 
 impl Booster {
     /// Begins to attend to a process. `looker` opens the pipes.
-    pub fn new(plan: Plan, looker: Looker) -> Self {
+    pub fn new(subject: Subject, looker: Looker) -> Self {
         let now = Instant::now();
         Booster {
             proc: Proc::default(),
             looker,
-            plan,
+            subject,
             newest: Newest::open(),
             scanner: Scanner::default(),
             tree: Vec::new(),
+            known: BTreeMap::new(),
+            gone: 0,
             settled: BTreeMap::new(),
-            decisions: 0,
             account: Account::default(),
             undecided: 0,
             is_limited: false,
@@ -261,7 +256,12 @@ impl Booster {
     }
 
     fn update_tree(&mut self) {
-        let mut tree = self.proc.tree(self.plan.root);
+        let mut tree = self.proc.tree(self.subject.pid);
+        if self.subject.with_group {
+            let siblings = self.find_siblings().into_iter();
+            let all: Vec<i32> = siblings.flat_map(|pid| self.proc.tree(pid)).collect();
+            tree.extend(all);
+        }
         let own = getpid().as_raw_pid();
         let helpers: Vec<i32> = self.looker.pids().collect();
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
@@ -271,19 +271,36 @@ impl Booster {
         }
     }
 
+    /// The processes with the same parent and group.
+    fn find_siblings(&self) -> Vec<i32> {
+        let own = self.subject.pid;
+        let Some(stat) = self.proc.stat(own) else {
+            return Vec::new();
+        };
+        let mut siblings = self.proc.children(stat.parent);
+        let group = |pid: i32| self.proc.stat(pid).map(|stat| stat.group);
+        siblings.retain(|pid| *pid != own && group(*pid) == Some(stat.group));
+        siblings
+    }
+
     /// Reads the descriptors of all processes, and raises what may be raised.
     fn scan(&mut self) {
         self.scans += 1;
         self.update_tree();
         let pids: BTreeSet<i32> = self.tree.iter().copied().collect();
-        self.scanner
-            .snapshot
-            .processes
-            .retain(|pid, _| pids.contains(pid));
-        self.scanner.read_some(&self.proc, &pids, &pids);
+        self.scanner.read_only(&self.proc, &pids, &pids);
         let processes = &self.scanner.snapshot.processes;
         let in_order = self.tree.iter().filter_map(|pid| processes.get(pid));
-        let links = links(&in_order.collect::<Vec<&Process>>());
+        let mut links = find_links(&in_order.collect::<Vec<&Process>>());
+        if self.subject.with_group {
+            let own = self.proc.tree(self.subject.pid);
+            links = find_connected(links, own.into_iter().collect());
+        }
+        for link in &links {
+            let reader = processes[&link.reader].id;
+            let known = self.known.entry(link.pipe);
+            known.or_insert((reader.start, reader.pid));
+        }
         self.follow();
         self.undecided = 0;
         for link in links {
@@ -299,15 +316,14 @@ impl Booster {
         let processes = &self.scanner.snapshot.processes;
         let ends = processes.values().flat_map(|process| &process.ends);
         let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
-        let known = self.settled.keys().copied();
-        let gone: Vec<PipeId> = known.filter(|pipe| !held.contains(pipe)).collect();
-        let mut gone: Vec<Settled> = gone
-            .iter()
-            .filter_map(|pipe| self.settled.remove(pipe))
-            .collect();
-        gone.sort_by_key(|settled| settled.place);
-        gone.into_iter()
-            .for_each(|settled| self.account.add(settled));
+        let before = self.known.len();
+        self.known.retain(|pipe, _| held.contains(pipe));
+        self.gone += before - self.known.len();
+        let settled = std::mem::take(&mut self.settled).into_iter();
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            settled.partition(|(pipe, _)| held.contains(pipe));
+        self.settled = kept;
+        self.account.add(gone.into_values().collect());
         for settled in self.settled.values_mut() {
             for party in [&mut settled.writer, &mut settled.reader] {
                 let now = party.id.and_then(|id| processes.get(&id.pid));
@@ -319,56 +335,53 @@ impl Booster {
     }
 
     fn settle(&mut self, link: &Link) {
-        let (writer, seen) = self.look_at_writers(link);
-        let is_raised = |settled: &&Settled| matches!(settled.outcome, Raised::From(..));
-        let raised = self.settled.values().filter(is_raised).count();
-        let find = |pid: i32| self.scanner.snapshot.processes.get(&pid);
-        let writer = Party::of(writer.and_then(find));
-        let reader = Party::of(find(link.reader));
-        let outcome = match decide(seen, raised, self.is_limited) {
+        let (writer, activity) = self.examine_writers(link);
+        let raised = self.settled.values().filter(|it| it.treatment.is_raised());
+        let reader = self.known[&link.pipe];
+        let before = self.known.values().filter(|it| **it < reader);
+        let position = self.gone + before.count();
+        let treatment = match decide(activity, raised.count(), self.is_limited) {
             Decision::Wait => {
                 self.undecided += 1;
                 return;
             }
-            Decision::Leave(left) => Raised::Not(left),
-            Decision::Raise if self.is_excepted(&writer, &reader) => Raised::Not(Left::Excluded),
+            Decision::Leave(exemption) => Treatment::Left(exemption),
+            Decision::Raise if self.subject.except.contains(&position) => {
+                Treatment::Left(Exemption::Excluded)
+            }
             Decision::Raise => raise(&mut self.looker, &self.proc, link),
         };
-        self.is_limited |= outcome == Raised::Not(Left::Limit);
-        self.decisions += 1;
+        self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
+        let find = |pid: i32| self.scanner.snapshot.processes.get(&pid);
         let settled = Settled {
-            outcome,
-            writer,
-            reader,
-            place: self.decisions,
+            treatment,
+            writer: Party::of(writer.and_then(find)),
+            reader: Party::of(find(link.reader)),
+            position,
         };
         self.settled.insert(link.pipe, settled);
     }
 
-    fn is_excepted(&self, writer: &Party, reader: &Party) -> bool {
-        let mut except = self.plan.except.iter();
-        except.any(|(from, to)| (from, to) == (&writer.name, &reader.name))
-    }
-
     /// The writer that has written most, and what was seen of all writers.
-    fn look_at_writers(&self, link: &Link) -> (Option<i32>, Seen) {
-        let mut seen = Seen::default();
+    fn examine_writers(&self, link: &Link) -> (Option<i32>, WriterActivity) {
+        let mut activity = WriterActivity::default();
         let mut most = None;
         for pid in &link.writers {
             let written = self.proc.io(*pid).map_or(0, |io| io.written_bytes);
-            let in_call = self.calls(*pid, link.pipe);
-            seen.vmsplices |= in_call.contains(&InCall::Vmsplice);
+            let in_call = self.find_calls(*pid, link.pipe);
+            let vmsplice = in_call.iter().find_map(|call| call.exemption());
+            activity.vmsplice = activity.vmsplice.or(vmsplice);
             let waits = in_call.contains(&InCall::WaitsForRoom);
-            seen.waits_for_room |= waits;
-            seen.written_bytes = seen.written_bytes.max(written);
+            activity.waits_for_room |= waits;
+            activity.written_bytes = activity.written_bytes.max(written);
             if most.is_none_or(|(before, _)| (waits, written) > before) {
                 most = Some(((waits, written), *pid));
             }
         }
-        (most.map(|(_, pid)| pid), seen)
+        (most.map(|(_, pid)| pid), activity)
     }
 
-    fn calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
+    fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
         let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
             return Vec::new();
         };
@@ -376,26 +389,21 @@ impl Booster {
             let mut ends = process.ends.iter();
             ends.any(|end| end.fd == fd && end.pipe == pipe)
         };
-        let calls = self.proc.threads(pid).into_iter();
-        let calls = calls.filter_map(|tid| in_call(&self.proc.syscall(pid, tid)?, &is_pipe));
+        let threads = self.proc.threads(pid).into_iter();
+        let calls = threads.filter_map(|tid| examine_call(&self.proc, pid, tid, &is_pipe));
         calls.collect()
     }
 
     fn account(&mut self) -> Account {
         let mut account = std::mem::take(&mut self.account);
-        let mut existing: Vec<Settled> = std::mem::take(&mut self.settled).into_values().collect();
-        existing.sort_by_key(|settled| settled.place);
-        existing
-            .into_iter()
-            .for_each(|settled| account.add(settled));
+        let existing = std::mem::take(&mut self.settled);
+        account.add(existing.into_values().collect());
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
-        account.pids = self.looker.pids().collect();
-        let helpers = account.pids.iter();
-        let helpers = helpers.filter_map(|pid| self.proc.schedule(*pid, *pid));
+        let helpers = self.looker.pids();
+        let helpers = helpers.filter_map(|pid| self.proc.schedule(pid, pid));
         let helpers: Duration = helpers.map(|(ran, _)| ran).sum();
         account.cpu_s = (cpu_time() + helpers).as_secs_f64();
-        account.pids.push(getpid().as_raw_pid());
         account
     }
 }
@@ -404,12 +412,33 @@ impl Booster {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InCall {
     Vmsplice,
+    /// In a call that splices, which can't be read: vmsplice(2) or another one, to any pipe.
+    Splice,
     WaitsForRoom,
+}
+
+impl InCall {
+    fn exemption(self) -> Option<Exemption> {
+        match self {
+            InCall::Vmsplice => Some(Exemption::Vmsplice),
+            InCall::Splice => Some(Exemption::MaybeVmsplice),
+            InCall::WaitsForRoom => None,
+        }
+    }
+}
+
+/// What a thread is doing with a pipe, by its system call. Where that can't be read
+/// (kernel.yama.ptrace_scope), by the kernel function in which it sleeps.
+fn examine_call(proc: &Proc, pid: i32, tid: i32, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
+    match proc.syscall(pid, tid) {
+        Some(call) => parse_call(&call, is_pipe),
+        None => parse_function(&proc.sleeps_in(pid, tid)?),
+    }
 }
 
 /// Reads proc_pid_syscall(5): a thread in vmsplice(2), or one that sleeps in a call that
 /// writes to the pipe.
-fn in_call(text: &str, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
+fn parse_call(text: &str, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
     let mut words = text.split_ascii_whitespace();
     let number: c_long = words.next()?.parse().ok()?;
     let output = match number {
@@ -421,6 +450,16 @@ fn in_call(text: &str, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
     let word = words.nth(output)?.strip_prefix("0x")?;
     let fd = u64::from_str_radix(word, 16).ok()? as i32;
     is_pipe(fd).then_some(InCall::WaitsForRoom)
+}
+
+/// The functions of fs/pipe.c and fs/splice.c in which a thread waits for room: write(2) has
+/// its own, splice(2), tee(2), vmsplice(2) and sendfile(2) share the others.
+fn parse_function(function: &str) -> Option<InCall> {
+    match function.split('.').next()? {
+        "pipe_write" | "anon_pipe_write" => Some(InCall::WaitsForRoom),
+        "pipe_wait_writable" | "wait_for_space" | "opipe_prep" => Some(InCall::Splice),
+        _ => None,
+    }
 }
 
 /// Processor time of this process.
@@ -470,15 +509,15 @@ impl Newest {
 ///
 /// # Errors
 /// The process does not exist, the file can't be opened, or no process can be started.
-pub fn start(plan: Plan, account: Option<&str>) -> io::Result<()> {
+pub fn start(subject: Subject, account: Option<&str>) -> io::Result<()> {
     // Opened here, since both may be gone when the sidecar runs.
-    let root = open_process(plan.root)?;
+    let root = open_process(subject.pid)?;
     let account = account.map(|path| File::options().write(true).open(path));
     let account = account.transpose()?;
     run_orphan(|| {
         let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
         leave_all_but(&kept.collect::<Vec<_>>())?;
-        Ok(|| drop(attend(plan, root, account)))
+        Ok(|| drop(attend(subject, root, account)))
     })
 }
 
@@ -494,13 +533,13 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 /// In the sidecar.
-fn attend(plan: Plan, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
     // For ps(1), beside the arguments of the process that was copied.
     let _ = set_name(c"pipespeed-boost");
     if let Some(file) = &mut account_file {
         writeln!(file, "{}", getpid().as_raw_pid())?;
     }
-    let mut booster = Booster::new(plan, Looker::forking());
+    let mut booster = Booster::new(subject, Looker::forking());
     let account = booster.run(&mut |interval| !has_ended(&root, interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
@@ -527,12 +566,19 @@ fn has_ended(process: &OwnedFd, within: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::PipeWriter;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use rustix::pipe::{SpliceFlags, splice};
+    use rustix::thread::gettid;
+
     use super::*;
 
     #[test]
     fn a_call_that_writes_to_the_pipe_is_told_from_vmsplice() {
         let is_pipe = |fd: i32| fd == 1;
-        let call = |number: c_long, args: &str| in_call(&format!("{number} {args}"), &is_pipe);
+        let call = |number: c_long, args: &str| parse_call(&format!("{number} {args}"), &is_pipe);
         let waits = Some(InCall::WaitsForRoom);
         assert_eq!(call(libc::SYS_write, "0x1 0x7f00 0x10 0x0 0x0 0x0"), waits);
         assert_eq!(call(libc::SYS_write, "0x2 0x7f00 0x10 0x0 0x0 0x0"), None);
@@ -544,7 +590,42 @@ mod tests {
             call(libc::SYS_vmsplice, "0x5 0x0 0x0 0x0 0x0 0x0"),
             vmsplice
         );
-        assert_eq!(in_call("running", &is_pipe), None);
+        assert_eq!(parse_call("running", &is_pipe), None);
+    }
+
+    /// What is seen of a thread that sends to a full pipe, where calls can't be read.
+    fn examine_full_writer(send: fn(&PipeWriter) -> bool) -> Option<InCall> {
+        let (reader, writer) = io::pipe().unwrap();
+        let (sender, tid) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            sender.send(gettid().as_raw_pid()).unwrap();
+            while send(&writer) {}
+        });
+        let (tid, own) = (tid.recv().unwrap(), getpid().as_raw_pid());
+        let proc = Proc::default().without_calls();
+        let start = Instant::now();
+        let seen = loop {
+            let seen = examine_call(&proc, own, tid, &|_| true);
+            if seen.is_some() || start.elapsed() > Duration::from_secs(60) {
+                break seen;
+            }
+            thread::yield_now();
+        };
+        drop(reader);
+        thread.join().unwrap();
+        seen
+    }
+
+    #[test]
+    fn a_writer_that_splices_is_seen_where_calls_cannot_be_read() {
+        let write = |mut writer: &PipeWriter| writer.write_all(&[0; 4096]).is_ok();
+        assert_eq!(examine_full_writer(write), Some(InCall::WaitsForRoom));
+        let splice_in = |writer: &PipeWriter| {
+            let zero = File::open("/dev/zero").unwrap();
+            splice(&zero, None, writer, None, 4096, SpliceFlags::empty()).is_ok()
+        };
+        assert_eq!(examine_full_writer(splice_in), Some(InCall::Splice));
+        assert_eq!(InCall::Splice.exemption(), Some(Exemption::MaybeVmsplice));
     }
 
     #[test]

@@ -122,13 +122,15 @@ impl Scanner {
     pub fn read_changed(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
         let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
         pids.retain(|pid| !excluded.contains(pid));
-        let known = self.snapshot.processes.keys().copied();
-        let ended: Vec<i32> = known.filter(|pid| !pids.contains(pid)).collect();
-        for pid in ended {
-            self.forget(pid);
-        }
+        self.read_only(proc, &pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
+    pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        self.snapshot.processes.retain(|pid, _| pids.contains(pid));
+        self.marks.retain(|pid, _| pids.contains(pid));
         self.hidden.retain(|pid| pids.contains(pid));
-        self.read_some(proc, &pids, again);
+        self.read_some(proc, pids, again);
     }
 
     /// As [`read_changed`](Self::read_changed), only among `pids`.
@@ -336,6 +338,26 @@ mod tests {
         assert_eq!(snapshot.wakers(1, &[child]), [1, 2, 3, 4].into());
         assert_eq!(snapshot.wakers(2, &[State::Working]), [].into());
         assert_eq!(snapshot.neighbours(2), [1, 3].into());
+    }
+
+    #[test]
+    fn a_scanner_keeps_nothing_of_processes_that_are_no_longer_read() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (own, pid) = (std::process::id() as i32, child.id() as i32);
+        let (proc, mut scanner) = (Proc::default(), Scanner::default());
+        let both = BTreeSet::from([own, pid]);
+        scanner.read_only(&proc, &both, &both);
+        scanner.hidden.insert(pid);
+        assert!(scanner.snapshot.processes.contains_key(&pid));
+        scanner.read_only(&proc, &[own].into(), &[own].into());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(scanner.snapshot.processes.len(), 1);
+        assert!(scanner.marks.keys().all(|pid| *pid == own));
+        assert!(scanner.hidden.is_empty() && scanner.snapshot.hidden == 0);
     }
 
     #[test]

@@ -217,7 +217,8 @@ fn serve() -> io::Result<()> {
     for request in io::stdin().lock().lines() {
         let request = request?;
         if let Some(request) = request.strip_prefix(raise::REQUEST) {
-            writeln!(out, "{}", raise::answer(request))?;
+            serde_json::to_writer(&mut out, &raise::answer(request))?;
+            writeln!(out)?;
         } else if let Some((capacity, unread)) = examine(&request) {
             writeln!(out, "{capacity} {unread}")?;
         } else {

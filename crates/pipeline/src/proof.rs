@@ -3,8 +3,9 @@
 use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 use serde::Serialize;
 
-use crate::boost::{LeftPipe, RaisedPipe};
+use crate::boost::TreatedPipe;
 use crate::diagnosis::Pace;
+use crate::raise::Treatment;
 
 /// The confidence level of the intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -17,8 +18,10 @@ pub enum Way {
     Plain,
     /// With all pipes raised.
     Boosted,
-    /// With all pipes raised but those between these two programs.
+    /// With all pipes raised but this one.
     Without {
+        /// Its position in the pipeline, from 0.
+        position: usize,
         /// The writer's name.
         writer: String,
         /// The reader's name.
@@ -32,7 +35,11 @@ impl Way {
         match self {
             Way::Plain => "plain".to_owned(),
             Way::Boosted => "boosted".to_owned(),
-            Way::Without { writer, reader } => format!("without {writer}-{reader}"),
+            Way::Without {
+                position,
+                writer,
+                reader,
+            } => format!("without {}: {writer}-{reader}", position + 1),
         }
     }
 }
@@ -46,12 +53,15 @@ pub struct Sample {
     pub position: usize,
     /// From the start to the end of the command and of its output.
     pub seconds: f64,
-    /// Processor time of the command's processes and of what boosted them.
+    /// Processor time of the command's processes, those it left behind included, and of what
+    /// boosted them.
     pub cpu_s: f64,
     /// Bytes on standard output.
     pub bytes: u64,
     /// The exit status, as shells show it.
     pub status: i32,
+    /// Number of pipes raised; null for plain runs, and if what boosted them reported nothing.
+    pub raised: Option<u64>,
 }
 
 /// The runs of one way.
@@ -92,6 +102,16 @@ impl Case {
         samples.map(|it| (it.round, value(it))).collect()
     }
 
+    /// Whether it is known of all runs how many pipes were raised.
+    pub fn is_known(&self) -> bool {
+        self.count_runs(|it| it.raised.is_none()) == 0
+    }
+
+    /// The number of these runs.
+    pub fn count_runs(&self, is_counted: impl Fn(&Sample) -> bool) -> usize {
+        self.samples.iter().filter(|it| is_counted(it)).count()
+    }
+
     fn estimate(&self, value: fn(&Sample) -> f64) -> Option<Estimate> {
         let values: Vec<f64> = self.samples.iter().map(value).collect();
         Estimate::of(&values, CONFIDENCE)
@@ -106,16 +126,18 @@ pub enum Sameness {
     Same,
     /// Plain runs differ from each other.
     PlainDiffers,
-    /// Plain runs are equal, and the boosted one differs in its bytes.
+    /// Plain runs are equal, and some boosted ones differ from them.
+    BoostedVaries,
+    /// Plain runs are equal, and all boosted ones differ in their bytes.
     Differs,
-    /// The bytes are the same, and the boosted run ended with another exit status.
+    /// The bytes are the same, and all boosted runs ended with another exit status.
     StatusDiffers,
 }
 
 /// The runs of a pipeline, and what they say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proof {
-    /// The command.
+    /// The command; several words are quoted for sh(1).
     pub pipeline: String,
     /// The shell that ran it; null for a program with arguments.
     pub shell: Option<String>,
@@ -133,10 +155,8 @@ pub struct Proof {
     pub output: Option<Sameness>,
     /// The exit status of the first plain run.
     pub status: i32,
-    /// The pipes that were raised in the untimed boosted run.
-    pub raised: Vec<RaisedPipe>,
-    /// The pipes that were left as they are.
-    pub left: Vec<LeftPipe>,
+    /// What was done to the pipes in the untimed boosted run; null if that is not known.
+    pub pipes: Option<Vec<TreatedPipe>>,
     /// The stage that sets the pace when boosted; null if none does or the run was too
     /// short to say.
     pub pace: Option<Pace>,
@@ -150,9 +170,17 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Whether anything was gained: null if that is undecided.
+    /// Whether anything was gained. `None` before that is known, and if not all boosted runs
+    /// are known to have been boosted.
     pub fn verdict(&self) -> Option<Verdict> {
-        Some(self.boosted()?.speed?.verdict)
+        let boosted = self.boosted().filter(|it| it.is_known())?;
+        Some(boosted.speed?.verdict)
+    }
+
+    /// The pipes that were raised in the untimed boosted run.
+    pub fn raised_pipes(&self) -> impl Iterator<Item = &TreatedPipe> {
+        let pipes = self.pipes.iter().flatten();
+        pipes.filter(|pipe| pipe.is_raised())
     }
 
     /// The plain runs.
@@ -211,18 +239,29 @@ fn repeats(case: &Case) -> Vec<f64> {
         .collect()
 }
 
+/// A word as sh(1) reads it.
+pub fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+-=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// The command line that raises the same pipes by pipesz of util-linux (2.39 and later). There
 /// is one if the command is a plain pipeline, and if each of its pipes that was raised is the
 /// output of a stage with that name. `is_program` says whether a word is a program to be
 /// executed.
 pub fn portable(
     pipeline: &str,
-    raised: &[RaisedPipe],
+    pipes: &[TreatedPipe],
     is_program: &dyn Fn(&str) -> bool,
 ) -> Option<String> {
     let stages = split(pipeline)?;
     let mut lines = Vec::new();
     let mut wrapped = 0;
+    let raised = || pipes.iter().filter(|pipe| pipe.is_raised());
     for (at, stage) in stages.iter().enumerate() {
         let name = |stage: &str| -> Option<String> {
             let word = stage.split_whitespace().next()?;
@@ -232,29 +271,28 @@ pub fn portable(
         };
         let next = stages.get(at + 1).and_then(|stage| name(stage));
         let own = name(stage)?;
-        let is_raised = |it: &&RaisedPipe| it.writer == own && Some(&it.reader) == next.as_ref();
-        match raised.iter().find(is_raised) {
-            Some(pipe) => {
+        let is_own = |it: &&TreatedPipe| it.writer == own && Some(&it.reader) == next.as_ref();
+        match raised().find(is_own).map(|pipe| pipe.treatment) {
+            Some(Treatment::Raised { to_bytes, .. }) => {
                 if !is_program(stage.split_whitespace().next()?) {
                     return None;
                 }
                 wrapped += 1;
-                lines.push(format!("pipesz -s {} {stage}", pipe.to_bytes_in_units()));
+                lines.push(format!("pipesz -s {} {stage}", in_units(to_bytes)));
             }
-            None => lines.push(stage.clone()),
+            _ => lines.push(stage.clone()),
         }
     }
-    let total: u64 = raised.iter().map(|it| it.count).sum();
+    let total: u64 = raised().map(|it| it.count).sum();
     (wrapped > 0 && wrapped == total).then(|| lines.join(" | "))
 }
 
-impl RaisedPipe {
-    fn to_bytes_in_units(&self) -> String {
-        if self.to_bytes.is_multiple_of(1 << 20) {
-            format!("{}M", self.to_bytes >> 20)
-        } else {
-            format!("{}K", self.to_bytes >> 10)
-        }
+/// A size as pipesz(1) reads it.
+fn in_units(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) {
+        format!("{}M", bytes >> 20)
+    } else {
+        format!("{}K", bytes >> 10)
     }
 }
 
@@ -303,29 +341,36 @@ fn is_shell_word(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn raised(writer: &str, reader: &str) -> RaisedPipe {
-        RaisedPipe {
+    fn raised_pipe(writer: &str, reader: &str) -> TreatedPipe {
+        TreatedPipe {
             writer: writer.to_owned(),
             reader: reader.to_owned(),
-            from_bytes: 65536,
-            to_bytes: 1 << 20,
+            treatment: Treatment::Raised {
+                from_bytes: 65536,
+                to_bytes: 1 << 20,
+            },
             count: 1,
+            positions: vec![0],
         }
     }
 
     #[test]
     fn a_simple_pipeline_has_a_portable_line() {
-        let line = |pipeline: &str, pipes: &[RaisedPipe]| portable(pipeline, pipes, &|_| true);
-        let cat_wc = [raised("cat", "wc")];
+        let line = |pipeline: &str, pipes: &[TreatedPipe]| portable(pipeline, pipes, &|_| true);
+        let cat_wc = [raised_pipe("cat", "wc")];
         assert_eq!(
             line("cat big.bin | wc -l", &cat_wc).as_deref(),
             Some("pipesz -s 1M cat big.bin | wc -l")
         );
         assert_eq!(
-            line("/bin/cat 'a|b' |grep \"x y\" | wc", &[raised("grep", "wc")]).as_deref(),
+            line(
+                "/bin/cat 'a|b' |grep \"x y\" | wc",
+                &[raised_pipe("grep", "wc")]
+            )
+            .as_deref(),
             Some("/bin/cat 'a|b' | pipesz -s 1M grep \"x y\" | wc")
         );
-        let both = [raised("cat", "cat"), raised("cat", "wc")];
+        let both = [raised_pipe("cat", "cat"), raised_pipe("cat", "wc")];
         assert_eq!(
             line("cat a | cat | wc", &both).as_deref(),
             Some("pipesz -s 1M cat a | pipesz -s 1M cat | wc")
@@ -349,6 +394,19 @@ mod tests {
         assert_eq!(portable("cat a | wc", &cat_wc, &|_| false), None);
     }
 
+    #[test]
+    fn a_word_is_quoted_for_sh() {
+        for (word, quoted) in [
+            ("a=b", "a=b"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$x|y", "'$x|y'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(quote(word), quoted);
+        }
+    }
+
     fn proof(plain: &[f64], boosted: &[f64]) -> Proof {
         let case = |way, seconds: &[f64]| {
             let sample = |(round, seconds): (usize, &f64)| Sample {
@@ -358,6 +416,7 @@ mod tests {
                 cpu_s: seconds / 2.0,
                 bytes: 1,
                 status: 0,
+                raised: Some(1),
             };
             let samples = seconds.iter().enumerate().map(sample).collect();
             Case {
@@ -375,8 +434,7 @@ mod tests {
             interrupted: None,
             output: Some(Sameness::Same),
             status: 0,
-            raised: Vec::new(),
-            left: Vec::new(),
+            pipes: Some(Vec::new()),
             pace: None,
             portable: None,
             cases: vec![case(Way::Plain, plain), case(Way::Boosted, boosted)],
@@ -401,6 +459,14 @@ mod tests {
         assert_eq!(found.null_control.unwrap().verdict, Verdict::Same);
         let none = proof(&around(0.4), &around(0.4));
         assert_eq!(none.verdict(), Some(Verdict::Same));
+    }
+
+    #[test]
+    fn runs_that_are_not_known_to_be_boosted_have_no_verdict() {
+        let mut found = proof(&[0.4; 10], &[0.2; 10]);
+        found.cases[1].samples[3].raised = None;
+        assert_eq!(found.verdict(), None);
+        assert!(!found.boosted().unwrap().is_known());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! pipe. So a pipe is left alone if its capacity is not the default, and before data has
 //! been written to it in the usual way.
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -46,7 +46,7 @@ pub struct Link {
 ///
 /// Pipes of a make(1) job server are not among them, nor those by which a process wakes
 /// itself, nor FIFOs.
-pub fn links(processes: &[&Process]) -> Vec<Link> {
+pub fn find_links(processes: &[&Process]) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     for process in processes {
         let mut ends = process.ends.iter();
@@ -76,16 +76,37 @@ pub fn links(processes: &[&Process]) -> Vec<Link> {
     links
 }
 
+/// Those of the pipes that lead to or from these processes, over any number of others.
+pub fn find_connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
+    let (mut found, mut rest) = (Vec::new(), links);
+    loop {
+        let joins = |link: &Link| {
+            let mut ends = link.writers.iter().chain([&link.reader]);
+            ends.any(|pid| pids.contains(pid))
+        };
+        let (joined, others): (Vec<Link>, Vec<Link>) = rest.into_iter().partition(joins);
+        if joined.is_empty() {
+            return found;
+        }
+        let ends = joined
+            .iter()
+            .flat_map(|link| link.writers.iter().chain([&link.reader]));
+        pids.extend(ends.copied());
+        found.extend(joined);
+        rest = others;
+    }
+}
+
 /// What was seen of the writers of a pipe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct WriterActivity {
     /// The most bytes that one of them has written by write(2) and similar calls, to any
     /// file.
     pub written_bytes: u64,
     /// Whether one of them waits for room in the pipe, in write(2) or splice(2).
     pub waits_for_room: bool,
-    /// Whether one of them was seen in vmsplice(2).
-    pub vmsplices: bool,
+    /// [`Exemption::Vmsplice`] or [`Exemption::MaybeVmsplice`] if one of them was seen so.
+    pub vmsplice: Option<Exemption>,
 }
 
 /// What to do with a pipe.
@@ -96,17 +117,19 @@ pub enum Decision {
     /// Raise it.
     Raise,
     /// Leave it alone from now on.
-    Leave(Left),
+    Leave(Exemption),
 }
 
 /// Why a pipe is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Left {
+pub enum Exemption {
     /// A program has chosen its capacity.
     Chosen,
     /// A writer uses vmsplice(2), and may rely on the capacity.
     Vmsplice,
+    /// A writer splices, and its system call can't be read: it may use vmsplice(2).
+    MaybeVmsplice,
     /// It belongs to another user.
     OtherUser,
     /// Larger pipes would exceed the limit of the user, or come close to it.
@@ -119,86 +142,60 @@ pub enum Left {
     Gone,
 }
 
-impl Left {
-    const ALL: [Left; 7] = [
-        Left::Chosen,
-        Left::Vmsplice,
-        Left::OtherUser,
-        Left::Limit,
-        Left::Held,
-        Left::Excluded,
-        Left::Gone,
-    ];
-
-    fn word(self) -> &'static str {
-        match self {
-            Left::Chosen => "chosen",
-            Left::Vmsplice => "vmsplice",
-            Left::OtherUser => "other-user",
-            Left::Limit => "limit",
-            Left::Held => "held",
-            Left::Excluded => "excluded",
-            Left::Gone => "gone",
-        }
-    }
-
+impl Exemption {
     /// The reason in a sentence: "left as it is: ...".
     pub fn reason(self) -> &'static str {
         match self {
-            Left::Chosen => "a program has chosen its size",
-            Left::Vmsplice => "its writer uses vmsplice, and may rely on the size",
-            Left::OtherUser => "it belongs to another user",
-            Left::Limit => "the pipes of this user come too close to their limit",
-            Left::Held => "a splice holds it",
-            Left::Excluded => "excluded",
-            Left::Gone => "it could not be opened",
+            Exemption::Chosen => "a program has chosen its size",
+            Exemption::Vmsplice => "its writer uses vmsplice, and may rely on the size",
+            Exemption::MaybeVmsplice => {
+                "its writer may use vmsplice: its system calls can't be read \
+                 (kernel.yama.ptrace_scope)"
+            }
+            Exemption::OtherUser => "it belongs to another user",
+            Exemption::Limit => "the pipes of this user come too close to their limit",
+            Exemption::Held => "a splice holds it",
+            Exemption::Excluded => "excluded",
+            Exemption::Gone => "it could not be opened",
         }
     }
 }
 
 /// Decides on a pipe that was not raised so far. `raised` is the number of raised pipes that
 /// still exist; `is_limited` says that the user's limit was reached.
-pub fn decide(seen: Seen, raised: usize, is_limited: bool) -> Decision {
-    if seen.vmsplices {
-        Decision::Leave(Left::Vmsplice)
+pub fn decide(writers: WriterActivity, raised: usize, is_limited: bool) -> Decision {
+    if let Some(exemption) = writers.vmsplice {
+        Decision::Leave(exemption)
     } else if is_limited {
-        Decision::Leave(Left::Limit)
+        Decision::Leave(Exemption::Limit)
     } else if raised >= MAX_RAISED {
         Decision::Wait
-    } else if seen.waits_for_room || seen.written_bytes >= MIN_WRITTEN {
+    } else if writers.waits_for_room || writers.written_bytes >= MIN_WRITTEN {
         Decision::Raise
     } else {
         Decision::Wait
     }
 }
 
-/// What raising a pipe came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Raised {
-    /// Its capacity before and now, in bytes.
-    From(u64, u64),
+/// What was done to a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Treatment {
+    /// It was raised.
+    Raised {
+        /// The capacity before, in bytes.
+        from_bytes: u64,
+        /// The capacity then, in bytes.
+        to_bytes: u64,
+    },
     /// It was left as it is.
-    Not(Left),
+    Left(Exemption),
 }
 
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Raised::From(before, now) => write!(f, "{before} {now}"),
-            Raised::Not(left) => f.write_str(left.word()),
-        }
-    }
-}
-
-impl Raised {
-    /// Parses what `Display` wrote.
-    fn parse(text: &str) -> Option<Raised> {
-        let text = text.trim();
-        if let Some((before, now)) = text.split_once(' ') {
-            return Some(Raised::From(before.parse().ok()?, now.parse().ok()?));
-        }
-        let left = Left::ALL.into_iter().find(|left| left.word() == text);
-        left.map(Raised::Not)
+impl Treatment {
+    /// Whether the pipe was raised.
+    pub fn is_raised(self) -> bool {
+        matches!(self, Treatment::Raised { .. })
     }
 }
 
@@ -207,49 +204,55 @@ pub(crate) const REQUEST: &str = "raise ";
 
 /// Raises a pipe, by its read end at the reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
-pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Raised {
+pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Treatment {
     let request = format!("{REQUEST}{} 0 {}\n", link.reader, link.pipe.inode);
+    let gone = Treatment::Left(Exemption::Gone);
     match looker.ask(proc, &request) {
-        Ok(answer) => Raised::parse(&answer).unwrap_or(Raised::Not(Left::Gone)),
-        Err(Look::Held) => Raised::Not(Left::Held),
-        Err(_) => Raised::Not(Left::Gone),
+        Ok(answer) => serde_json::from_str(&answer).unwrap_or(gone),
+        Err(Look::Held) => Treatment::Left(Exemption::Held),
+        Err(_) => gone,
     }
 }
 
 /// In the helper process: raises a pipe given by process, descriptor and inode.
-pub(crate) fn answer(request: &str) -> Raised {
+pub(crate) fn answer(request: &str) -> Treatment {
     let mut words = request.split(' ');
     let mut word = || words.next().unwrap_or_default();
-    match open(word(), word(), word()) {
-        Some(end) => enlarge(&end).unwrap_or(Raised::Not(Left::Gone)),
-        None => Raised::Not(Left::Gone),
-    }
+    let end = open(word(), word(), word());
+    let treatment = end.and_then(|end| enlarge(&end).ok());
+    treatment.unwrap_or(Treatment::Left(Exemption::Gone))
 }
 
-fn enlarge(end: impl AsFd) -> io::Result<Raised> {
+fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
+    let leave = |exemption| Ok(Treatment::Left(exemption));
     if fstat(&end)?.st_uid != geteuid().as_raw() {
-        return Ok(Raised::Not(Left::OtherUser));
+        return leave(Exemption::OtherUser);
     }
     let before = pipe::capacity(&end)?;
     if before != DEFAULT_SLOTS * pipe::page_size() {
         // Beyond the limit the kernel has chosen it.
-        let is_chosen = new_pipes_are_whole()?;
-        let left = if is_chosen { Left::Chosen } else { Left::Limit };
-        return Ok(Raised::Not(left));
+        return leave(if new_pipes_are_whole()? {
+            Exemption::Chosen
+        } else {
+            Exemption::Limit
+        });
     }
     let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
     let size = max.min(TARGET as usize);
     if size <= before || !is_allowed(size)? {
-        return Ok(Raised::Not(Left::Limit));
+        return leave(Exemption::Limit);
     }
     let Ok(now) = pipe::set_capacity(&end, size) else {
-        return Ok(Raised::Not(Left::Limit));
+        return leave(Exemption::Limit);
     };
     // This fails only if the pipe holds more by now.
     if !new_pipes_are_whole()? && pipe::set_capacity(&end, before).is_ok() {
-        return Ok(Raised::Not(Left::Limit));
+        return leave(Exemption::Limit);
     }
-    Ok(Raised::From(before as u64, now as u64))
+    Ok(Treatment::Raised {
+        from_bytes: before as u64,
+        to_bytes: now as u64,
+    })
 }
 
 /// Whether the user's limit allows another pipe of this size, and as much again for pipes to
@@ -279,7 +282,7 @@ mod tests {
 
     fn linked(processes: &[Process]) -> Vec<(u64, i32, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
-        let links = links(&all).into_iter();
+        let links = find_links(&all).into_iter();
         links
             .map(|link| (link.pipe.inode, link.reader, link.writers))
             .collect()
@@ -345,41 +348,51 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_is_connected_with_its_pipeline_and_no_other() {
+        let processes = [
+            process(1, "cat", vec![writes(1, 7)]),
+            process(2, "tr", vec![reads(0, 7), writes(1, 8)]),
+            process(3, "wc", vec![reads(0, 8)]),
+            process(4, "yes", vec![writes(1, 9)]),
+            process(5, "wc", vec![reads(0, 9)]),
+        ];
+        let all: Vec<&Process> = processes.iter().collect();
+        let inodes = |pid: i32| {
+            let links = find_connected(find_links(&all), [pid].into()).into_iter();
+            links.map(|link| link.pipe.inode).collect::<BTreeSet<u64>>()
+        };
+        assert_eq!([inodes(1), inodes(3)], [[7, 8].into(), [7, 8].into()]);
+        assert_eq!([inodes(5), inodes(6)], [[9].into(), [].into()]);
+    }
+
+    #[test]
     fn a_pipe_is_raised_once_data_is_written_in_the_usual_way() {
-        let written = |written_bytes| Seen {
+        let nothing = WriterActivity::default();
+        let written = |written_bytes| WriterActivity {
             written_bytes,
-            ..Seen::default()
+            ..nothing
         };
-        let waits = Seen {
+        let waits = WriterActivity {
             waits_for_room: true,
-            ..Seen::default()
+            ..nothing
         };
-        let vmsplices = Seen {
-            vmsplices: true,
+        let vmsplices = WriterActivity {
+            vmsplice: Some(Exemption::Vmsplice),
             ..written(1 << 30)
         };
         let leave = Decision::Leave;
-        for (seen, raised, is_limited, expected) in [
-            (Seen::default(), 0, false, Decision::Wait),
+        for (writers, raised, is_limited, expected) in [
+            (nothing, 0, false, Decision::Wait),
             (written(32767), 0, false, Decision::Wait),
             (written(32768), 0, false, Decision::Raise),
             (waits, 15, false, Decision::Raise),
             (waits, 16, false, Decision::Wait),
-            (waits, 0, true, leave(Left::Limit)),
-            (vmsplices, 0, false, leave(Left::Vmsplice)),
-            (vmsplices, 16, true, leave(Left::Vmsplice)),
+            (waits, 0, true, leave(Exemption::Limit)),
+            (vmsplices, 0, false, leave(Exemption::Vmsplice)),
+            (vmsplices, 16, true, leave(Exemption::Vmsplice)),
         ] {
-            assert_eq!(decide(seen, raised, is_limited), expected, "{seen:?}");
+            assert_eq!(decide(writers, raised, is_limited), expected, "{writers:?}");
         }
-    }
-
-    #[test]
-    fn an_outcome_is_parsed_as_it_was_written() {
-        let outcomes = Left::ALL.into_iter().map(Raised::Not);
-        for outcome in outcomes.chain([Raised::From(65536, 1 << 20)]) {
-            assert_eq!(Raised::parse(&format!("{outcome}\n")), Some(outcome));
-        }
-        assert_eq!(Raised::parse("-"), None);
     }
 
     fn request(end: &impl AsRawFd, inode: u64) -> String {
@@ -393,10 +406,13 @@ mod tests {
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
         match answer(&request(&reader, inode)) {
-            Raised::From(from, now) => {
-                assert_eq!(from, before);
-                assert_eq!(now, pipe::capacity(&writer).unwrap() as u64);
-                assert!(now > before && now <= TARGET);
+            Treatment::Raised {
+                from_bytes,
+                to_bytes,
+            } => {
+                assert_eq!(from_bytes, before);
+                assert_eq!(to_bytes, pipe::capacity(&writer).unwrap() as u64);
+                assert!(to_bytes > before && to_bytes <= TARGET);
             }
             other => panic!("{other:?}"),
         }
@@ -413,10 +429,10 @@ mod tests {
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
             let raised = answer(&request(&reader, inode));
-            assert_eq!(raised, Raised::Not(Left::Chosen));
+            assert_eq!(raised, Treatment::Left(Exemption::Chosen));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
         let other = answer(&request(&reader, inode + 1));
-        assert_eq!(other, Raised::Not(Left::Gone));
+        assert_eq!(other, Treatment::Left(Exemption::Gone));
     }
 }

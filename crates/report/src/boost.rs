@@ -2,9 +2,10 @@
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_pipeline::boost::{Account, LeftPipe, RaisedPipe};
+use pipespeed_pipeline::boost::{Account, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Way};
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
+use pipespeed_pipeline::raise::Treatment;
 use pipespeed_pipeline::wait::Outside;
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
@@ -21,7 +22,7 @@ pub fn boost(proof: &Proof, style: Style) -> String {
     let width = names.max().unwrap_or(0);
     for case in proof.cases.iter().filter(|case| !case.samples.is_empty()) {
         let line = format!("  {}", measured(case, width));
-        let line = match ratio_of(proof, case) {
+        let line = match describe_gain(proof, case) {
             Some(text) => format!("{line}   {text}"),
             None => line,
         };
@@ -37,12 +38,14 @@ pub fn boost(proof: &Proof, style: Style) -> String {
             style.note(&line, colour)
         });
         if case.way == Way::Boosted {
-            let raised = proof.raised.iter().map(raised);
-            lines.extend(raised.map(|text| style.sentence(&format!("    {text}"))));
-            lines.extend(saving(case).map(|text| style.sentence(&format!("    {text}"))));
+            let details = proof
+                .raised_pipes()
+                .map(describe)
+                .chain(describe_saving(case));
+            lines.extend(details.map(|text| style.sentence(&format!("    {text}"))));
         }
     }
-    if let Some(why) = why_not(proof) {
+    if let Some(why) = explain(proof) {
         lines.push(style.sentence(&format!("  {why}")));
     }
     if let Some(portable) = &proof.portable {
@@ -86,53 +89,72 @@ fn measured(case: &Case, width: usize) -> String {
     )
 }
 
-fn ratio_of(proof: &Proof, case: &Case) -> Option<String> {
-    if case.way == Way::Boosted {
-        let speed = case.speed?;
-        let output = match proof.output {
-            Some(Sameness::Same) => ", same output",
-            _ => "",
-        };
-        Some(format!(
-            "{} {}{output}",
-            ratio(speed.estimate),
-            speed.verdict.name()
-        ))
+/// What this way gains; if some of its runs may have been plain ones, nothing.
+fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
+    if case.way == Way::Plain {
+        return None;
+    }
+    if !case.is_known() {
+        return Some("not known to be boosted".to_owned());
+    }
+    let (intro, speed, output) = match case.way {
+        Way::Boosted => ("", case.speed?, describe_output(proof)),
+        _ => ("that pipe: ", case.boosted_speed?, ""),
+    };
+    let verdict = speed.verdict.name();
+    Some(format!(
+        "{intro}{} {verdict}{output}",
+        ratio(speed.estimate)
+    ))
+}
+
+fn describe_output(proof: &Proof) -> &'static str {
+    let mut samples = proof.cases.iter().flat_map(|case| &case.samples);
+    if proof.output != Some(Sameness::Same) || count_unlike(proof).next().is_some() {
+        ""
+    } else if samples.all(|it| it.bytes == 0) {
+        ", same status; it printed nothing to compare"
     } else {
-        let speed = case.boosted_speed?;
-        Some(format!(
-            "that pipe: {} {}",
-            ratio(speed.estimate),
-            speed.verdict.name()
-        ))
+        ", same output"
     }
 }
 
+/// The timed runs of each way that ended unlike the first plain one, if there are any.
+fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
+    let first = proof.plain().and_then(|plain| plain.samples.first());
+    let cases = first.into_iter().flat_map(|first| {
+        proof.cases.iter().map(|case| {
+            let is_unlike = |it: &Sample| (it.bytes, it.status) != (first.bytes, first.status);
+            (case, case.count_runs(is_unlike))
+        })
+    });
+    cases.filter(|(_, unlike)| *unlike > 0)
+}
+
 /// `1MiB in place of 64KiB between cat and wc`.
-fn raised(pipe: &RaisedPipe) -> String {
-    let count = match pipe.count {
-        1 => String::new(),
-        count => format!(" ({count} pipes)"),
-    };
-    format!(
-        "{} in place of {} between {} and {}{count}",
-        size::format(pipe.to_bytes),
-        size::format(pipe.from_bytes),
-        pipe.writer,
-        pipe.reader
-    )
-}
-
-fn left(pipe: &LeftPipe) -> String {
+fn describe(pipe: &TreatedPipe) -> String {
     let (writer, reader) = (&pipe.writer, &pipe.reader);
-    format!(
-        "the pipe between {writer} and {reader} was left as it is: {}",
-        pipe.reason.reason()
-    )
+    match pipe.treatment {
+        Treatment::Raised {
+            from_bytes,
+            to_bytes,
+        } => {
+            let count = match pipe.count {
+                1 => String::new(),
+                count => format!(" ({count} pipes)"),
+            };
+            let (from, to) = (size::format(from_bytes), size::format(to_bytes));
+            format!("{to} in place of {from} between {writer} and {reader}{count}")
+        }
+        Treatment::Left(exemption) => format!(
+            "the pipe between {writer} and {reader} was left as it is: {}",
+            exemption.reason()
+        ),
+    }
 }
 
-fn saving(boosted: &Case) -> Option<String> {
-    let saving = boosted.cpu_saving?;
+fn describe_saving(boosted: &Case) -> Option<String> {
+    let saving = boosted.cpu_saving.filter(|_| boosted.is_known())?;
     let what = match saving.verdict {
         Verdict::Faster => "less processor time",
         Verdict::Slower => "more processor time",
@@ -149,34 +171,31 @@ fn saving(boosted: &Case) -> Option<String> {
     Some(format!("{what}: {}", ratio(share)))
 }
 
-/// Why nothing was gained; `None` if something was, or before that is known.
-fn why_not(proof: &Proof) -> Option<String> {
-    let speed = proof.boosted()?.speed?;
-    if speed.verdict == Verdict::Faster {
-        return None;
-    }
-    if proof.raised.is_empty() {
-        let reasons = proof.left.iter().map(left).join("; ");
-        return Some(if reasons.is_empty() {
-            "no gain: no pipe was raised, since none carried much data between two programs"
-                .to_owned()
-        } else {
-            format!("no gain: {reasons}")
-        });
-    }
-    let gain = match speed.verdict {
+/// Why nothing was gained, as far as it was seen.
+fn explain(proof: &Proof) -> Option<String> {
+    let gain = match proof.verdict()? {
+        Verdict::Faster => return None,
         Verdict::Slower => "slower",
         Verdict::Undecided => "no certain gain",
-        _ => "no gain",
+        Verdict::Same => "no gain",
     };
-    proof
-        .pace
-        .as_ref()
-        .map(|pace| format!("{gain}: {}", limit(pace)))
+    let boosted = proof.boosted()?;
+    let reason = if boosted.count_runs(|it| it.raised != Some(0)) == 0 {
+        let left = proof.pipes.iter().flatten().filter(|it| !it.is_raised());
+        let reasons = left.map(describe).join("; ");
+        if reasons.is_empty() {
+            "no pipe was raised: none was seen to carry much data between two programs".to_owned()
+        } else {
+            reasons
+        }
+    } else {
+        describe_limit(proof.pace.as_ref()?)
+    };
+    Some(format!("{gain}: {reason}"))
 }
 
 /// What the stage that sets the pace does, and what would help.
-fn limit(pace: &Pace) -> String {
+fn describe_limit(pace: &Pace) -> String {
     let (name, shares) = (&pace.stage.name, &pace.shares);
     let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
     let outside = pace.outside.unwrap_or(Outside::Other);
@@ -204,37 +223,55 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         Some(Sameness::PlainDiffers) => {
             Some("the output differs from run to run even without boosting".to_owned())
         }
+        Some(Sameness::BoostedVaries) => Some(
+            "boosted, some of a few runs had a different output; the plain ones had not".to_owned(),
+        ),
         Some(Sameness::Differs) => Some("boosted, the command had a different output".to_owned()),
         Some(Sameness::StatusDiffers) => Some(
-            "boosted, the command had the same output and another exit status: a reader that \
-             ends early leaves more in a larger pipe"
+            "boosted, the command had the same output and another exit status, as can happen \
+             where a reader ends early"
                 .to_owned(),
         ),
         Some(Sameness::Same) | None => None,
     };
+    let untimed = proof.pipes.as_ref();
+    let untimed = untimed.map(|_| proof.raised_pipes().map(|it| it.count).sum());
+    let timed = proof.boosted().map_or(&[][..], |it| &it.samples);
+    let all: Vec<Option<u64>> = timed.iter().map(|it| it.raised).chain([untimed]).collect();
+    let count = |what: &str, raised: Option<u64>| {
+        let number = all.iter().filter(|it| **it == raised).count();
+        let text = format!("{what} in {number} of {} boosted runs", all.len());
+        (number > 0 && !timed.is_empty()).then_some((text, number))
+    };
+    let unknown = count("it is not known what was raised", None).map(|(text, _)| text);
+    let unraised = count("no pipe was raised", Some(0));
+    let unraised = unraised.and_then(|(text, number)| (number < all.len()).then_some(text));
+    let mut unlike = count_unlike(proof)
+        .map(|(case, unlike)| format!("{unlike} of {} {}", case.samples.len(), case.way.name()));
+    let unlike = Some(unlike.join(" and ")).filter(|text| !text.is_empty());
+    let unlike = unlike.map(|runs| {
+        format!("another length of the output or exit status than at first in {runs} runs")
+    });
     let failed = (proof.status != 0).then(|| format!("its exit status is {}", proof.status));
     let seconds = proof.plain().and_then(|case| case.seconds);
     let short = seconds.filter(|it| it.median < 0.05);
-    let short = short.map(|_| {
-        "it takes less than 50 ms: most of that is starting programs, which no pipe changes"
-            .to_owned()
-    });
+    let short = short.map(|_| "it takes less than 50 ms: too short for a certain gain".to_owned());
     let speed = proof.boosted().and_then(|case| case.speed);
     let few = speed.filter(|it| {
         let excludes_one = |it: Interval| it.low > 1.0 || it.high < 1.0;
         it.verdict == Verdict::Undecided && it.estimate.interval.is_none_or(excludes_one)
     });
     let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
-    [output, failed, short, few].into_iter().flatten()
+    let doubts = [output, unlike, failed, unknown, unraised, short, few];
+    doubts.into_iter().flatten()
 }
 
 /// What was done to the pipes of a pipeline: a sentence each.
-pub fn boosted(account: &Account) -> Vec<String> {
-    let mut lines: Vec<String> = account.raised.iter().map(raised).collect();
-    if lines.is_empty() {
-        lines.push("no pipe was raised".to_owned());
+pub fn describe_account(account: &Account) -> Vec<String> {
+    let mut lines: Vec<String> = account.pipes.iter().map(describe).collect();
+    if account.count_raised() == 0 {
+        lines.insert(0, "no pipe was raised".to_owned());
     }
-    lines.extend(account.left.iter().map(left));
     let share = if account.seconds >= MIN_SECONDS_FOR_SHARE {
         let percent = account.cpu_s / account.seconds * 100.0;
         format!(" ({} % of a processor)", significant(percent))
@@ -255,16 +292,18 @@ mod tests {
     use super::*;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
-    use pipespeed_pipeline::proof::Sample;
-    use pipespeed_pipeline::raise::Left;
+    use pipespeed_pipeline::raise::Exemption;
 
-    fn pipe(writer: &str, reader: &str, count: u64) -> RaisedPipe {
-        RaisedPipe {
+    fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
+        TreatedPipe {
             writer: writer.to_owned(),
             reader: reader.to_owned(),
-            from_bytes: 65536,
-            to_bytes: 1 << 20,
+            treatment: Treatment::Raised {
+                from_bytes: 65536,
+                to_bytes: 1 << 20,
+            },
             count,
+            positions: vec![0],
         }
     }
 
@@ -276,6 +315,7 @@ mod tests {
             cpu_s: cpu_s * (1.0 + 0.005 * (round % 3) as f64),
             bytes: 7,
             status: 0,
+            raised: (way != Way::Plain).then_some(1),
         };
         Case {
             samples: (0..10).map(sample).collect(),
@@ -294,8 +334,7 @@ mod tests {
             interrupted: None,
             output: Some(Sameness::Same),
             status: 0,
-            raised: vec![pipe("cat", "wc", 1)],
-            left: Vec::new(),
+            pipes: Some(vec![pipe("cat", "wc", 1)]),
             pace: None,
             portable: None,
             cases: vec![
@@ -317,8 +356,9 @@ mod tests {
         let mut gain = proof(0.15);
         gain.portable = Some("pipesz -s 1M cat big.bin | wc -l".to_owned());
         let mut each = proof(0.15);
-        each.raised.push(pipe("tr", "wc", 3));
+        each.pipes.as_mut().unwrap().push(pipe("tr", "wc", 3));
         let without = Way::Without {
+            position: 0,
             writer: "cat".to_owned(),
             reader: "wc".to_owned(),
         };
@@ -345,14 +385,15 @@ mod tests {
             after: Vec::new(),
         });
         let mut none = proof(0.41);
-        none.raised.clear();
+        none.pipes = Some(Vec::new());
+        for sample in &mut none.cases[1].samples {
+            sample.raised = Some(0);
+        }
         let mut chosen = none.clone();
-        chosen.left.push(LeftPipe {
-            writer: "yes".to_owned(),
-            reader: "pv".to_owned(),
-            reason: Left::Chosen,
-            count: 1,
-        });
+        chosen.pipes = Some(vec![TreatedPipe {
+            treatment: Treatment::Left(Exemption::Chosen),
+            ..pipe("yes", "pv", 1)
+        }]);
         insta::assert_snapshot!([busy, none, chosen].map(|it| screen(&it)).join("\n"));
     }
 
@@ -370,6 +411,7 @@ mod tests {
         };
         let all = [
             Sameness::PlainDiffers,
+            Sameness::BoostedVaries,
             Sameness::Differs,
             Sameness::StatusDiffers,
         ];
@@ -377,16 +419,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_compared_is_not_claimed() {
+        let mut silent = proof(0.15);
+        for case in &mut silent.cases {
+            case.samples.iter_mut().for_each(|it| it.bytes = 0);
+        }
+        let mut unknown = proof(0.41);
+        unknown.cases[1].samples[3].raised = None;
+        let mut unraised = proof(0.41);
+        unraised.cases[1].samples[3].raised = Some(0);
+        let mut unlike = proof(0.15);
+        unlike.cases[0].samples[3].status = 1;
+        unlike.cases[1].samples[3].bytes = 1;
+        let all = [silent, unknown, unraised, unlike];
+        insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
+    }
+
+    #[test]
     fn an_account_is_a_line_a_pipe() {
         let account = Account {
-            raised: vec![pipe("cat", "wc", 1), pipe("yes", "head", 12)],
+            pipes: vec![pipe("cat", "wc", 1), pipe("yes", "head", 12)],
             cpu_s: 0.0123,
             seconds: 3.5,
             scans: 80,
-            ..Account::default()
         };
-        insta::assert_snapshot!(boosted(&account).join("\n"));
+        insta::assert_snapshot!(describe_account(&account).join("\n"));
         let nothing = "no pipe was raised\n0 scans in 0 s took 0 ms of processor time";
-        assert_eq!(boosted(&Account::default()).join("\n"), nothing);
+        assert_eq!(describe_account(&Account::default()).join("\n"), nothing);
     }
 }

@@ -30,7 +30,7 @@ mod top;
 mod touched;
 mod views;
 
-pub use self::boost::{boost, boosted};
+pub use self::boost::{boost, describe_account};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::conditions::origin;

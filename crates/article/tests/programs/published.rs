@@ -1,6 +1,10 @@
 //! The exact published commands, and their output.
 
-use crate::common::{Outcome, assert_result_line, pipeline, read, skip, write};
+use std::path::Path;
+
+use crate::common::{
+    Outcome, READ, WRITE, assert_result_line, command, pipeline, read, run_alone, skip, write,
+};
 
 /// Writer and reader options of the seven published rungs. The last one spins.
 const LADDER: [(&str, &str); 7] = [
@@ -30,6 +34,30 @@ fn every_rung_of_the_ladder_runs_by_its_published_command() {
     for (writer, reader) in LADDER {
         let outcome = piped(writer, &format!("{reader} --bytes_to_pipe 64M"));
         assert_result_line(&outcome, "256KiB buffer, 256 iterations (64MiB piped)");
+    }
+}
+
+#[test]
+fn every_rung_delivers_its_bytes_while_its_pipes_are_boosted() {
+    let pipespeed = Path::new(WRITE).with_file_name("pipespeed");
+    if !pipespeed.exists() {
+        skip("pipespeed is not built");
+        return;
+    }
+    let run = |program: &Path, options: &str, line: &str| {
+        let mut command = command(program, options);
+        command.arg(line);
+        run_alone(command).succeeded_in_silence()
+    };
+    let boost = |line: &str| run(&pipespeed, "boost --shell /bin/sh", line);
+    for (writer, reader) in LADDER {
+        let sum = format!("{WRITE} {writer} | head -c 100M | cksum");
+        let plain = run(Path::new("sh"), "-c", &sum);
+        assert_eq!(boost(&sum).out, plain.out, "{writer}");
+        let outcome = boost(&format!(
+            "{WRITE} {writer} | {READ} {reader} --bytes_to_pipe 100M"
+        ));
+        assert_result_line(&outcome, "256KiB buffer, 400 iterations (100MiB piped)");
     }
 }
 

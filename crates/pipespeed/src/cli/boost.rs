@@ -24,17 +24,17 @@ stands in the data's way.
 
 It raises pipes that one process of the pipeline reads as its standard input and another one \
 writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
-with a writer in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
+with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
 that the programs before it may have written more and end with status 0 in place of 141 \
 (SIGPIPE). A program that counts reads, such as dd bs=1M count=10 without iflag=fullblock, \
-gets more with each. A live stream is up to 1 MiB later. Nothing is gained by pipelines that take less than 50 ms, or in which one busy \
-stage sets the pace.
+gets more with each. A live stream is up to 1 MiB later. Nothing is promised for pipelines that \
+take less than 50 ms, and nothing is gained where one busy stage sets the pace.
 
 --prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
-times boosted, in balanced order, with all its side effects. Its standard output is read \
-through a pipe and discarded; its standard input is empty unless --input is given.
+times boosted, in balanced order, with all its side effects; if the outputs differ, twice more in \
+each way. Its standard output is read through a pipe and discarded; its standard input is empty unless --input is given.
 
 Exit status: that of COMMAND. With --prove 0, whether or not anything was gained; 1 if the \
 outputs differ.";
@@ -50,7 +50,7 @@ pub struct BoostArgs {
         required_unless_present = "pid"
     )]
     pub command: Vec<OsString>,
-    /// Raise the pipes of a running process and its descendants.
+    /// Raise the pipes of a running process, its descendants and the rest of its pipeline.
     #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
     pub pid: Option<i32>,
     /// Go on in the background until the process ends.
@@ -65,9 +65,9 @@ pub struct BoostArgs {
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
-    /// Names of writer and reader of a pipe that is left alone.
-    #[arg(long, hide = true, num_args = 2, value_names = ["WRITER", "READER"])]
-    pub except: Vec<String>,
+    /// The position of a pipe that is left alone.
+    #[arg(long, hide = true, value_name = "POSITION")]
+    pub except: Vec<usize>,
     /// The proof and its options.
     #[command(flatten)]
     pub proof: ProofArgs,
@@ -81,7 +81,7 @@ pub struct ProofArgs {
     /// Compare runs with and without it [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]
     pub prove: Option<u32>,
-    /// Also measure with each pipe left out.
+    /// Also measure with each pipe left out, the first eight in turn.
     #[arg(long)]
     pub each: bool,
     /// Standard input of each run.

@@ -9,20 +9,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::getpid;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{exit_as, is_over, spawn, wait};
+use crate::commands::doctor::{exit_as, is_over, spawn};
 use crate::commands::looker;
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,
 };
-use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, Plan};
+use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, Subject};
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
@@ -65,12 +66,22 @@ fn program(args: &BoostArgs) -> Vec<OsString> {
 /// Starts the sidecar and becomes the command.
 fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     let words = program(args);
-    let plan = Plan {
-        root: getpid().as_raw_pid(),
-        except: except(args),
+    let subject = Subject {
+        pid: getpid().as_raw_pid(),
+        with_group: false,
+        except: args.except.clone(),
+    };
+    let started = if adopts_orphans() {
+        // It would wait for the sidecar, which waits for its end.
+        Err(anyhow!(
+            "the sidecar would be a child of the command, which adopts orphans (process 1 or \
+             PR_SET_CHILD_SUBREAPER); --report raises them"
+        ))
+    } else {
+        start_sidecar(subject, args.account.as_deref())
     };
     // A command that runs slowly is better than none.
-    if let Err(error) = start_sidecar(plan, args.account.as_deref()) {
+    if let Err(error) = started {
         let reason = full_message(&error);
         say(&format!("pipespeed: pipes are not raised: {reason}"));
     }
@@ -87,37 +98,55 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     Err(AlreadyReported(if is_missing { 127 } else { 126 }).into())
 }
 
-fn start_sidecar(plan: Plan, account: Option<&str>) -> anyhow::Result<()> {
-    sidecar::start(plan, account)
-        .map_err(|error| start_error("sidecar", &ProcessRunner::this_program(), error))
+/// Whether processes without a parent become children of this process.
+fn adopts_orphans() -> bool {
+    getpid() == Pid::INIT || child_subreaper().is_ok_and(|adopts| adopts.is_some())
 }
 
-fn except(args: &BoostArgs) -> Vec<(String, String)> {
-    let pairs = args.except.chunks_exact(2);
-    pairs.map(|it| (it[0].clone(), it[1].clone())).collect()
+fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> {
+    sidecar::start(subject, account)
+        .map_err(|error| start_error("sidecar", &ProcessRunner::this_program(), error))
 }
 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
-    let interrupt = Interrupt::install().context("signal handlers")?;
     let mut receiver = Receiver::new()?;
-    let (mut child, ending) = spawn(&mut boosted(args, &receiver, &[]))
+    let (mut child, ending) = spawn(&mut boosted_command(args, &receiver, None))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
-    let status = wait(&interrupt, &mut child, &ending)?;
+    // The child would inherit blocked signals.
+    let signals = PassedOn::block().context("signals")?;
+    loop {
+        let mut fds = [
+            PollFd::new(&ending, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ];
+        retry_on_intr(|| poll(&mut fds, None)).context("poll(2)")?;
+        if !fds[0].revents().is_empty() {
+            break;
+        }
+        let signal = signals.next().and_then(Signal::from_named_raw);
+        if let Some(signal) = signal {
+            // It may have ended meanwhile.
+            let _ = pidfd_send_signal(&ending, signal);
+        }
+    }
+    let status = child.wait().context("the command")?;
     match receiver.account() {
         Some(account) => print(&account),
-        None => say("pipespeed: nothing is known of the pipes: the sidecar has ended early"),
+        None => {
+            say("pipespeed: it is not known which pipes were raised: the sidecar reported nothing")
+        }
     }
     exit_as(status)
 }
 
 /// This command for the same pipeline, with the account sent to `receiver`, and without the
-/// pipes between these programs.
-fn boosted(args: &BoostArgs, receiver: &Receiver, except: &[(String, String)]) -> Command {
+/// pipe at the position `except`.
+fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<usize>) -> Command {
     let mut command = Command::new(ProcessRunner::this_program());
     command.args(["boost", "--account", &receiver.path()]);
-    for (writer, reader) in except {
-        command.args(["--except", writer, reader]);
+    if let Some(position) = except {
+        command.args(["--except", &position.to_string()]);
     }
     if let Some(shell) = &args.shell {
         command.arg("--shell").arg(shell);
@@ -127,7 +156,7 @@ fn boosted(args: &BoostArgs, receiver: &Receiver, except: &[(String, String)]) -
 }
 
 fn print(account: &Account) {
-    for line in report::boosted(account) {
+    for line in report::describe_account(account) {
         say(&format!("pipespeed: {line}"));
     }
 }
@@ -139,23 +168,24 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     proc.stat(pid).ok_or_else(missing)?;
     proc.ends(pid)
         .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
-    let plan = Plan {
-        root: pid,
-        except: except(args),
+    let subject = Subject {
+        pid,
+        with_group: true,
+        except: args.except.clone(),
     };
     if args.follow && !args.report {
-        return start_sidecar(plan, None);
+        return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
     let ending = sidecar::open_process(pid).map_err(|_| missing())?;
-    let mut booster = Booster::new(plan, Looker::new(looker));
+    let mut booster = Booster::new(subject, Looker::new(looker));
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
     if args.follow {
         let account = booster.run(&mut pause);
         print(&account);
     } else {
         let account = booster.run_once(&mut pause);
-        let mut lines = report::boosted(&account);
+        let mut lines = report::describe_account(&account);
         if !args.report {
             lines.pop();
         }
@@ -195,7 +225,7 @@ impl Receiver {
 
     /// The account, once the command has ended.
     fn account(&mut self) -> Option<Account> {
-        // From now on there is an end.
+        // The sidecar now has the only write end, so reading ends when it does.
         self.writer = None;
         loop {
             let line = self.line(ACCOUNT_TIMEOUT)?;
@@ -237,7 +267,7 @@ impl Receiver {
 }
 
 /// The command without the sidecar.
-fn plain(args: &BoostArgs) -> Command {
+fn plain_command(args: &BoostArgs) -> Command {
     let words = program(args);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null());

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
-use super::{Receiver, boosted, plain, program, shell};
+use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::doctor::{is_over, spawn};
 use crate::commands::files::Files;
@@ -33,19 +33,21 @@ use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable, quote};
 use pipespeed_report as report;
 use pipespeed_stats::schedule::Schedule;
 
 /// Runs that are not timed: a plain one and a boosted one.
 const UNTIMED: u32 = 2;
-/// More plain runs if the outputs of these differ.
+/// More runs of each kind if the outputs of these differ.
 const REPEATS: u32 = 2;
+/// At most this many pipes are left out in turn.
+const MAX_EACH: usize = 8;
 /// With fewer samples of a run the stage that sets the pace is not named.
 const MIN_SAMPLES: u32 = 10;
 /// A run is observed for at most this long.
 const MAX_WINDOW: Duration = Duration::from_secs(10);
-/// The sidecar needs at most this long to end after its pipeline.
+/// The sidecar, and what the command leaves behind, are waited for at most this long.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes of the output read or hashed at once.
 const CHUNK: usize = 256 << 10;
@@ -78,9 +80,17 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
     let words: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
+    let is_line = words.len() == 1;
     let mut proof = Proof {
-        pipeline: words.join(" "),
-        shell: (words.len() == 1).then(|| shell(args).to_string_lossy().into_owned()),
+        pipeline: match &words[..] {
+            [line] => line.to_string(),
+            words => words
+                .iter()
+                .map(|word| quote(word))
+                .collect::<Vec<_>>()
+                .join(" "),
+        },
+        shell: is_line.then(|| shell(args).to_string_lossy().into_owned()),
         input: args.proof.input.as_ref().map(|it| it.display().to_string()),
         pairs,
         seed,
@@ -88,8 +98,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         interrupted: None,
         output: None,
         status: 0,
-        raised: Vec::new(),
-        left: Vec::new(),
+        pipes: None,
         pace: None,
         portable: None,
         cases: vec![Case::new(Way::Plain), Case::new(Way::Boosted)],
@@ -131,14 +140,16 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
 fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
     let runs = UNTIMED + 2 * pairs;
     let each = if args.proof.each {
-        format!(", and {pairs} times more for each pipe")
+        format!(", {pairs} times more for each pipe")
     } else {
         String::new()
     };
     let asks = !args.proof.yes && io::stdin().is_terminal();
     if asks || !args.proof.quiet {
         say(&format!(
-            "pipespeed: the command will run {runs} times{each}, with all its side effects"
+            "pipespeed: the command will run {runs} times{each} (and {} times more if its output \
+             differs), with all its side effects",
+            2 * REPEATS
         ));
     }
     if !asks {
@@ -162,30 +173,23 @@ fn compare(
 ) -> anyhow::Result<()> {
     progress.set_purpose("comparing outputs");
     progress.before_trial("plain", 0, UNTIMED as usize);
-    let plain = runner.run(&Way::Plain, Purpose::Output { shows_errors: true })?;
+    let plain = runner.run(&Way::Plain, Purpose::FirstOutput)?;
     proof.status = plain.status();
     if matches!(proof.status, 126 | 127) {
         anyhow::bail!("the command can't be run (exit status {})", proof.status);
     }
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
-    let account = boosted.account.clone().unwrap_or_default();
-    proof.raised = account.raised;
-    proof.left = account.left;
+    proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());
     proof.pace = boosted.pace.clone();
-    proof.output = Some(sameness(runner, &plain, &boosted)?);
-    proof.portable = portable(&proof.pipeline, &proof.raised, &is_program);
+    proof.output = Some(compare_outputs(runner, &plain, boosted)?);
+    // With a program and its arguments, another program has made the pipes.
+    if proof.shell.is_some() {
+        let pipes = proof.pipes.as_deref().unwrap_or_default();
+        proof.portable = portable(&proof.pipeline, pipes, &is_program);
+    }
     if runner.args.proof.each {
-        let mut pipes: Vec<(String, String)> = Vec::new();
-        for pipe in &proof.raised {
-            let names = (pipe.writer.clone(), pipe.reader.clone());
-            if !pipes.contains(&names) {
-                pipes.push(names);
-            }
-        }
-        let pipes = pipes.into_iter().filter(|_| proof.raised.len() > 1);
-        let each = pipes.map(|(writer, reader)| Case::new(Way::Without { writer, reader }));
-        proof.cases.extend(each);
+        proof.cases.extend(each_left_out(proof));
     }
     let count = proof.cases.len();
     let schedule = Schedule::new(count, proof.pairs as usize, proof.seed);
@@ -201,9 +205,10 @@ fn compare(
                 round,
                 position,
                 seconds: run.wall.as_secs_f64(),
-                cpu_s: run.cpu.as_secs_f64() + run.account.as_ref().map_or(0.0, |it| it.cpu_s),
+                cpu_s: run.cpu.as_secs_f64(),
                 bytes: run.bytes,
                 status: run.status(),
+                raised: run.account.map(|it| it.count_raised()),
             });
         }
         proof.evaluate();
@@ -212,24 +217,46 @@ fn compare(
     Ok(())
 }
 
-/// Compares the outputs. If they differ, further plain runs show whether these differ from
-/// each other.
-fn sameness(runner: &mut Runner<'_>, plain: &Run, boosted: &Run) -> anyhow::Result<Sameness> {
-    let is_same = |other: &Run| (plain.bytes, plain.hash) == (other.bytes, other.hash);
-    let has_status = |other: &Run| plain.status() == other.status();
-    if is_same(boosted) && has_status(boosted) {
+/// The cases in which one of several raised pipes is left out, in the order of the pipeline.
+fn each_left_out(proof: &Proof) -> Vec<Case> {
+    let ways = proof.raised_pipes().flat_map(|pipe| {
+        let positions = pipe.positions.iter();
+        positions.map(|position| Way::Without {
+            position: *position,
+            writer: pipe.writer.clone(),
+            reader: pipe.reader.clone(),
+        })
+    });
+    let mut ways: Vec<Way> = ways.collect();
+    ways.sort_by_key(|way| match way {
+        Way::Without { position, .. } => *position,
+        _ => 0,
+    });
+    if ways.len() == 1 {
+        ways.clear();
+    }
+    ways.truncate(MAX_EACH);
+    ways.into_iter().map(Case::new).collect()
+}
+
+/// Compares the outputs. If they differ, more runs of both kinds show which differ from each
+/// other.
+fn compare_outputs(runner: &mut Runner<'_>, plain: &Run, boosted: Run) -> anyhow::Result<Sameness> {
+    let has_bytes = |run: &Run| (run.bytes, run.hash) == (plain.bytes, plain.hash);
+    let is_same = |run: &Run| has_bytes(run) && run.status() == plain.status();
+    if is_same(&boosted) {
         return Ok(Sameness::Same);
     }
+    let mut all = vec![boosted];
     for _ in 0..REPEATS {
-        let quiet = Purpose::Output {
-            shows_errors: false,
-        };
-        let again = runner.run(&Way::Plain, quiet)?;
-        if !is_same(&again) || !has_status(&again) {
+        if !is_same(&runner.run(&Way::Plain, Purpose::Output)?) {
             return Ok(Sameness::PlainDiffers);
         }
+        all.push(runner.run(&Way::Boosted, Purpose::Output)?);
     }
-    Ok(if is_same(boosted) {
+    Ok(if all.iter().any(is_same) {
+        Sameness::BoostedVaries
+    } else if all.iter().all(has_bytes) {
         Sameness::StatusDiffers
     } else {
         Sameness::Differs
@@ -250,11 +277,10 @@ fn is_program(word: &str) -> bool {
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Its output is compared. The first run shows what the command prints on standard error.
-    Output {
-        /// Whether standard error is inherited.
-        shows_errors: bool,
-    },
+    /// Its output is compared, and what it prints on standard error is shown.
+    FirstOutput,
+    /// Its output is compared.
+    Output,
     /// Its output is compared, and its stages are observed.
     Observation,
     /// It is timed.
@@ -296,12 +322,13 @@ impl Runner<'_> {
             return Err(Interrupted(signal).into());
         }
         let mut receiver = (*way != Way::Plain).then(Receiver::new).transpose()?;
-        let mut command = match (&receiver, way) {
-            (Some(receiver), Way::Without { writer, reader }) => {
-                boosted(self.args, receiver, &[(writer.clone(), reader.clone())])
-            }
-            (Some(receiver), _) => boosted(self.args, receiver, &[]),
-            (None, _) => plain(self.args),
+        let except = match way {
+            Way::Without { position, .. } => Some(*position),
+            _ => None,
+        };
+        let mut command = match &receiver {
+            Some(receiver) => boosted_command(self.args, receiver, except),
+            None => plain_command(self.args),
         };
         command.stdin(match &self.args.proof.input {
             Some(input) => Stdio::from(open(input)?),
@@ -309,12 +336,13 @@ impl Runner<'_> {
         });
         let (output, writer) = io::pipe().context("pipe")?;
         command.stdout(writer);
-        if !matches!(purpose, Purpose::Output { shows_errors: true }) {
+        if purpose != Purpose::FirstOutput {
             command.stderr(Stdio::null());
         }
         let is_hashed = purpose != Purpose::Time;
         let drain = thread::Builder::new().spawn(move || drain(output, is_hashed));
         let drain = drain.context("thread")?;
+        let before = reaped_processor_time();
         let start = Instant::now();
         let child = spawn(&mut command);
         // It holds the write end of the output.
@@ -331,13 +359,11 @@ impl Runner<'_> {
         };
         while !is_over(&self.interrupt, Some(&ending), None) {}
         let exited = Instant::now();
-        let before = reaped_processor_time();
         if let Some(signal) = self.interrupt.signal() {
             act::end_descendants(&self.proc);
             return Err(Interrupted(signal).into());
         }
         let exit = child.wait().context("the command")?;
-        let cpu = reaped_processor_time().saturating_sub(before);
         // A process that the command has left behind may still write.
         while !drain.is_finished() {
             if is_over(&self.interrupt, None, Some(Duration::from_micros(200))) {
@@ -352,7 +378,8 @@ impl Runner<'_> {
             .map_err(|_| anyhow!("the output's reader failed"))?;
         let drained = drained.context("the command's output")?;
         let account = receiver.as_mut().and_then(Receiver::account);
-        reap(account.as_ref().map_or(&[], |it| &it.pids));
+        reap();
+        let cpu = reaped_processor_time().saturating_sub(before);
         Ok(Run {
             exit,
             wall: drained.ended.max(exited).duration_since(start),
@@ -423,21 +450,15 @@ fn drain(mut output: PipeReader, is_hashed: bool) -> io::Result<Drained> {
     }
 }
 
-/// Reaps the sidecar and its helper, so that they don't run during the next run, and what
-/// else has ended.
-fn reap(pids: &[i32]) {
+/// Reaps what the command has left behind, the sidecar and its helper, so that their processor
+/// time is known and they don't run during the next run.
+fn reap() {
     let start = Instant::now();
-    let is_there = |pid: &i32| {
-        let ended = waitpid(Pid::from_raw(*pid), WaitOptions::NOHANG);
-        ended.is_ok_and(|ended| ended.is_none())
-    };
-    let mut left: Vec<i32> = pids.to_vec();
     while start.elapsed() < END_TIMEOUT {
-        left.retain(is_there);
-        if left.is_empty() {
-            break;
+        match waitpid(None, WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => thread::sleep(Duration::from_millis(1)),
+            Err(_) => return,
         }
-        thread::sleep(Duration::from_millis(1));
     }
-    while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
 }

@@ -29,6 +29,18 @@ fn the_pipes_of_a_running_process_are_raised_once() {
 }
 
 #[test]
+fn one_stage_stands_for_its_pipeline() {
+    for name in ["yes", "cat"] {
+        let (_running, mark) = endless();
+        let all = mark.processes().into_iter();
+        let mut stages = all.filter(|(_, line)| line.trim() == name);
+        let pid = stages.next().unwrap().0.as_raw_pid();
+        let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+        assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
+    }
+}
+
+#[test]
 fn a_process_is_followed_in_the_background_until_it_ends() {
     let (running, mark) = endless();
     let pid = running.pid().as_raw_pid();

@@ -1,7 +1,9 @@
 //! Job control in interactive shells.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use super::boost;
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{PIPESPEED, skip};
@@ -85,4 +87,45 @@ fn jobs_of_zsh_are_stopped_continued_and_interrupted() {
 #[test]
 fn jobs_of_fish_are_stopped_continued_and_interrupted() {
     job_control("fish", &["--no-config"]);
+}
+
+#[test]
+fn under_report_the_command_decides_what_ctrl_c_does() {
+    let mut terminal = Terminal::new(80);
+    // Longer than a second Ctrl-C would be taken for the first.
+    let line = "n=0; trap 'n=$((n + 1)); sleep 0.3; echo got $n.; [ $n = 3 ] && exit 7' INT; \
+         echo ready.; while :; do sleep 0.1; done";
+    let mut command = boost("--report", line);
+    command.stdin(terminal.input()).stdout(terminal.input());
+    let mark = Mark::on(&mut command);
+    let running = terminal.start(command);
+    for shown in ["ready.", "got 1.", "got 2."] {
+        terminal.until(shown, |text| text.contains(shown));
+        terminal.type_in("\x03");
+    }
+    terminal.until("reported", |text| text.contains("no pipe was raised"));
+    assert_eq!(running.finish().code(), Some(7));
+    mark.nobody_left();
+}
+
+#[test]
+fn closing_the_terminal_ends_the_command() {
+    for (options, code, signal) in [("", None, Some(1)), ("--report", Some(129), None)] {
+        let mut terminal = Terminal::new(80);
+        let mut command = boost(options, "echo ready.; sleep 1003 | cat");
+        command.stdin(terminal.input()).stdout(terminal.input());
+        let mark = Mark::on(&mut command);
+        let running = terminal.start(command);
+        terminal.until("started", |text| text.contains("ready."));
+        let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep 1003");
+        eventually(|| mark.processes().iter().any(is_sleep).then_some(())).unwrap();
+        drop(terminal);
+        let status = running.finish();
+        assert_eq!(
+            (status.code(), status.signal()),
+            (code, signal),
+            "{options}"
+        );
+        mark.nobody_left();
+    }
 }

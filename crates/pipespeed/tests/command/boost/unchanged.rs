@@ -9,7 +9,7 @@ use pipespeed_stats::Rng;
 use rustix::process::Signal;
 
 use super::boost;
-use crate::common::conditions::{blocked, ignored};
+use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{Outcome, run_alone, start};
 
@@ -190,6 +190,47 @@ fn a_signal_from_outside_ends_the_command_itself() {
         assert_eq!(running.finish().signal, Some(signal.as_raw()));
         mark.nobody_left();
     }
+}
+
+#[test]
+fn a_signal_from_outside_is_passed_on_by_a_report() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut command = boost("--report", "exec sleep 1000");
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        let pid = running.pid().as_raw_pid();
+        let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep");
+        let is_waiting = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let has_blocked = !status.contains("SigBlk:\t0000000000000000");
+            (has_blocked && mark.processes().iter().any(is_sleep)).then_some(())
+        };
+        eventually(is_waiting).unwrap();
+        running.send(signal);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(128 + signal.as_raw()), "{outcome:#?}");
+        assert!(outcome.err.contains("no pipe was raised"), "{outcome:#?}");
+        mark.nobody_left();
+    }
+}
+
+#[test]
+fn a_command_that_adopts_orphans_has_no_sidecar_as_its_child() {
+    let outcomes = ["", "--report"].map(|options| {
+        let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
+        adopts_orphans(&mut command);
+        let mark = Mark::on(&mut command);
+        let outcome = run_alone(command).succeeded();
+        mark.nobody_left();
+        outcome
+    });
+    assert_eq!(outcomes[0].out, outcomes[1].out);
+    let words = "pipes are not raised: the sidecar would be a child of the command";
+    assert!(outcomes[0].err.contains(words), "{outcomes:#?}");
+    assert!(
+        outcomes[1].err.contains("1MiB in place of"),
+        "{outcomes:#?}"
+    );
 }
 
 /// What a process finds: signals, descriptors, session, limits and its parent.
