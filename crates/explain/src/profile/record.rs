@@ -44,8 +44,8 @@ pub struct Settings {
     pub placement: String,
 }
 
-/// Minimum share of the processor time of processes outside of pipelines, to be shown. Shells
-/// use a little for each process that they start.
+/// Processes outside of pipelines are shown if their processor time exceeds these shares of the
+/// stages' and of the wall time. Shells use a little for each process that they start.
 const MIN_OTHER: f64 = 0.05;
 
 /// A pipeline.
@@ -140,7 +140,8 @@ impl PipelineProfile {
     pub fn shown(&self) -> impl Iterator<Item = &StageProfile> {
         let all: f64 = self.stages.iter().map(|stage| stage.cpu_s).sum();
         let other = self.other.iter();
-        let other = other.filter(move |other| other.cpu_s >= MIN_OTHER * (all + other.cpu_s));
+        let least = (MIN_OTHER * all).max(MIN_OTHER * self.wall_s);
+        let other = other.filter(move |other| other.cpu_s >= least);
         self.stages.iter().chain(other)
     }
 }

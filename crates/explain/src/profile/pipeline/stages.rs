@@ -108,6 +108,7 @@ impl Stage {
 #[derive(Debug, Default)]
 struct Look {
     is_alive: bool,
+    time: Duration,
     is_awake: bool,
     sleeping: Vec<String>,
     moved: Option<(u64, u64)>,
@@ -121,6 +122,8 @@ pub struct Stages {
     /// Pipes of this process, which lead out of the command.
     outer: BTreeSet<PipeId>,
     known: HashMap<i32, Known>,
+    /// The time of the last look.
+    looked: Duration,
     /// The stages, in the order of discovery.
     pub all: Vec<Stage>,
     by_flow: HashMap<Flow, usize>,
@@ -155,6 +158,7 @@ impl Stages {
     /// Finds new processes, and examines all.
     pub fn look(&mut self) {
         let now = now();
+        self.looked = now;
         let tree = self.proc.tree(getpid().as_raw_pid());
         let tree = &tree[1..];
         let known = self.scanner.snapshot.processes.keys();
@@ -173,7 +177,7 @@ impl Stages {
             if !look.is_alive {
                 continue;
             }
-            stage.seen = now;
+            stage.seen = look.time;
             // Without what an orphan has moved, once it has ended.
             stage.bytes = look.moved.max(stage.bytes);
             if !look.is_awake
@@ -208,11 +212,13 @@ impl Stages {
         if let Some(before) = before.as_ref().filter(|it| it.name == process.name) {
             flow = flow.or(before.flow);
         }
-        let parent = self.known.get(&process.parent).or(before.as_ref());
-        let mut stage = parent.map_or(0, |it| it.stage);
-        if !flow.is_within(self.all[stage].flow) {
-            stage = *self.by_flow.entry(flow).or_insert(self.all.len());
-        }
+        let stage = match (self.known.get(&process.parent), &before) {
+            (Some(parent), _) if flow.is_within(self.all[parent.stage].flow) => parent.stage,
+            (Some(_), _) => *self.by_flow.entry(flow).or_insert(self.all.len()),
+            // The first process, or an orphan, whose pipes may lead to a former ancestor.
+            (None, Some(before)) => before.stage,
+            (None, None) => self.stage_around(flow),
+        };
         if stage == self.all.len() {
             self.all.push(Stage {
                 flow,
@@ -238,6 +244,15 @@ impl Stages {
         };
         self.known.insert(pid, known);
         stage
+    }
+
+    /// A stage that has all pipes of an orphan.
+    fn stage_around(&self, flow: Flow) -> usize {
+        let mut around = (1..self.all.len()).filter(|at| flow.is_within(self.all[*at].flow));
+        around
+            .next()
+            .filter(|_| flow != Flow::default())
+            .unwrap_or(0)
     }
 
     /// A process whose descriptors are not known is of its parent's stage.
@@ -273,6 +288,10 @@ impl Stages {
                     look.is_awake |= state.is_some_and(|state| !matches!(state, 'Z' | 'X'));
                 }
             }
+        }
+        look.time = now();
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.seen = look.time;
         }
     }
 
@@ -318,8 +337,7 @@ impl Stages {
             }
             stage.chains.add(sample.chain, sample.weight);
         }
-        let last = self.known.values().map(|it| it.seen).max();
-        self.known.retain(|_, it| Some(it.seen) == last);
+        self.known.retain(|_, it| it.seen >= self.looked);
     }
 }
 
