@@ -212,12 +212,16 @@ impl Stages {
         if let Some(before) = before.as_ref().filter(|it| it.name == process.name) {
             flow = flow.or(before.flow);
         }
-        let stage = match (self.known.get(&process.parent), &before) {
-            (Some(parent), _) if flow.is_within(self.all[parent.stage].flow) => parent.stage,
-            (Some(_), _) => *self.by_flow.entry(flow).or_insert(self.all.len()),
-            // The first process, or an orphan, whose pipes may lead to a former ancestor.
-            (None, Some(before)) => before.stage,
-            (None, None) => self.stage_around(flow),
+        let is_within = |at: &usize| flow.is_within(self.all[*at].flow);
+        let found = match (self.known.get(&process.parent), &before) {
+            (Some(parent), _) => Some(parent.stage).filter(is_within),
+            // An orphan, whose pipes may lead to a former ancestor, or the first process.
+            (None, Some(before)) => Some(before.stage),
+            (None, None) => (0..self.all.len()).find(is_within),
+        };
+        let stage = match found {
+            Some(stage) => stage,
+            None => *self.by_flow.entry(flow).or_insert(self.all.len()),
         };
         if stage == self.all.len() {
             self.all.push(Stage {
@@ -244,15 +248,6 @@ impl Stages {
         };
         self.known.insert(pid, known);
         stage
-    }
-
-    /// A stage that has all pipes of an orphan.
-    fn stage_around(&self, flow: Flow) -> usize {
-        let mut around = (1..self.all.len()).filter(|at| flow.is_within(self.all[*at].flow));
-        around
-            .next()
-            .filter(|_| flow != Flow::default())
-            .unwrap_or(0)
     }
 
     /// A process whose descriptors are not known is of its parent's stage.
