@@ -64,7 +64,7 @@ pub struct PipelineProfile {
     /// Samples of any stage that are missing.
     #[serde(flatten)]
     pub losses: Losses,
-    /// Its stages, in the order of their start. Without pipes it has one.
+    /// Its stages, in the order of the flow. Without pipes it has one.
     pub stages: Vec<StageProfile>,
     /// The processes outside of pipelines, such as the shell; null if there is one stage only.
     /// Its command is their names.
@@ -121,7 +121,7 @@ impl Profile {
         let cases = self.cases.iter();
         let of_cases = cases.flat_map(|case| case.ends.iter().map(move |end| (&*case.name, end)));
         let pipeline = self.pipeline.iter();
-        let stages = pipeline.flat_map(|pipeline| pipeline.stages.iter().chain(&pipeline.other));
+        let stages = pipeline.flat_map(PipelineProfile::shown);
         of_cases.chain(stages.map(|stage| ("pipeline", &stage.end)))
     }
 }

@@ -87,9 +87,8 @@ pub fn record(command: &str, ran: Ran, sampling: &Sampling) -> PipelineProfile {
     let (mut stages, others): (Vec<_>, Vec<_>) = wholes
         .filter(|it| !it.stage.is_empty())
         .partition(|it| !it.stage.only_waits());
-    // A shell forks the stages in their order.
     stages.sort_by_key(Whole::first);
-    let mut stages = joined(stages);
+    let mut stages = in_order(joined(stages));
     let mut other = None;
     if let Some(mut rest) = rest.take() {
         if stages.is_empty() {
@@ -169,6 +168,19 @@ fn joined(stages: Vec<Whole>) -> Vec<Whole> {
         }
     }
     all.into_iter().map(|(_, whole)| whole).collect()
+}
+
+/// The stages in the order of the flow, and of their start.
+fn in_order(mut stages: Vec<Whole>) -> Vec<Whole> {
+    let mut ordered = Vec::new();
+    while !stages.is_empty() {
+        let links = links(&stages);
+        let is_first = |at: &usize| links.iter().all(|(_, to)| to != at);
+        // They may form a circle.
+        let next = (0..stages.len()).find(is_first).unwrap_or(0);
+        ordered.push(stages.remove(next));
+    }
+    ordered
 }
 
 /// Pairs of a stage that writes to a pipe and one that reads from it.
@@ -284,6 +296,64 @@ fn splices(chain: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_pipeline::proc::PipeId;
+    use std::time::Duration;
+
+    /// A stage that was seen from the second `began` for a second, with these pipes.
+    fn whole(name: &str, began: u64, input: u64, output: u64) -> Whole {
+        let pipe = |inode: u64| (inode > 0).then(|| PipeId::pipe(inode));
+        let flow = Flow {
+            input: pipe(input),
+            output: pipe(output),
+        };
+        let mut stage = Stage::default();
+        stage.name = name.to_owned();
+        stage.command = name.to_owned();
+        stage.began = Duration::from_secs(began);
+        stage.seen = Duration::from_secs(began + 1);
+        Whole {
+            stage,
+            flows: vec![flow],
+            account: Account::default(),
+            chains: Chains::default(),
+        }
+    }
+
+    fn commands(stages: Vec<Whole>) -> Vec<String> {
+        stages.iter().map(Whole::command).collect()
+    }
+
+    #[test]
+    fn equal_pipelines_that_ran_one_after_another_are_one() {
+        let pipeline = |began: u64, pipe: u64, last: &str| {
+            [whole("zcat", began, 0, pipe), whole(last, began, pipe, 0)]
+        };
+        let two = |one: [Whole; 2], other: [Whole; 2]| one.into_iter().chain(other).collect();
+        let loops = || two(pipeline(1, 1, "wc"), pipeline(2, 2, "wc"));
+        assert_eq!(
+            commands(joined(loops())),
+            ["zcat (2 times)", "wc (2 times)"]
+        );
+        assert_eq!(links(&joined(loops())), [(0, 1)]);
+        // At the same time, or with another neighbour.
+        let parallel = two(pipeline(1, 1, "wc"), pipeline(1, 2, "wc"));
+        assert_eq!(commands(joined(parallel)), ["zcat", "wc", "zcat", "wc"]);
+        let others = two(pipeline(1, 1, "wc"), pipeline(2, 2, "sort"));
+        assert_eq!(commands(joined(others)), ["zcat", "wc", "zcat", "sort"]);
+    }
+
+    /// Those of `(a | b) | c` start in the order c, a, b; each of a circle follows another.
+    #[test]
+    fn stages_are_in_the_order_of_the_flow() {
+        let nested = vec![
+            whole("c", 1, 1, 0),
+            whole("a", 2, 0, 2),
+            whole("b", 3, 2, 1),
+        ];
+        assert_eq!(commands(in_order(nested)), ["a", "b", "c"]);
+        let circle = vec![whole("a", 1, 1, 2), whole("b", 1, 2, 1)];
+        assert_eq!(commands(in_order(circle)), ["a", "b"]);
+    }
 
     #[test]
     fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
