@@ -98,7 +98,7 @@ impl Stage {
             && account.ran < account.wall / 20
     }
 
-    /// Whether no process is left that was taken for one of it before it had its pipes.
+    /// Whether it has no process: those that were seen got other pipes later.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
