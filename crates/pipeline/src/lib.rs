@@ -9,6 +9,7 @@
 //! | [`proc`] | reads /proc |
 //! | `files` | the files of one process, some of them kept open |
 //! | [`find`] | the processes and their pipes at one moment |
+//! | [`flow`] | the pipes by which a process belongs to a pipeline |
 //! | [`wait`] | what a thread waits for |
 //! | [`look`] | capacity and fill of a pipe |
 //! | [`observe`] | all that for some seconds |
@@ -26,6 +27,7 @@ mod files;
 pub mod find;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+pub mod flow;
 pub mod look;
 pub mod observe;
 pub mod proc;

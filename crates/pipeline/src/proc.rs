@@ -192,6 +192,15 @@ impl Proc {
         Some(visible(&name))
     }
 
+    /// The words of a process's command line (proc_pid_cmdline(5)), with blanks between them;
+    /// `None` if it has ended.
+    pub fn command_line(&self, pid: i32) -> Option<String> {
+        let bytes = fs::read(self.path(&format!("proc/{pid}/cmdline"))).ok()?;
+        let words = String::from_utf8_lossy(&bytes).replace('\0', " ");
+        let words = words.trim_end();
+        (!words.is_empty()).then(|| visible(words))
+    }
+
     /// The fields of a process's `stat`.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         parse_stat(&self.text(&format!("proc/{pid}/stat"))?)

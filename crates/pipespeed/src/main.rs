@@ -8,7 +8,6 @@ use pipespeed_base::failure::{exit_code, require_stdout};
 use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
-use pipespeed_explain::profile::pipeline::process as stage;
 use pipespeed_measure::session::{Role, SUBCOMMAND};
 use pipespeed_pipeline::look;
 
@@ -24,9 +23,6 @@ fn main() -> ExitCode {
         let role = args.next();
         if role.as_deref().is_some_and(|role| role == echo::ROLE) {
             return exit_code("pipespeed", echo::main().map_err(Into::into));
-        }
-        if role.as_deref().is_some_and(|role| role == stage::ROLE) {
-            return stage::main(args);
         }
         if role.as_deref().is_some_and(|role| role == look::ROLE) {
             return look::main();

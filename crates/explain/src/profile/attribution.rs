@@ -36,6 +36,13 @@ pub enum PerfRecord {
         /// The thread.
         tid: u32,
     },
+    /// A process executed a program of this name, or chose the name.
+    Comm {
+        /// The process.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
     /// A sample.
     Sample(StackSample),
     /// This many records did not fit into the ring.
@@ -47,21 +54,12 @@ pub enum PerfRecord {
 /// A sampled call chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackSample {
-    /// What it was taken of.
-    pub origin: SampleOrigin,
+    /// The process.
+    pub pid: u32,
     /// Its weight in the event's unit.
     pub weight: u64,
     /// Addresses in the kernel, the innermost first.
     pub chain: Vec<u64>,
-}
-
-/// What a sample was taken of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SampleOrigin {
-    /// This process, by an event of a processor.
-    Process(u32),
-    /// A process of this owner, by an event of a task.
-    Owner(usize),
 }
 
 impl PerfRecord {
@@ -70,17 +68,20 @@ impl PerfRecord {
     fn rank(&self) -> u8 {
         match self {
             PerfRecord::Fork { .. } => 0,
-            PerfRecord::Sample(_) | PerfRecord::Lost(_) | PerfRecord::Throttled => 1,
             PerfRecord::Exit { .. } => 2,
+            _ => 1,
         }
     }
 }
 
-/// The living processes of each owner. An owner is an end of a case, or a stage of a
-/// pipeline with its descendants.
+/// The living processes of each owner. An owner is an end of a case, or a command, with its
+/// descendants.
 #[derive(Debug, Clone, Default)]
 pub struct Owners {
     processes: HashMap<u32, OwnedProcess>,
+    /// The parents of all processes that were forked.
+    parents: HashMap<u32, u32>,
+    names: HashMap<u32, String>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +108,16 @@ impl Owners {
         self.processes.get(&pid).map(|process| process.owner)
     }
 
+    /// The process that forked this one, if that was recorded.
+    pub fn parent(&self, pid: u32) -> Option<u32> {
+        self.parents.get(&pid).copied()
+    }
+
+    /// The name of the program that a process executed last, if that was recorded.
+    pub fn name(&self, pid: u32) -> Option<&str> {
+        self.names.get(&pid).map(String::as_str)
+    }
+
     fn fork(&mut self, pid: u32, tid: u32, parent: u32) {
         if pid == parent {
             if let Some(process) = self.processes.get_mut(&pid) {
@@ -114,6 +125,7 @@ impl Owners {
             }
         } else if let Some(owner) = self.owner(parent) {
             self.adopt(owner, pid, [tid]);
+            self.parents.insert(pid, parent);
         } else {
             // A stranger that got the number of an earlier process.
             self.processes.remove(&pid);
@@ -144,13 +156,13 @@ pub fn attribute(
         match record {
             PerfRecord::Fork { pid, tid, parent } => owners.fork(pid, tid, parent),
             PerfRecord::Exit { pid, tid } => owners.exit(pid, tid),
+            PerfRecord::Comm { pid, name } => {
+                owners.names.insert(pid, name);
+            }
             PerfRecord::Lost(count) => losses.lost += count,
             PerfRecord::Throttled => losses.throttled += 1,
             PerfRecord::Sample(sample) => {
-                let owner = match sample.origin {
-                    SampleOrigin::Process(pid) => owners.owner(pid),
-                    SampleOrigin::Owner(owner) => Some(owner),
-                };
+                let owner = owners.owner(sample.pid);
                 samples.extend(owner.map(|owner| (time_ns, owner, sample)));
             }
         }
@@ -167,16 +179,12 @@ mod tests {
         TimedRecord { time_ns, record }
     }
 
-    fn sample(origin: SampleOrigin) -> PerfRecord {
+    fn of(pid: u32) -> PerfRecord {
         PerfRecord::Sample(StackSample {
-            origin,
+            pid,
             weight: 1,
             chain: Vec::new(),
         })
-    }
-
-    fn of(pid: u32) -> PerfRecord {
-        sample(SampleOrigin::Process(pid))
     }
 
     fn fork(pid: u32, parent: u32) -> PerfRecord {
@@ -239,9 +247,20 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_tasks_event_need_no_fork() {
-        let ring = [at(1, sample(SampleOrigin::Owner(1))), at(2, of(77))];
-        assert_eq!(attributed(&[&ring]), [(1, 1)]);
+    fn a_process_of_an_owner_has_a_parent_and_a_name() {
+        let name = "cat".to_owned();
+        // The record of a name has no time.
+        let ring = [
+            at(0, PerfRecord::Comm { pid: 11, name }),
+            at(1, fork(11, 10)),
+        ];
+        let mut owners = two();
+        attribute(ring.to_vec(), &mut owners, &mut Losses::default());
+        assert_eq!(
+            (owners.parent(11), owners.name(11)),
+            (Some(10), Some("cat"))
+        );
+        assert_eq!((owners.parent(10), owners.name(10)), (None, None));
     }
 
     #[test]
@@ -314,7 +333,7 @@ mod tests {
             let rings: Vec<&[TimedRecord]> = rings.iter().map(Vec::as_slice).collect();
             let expected: Vec<(u64, usize)> = (0..history.len())
                 .filter_map(|time| match &history[time] {
-                    PerfRecord::Sample(StackSample { origin: SampleOrigin::Process(pid), .. }) => {
+                    PerfRecord::Sample(StackSample { pid, .. }) => {
                         Some((time as u64, naive_owner(&history, time, *pid)?))
                     }
                     _ => None,

@@ -37,19 +37,21 @@ pub fn profile(
             Ok(probe.add(role.index(), pid, &cpus[role.index()])?)
         })?;
         let outcomes = [&trial.writer, &trial.reader];
-        let mut targets = Vec::new();
-        for (tally, outcome) in tallies.iter_mut().zip(outcomes) {
-            let window = match outcome {
-                Some(outcome) => {
-                    tally.usage_sampled.add(&outcome.counters);
-                    outcome.window_ns.0..outcome.window_ns.1
-                }
-                None => 0..0,
-            };
-            targets.push((window, &mut tally.chains));
+        let mut windows = [0..0, 0..0];
+        for ((tally, window), outcome) in tallies.iter_mut().zip(&mut windows).zip(outcomes) {
+            if let Some(outcome) = outcome {
+                tally.usage_sampled.add(&outcome.counters);
+                *window = outcome.window_ns.0..outcome.window_ns.1;
+            }
         }
-        let stopped = probe.stop(&mut targets);
-        stopped.map_err(|error| TrialError::Failed(SamplingError::Failed(error).into()))?;
+        let samples = probe.stop();
+        let samples =
+            samples.map_err(|error| TrialError::Failed(SamplingError::Failed(error).into()))?;
+        for (time_ns, owner, sample) in samples {
+            if windows[owner].contains(&time_ns) {
+                tallies[owner].chains.add(sample.chain, sample.weight);
+            }
+        }
         losses += probe.losses();
         let trial = runner.run(case)?;
         noise.push(trial.noise);

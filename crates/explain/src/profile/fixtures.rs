@@ -112,8 +112,9 @@ pub fn ladder() -> Profile {
 fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile) -> StageProfile {
     StageProfile {
         command: command.to_owned(),
-        status: Status::Exited(0),
-        ran: true,
+        status: Some(Status::Exited(0)),
+        reads_from: (number > 1).then_some(number - 1),
+        writes_to: (number < 3).then_some(number + 1),
         wall_s: 2.0 * end.usage.wall_s,
         cpu_s: 2.0 * end.usage.cpu_s,
         by_phases: true,
@@ -132,7 +133,7 @@ fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile)
 pub fn pipeline() -> Profile {
     let bytes = Some(400 * MI);
     let mut first = stage(1, "produce", [None, bytes], writer(10_000.0, 9_000.0));
-    first.status = Status::Signal(13);
+    first.status = Some(Status::Signal(13));
     first.seen_asleep = 100;
     let wait = |(name, share): (&str, f64)| Function {
         name: name.to_owned(),
@@ -144,7 +145,7 @@ pub fn pipeline() -> Profile {
     let second = end("", 10_000.0, 300.0, &[("", 95), (WRITE, 5)]);
     let second = stage(2, "filter", [bytes, None], second);
     let mut last = stage(3, "sink", [None, None], reader(10_000.0, 8_000.0));
-    last.status = Status::Exited(3);
+    last.status = Some(Status::Exited(3));
     last.end.usage.bytes = 0;
     for cost in &mut last.end.costs {
         cost.ns_per_page = None;
@@ -154,9 +155,11 @@ pub fn pipeline() -> Profile {
             command: "produce | filter | sink".to_owned(),
             wall_s: first.wall_s,
             out_of_time: false,
+            status: Some(Status::Exited(3)),
             left: 0,
             losses: Losses::default(),
             stages: vec![first, second, last],
+            other: None,
         }),
         ..profile()
     }

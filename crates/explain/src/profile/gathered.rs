@@ -33,6 +33,14 @@ impl<F: Eq + Hash> Chains<F> {
         self.samples += 1;
         *self.weights.entry(chain).or_default() += weight;
     }
+
+    /// Adds other samples.
+    pub fn append(&mut self, more: Chains<F>) {
+        self.samples += more.samples;
+        for (chain, weight) in more.weights {
+            *self.weights.entry(chain).or_default() += weight;
+        }
+    }
 }
 
 impl Chains<u64> {

@@ -7,7 +7,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`perf`], [`symbols`] | samples, or why there are none; names of kernel functions |
-//! | [`attribution`] | the process and the end or stage that a sample belongs to |
+//! | [`attribution`] | the process and the end or command that a sample belongs to |
 //! | [`groups`] | the table of costs and the attribution of call chains |
 //! | [`account`], [`gathered`] | the wall time of an end, split |
 //! | [`collect`], [`pipeline`] | profiles of cases and of users' commands |

@@ -87,9 +87,9 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
     }
     if let Some(pipeline) = &profile.pipeline {
         let mut notes = Vec::new();
-        let stages = pipeline.stages.iter().map(|stage| &stage.end);
-        of_losses(pipeline.losses, stages, &mut notes);
-        for stage in &pipeline.stages {
+        let stages = pipeline.stages.iter().chain(&pipeline.other);
+        of_losses(pipeline.losses, stages.map(|stage| &stage.end), &mut notes);
+        for stage in pipeline.shown() {
             of_end(
                 &format!("pipeline, {}", stage.end.role),
                 &stage.end,
@@ -145,17 +145,16 @@ fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
 
 /// Adds notes about a pipeline.
 fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
-    for (at, stages) in pipeline.stages.windows(2).enumerate() {
-        if stages[0].given_bytes.is_none() {
+    for (at, stage) in pipeline.stages.iter().enumerate() {
+        if let Some(to) = stage.writes_to.filter(|_| stage.given_bytes.is_none()) {
             notes.push(format!(
-                "bytes from stage {} to stage {} are unknown: both splice, which the kernel does not count, or it \
+                "bytes from stage {} to stage {to} are unknown: both splice, which the kernel does not count, or it \
                  does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)",
-                at + 1,
-                at + 2
+                at + 1
             ));
         }
     }
-    for stage in &pipeline.stages {
+    for stage in pipeline.shown() {
         let usage = &stage.end.usage;
         let sampled = &stage.end.usage_sampled;
         let slowed = 1.0 - usage.wall_ns_per_page() / sampled.wall_ns_per_page();
@@ -183,7 +182,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     }
     if pipeline.left > 0 {
         notes.push(format!(
-            "processes still running at the end of the last stage, which were ended: {}",
+            "processes still running at the end of the command, which were ended: {}",
             pipeline.left
         ));
     }
@@ -250,7 +249,7 @@ mod tests {
         bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count, or it does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)
         1: produce: too short, or its processes too short-lived, to distinguish phases with sampling from phases without: its figures include both
         2: filter: its processes ran in parallel, on 3.0 processors on average; their times are scaled to the wall time, and sleep at the same time is not shown
-        processes still running at the end of the last stage, which were ended: 2
+        processes still running at the end of the command, which were ended: 2
         ");
     }
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
 
 use perf_event::data::{Lost, Record};
 use perf_event::events::{Hardware, Software};
@@ -15,12 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::attribution::{Owners, PerfRecord, SampleOrigin, StackSample, TimedRecord, attribute};
-use super::gathered::Chains;
+use super::attribution::{Owners, PerfRecord, StackSample, TimedRecord, attribute};
 use super::record::Losses;
 use super::symbols::{Symbols, SymbolsError};
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
+use pipespeed_pipeline::proc::visible;
 
 /// The event that triggers samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,8 +107,6 @@ pub struct Probe {
 struct SampleRing {
     sampler: Sampler,
     cpu: usize,
-    /// The owner of the task whose event it is; `None` for an event of a processor.
-    owner: Option<usize>,
 }
 
 /// How to sample the kernel of this machine.
@@ -173,21 +170,11 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
-    fn of(call: Call, error: io::Error) -> Self {
+    pub(super) fn of(call: Call, error: io::Error) -> Self {
         match refusals::of(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
             Some(refusal) => SamplingError::Refused(refusal),
             None => SamplingError::Failed(error),
-        }
-    }
-
-    /// Replaces an error of a pipeline that was caused by too few descriptors.
-    pub fn or_too_few_descriptors(error: anyhow::Error) -> anyhow::Error {
-        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-        let cause = causes.find(|cause| has_too_few_descriptors(cause));
-        match cause.and_then(|cause| refusals::of("starting the pipeline", cause)) {
-            Some(refusal) => SamplingError::Descriptors(refusal).into(),
-            None => error,
         }
     }
 }
@@ -243,11 +230,12 @@ fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
         Target::Task(pid, cpu) => {
             builder.observe_pid(pid as i32).one_cpu(cpu).inherit(true);
         }
-        // Forks and exits show whose child a sampled process is.
         Target::Processor(cpu) => {
-            builder.any_pid().one_cpu(cpu).exclude_idle(true).task(true);
+            builder.any_pid().one_cpu(cpu).exclude_idle(true);
         }
     }
+    // Forks and exits show whose child a sampled process is.
+    builder.task(true).comm(true);
     builder.build()
 }
 
@@ -266,7 +254,8 @@ impl Probe {
         }
     }
 
-    /// Starts to sample a process on `cpus`. `owner` is its index in [`stop`](Self::stop).
+    /// Starts to sample a process, and the children that it will start, on `cpus`. `owner` is
+    /// what [`stop`](Self::stop) names as the owner of their samples.
     ///
     /// The kernel passes a task's event on to threads and children only if it is bound to
     /// a processor, too (kernel/events/core.c, `perf_mmap`).
@@ -277,21 +266,17 @@ impl Probe {
         self.owners.adopt(owner, pid, []);
         for &cpu in cpus {
             let is_sampled = self.rings.iter().any(|ring| ring.cpu == cpu);
-            let (target, owner) = match self.scope {
+            let target = match self.scope {
                 EventScope::Processors if is_sampled => continue,
-                EventScope::Processors => (Target::Processor(cpu), None),
-                EventScope::Tasks => (Target::Task(pid, cpu), Some(owner)),
+                EventScope::Processors => Target::Processor(cpu),
+                EventScope::Tasks => Target::Task(pid, cpu),
             };
             let counter = open(self.event, target)
                 .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
             let sampler = counter.sampled(self.ring_bytes);
             let mut sampler = sampler.map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
             sampler.enable().map_err(SamplingError::Failed)?;
-            self.rings.push(SampleRing {
-                sampler,
-                cpu,
-                owner,
-            });
+            self.rings.push(SampleRing { sampler, cpu });
         }
         Ok(())
     }
@@ -315,31 +300,24 @@ impl Probe {
     pub fn read(&mut self) {
         for ring in &mut self.rings {
             while let Some(raw) = ring.sampler.next_record() {
-                self.records.extend(parsed(&raw, ring.owner));
+                self.records.extend(parsed(&raw));
             }
         }
     }
 
-    /// Stops sampling, and adds all samples since the last call to the chains of their
-    /// owners, if their time lies in the owner's window, in nanoseconds of CLOCK_MONOTONIC.
-    /// `targets` has a window and chains for each owner.
+    /// Stops sampling. Returns all samples since the last call, each with its time in
+    /// nanoseconds of CLOCK_MONOTONIC and its owner.
     ///
     /// Records can only be put in order once all rings are complete.
     ///
     /// # Errors
     /// Those of ioctl(2).
-    pub fn stop(&mut self, targets: &mut [(Range<u64>, &mut Chains<u64>)]) -> io::Result<()> {
+    pub fn stop(&mut self) -> io::Result<Vec<(u64, usize, StackSample)>> {
         let mut rings = self.rings.iter_mut();
         rings.try_for_each(|ring| ring.sampler.disable())?;
         self.read();
         let records = std::mem::take(&mut self.records);
-        for (time, owner, sample) in attribute(records, &mut self.owners, &mut self.losses) {
-            let (window, chains) = &mut targets[owner];
-            if window.contains(&time) {
-                chains.add(sample.chain, sample.weight);
-            }
-        }
-        Ok(())
+        Ok(attribute(records, &mut self.owners, &mut self.losses))
     }
 
     /// Samples that are missing so far.
@@ -348,8 +326,8 @@ impl Probe {
     }
 }
 
-/// The record, if it is of use. `owner` is that of its ring.
-fn parsed(raw: &perf_event::Record<'_>, owner: Option<usize>) -> Option<TimedRecord> {
+/// The record, if it is of use.
+fn parsed(raw: &perf_event::Record<'_>) -> Option<TimedRecord> {
     let in_kernel = raw.misc() & CPU_MODE == IN_KERNEL;
     // A record that can't be parsed is as good as lost.
     let record = raw
@@ -362,9 +340,8 @@ fn parsed(raw: &perf_event::Record<'_>, owner: Option<usize>) -> Option<TimedRec
             if in_kernel && chain.is_empty() {
                 chain.extend(sample.ip());
             }
-            let process = SampleOrigin::Process(sample.pid().unwrap_or(0));
             let sampled = StackSample {
-                origin: owner.map_or(process, SampleOrigin::Owner),
+                pid: sample.pid().unwrap_or(0),
                 weight: sample.period().unwrap_or(1),
                 chain,
             };
@@ -377,6 +354,16 @@ fn parsed(raw: &perf_event::Record<'_>, owner: Option<usize>) -> Option<TimedRec
         Record::Exit(exit) => {
             let (pid, tid) = (exit.pid, exit.tid);
             (exit.time, PerfRecord::Exit { pid, tid })
+        }
+        Record::Comm(comm) => {
+            let name = visible(&String::from_utf8_lossy(&comm.comm));
+            (
+                0,
+                PerfRecord::Comm {
+                    pid: comm.pid,
+                    name,
+                },
+            )
         }
         Record::Lost(lost) => (0, PerfRecord::Lost(lost.lost)),
         Record::LostSamples(lost) => (0, PerfRecord::Lost(lost.lost)),
@@ -448,20 +435,15 @@ mod tests {
     fn too_few_descriptors_are_reported_as_such() {
         let missing = || io::Error::from(Errno::MFILE);
         let limit = "sampling needs a descriptor for each process and processor: ";
-        let in_pipeline = anyhow::Error::new(missing()).context("a pipe");
         for error in [
             SamplingError::of(Call::PerfEventOpen, missing()).to_string(),
             SamplingError::from(SymbolsError::Unreadable(missing())).to_string(),
-            SamplingError::or_too_few_descriptors(in_pipeline).to_string(),
         ] {
             assert!(
                 error.starts_with(limit) && error.contains("ulimit -n"),
                 "{error}"
             );
         }
-        let other = anyhow::Error::new(io::Error::from(Errno::NOENT)).context("a pipe");
-        let other = SamplingError::or_too_few_descriptors(other);
-        assert_eq!(other.to_string(), "a pipe");
     }
 
     #[test]

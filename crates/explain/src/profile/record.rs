@@ -1,6 +1,8 @@
 //! The saved record of a profile.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,10 @@ pub struct Settings {
     pub placement: String,
 }
 
+/// Processes outside of pipelines are shown if their processor time exceeds these shares of the
+/// stages' and of the wall time. Shells use a little for each process that they start.
+const MIN_OTHER: f64 = 0.05;
+
 /// A pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineProfile {
@@ -51,25 +57,34 @@ pub struct PipelineProfile {
     pub wall_s: f64,
     /// Whether it was ended at the time limit (--time).
     pub out_of_time: bool,
+    /// How it ended; null if it was ended.
+    pub status: Option<Status>,
     /// Processes still running at its end, which were ended.
     pub left: usize,
     /// Samples of any stage that are missing.
     #[serde(flatten)]
     pub losses: Losses,
-    /// Its stages, in order.
+    /// Its stages, in the order of the flow. Without pipes it has one.
     pub stages: Vec<StageProfile>,
+    /// The processes outside of pipelines, such as the shell; null if there is one stage only.
+    /// Its command is their names.
+    pub other: Option<StageProfile>,
 }
 
-/// One stage of a pipeline: a process and its descendants.
+/// One stage of a pipeline: a process, or several with the same pipes, and their descendants.
+/// Equal stages that ran one after another, as in a loop, are one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageProfile {
-    /// Its command.
+    /// Its command line; for a shell that executed no program its name, and the names of
+    /// the programs that it runs.
     pub command: String,
-    /// How it ended.
-    pub status: Status,
-    /// Whether its command could be executed.
-    pub ran: bool,
-    /// From the start to the end of its first process, in seconds.
+    /// How its first process ended; null if unknown (before Linux 6.15).
+    pub status: Option<Status>,
+    /// The number of the stage that writes to its input, from 1.
+    pub reads_from: Option<usize>,
+    /// The number of the stage that reads its output.
+    pub writes_to: Option<usize>,
+    /// How long it was seen, in seconds.
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
     pub cpu_s: f64,
@@ -106,16 +121,28 @@ impl Profile {
         let cases = self.cases.iter();
         let of_cases = cases.flat_map(|case| case.ends.iter().map(move |end| (&*case.name, end)));
         let pipeline = self.pipeline.iter();
-        let stages = pipeline.flat_map(|pipeline| pipeline.stages.iter());
+        let stages = pipeline.flat_map(PipelineProfile::shown);
         of_cases.chain(stages.map(|stage| ("pipeline", &stage.end)))
     }
 }
 
 impl Status {
-    /// Whether a shell uses it for a command that does not exist or can't be executed
-    /// (POSIX.1-2024, Shell Command Language, 2.8.2). So do env(1) and xargs(1).
-    pub fn says_not_run(self) -> bool {
-        matches!(self, Status::Exited(126 | 127))
+    pub(super) fn of(status: ExitStatus) -> Status {
+        match (status.code(), status.signal()) {
+            (None, Some(signal)) => Status::Signal(signal),
+            (code, _) => Status::Exited(code.unwrap_or(0)),
+        }
+    }
+}
+
+impl PipelineProfile {
+    /// The stages, and the processes outside of pipelines if they did much of the work.
+    pub fn shown(&self) -> impl Iterator<Item = &StageProfile> {
+        let all: f64 = self.stages.iter().map(|stage| stage.cpu_s).sum();
+        let other = self.other.iter();
+        let least = (MIN_OTHER * all).max(MIN_OTHER * self.wall_s);
+        let other = other.filter(move |other| other.cpu_s >= least);
+        self.stages.iter().chain(other)
     }
 }
 

@@ -30,10 +30,11 @@ of a case is estimated from counts (calls, pages, faults, switches, wake-ups) ti
 their costs on this machine (see pipespeed costs); the rest is shown as unexplained.
 
 Your own pipeline is one quoted string for sh after '--'; several words are one \
-program and its arguments. Every stage and its child processes are sampled from start \
-to end. The pipeline uses pipespeed's standard input and standard error. Its standard \
-output is discarded unless redirected. The scheduler places the stages; use taskset in \
-the command to bind one.
+program and its arguments. It may be any command line, with loops, lists and scripts. \
+Stages are found while it runs, by the pipes between processes; a stage's child \
+processes count for it. The pipeline uses pipespeed's standard input and standard \
+error. Its standard output is discarded unless redirected. The scheduler places the \
+stages; use taskset in the command to bind one.
 
 Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all processes that it started: a \
 pipeline gets SIGTERM, then SIGKILL a second later. If pipespeed itself is killed by \

@@ -3,19 +3,21 @@
 mod counted;
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
+use crate::commands::doctor::start;
 use crate::commands::files::{Files, RECORD};
 use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
-use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
-use pipespeed_explain::profile::pipeline::{self, Pipeline};
+use pipespeed_explain::profile::perf::{FREQUENCY, Sampling};
+use pipespeed_explain::profile::pipeline;
 use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -71,7 +73,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let by_default = |files: Files| files.or_by_default(output.no_save, "profile", RECORD);
     let sampling = match (Sampling::find(), &subject) {
         (Ok(sampling), _) => sampling,
-        (Err(error), Subject::Pipeline(_)) => return Err(error.into()),
+        (Err(error), Subject::Command(_)) => return Err(error.into()),
         (Err(error), Subject::Cases(cases)) => {
             let files = by_default(files);
             let warnings = rounded.into_iter().collect();
@@ -108,9 +110,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
                     profile(runner, case, &sampling, &cpus, trial_count(args))
                 })?;
         }
-        Subject::Pipeline(pipeline) => {
-            let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
-            let (profile, signal) = sampled.map_err(SamplingError::or_too_few_descriptors)?;
+        Subject::Command(command) => {
+            let (profile, signal) = sample_command(args, command, &sampling, &topology)?;
             record.pipeline = Some(profile);
             record.interrupted = signal.as_ref().map(|signal| signal_name(signal.0));
             interrupted = signal;
@@ -143,7 +144,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
 /// The subject of a profile.
 enum Subject {
     Cases(Vec<Case>),
-    Pipeline(Pipeline),
+    /// A command line.
+    Command(String),
 }
 
 impl Subject {
@@ -161,51 +163,40 @@ impl Subject {
                 in_short(&args.command.join(" "), 60)
             )));
         }
-        Pipeline::new(&args.command)
-            .map(Subject::Pipeline)
-            .map_err(|error| {
-                usage(format!(
-                    "-- {}: {error}",
-                    in_short(&args.command.join(" "), 60)
-                ))
-            })
+        let command = args.command.join(" ").trim().to_owned();
+        if command.is_empty() {
+            return Err(usage("-- the command is missing"));
+        }
+        Ok(Subject::Command(command))
     }
 
     fn placement(&self, args: &ProfileArgs) -> Placement {
         match self {
             Subject::Cases(_) => args.setup.placement.unwrap_or_default(),
-            Subject::Pipeline(_) => Placement::Free,
+            Subject::Command(_) => Placement::Free,
         }
     }
 }
 
-fn sample_pipeline(
+fn sample_command(
     args: &ProfileArgs,
-    pipeline: &Pipeline,
+    command: &str,
     sampling: &Sampling,
     topology: &Topology,
 ) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
     let interrupt = Interrupt::install()?;
     if !args.output.quiet {
-        say(&format!(
-            "pipespeed: sampling {}",
-            in_short(&pipeline.text, 60)
-        ));
+        say(&format!("pipespeed: sampling {}", in_short(command, 60)));
     }
     let limit = args.time.unwrap_or(PIPELINE_S[usize::from(args.quick)]);
     let limit = Duration::from_secs_f64(limit);
     let cpus = topology.allowed.as_slice();
-    let profile = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
-    let (profile, interrupted) = profile.map_err(|error| match interrupt.signal() {
-        // A terminal sends Ctrl-C also to the stages, and one may end before its command starts.
-        Some(signal) => Interrupted(signal).into(),
-        None => error,
-    })?;
-    let not_run = profile.stages.iter().find(|stage| !stage.ran);
-    match not_run {
-        Some(stage) => anyhow::bail!("{} is not an executable command", stage.end.role),
-        None => Ok((profile, interrupted)),
-    }
+    let start = || {
+        start(&args.command, |command| {
+            command.stdout(Stdio::null());
+        })
+    };
+    pipeline::profile(command, sampling, cpus, limit, &interrupt, start)
 }
 
 /// Processors and settings of the cases of a profile.

@@ -1,120 +1,263 @@
-//! The record of a pipeline, made from the observations of its stages.
+//! The record of a command, made from the observations of its stages.
 
-use rustix::process::WaitStatus;
-
-use super::Pipeline;
 use super::account::Account;
-use super::running::{Ran, Seen};
+use super::running::Ran;
+use super::stages::Stage;
 use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
-use crate::profile::perf::{EventScope, Sampling};
+use crate::profile::perf::Sampling;
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 use pipespeed_base::text::in_short;
+use pipespeed_pipeline::find::ProcessId;
+use pipespeed_pipeline::flow::Flow;
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;
-
-/// Makes the record.
-pub fn record(pipeline: &Pipeline, ran: Ran, sampling: &Sampling) -> PipelineProfile {
-    let mut stages: Vec<(Seen, Chains<String>)> = Vec::new();
-    for mut seen in ran.stages {
-        let chains = std::mem::take(&mut seen.chains).named(&sampling.symbols);
-        stages.push((seen, chains));
-    }
-    let all = accounts(&stages, Seen::account);
-    let unsampled = accounts(&stages, |seen| seen.unsampled);
-    let sampled = accounts(&stages, |seen| seen.sampled);
-    let stages = stages.into_iter().zip(&pipeline.stages).enumerate();
-    let stages = stages.map(|(at, ((seen, chains), stage))| {
-        let accounts = [all[at], unsampled[at], sampled[at]];
-        stage_profile(at + 1, &stage.text, sampling.scope, seen, chains, accounts)
-    });
-    PipelineProfile {
-        command: pipeline.text.clone(),
-        wall_s: ran.wall.as_secs_f64(),
-        out_of_time: ran.out_of_time,
-        left: ran.left,
-        losses: ran.losses,
-        stages: stages.collect(),
-    }
-}
-
+/// Of the processes outside of pipelines at most this many are named.
+const MAX_OTHERS: usize = 3;
 /// Minimum share of the phases without sampling in a stage's time; with less, the costs
 /// are those of all phases.
 const MIN_UNSAMPLED: f64 = 0.2;
-/// Minimum share of a stage's processor time that was seen in its threads; with less, the
-/// costs are those of all phases. Short-lived children may start and end unseen.
+/// Minimum share of a stage's samples whose processes were seen; with less, the costs are
+/// those of all phases. Short-lived processes may start and end unseen.
 const MIN_SEEN: f64 = 0.9;
 
-/// The record of the stage with this number; the accounts are those of all phases, and
-/// of the phases without and with sampling.
-fn stage_profile(
-    number: usize,
-    command: &str,
-    scope: EventScope,
-    seen: Seen,
+/// A stage, or several equal ones that ran one after another, as in a loop.
+struct Whole {
+    stage: Stage,
+    /// The pipes of all of them.
+    flows: Vec<Flow>,
+    account: Account,
     chains: Chains<String>,
-    accounts: [Account; 3],
-) -> StageProfile {
-    let [mut all, unsampled, sampled] = accounts.map(|account| Usage {
+}
+
+impl Whole {
+    fn first(&self) -> Option<(u64, i32)> {
+        self.stage
+            .first
+            .map(|ProcessId { pid, start }| (start, pid))
+    }
+
+    /// Adds a later stage.
+    fn add(&mut self, more: Whole) {
+        let (own, more_of) = (&mut self.stage, more.stage);
+        if own.command != more_of.command {
+            own.command.clone_from(&own.name);
+        }
+        own.seen = more_of.seen;
+        own.weight_seen += more_of.weight_seen;
+        own.weight_unseen += more_of.weight_unseen;
+        own.sampled = own.sampled.and(&more_of.sampled);
+        own.unsampled = own.unsampled.and(&more_of.unsampled);
+        for (wait, count) in more_of.waits {
+            *own.waits.entry(wait).or_default() += count;
+        }
+        own.status = match own.status {
+            None | Some(Status::Exited(0)) => more_of.status,
+            failed => failed,
+        };
+        self.account = self.account.and(&more.account);
+        self.flows.extend(more.flows);
+        self.chains.append(more.chains);
+    }
+
+    /// Its command, or the programs that a shell runs.
+    fn command(&self) -> String {
+        let stage = &self.stage;
+        match (stage.command.as_str(), stage.names.as_slice()) {
+            ("", []) => stage.name.clone(),
+            ("", names) => format!("{} ({})", stage.name, names.join(", ")),
+            (command, _) if self.flows.len() > 1 => {
+                format!("{command} ({} times)", self.flows.len())
+            }
+            (command, _) => command.to_owned(),
+        }
+    }
+}
+
+/// Makes the record.
+pub fn record(command: &str, ran: Ran, sampling: &Sampling) -> PipelineProfile {
+    let mut wholes = ran.stages.all.into_iter().map(|mut stage| Whole {
+        flows: vec![stage.flow],
+        account: stage.sampled.and(&stage.unsampled),
+        chains: std::mem::take(&mut stage.chains).named(&sampling.symbols),
+        stage,
+    });
+    let mut rest = wholes.next();
+    let (mut stages, others): (Vec<_>, Vec<_>) = wholes
+        .filter(|it| !it.stage.is_empty())
+        .partition(|it| !it.stage.only_waits());
+    stages.sort_by_key(Whole::first);
+    let mut stages = in_order(joined(stages));
+    let mut other = None;
+    if let Some(mut rest) = rest.take() {
+        if stages.is_empty() {
+            command.clone_into(&mut rest.stage.command);
+            rest.stage.status = ran.status;
+            stages.push(rest);
+        } else {
+            for more in others {
+                rest.chains.append(more.chains);
+            }
+            let weight: u64 = ran.stages.others.values().sum();
+            let names = Function::shares(ran.stages.others, weight).into_iter();
+            let names: Vec<String> = names.take(MAX_OTHERS).map(|it| it.name).collect();
+            rest.stage.command = names.join(", ");
+            other = Some(rest);
+        }
+    }
+    let links = links(&stages);
+    let all = accounts(&stages, &links, |whole| whole.account);
+    let unsampled = accounts(&stages, &links, |whole| whole.stage.unsampled);
+    let sampled = accounts(&stages, &links, |whole| whole.stage.sampled);
+    let stages = stages.into_iter().enumerate().map(|(at, whole)| {
+        let role = format!("{}: {}", at + 1, in_short(&whole.command(), MAX_ROLE));
+        let from = links.iter().find(|(_, to)| *to == at);
+        let to = links.iter().find(|(from, _)| *from == at);
+        StageProfile {
+            reads_from: from.map(|(from, _)| from + 1),
+            writes_to: to.map(|(_, to)| to + 1),
+            ..profile(
+                &role,
+                whole,
+                [all[at], unsampled[at], sampled[at]],
+                sampling,
+            )
+        }
+    });
+    PipelineProfile {
+        command: command.to_owned(),
+        wall_s: ran.wall.as_secs_f64(),
+        out_of_time: ran.out_of_time,
+        status: ran.status,
+        left: ran.left,
+        losses: ran.losses,
+        stages: stages.collect(),
+        other: other.map(|whole| {
+            let role = format!("other: {}", in_short(&whole.stage.command, MAX_ROLE));
+            let accounts = [whole.account, whole.stage.unsampled, whole.stage.sampled];
+            let accounts = accounts.map(|account| Account {
+                taken: None,
+                given: None,
+                ..account
+            });
+            profile(&role, whole, accounts, sampling)
+        }),
+    }
+}
+
+/// Joins stages of the same program, between the same programs, that ran one after another.
+fn joined(stages: Vec<Whole>) -> Vec<Whole> {
+    let name = |at: Option<usize>| at.map(|at| stages[at].stage.name.clone());
+    let links = links(&stages);
+    let keys = (0..stages.len()).map(|at| {
+        let before = links.iter().find(|(_, to)| *to == at);
+        let after = links.iter().find(|(from, _)| *from == at);
+        let neighbours = [before.map(|it| it.0), after.map(|it| it.1)];
+        (stages[at].stage.name.clone(), neighbours.map(name))
+    });
+    let keys: Vec<_> = keys.collect();
+    let mut all: Vec<(_, Whole)> = Vec::new();
+    for (key, whole) in keys.into_iter().zip(stages) {
+        let earlier = all
+            .iter_mut()
+            .find(|(its, earlier)| *its == key && earlier.stage.seen <= whole.stage.began);
+        match earlier {
+            Some((_, earlier)) => earlier.add(whole),
+            None => all.push((key, whole)),
+        }
+    }
+    all.into_iter().map(|(_, whole)| whole).collect()
+}
+
+/// The stages in the order of the flow, and of their start.
+fn in_order(mut stages: Vec<Whole>) -> Vec<Whole> {
+    let mut ordered = Vec::new();
+    while !stages.is_empty() {
+        let links = links(&stages);
+        let is_first = |at: &usize| links.iter().all(|(_, to)| to != at);
+        // They may form a circle.
+        let next = (0..stages.len()).find(is_first).unwrap_or(0);
+        ordered.push(stages.remove(next));
+    }
+    ordered
+}
+
+/// Pairs of a stage that writes to a pipe and one that reads from it.
+fn links(stages: &[Whole]) -> Vec<(usize, usize)> {
+    let mut links = Vec::new();
+    for (to, reader) in stages.iter().enumerate() {
+        let inputs: Vec<_> = reader.flows.iter().filter_map(|it| it.input).collect();
+        for (from, writer) in stages.iter().enumerate() {
+            let mut outputs = writer.flows.iter().filter_map(|it| it.output);
+            if from != to && outputs.any(|pipe| inputs.contains(&pipe)) {
+                links.push((from, to));
+            }
+        }
+    }
+    links
+}
+
+/// The accounts of the stages that `of` selects. Their bytes are those that went
+/// through the pipes before and after the stage, if known.
+fn accounts(stages: &[Whole], links: &[(usize, usize)], of: fn(&Whole) -> Account) -> Vec<Account> {
+    let side = |at: usize, count: fn(Account) -> Option<u64>| {
+        let mut chains = stages[at].chains.weights.keys();
+        count(of(&stages[at])).filter(|_| !chains.any(|chain| splices(chain)))
+    };
+    let volume =
+        |(from, to): &(usize, usize)| between(side(*from, |it| it.given), side(*to, |it| it.taken));
+    let stages = stages.iter().enumerate();
+    stages
+        .map(|(at, whole)| Account {
+            taken: links.iter().find(|(_, to)| *to == at).and_then(volume),
+            given: links.iter().find(|(from, _)| *from == at).and_then(volume),
+            ..of(whole)
+        })
+        .collect()
+}
+
+/// The record of a stage, except for its neighbours; the accounts are those of all phases, and
+/// of the phases without and with sampling.
+fn profile(role: &str, whole: Whole, accounts: [Account; 3], sampling: &Sampling) -> StageProfile {
+    let command = whole.command();
+    let stage = whole.stage;
+    let weight = stage.weight_seen + stage.weight_unseen;
+    let seen = match weight {
+        0 => 1.0,
+        weight => stage.weight_seen.max(1) as f64 / weight as f64,
+    };
+    let [all, unsampled, sampled] = accounts.map(|account| Usage {
         bytes: account.taken.or(account.given).unwrap_or(0),
         wall_s: account.wall.as_secs_f64(),
-        cpu_s: account.ran.as_secs_f64(),
+        cpu_s: account.ran.as_secs_f64() / seen,
         run_delay_s: account.delayed.as_secs_f64(),
         ..Usage::default()
     });
-    let seen_cpu_s = all.cpu_s;
-    if let Some(ended) = seen.ended {
-        all.cpu_s = (ended.cpu + seen.orphans).as_secs_f64();
-        all.wall_s = ended.wall.as_secs_f64();
-    }
-    let by_phases =
-        unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && seen_cpu_s >= MIN_SEEN * all.cpu_s;
+    let by_phases = unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && seen >= MIN_SEEN;
     let (unsampled, sampled) = if by_phases {
         (unsampled, sampled)
     } else {
         (all, all)
     };
-    let role = format!("{number}: {}", in_short(command, MAX_ROLE));
-    let mut end = end_profile(&role, scope, unsampled.within_wall_time(), sampled, chains);
+    let usage = unsampled.within_wall_time();
+    let mut end = end_profile(role, sampling.scope, usage, sampled, whole.chains);
     end.usage = unsampled;
-    let seen_asleep: u64 = seen.watch.waits.values().sum();
-    let status = seen
-        .ended
-        .map_or(Status::Exited(0), |ended| status_of(ended.status));
+    let seen_asleep: u64 = stage.waits.values().sum();
     StageProfile {
-        command: command.to_owned(),
-        status,
-        ran: !(seen.unchanged && status.says_not_run()),
+        command,
+        status: stage.status,
+        reads_from: None,
+        writes_to: None,
         wall_s: all.wall_s,
         cpu_s: all.cpu_s,
         by_phases,
         taken_bytes: accounts[0].taken,
         given_bytes: accounts[0].given,
-        waits: Function::shares(seen.watch.waits, seen_asleep),
+        waits: Function::shares(stage.waits, seen_asleep),
         seen_asleep,
         end,
     }
-}
-
-/// The accounts of the stages that `of` selects. Their bytes are those that went
-/// through the pipes before and after the stage, if known.
-fn accounts(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Account> {
-    let side = |at: usize, count: fn(Account) -> Option<u64>| {
-        let (seen, chains) = &stages[at];
-        let mut chains = chains.weights.keys();
-        count(of(seen)).filter(|_| !chains.any(|chain| splices(chain)))
-    };
-    let pipes: Vec<Option<u64>> = (1..stages.len())
-        .map(|at| between(side(at - 1, |a| a.given), side(at, |a| a.taken)))
-        .collect();
-    (0..stages.len())
-        .map(|at| Account {
-            taken: at.checked_sub(1).and_then(|at| pipes[at]),
-            given: pipes.get(at).copied().flatten(),
-            ..of(&stages[at].0)
-        })
-        .collect()
 }
 
 /// The volume of a pipe, from the bytes that its writer and its reader counted;
@@ -150,16 +293,67 @@ fn splices(chain: &[String]) -> bool {
     chain.any(|function| UNCOUNTED.contains(&&**function))
 }
 
-fn status_of(status: WaitStatus) -> Status {
-    match (status.exit_status(), status.terminating_signal()) {
-        (None, Some(signal)) => Status::Signal(signal),
-        (code, _) => Status::Exited(code.unwrap_or(0)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_pipeline::proc::PipeId;
+    use std::time::Duration;
+
+    /// A stage that was seen from the second `began` for a second, with these pipes.
+    fn whole(name: &str, began: u64, input: u64, output: u64) -> Whole {
+        let pipe = |inode: u64| (inode > 0).then(|| PipeId::pipe(inode));
+        let flow = Flow {
+            input: pipe(input),
+            output: pipe(output),
+        };
+        let mut stage = Stage::default();
+        stage.name = name.to_owned();
+        stage.command = name.to_owned();
+        stage.began = Duration::from_secs(began);
+        stage.seen = Duration::from_secs(began + 1);
+        Whole {
+            stage,
+            flows: vec![flow],
+            account: Account::default(),
+            chains: Chains::default(),
+        }
+    }
+
+    fn commands(stages: Vec<Whole>) -> Vec<String> {
+        stages.iter().map(Whole::command).collect()
+    }
+
+    #[test]
+    fn equal_pipelines_that_ran_one_after_another_are_one() {
+        let pipeline = |began: u64, pipe: u64, last: &str| {
+            [whole("zcat", began, 0, pipe), whole(last, began, pipe, 0)]
+        };
+        let two = |one: [Whole; 2], other: [Whole; 2]| one.into_iter().chain(other).collect();
+        let loops = || two(pipeline(1, 1, "wc"), pipeline(2, 2, "wc"));
+        assert_eq!(
+            commands(joined(loops())),
+            ["zcat (2 times)", "wc (2 times)"]
+        );
+        assert_eq!(links(&joined(loops())), [(0, 1)]);
+        // At the same time, or with another neighbour.
+        let parallel = two(pipeline(1, 1, "wc"), pipeline(1, 2, "wc"));
+        assert_eq!(commands(joined(parallel)), ["zcat", "wc", "zcat", "wc"]);
+        let others = two(pipeline(1, 1, "wc"), pipeline(2, 2, "sort"));
+        assert_eq!(commands(joined(others)), ["zcat", "wc", "zcat", "sort"]);
+    }
+
+    /// Those of `(a | b) | c` start in the order c, a, b; each of a circle follows another.
+    #[test]
+    fn stages_are_in_the_order_of_the_flow() {
+        let nested = vec![
+            whole("c", 1, 1, 0),
+            whole("a", 2, 0, 2),
+            whole("b", 3, 2, 1),
+        ];
+        assert_eq!(commands(in_order(nested)), ["a", "b", "c"]);
+        let circle = vec![whole("a", 1, 1, 2), whole("b", 1, 2, 1)];
+        assert_eq!(commands(in_order(circle)), ["a", "b"]);
+    }
 
     #[test]
     fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {

@@ -1,4 +1,4 @@
-//! Profiles of a user's pipeline, if sampling is allowed.
+//! Profiles of a user's command, if sampling is allowed.
 
 use std::fs;
 use std::process::Command;
@@ -42,26 +42,54 @@ fn assert_adds_up(pipeline: &Value) {
     }
 }
 
+/// The commands of the stages.
+fn commands(pipeline: &Value) -> Vec<&str> {
+    let stages = pipeline["stages"].as_array().unwrap();
+    let commands = stages.iter().map(|stage| stage["command"].as_str());
+    commands.map(Option::unwrap).collect()
+}
+
+/// Checks how a stage ended, if the kernel tells (Linux 6.15).
+#[track_caller]
+fn assert_ended(stage: &Value, how: &str, number: i32) {
+    let status = &stage["status"];
+    assert!(
+        status.is_null() || status[how] == number,
+        "{how} {number}: {stage:#}"
+    );
+}
+
 #[test]
 fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     if !can_sample() {
         return;
     }
-    let command = profile("--json -", "yes | head -c 200M | cat > /dev/null");
+    let command = profile("--time 100 --json -", "yes | head -c 1G | cat > /dev/null");
     let pipeline = pipeline_of(&run_alone(command).succeeded());
     assert_adds_up(&pipeline);
+    assert_eq!(commands(&pipeline), ["yes", "head -c 1G", "cat"]);
     let stages = pipeline["stages"].as_array().unwrap();
-    assert_eq!(stages.len(), 3, "{pipeline:#}");
-    // `head` and `cat` also read a few shared libraries.
+    // Some are not seen at the end. `head` and `cat` also read a few shared libraries.
     let passed = stages[2]["taken_bytes"].as_u64().unwrap();
-    let expected = 200 << 20;
+    let expected = 1 << 30;
     assert!(
-        (expected..expected + (1 << 20)).contains(&passed),
+        (expected / 2..expected + (1 << 20)).contains(&passed),
         "{passed}"
     );
     assert_eq!(stages[0]["taken_bytes"], Value::Null);
-    assert_eq!(stages[1]["status"]["exited"], 0);
-    assert_eq!(stages[0]["status"]["signal"], 13);
+    assert_ended(&stages[0], "signal", 13);
+    assert_ended(&stages[1], "exited", 0);
+    assert_eq!(pipeline["status"]["exited"], 0);
+    let neighbours = ["reads_from", "writes_to"];
+    assert_eq!(
+        neighbours.map(|key| &stages[0][key]),
+        [&Value::Null, &2.into()]
+    );
+    assert_eq!(neighbours.map(|key| &stages[1][key]), [1, 3]);
+    assert_eq!(
+        neighbours.map(|key| &stages[2][key]),
+        [&2.into(), &Value::Null]
+    );
     for stage in stages {
         assert!(stage["samples"].as_u64().unwrap() > 0, "{stage:#}");
     }
@@ -72,17 +100,58 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     }
 }
 
-/// The first phase may be the only one.
 #[test]
-fn every_stage_is_sampled_from_its_start() {
+fn any_command_line_is_profiled() {
     if !can_sample() {
         return;
     }
-    let command = profile("--json -", "yes | head -c 30M | cat > /dev/null");
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
-    for stage in pipeline["stages"].as_array().unwrap() {
-        assert!(stage["samples"].as_u64().unwrap() > 0, "{pipeline:#}");
+    let of = |text: &str| {
+        let command = profile("--time 100 --json -", text);
+        let pipeline = pipeline_of(&run_alone(command).succeeded());
+        assert_adds_up(&pipeline);
+        pipeline
+    };
+    let long = "head -c 300M /dev/zero | tail -c 1";
+    // Two pipelines in a list, with a here-document.
+    let pipeline = of(&format!(
+        "cat << E > /dev/null\n'|\nE\n{long} && {long} | wc -c; true"
+    ));
+    let found = commands(&pipeline);
+    for expected in ["head -c 300M /dev/zero (2 times)", "tail -c 1", "wc -c"] {
+        assert!(found.contains(&expected), "{expected}: {found:?}");
     }
+    // Equal pipelines of a loop are one.
+    let pipeline = of(&format!("for i in 1 2 3; do {long}; done"));
+    let expected = ["head -c 300M /dev/zero (3 times)", "tail -c 1 (3 times)"];
+    assert_eq!(commands(&pipeline), expected, "{pipeline:#}");
+    // A loop is a stage.
+    let pipeline = of("for i in 1 2 3; do head -c 200M /dev/zero; done | cat");
+    assert_eq!(commands(&pipeline), ["sh (head)", "cat"], "{pipeline:#}");
+    let given = number(&pipeline["stages"][0]["given_bytes"]);
+    assert!(given > (400 << 20) as f64, "{pipeline:#}");
+    // Without pipes there is one stage.
+    let pipeline = of("dd if=/dev/zero of=/dev/null bs=64k count=20000 2> /dev/null && true");
+    assert_eq!(pipeline["stages"].as_array().unwrap().len(), 1);
+    assert_eq!(pipeline["other"], Value::Null);
+}
+
+/// Each lives for a few milliseconds.
+#[test]
+fn short_lived_processes_count_as_their_shells_stage() {
+    if !can_sample() {
+        return;
+    }
+    let text = "while :; do env true; done | cat";
+    let pipeline = pipeline_of(&run_alone(profile("--time 2 --json -", text)).succeeded());
+    assert_adds_up(&pipeline);
+    let [shell, cat] = &pipeline["stages"].as_array().unwrap()[..] else {
+        panic!("{pipeline:#}");
+    };
+    assert!(
+        number(&shell["samples"]) > 20.0 * number(&cat["samples"]),
+        "{pipeline:#}"
+    );
+    assert_eq!(shell["writes_to"], 2, "{pipeline:#}");
 }
 
 #[test]
@@ -102,8 +171,9 @@ fn child_processes_count_as_their_stage() {
     // The shell itself writes nothing.
     let stacks = first["stacks"].as_array().unwrap();
     assert!(stacks.iter().any(reads_zeros), "{first:#}");
+    // The last ones are not seen.
     assert!(
-        first["given_bytes"].as_u64().unwrap() >= 2 * 2000 * 65536,
+        first["given_bytes"].as_u64().unwrap() > 2000 * 65536,
         "{first:#}"
     );
 }
@@ -251,9 +321,9 @@ fn the_report_names_stages_and_what_they_wait_for() {
     // The first stage never sleeps, and the second never wakes once it has started. On a busy
     // machine its start may take long: in twice the time, that is half the share.
     let words = [
-        "1: (while :; do :; done)",
+        "1: sh ",
         "2: cat",
-        "as fast as 1: (while",
+        "as fast as 1: sh",
         "runs mostly user code",
         "asleep, waiting for: input (pipe empty)",
         "sum ",
@@ -262,7 +332,8 @@ fn the_report_names_stages_and_what_they_wait_for() {
     loop {
         let command = profile(&format!("--time {seconds}"), "(while :; do :; done) | cat");
         let outcome = run_alone(command).succeeded();
-        let missing = words.iter().find(|words| !outcome.out.contains(*words));
+        let text = outcome.unwrapped();
+        let missing = words.iter().find(|words| !text.contains(*words));
         let Some(missing) = missing else { break };
         assert!(seconds < 10.0, "{missing}: {outcome:#?}");
         seconds *= 2.0;
@@ -284,7 +355,10 @@ fn a_pipeline_that_sleeps_names_what_it_waits_for() {
     }
     // A background process of a stage holds the pipe open.
     let outcome = run_alone(profile("--time 0.5", "(sleep 1000 & true) | cat")).succeeded();
-    assert!(outcome.unwrapped().contains("left behind"), "{outcome:#?}");
+    let text = outcome.unwrapped();
+    for words in ["1: sleep 1000", "mostly waiting for a timer (sleep)"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
 
 #[test]
@@ -325,10 +399,7 @@ fn a_stopped_stage_ends_by_sigterm() {
     let pipeline = "sh -c 'kill -STOP $$; :' | cat";
     let pipeline = pipeline_of(&run_alone(profile("--time 0.3 --json -", pipeline)).succeeded());
     // SIGTERM, not SIGKILL a second later.
-    assert_eq!(
-        pipeline["stages"][0]["status"]["signal"], 15,
-        "{pipeline:#}"
-    );
+    assert_ended(&pipeline["stages"][0], "signal", 15);
 }
 
 #[test]
@@ -344,7 +415,7 @@ fn special_characters_of_a_command_are_escaped_in_files() {
         path("flame.svg"),
         path("chart.svg")
     );
-    let sed = "yes | head -c 5M | sed 's/y/<&>/;s/</\"/'";
+    let sed = "yes | head -c 50M | sed 's/y/<&>/;s/</\"/'";
     run_alone(profile(&options, sed)).succeeded();
     let folded = fs::read_to_string(path("folded")).unwrap();
     for line in folded.lines() {
@@ -373,46 +444,20 @@ fn options_after_a_quoted_pipeline_are_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_loop_is_a_stage() {
-    if !can_sample() {
-        return;
-    }
-    let pipeline = "for x in a b; do echo $x; done | wc -l";
-    let pipeline = pipeline_of(&run_alone(profile("--json -", pipeline)).succeeded());
-    let stages = pipeline["stages"].as_array().unwrap();
-    let commands: Vec<&Value> = stages.iter().map(|stage| &stage["command"]).collect();
-    assert_eq!(commands, ["for x in a b; do echo $x; done", "wc -l"]);
-    assert_eq!(stages[0]["given_bytes"], 4, "{pipeline:#}");
-}
-
-#[test]
 fn a_command_that_is_missing_or_fails_is_named() {
     if !can_sample() {
         return;
     }
-    let outcome = run_alone(profile("", "no_such_command_at_all 7 | cat"));
-    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
     // The shell prints a message of its own.
+    let outcome = run_alone(profile("", "no_such_command_at_all 7")).succeeded();
+    let words = "1: no_such_command_at_all 7 exited with status 127, which shells";
+    assert!(outcome.unwrapped().contains(words), "{outcome:#?}");
+    let command = pipespeed("profile --quiet -- no_such_command_at_all 7");
+    run_alone(command).refused(1, &["can't start the command no_such_command_at_all"]);
+    // The status of a stage, or before Linux 6.15 that of the command.
+    let outcome = run_alone(profile("", "yes | head -c 100M | sh -c 'cat; exit 3'")).succeeded();
     assert!(
-        outcome
-            .err
-            .contains("1: no_such_command_at_all 7 is not an executable command"),
-        "{outcome:#?}"
-    );
-    // Commands may exit with status 127 themselves, such as env(1).
-    for command in [
-        "env no_such_command_at_all",
-        "sh -c 'exit 127'",
-        "(exit 127)",
-    ] {
-        let pipeline = format!("{command} | cat");
-        let outcome = run_alone(profile("", &pipeline)).succeeded();
-        let expected = format!("1: {command} exited with status 127, which shells");
-        assert!(outcome.out.contains(&expected), "{outcome:#?}");
-    }
-    let outcome = run_alone(profile("", "(exit 3) | cat")).succeeded();
-    assert!(
-        outcome.out.contains("1: (exit 3) exited with status 3."),
+        outcome.unwrapped().contains(" exited with status 3."),
         "{outcome:#?}"
     );
     // Several words are a program and its arguments, even with a | in them.
@@ -423,22 +468,16 @@ fn a_command_that_is_missing_or_fails_is_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_bad_usage() {
-    let pipelines = [
-        "a | | b",
-        "a; b | c",
-        "a 'b | c",
-        "cat << E | b",
-        "for x in a; do b | c",
-        "a) | b",
-    ];
-    let errors = pipelines.map(|pipeline| {
-        let outcome = run_alone(profile("", pipeline)).refused(2, &[]);
-        format!("{pipeline}\n{}", outcome.err)
-    });
-    insta::assert_snapshot!(errors.concat());
-    run_alone(profile("", "")).refused(2, &["command is missing"]);
-    run_alone(profile("", &"(".repeat(131_000))).refused(2, &["nested more than 100 deep"]);
+fn an_empty_command_is_bad_usage_and_the_shell_judges_others() {
+    run_alone(profile("", " ")).refused(2, &["command is missing"]);
+    if !can_sample() {
+        return;
+    }
+    let outcome = run_alone(profile("", "a 'b | c")).succeeded();
+    assert!(
+        outcome.out.contains("exited with status 2."),
+        "{outcome:#?}"
+    );
 }
 
 #[test]
