@@ -263,7 +263,7 @@ impl Booster {
     fn update_tree(&mut self) {
         let mut tree = self.proc.tree(self.plan.root);
         let own = getpid().as_raw_pid();
-        let helpers: Vec<i32> = self.looker.pids().collect();
+        let helpers = self.looker.pids(&self.proc);
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
         if tree != self.tree {
             self.tree = tree;
@@ -288,7 +288,7 @@ impl Booster {
         self.undecided = 0;
         for link in links {
             if !self.settled.contains_key(&link.pipe) {
-                self.looker.prepare();
+                self.looker.prepare(&self.proc);
                 self.settle(&link);
             }
         }
@@ -390,7 +390,7 @@ impl Booster {
             .for_each(|settled| account.add(settled));
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
-        account.pids = self.looker.pids().collect();
+        account.pids = self.looker.pids(&self.proc);
         let helpers = account.pids.iter();
         let helpers = helpers.filter_map(|pid| self.proc.schedule(*pid, *pid));
         let helpers: Duration = helpers.map(|(ran, _)| ran).sum();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use self::call::{Call, parse_call};
 use self::thread::Thread;
 use crate::files::{Allowance, Files, ThreadFiles};
-use crate::proc::{End, PipeId, Proc};
+use crate::proc::{End, PipeId, Proc, Target};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub enum Asleep {
     Stopped,
     /// Until a debugger continues it.
     Traced,
+    /// Until its control group is thawed.
+    Frozen,
     /// For a lock of the kernel.
     KernelLock,
 }
@@ -63,6 +65,8 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "n_tty_read" | "wait_woken" => Asleep::TerminalOrSocket,
         "do_signal_stop" => Asleep::Stopped,
         "ptrace_stop" => Asleep::Traced,
+        // do_freezer_trap() is mostly inlined in it; the other one is that of version 1.
+        "get_signal" | "do_freezer_trap" | "__refrigerator" => Asleep::Frozen,
         "__mutex_lock" | "mutex_lock" | "__mutex_lock_slowpath" => Asleep::KernelLock,
         _ => return None,
     })
@@ -117,6 +121,8 @@ pub enum Outside {
     Signal,
     /// An event: eventfd, inotify and similar.
     Event,
+    /// Its control group is frozen (cgroups(7)).
+    Frozen,
     /// Anything else, or unknown.
     Other,
 }
@@ -132,6 +138,7 @@ impl Outside {
             Outside::Child => "a child process",
             Outside::Signal => "a signal",
             Outside::Event => "an event",
+            Outside::Frozen => "its frozen control group",
             Outside::Other => "something else",
         }
     }
@@ -222,7 +229,8 @@ pub(crate) fn examine_files(
         Some(Asleep::Traced) => return known(State::Waiting(Wait::Outside(Outside::Other))),
         _ => {}
     }
-    if kind.is_none() || text.is_none() {
+    let is_unclear = matches!(kind, None | Some(Asleep::Frozen));
+    if is_unclear || text.is_none() {
         match thread.state(files, allowance)? {
             'R' => return known(State::Working),
             'T' => return known(State::Stopped),
@@ -239,10 +247,19 @@ pub(crate) fn examine_files(
     known(State::Waiting(sleeper.wait(kind, call)))
 }
 
-/// Whether a thread is in a call whose bytes the kernel does not count.
-pub fn is_splicing(proc: &Proc, pid: i32, tid: i32) -> bool {
-    let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
-    call.is_some_and(Call::is_uncounted)
+/// Whether a process is in a splice or a similar call from or to this pipe.
+pub fn is_moving(proc: &Proc, pid: i32, pipe: PipeId) -> bool {
+    let is_of = |call: Call| {
+        let sides = [Side::Input, Side::Room].into_iter();
+        let mut targets = sides.filter_map(|side| proc.target(pid, call.descriptor(side)?));
+        let moves = call.is_uncounted() || call.number == libc::SYS_sendfile;
+        moves && targets.any(|target| matches!(target, Target::Pipe(id, _) if id == pipe))
+    };
+    let mut threads = proc.threads(pid).into_iter();
+    threads.any(|tid| {
+        let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
+        call.is_some_and(is_of)
+    })
 }
 
 #[cfg(test)]

@@ -267,31 +267,43 @@ impl Finding {
             _ => false,
         }
     }
+
+    /// Whether nothing moves without help, and no process that can't be examined could give it.
+    pub fn is_certainly_stuck(&self) -> bool {
+        let is_likely = matches!(self, Finding::Knot(knot) if knot.certainty == Certainty::Likely);
+        self.is_stuck() && !is_likely
+    }
+
+    /// The processes that don't move without help, and those that wait for them.
+    fn tied(&self) -> Vec<&Who> {
+        match self {
+            Finding::Knot(knot) => self.stuck().into_iter().chain(&knot.waiting).collect(),
+            _ => self.stuck(),
+        }
+    }
+
+    /// The processes that don't move without help.
+    pub fn stuck(&self) -> Vec<&Who> {
+        match self {
+            Finding::Knot(knot) => knot.members.iter().map(|member| &member.who).collect(),
+            Finding::Held {
+                holder,
+                is_stuck: true,
+                ..
+            } => holder.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let knots = knot::knots(observation);
     let held = habits::held(observation);
-    let holders = held
-        .iter()
-        .filter(|held| held.is_stuck())
-        .filter_map(|held| match held {
-            Finding::Held { holder, .. } => holder.as_ref().map(|who| who.pid),
-            _ => None,
-        });
-    let tied: BTreeSet<i32> = knots
-        .iter()
-        .flat_map(|knot| knot.members.iter().map(|member| member.who.pid))
-        .chain(
-            knots
-                .iter()
-                .flat_map(|knot| knot.waiting.iter().map(|who| who.pid)),
-        )
-        .chain(holders)
-        .collect();
     let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
     findings.extend(held);
+    let tied = findings.iter().flat_map(Finding::tied);
+    let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
     let spare = habits::spare_ends(observation, &tied);
     let mut paces = pace::paces(observation, &tied);

@@ -133,7 +133,7 @@ fn few_descriptors_change_nothing() {
             for _ in 0..3 {
                 tally.sample(&proc, allowance);
             }
-            (tally.counts.samples, tally.threads)
+            (tally.counts.samples, tally.threads())
         })
     };
     let is_stuck = || {

@@ -101,9 +101,9 @@ fn except(args: &BoostArgs) -> Vec<(String, String)> {
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut receiver = Receiver::new()?;
-    let (mut child, ending) = spawn(&mut boosted(args, &receiver, &[]))
+    let mut command = spawn(&mut boosted(args, &receiver, &[]))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
-    let status = wait(&interrupt, &mut child, &ending)?;
+    let status = wait(&Proc::default(), &interrupt, &mut command)?;
     match receiver.account() {
         Some(account) => print(&account),
         None => say("pipespeed: nothing is known of the pipes: the sidecar has ended early"),
