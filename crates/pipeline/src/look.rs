@@ -297,6 +297,16 @@ mod tests {
     }
 
     #[test]
+    fn a_helper_whose_number_is_reused_is_forgotten() {
+        let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
+        let mut looker = Looker::forking();
+        looker.left_behind = vec![ProcessId { pid, start: 0 }];
+        assert!(looker.pids(&proc).is_empty());
+        looker.left_behind[0].start = proc.stat(pid).unwrap().start;
+        assert_eq!(looker.pids(&proc), [pid]);
+    }
+
+    #[test]
     fn a_fifo_is_never_opened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fifo");

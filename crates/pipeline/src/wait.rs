@@ -390,9 +390,43 @@ mod tests {
         pausing.file("mem", &[[0; 8].as_slice(), &nothing.concat()].concat());
         pausing.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
         pausing.waits(Wait::Outside(Outside::Timer));
+        // Nothing but a signal ends this.
+        files.call(libc::SYS_ppoll, [8, 0, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Signal));
         // More than can be read.
         files.call(libc::SYS_ppoll, [8, 4, 0, 0, 0, 0]);
         files.waits(Wait::Outside(Outside::Other));
+    }
+
+    #[test]
+    fn a_poll_for_input_at_a_write_end_waits_for_its_errors() {
+        let mut list = [0; 16];
+        list[8..12].copy_from_slice(&4_i32.to_ne_bytes());
+        list[12..14].copy_from_slice(&libc::POLLIN.to_ne_bytes());
+        let files = Files::new("poll_schedule_timeout");
+        files.file("mem", &list);
+        files.call(libc::SYS_ppoll, [8, 1, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Event));
+    }
+
+    #[test]
+    fn a_large_epoll_instance_is_a_poll_for_anything() {
+        let files = Files::new("ep_poll");
+        files.call(libc::SYS_epoll_pwait, [9, 0, 1, u64::MAX, 0, 0]);
+        files.file(
+            "fdinfo/9",
+            "tfd: 3 events: 19 data: 0\n".repeat(257).as_bytes(),
+        );
+        files.waits(Wait::Outside(Outside::Other));
+    }
+
+    #[test]
+    fn a_read_of_a_pipe_that_is_gone_waits_for_anything() {
+        let files = Files::new("pipe_read");
+        let proc = Proc::below(Root(files.0.path().to_owned()));
+        let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
+        let other = State::Waiting(Wait::Outside(Outside::Other));
+        assert_eq!(state, Some(other));
     }
 
     #[test]
@@ -442,6 +476,9 @@ mod tests {
         assert_eq!(running.state(), Some(State::Working));
         assert_eq!(Files::new("io_schedule").state(), Some(State::Disk));
         assert_eq!(Files::new("do_signal_stop").state(), Some(State::Stopped));
+        let frozen = Files::new("get_signal");
+        frozen.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
+        frozen.waits(Wait::Outside(Outside::Frozen));
         let ended = Files::new("0");
         ended.file(
             "task/7/stat",
@@ -457,5 +494,16 @@ mod tests {
         files.waits(Wait::Child(Some(12)));
         files.call(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]);
         files.waits(Wait::Child(None));
+    }
+
+    #[test]
+    fn only_a_call_on_the_pipe_itself_holds_its_lock() {
+        let files = Files::new("sock_alloc_send_pskb");
+        let proc = Proc::below(Root(files.0.path().to_owned()));
+        let is_moving = |inode| is_moving(&proc, 7, PipeId::pipe(inode));
+        files.call(libc::SYS_splice, [3, 0, 5, 0, 0, 0]);
+        assert!(is_moving(77) && !is_moving(88));
+        files.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);
+        assert!(!is_moving(88));
     }
 }

@@ -504,6 +504,66 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_is_not_both_full_and_empty() {
+        let on = |side| {
+            let pipe = PipeId::pipe(1);
+            let wait = PipeWait {
+                pipe,
+                fd: Some(1),
+                side,
+            };
+            State::Waiting(Wait::Pipes {
+                any_of: vec![wait],
+                or: None,
+            })
+        };
+        let moving = || {
+            vec![
+                frozen(process(10, "a", vec![writes(1, 1)]), on(Side::Room)),
+                frozen(process(11, "b", vec![reads(1, 1)]), on(Side::Input)),
+            ]
+        };
+        assert_eq!(kinds(moving()), []);
+        // Which pipe is not known.
+        let mut unknown = moving();
+        unknown[1].threads = vec![on_input(1)];
+        assert_eq!(kinds(unknown), [KnotKind::OtherPipe]);
+    }
+
+    #[test]
+    fn a_relative_that_cannot_be_examined_may_wake_a_process() {
+        let certainties = |unseen, change: fn(&mut Observation)| {
+            let mut processes = pair(on_room(1), on_room(2));
+            processes[1].unseen = unseen;
+            let mut observation = observation(processes);
+            change(&mut observation);
+            let knots = knots(&observation).into_iter();
+            knots.map(|knot| knot.certainty).collect::<Vec<Certainty>>()
+        };
+        let same = |_: &mut Observation| {};
+        assert_eq!(certainties(Unseen::None, same), [Certainty::Clear]);
+        assert_eq!(certainties(Unseen::Strangers, same), [Certainty::Likely]);
+        assert_eq!(certainties(Unseen::Relatives, same), []);
+        let unlisted = certainties(Unseen::None, |it| it.hides_processes = true);
+        assert_eq!(unlisted, [Certainty::Likely]);
+    }
+
+    #[test]
+    fn the_end_of_the_observer_wakes_its_parent() {
+        let stuck = |parent, wait: Wait| {
+            let mut observation = observation(parent_and_child(State::Waiting(wait), on_input(1)));
+            observation.own_parent = parent;
+            !knots(&observation).is_empty()
+        };
+        for wait in [None, Some(12)] {
+            assert!(!stuck(Some(10), Wait::Child(wait)));
+            // In another namespace the child has another number.
+            assert!(stuck(None, Wait::Child(wait)));
+        }
+        assert!(stuck(Some(10), Wait::Child(Some(11))));
+    }
+
+    #[test]
     fn a_process_that_ran_is_not_stuck() {
         let mut processes = pair(on_room(1), on_room(2));
         processes[1].is_frozen = false;

@@ -237,6 +237,8 @@ pub enum Finding {
         bytes_per_call: f64,
         /// The number of calls.
         calls_per_s: f64,
+        /// The reader that each of them wakes, if one does.
+        wakes: Option<Who>,
     },
     /// A pipe of two slots.
     SmallPipe {

@@ -11,7 +11,7 @@ use crate::proc::{End, Io, PipeId, Proc};
 use crate::wait::{Outside, PipeWait, Seen, Side, State, Wait, examine_files};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
-const MAX_THREADS: usize = 32;
+pub(super) const MAX_THREADS: usize = 32;
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -398,3 +398,35 @@ pub(super) fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
         Some(code) => Err(AlreadyReported(code as u8).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_as_long_as_one_process_stays_stuck() {
+        let ids = |pids: &[i32]| {
+            pids.iter()
+                .map(|pid| ProcessId {
+                    pid: *pid,
+                    start: 1,
+                })
+                .collect()
+        };
+        let mut stuck = Stuck::default();
+        let windows: [(&[i32], u64); 7] = [
+            (&[], 0),
+            (&[1, 2], 1),
+            (&[2, 3], 2),
+            // Other processes than those that were stuck from the beginning.
+            (&[3, 4], 1),
+            (&[3, 4], 2),
+            (&[], 0),
+            (&[3, 4], 1),
+        ];
+        for (pids, seconds) in windows {
+            let time = stuck.during(Duration::from_secs(1), ids(pids));
+            assert_eq!(time, Duration::from_secs(seconds), "{pids:?}");
+        }
+    }
+}
