@@ -159,6 +159,12 @@ impl Scanner {
         self.snapshot.hidden.remove(&pid);
     }
 
+    /// Whether reading a process takes longer than everything else in a search.
+    pub(crate) fn has_many_descriptors(&self, pid: i32) -> bool {
+        const MANY: u64 = 1024;
+        self.marks.get(&pid).is_some_and(|mark| mark.count > MANY)
+    }
+
     fn hide(&mut self, proc: &Proc, pid: i32) {
         self.snapshot.hidden.insert(pid, proc.stat(pid));
     }

@@ -358,7 +358,10 @@ impl Observer<'_> {
     /// Finds new processes, and reads again those that may have changed.
     fn search_new(&mut self) {
         let changed = self.tallies.values().filter(|it| it.may_have_changed);
-        let changed: BTreeSet<i32> = changed.map(|it| it.process.id.pid).collect();
+        let changed = changed.map(|it| it.process.id.pid);
+        // Those with many descriptors are only read again if there are more or fewer of them.
+        let changed = changed.filter(|pid| !self.scanner.has_many_descriptors(*pid));
+        let changed: BTreeSet<i32> = changed.collect();
         let excluded = self.excluded();
         match self.plan.scope.root() {
             Some(root) => {
@@ -372,7 +375,8 @@ impl Observer<'_> {
         self.adopt(false);
         for tally in self.tallies.values_mut() {
             let id = tally.process.id;
-            if self.asked.contains(&id) && self.scanner.snapshot.is_running(id) {
+            let is_due = self.asked.contains(&id) && !tally.has_many_threads();
+            if is_due && self.scanner.snapshot.is_running(id) {
                 tally.update(self.proc, &self.allowance);
             }
         }

@@ -387,11 +387,17 @@ impl Tally {
             // Others may have run.
             self.has_run |= has_run || before > MAX_THREADS;
             self.may_have_changed |= has_run;
-            let seen = || self.watches.iter().filter_map(|watch| watch.seen.as_ref());
-            let threads: Vec<&State> = seen().map(|seen| &seen.state).collect();
-            self.counts.add(&threads);
-            self.counts.splices |= seen().any(|seen| seen.is_uncounted);
-            self.hides_calls = seen().any(|seen| seen.is_hidden);
+            let mut states: Vec<&State> = Vec::new();
+            self.hides_calls = false;
+            for seen in self.watches.iter().filter_map(|watch| watch.seen.as_ref()) {
+                self.counts.splices |= seen.is_uncounted;
+                self.hides_calls |= seen.is_hidden;
+                // Most of many threads wait alike.
+                if states.last() != Some(&&seen.state) {
+                    states.push(&seen.state);
+                }
+            }
+            self.counts.add(&states);
         } else {
             self.has_ended = true;
         }
@@ -400,6 +406,11 @@ impl Tally {
             self.watches.clear();
         }
         examined
+    }
+
+    /// Whether its threads are sampled by turns.
+    pub(super) fn has_many_threads(&self) -> bool {
+        self.watches.len() > MAX_THREADS
     }
 
     /// The states of its threads as last seen.
