@@ -358,6 +358,66 @@ mod tests {
         }
     }
 
+    /// Programs rely on them: a change is one of the schema.
+    #[test]
+    fn each_finding_has_its_keys() {
+        let who = || Who {
+            pid: 1,
+            name: "a".to_owned(),
+        };
+        let pipe = PipeId::pipe(7);
+        let knot = Knot {
+            kind: KnotKind::AllRead,
+            certainty: Certainty::Clear,
+            members: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let held = Finding::Held {
+            pipe,
+            holder: None,
+            is_stuck: true,
+        };
+        let spare = Finding::SpareEnd {
+            pipe,
+            reader: who(),
+            holder: who(),
+            fd: 5,
+            waits_for: Vec::new(),
+            is_last: true,
+        };
+        let calls = Finding::SmallCalls {
+            process: who(),
+            side: Side::Room,
+            bytes_per_call: 1.0,
+            calls_per_s: 1.0,
+            wakes: None,
+        };
+        let small = Finding::SmallPipe {
+            pipe,
+            capacity: 8192,
+            between: Vec::new(),
+        };
+        let turns = Finding::Turns { stages: Vec::new() };
+        for (finding, expected) in [
+            (Finding::Knot(knot), "knot certainty kind members waiting"),
+            (held, "held holder is_stuck pipe"),
+            (spare, "spare_end fd holder is_last pipe reader waits_for"),
+            (
+                calls,
+                "small_calls bytes_per_call calls_per_s process side wakes",
+            ),
+            (small, "small_pipe between capacity pipe"),
+            (turns, "turns stages"),
+        ] {
+            let value = serde_json::to_value(finding).unwrap();
+            let keys = value.as_object().unwrap().keys().map(String::as_str);
+            let mut keys: Vec<&str> = keys.filter(|key| *key != "finding").collect();
+            keys.sort_unstable();
+            keys.insert(0, value["finding"].as_str().unwrap());
+            assert_eq!(keys.join(" "), expected);
+        }
+    }
+
     #[test]
     fn a_process_that_waits_for_a_pipe_is_a_stage_also_with_children() {
         let cat = Process {
