@@ -166,7 +166,11 @@ impl Scanner {
     }
 
     fn hide(&mut self, proc: &Proc, pid: i32) {
-        self.snapshot.hidden.insert(pid, proc.stat(pid));
+        let stat = proc.stat(pid);
+        let exists = || proc.path(&format!("proc/{pid}")).exists();
+        if stat.is_some() || exists() {
+            self.snapshot.hidden.insert(pid, stat);
+        }
     }
 
     fn read(&mut self, proc: &Proc, pid: i32) {
@@ -262,10 +266,12 @@ impl Snapshot {
         found
     }
 
-    /// Whether processes that can't be examined may have inherited the pipes of this one.
-    pub(crate) fn unseen(&self, of: &Process) -> Unseen {
+    /// Whether processes that can't be examined may have inherited the pipes of this one. Orphans
+    /// among the descendants of the `observers` become children of those.
+    pub(crate) fn unseen(&self, of: &Process, observers: &[i32]) -> Unseen {
         const INIT: i32 = 1;
         let own = self.ancestors(of.id.pid);
+        let is_below = own.iter().any(|pid| observers.contains(pid));
         let is_later = |stat: &Stat| stat.start >= of.id.start;
         let each = self.hidden.iter().map(|(pid, stat)| {
             let Some(stat) = stat else {
@@ -277,7 +283,8 @@ impl Snapshot {
             if stat.group == of.group || shares(of.id.pid) || is_sibling {
                 Unseen::Relatives
             } else if *pid > INIT && *pid == of.parent
-                || is_later(stat) && (stat.parent == INIT || own.iter().any(|pid| shares(*pid)))
+                || is_later(stat)
+                    && (stat.parent == INIT && !is_below || own.iter().any(|pid| shares(*pid)))
             {
                 Unseen::Strangers
             } else {
@@ -393,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_hidden_process_may_have_inherited_the_pipes_of_its_relatives() {
-        let unseen = |parent, group, start| {
+        let below = |observers: &[i32], parent, group, start| {
             let own = Process {
                 id: ProcessId { pid: 5, start: 50 },
                 parent: 4,
@@ -427,8 +434,9 @@ mod tests {
                     .filter(|(pid, _)| *pid == 8 || parent == 7)
                     .collect(),
             };
-            snapshot.unseen(&own)
+            snapshot.unseen(&own, observers)
         };
+        let unseen = |parent, group, start| below(&[], parent, group, start);
         // A child, a grandchild by sudo, one of its group, a later sibling.
         for (parent, group, start) in [(5, 9, 60), (7, 9, 60), (9, 5, 10), (4, 9, 60)] {
             assert_eq!(unseen(parent, group, start), Unseen::Relatives, "{parent}");
@@ -437,6 +445,8 @@ mod tests {
         for parent in [1, 3] {
             assert_eq!(unseen(parent, 9, 60), Unseen::Strangers);
         }
+        // An orphan would be a child of the observer.
+        assert_eq!(below(&[3], 1, 9, 60), Unseen::None);
         // One that was there before, and one that a server has started.
         for (parent, start) in [(1, 10), (4, 10), (9, 60)] {
             assert_eq!(unseen(parent, 9, start), Unseen::None);

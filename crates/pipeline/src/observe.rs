@@ -606,7 +606,7 @@ impl Observer<'_> {
         // Conclusions name processes by their numbers.
         for observed in &mut processes {
             if observed.is_frozen {
-                observed.unseen = snapshot.unseen(&observed.process);
+                observed.unseen = snapshot.unseen(&observed.process, &self.plan.excluded);
             }
             if replaced.contains(&observed.process.id) {
                 observed.process.ends.clear();
