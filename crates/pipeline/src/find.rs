@@ -273,6 +273,9 @@ impl Snapshot {
         let own = self.ancestors(of.id.pid);
         let is_below = own.iter().any(|pid| observers.contains(pid));
         let is_later = |stat: &Stat| stat.start >= of.id.start;
+        // Not the sudo or timeout that has started it, or the observer.
+        let is_in_group =
+            |pid: i32, stat: &Stat| stat.group == of.group && !is_below && !own.contains(&pid);
         let each = self.hidden.iter().map(|(pid, stat)| {
             let Some(stat) = stat else {
                 return Unseen::Strangers;
@@ -280,7 +283,7 @@ impl Snapshot {
             let above = self.ancestors(*pid);
             let shares = |ancestor: i32| ancestor > INIT && above.contains(&ancestor);
             let is_sibling = is_later(stat) && shares(of.parent);
-            if stat.group == of.group || shares(of.id.pid) || is_sibling {
+            if is_in_group(*pid, stat) || shares(of.id.pid) || is_sibling {
                 Unseen::Relatives
             } else if *pid > INIT && *pid == of.parent
                 || is_later(stat)
@@ -447,6 +450,7 @@ mod tests {
         }
         // An orphan would be a child of the observer.
         assert_eq!(below(&[3], 1, 9, 60), Unseen::None);
+        assert_eq!(below(&[3], 9, 5, 10), Unseen::None);
         // One that was there before, and one that a server has started.
         for (parent, start) in [(1, 10), (4, 10), (9, 60)] {
             assert_eq!(unseen(parent, 9, start), Unseen::None);
