@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, pidfd_open,
+    pidfd_send_signal, waitid, waitpid,
 };
 
 use crate::proc::{Proc, tree};
@@ -42,6 +43,17 @@ fn signal_descendants(proc: &Proc, signal: Signal) {
             if signal == Signal::TERM {
                 let _ = pidfd_send_signal(descriptor, Signal::CONT);
             }
+        }
+    }
+}
+
+/// Reaps the children of this process that have ended, except one, for which somebody else waits.
+pub fn reap_others(proc: &Proc, own: Pid) {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if waitid(WaitId::All, any).is_ok_and(|ended| ended.is_some()) {
+        let children = proc.children(getpid().as_raw_pid()).into_iter();
+        for child in children.filter_map(Pid::from_raw).filter(|it| *it != own) {
+            let _ = waitpid(Some(child), WaitOptions::NOHANG);
         }
     }
 }

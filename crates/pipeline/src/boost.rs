@@ -263,7 +263,7 @@ impl Booster {
             tree.extend(all);
         }
         let own = getpid().as_raw_pid();
-        let helpers: Vec<i32> = self.looker.pids().collect();
+        let helpers = self.looker.pids(&self.proc);
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
         if tree != self.tree {
             self.tree = tree;
@@ -305,7 +305,7 @@ impl Booster {
         self.undecided = 0;
         for link in links {
             if !self.settled.contains_key(&link.pipe) {
-                self.looker.prepare();
+                self.looker.prepare(&self.proc);
                 self.settle(&link);
             }
         }
@@ -400,7 +400,7 @@ impl Booster {
         account.add(existing.into_values().collect());
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
-        let helpers = self.looker.pids();
+        let helpers = self.looker.pids(&self.proc).into_iter();
         let helpers = helpers.filter_map(|pid| self.proc.schedule(pid, pid));
         let helpers: Duration = helpers.map(|(ran, _)| ran).sum();
         account.cpu_s = (cpu_time() + helpers).as_secs_f64();

@@ -26,6 +26,8 @@ pub(crate) struct Files<'a> {
     proc: &'a Proc,
     pid: i32,
     directory: Option<BorrowedFd<'a>>,
+    /// The thread that still has the process's descriptors and memory.
+    thread: Option<i32>,
 }
 
 /// The descriptors of a process: they are the same as long as this is, except for those that
@@ -45,6 +47,7 @@ impl<'a> Files<'a> {
             proc,
             pid,
             directory: None,
+            thread: None,
         }
     }
 
@@ -57,12 +60,37 @@ impl<'a> Files<'a> {
         }
     }
 
+    /// The files of a process whose main thread has ended before others, as the kernel shows them
+    /// for one of these. `None` if there is none.
+    pub(crate) fn without_leader(self) -> Option<Self> {
+        let lives = |tid: &i32| {
+            let state = ThreadFiles::new(*tid).state(self, None);
+            state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+        };
+        let thread = self.threads().into_iter().find(lives)?;
+        Some(self.through(Some(thread)))
+    }
+
+    /// The files of the process as one of its threads has them.
+    pub(crate) fn through(self, thread: Option<i32>) -> Self {
+        Files { thread, ..self }
+    }
+
+    /// The thread by which it shows the files.
+    pub(crate) fn thread(self) -> Option<i32> {
+        self.thread
+    }
+
     /// Opens the directory, for [`below`](Self::below).
     pub(crate) fn directory(self) -> io::Result<OwnedFd> {
         self.open(".", OFlags::PATH | OFlags::DIRECTORY)
     }
 
     fn place(self, file: &str) -> (BorrowedFd<'a>, PathBuf) {
+        let is_threads = ["fd", "mem", "cwd"].iter().any(|it| file.starts_with(it));
+        let of_thread = self.thread.filter(|_| is_threads);
+        let of_thread = of_thread.map(|tid| format!("task/{tid}/{file}"));
+        let file = of_thread.as_deref().unwrap_or(file);
         match self.directory {
             Some(directory) => (directory, PathBuf::from(file)),
             None => (CWD, self.proc.path(&format!("proc/{}/{file}", self.pid))),
@@ -110,6 +138,12 @@ impl<'a> Files<'a> {
             inode: found.stx_ino,
             count: found.stx_size,
         })
+    }
+
+    /// The number of descriptors (Linux 6.2); `None` before.
+    pub(crate) fn descriptors(self) -> Option<u64> {
+        let mark = || self.mark().map(|mark| mark.count);
+        self.proc.counts_descriptors().then(mark)?
     }
 
     /// The fields of `stat`, and the name.
@@ -291,7 +325,7 @@ impl Drop for Kept {
 }
 
 /// What a thread has done so far (Documentation/scheduler/sched-stats.rst).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
     /// Running time.
     pub(crate) ran: Duration,
@@ -330,7 +364,10 @@ impl ThreadFiles {
         files: Files<'_>,
         allowance: Option<&Allowance>,
     ) -> Option<Schedule> {
-        let text = text(&mut self.schedule, files, self.tid, "schedstat", allowance)?;
+        let Some(text) = text(&mut self.schedule, files, self.tid, "schedstat", allowance) else {
+            // The kernel doesn't count it, unless the thread has ended.
+            return self.state(files, None).map(|_| Schedule::default());
+        };
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         let mut next = || numbers.next()?.ok();
         Some(Schedule {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use serde::Serialize;
 
 use crate::files::{Files, Mark};
-use crate::proc::{End, PipeId, Proc};
+use crate::proc::{End, PipeId, Proc, Stat};
 use crate::wait::{Side, State, Wait};
 
 /// A process, safe against reuse of its number.
@@ -64,8 +64,21 @@ impl Process {
 pub struct Snapshot {
     /// Processes, by number.
     pub processes: BTreeMap<i32, Process>,
-    /// The number of processes whose descriptors may not be read.
-    pub hidden: usize,
+    /// Processes whose descriptors may not be read, with what is known of them.
+    pub hidden: BTreeMap<i32, Option<Stat>>,
+}
+
+/// Whether processes that can't be examined may have inherited the pipes of another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unseen {
+    /// None has.
+    #[default]
+    None,
+    /// One may have: a parent, a distant relative, one whose parent has ended, or one of which nothing
+    /// is known.
+    Strangers,
+    /// A descendant, a later sibling, or one of its process group.
+    Relatives,
 }
 
 /// Which processes to examine.
@@ -97,7 +110,6 @@ pub struct Scanner {
     /// The processes as last read.
     pub snapshot: Snapshot,
     marks: BTreeMap<i32, Mark>,
-    hidden: BTreeSet<i32>,
     counts_descriptors: bool,
 }
 
@@ -113,7 +125,6 @@ impl Scanner {
                 self.read(proc, pid);
             }
         }
-        self.snapshot.hidden = self.hidden.len();
     }
 
     /// Reads those processes that are new, that have more or fewer descriptors than before, or
@@ -128,8 +139,8 @@ impl Scanner {
     /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
     pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
         self.snapshot.processes.retain(|pid, _| pids.contains(pid));
+        self.snapshot.hidden.retain(|pid, _| pids.contains(pid));
         self.marks.retain(|pid, _| pids.contains(pid));
-        self.hidden.retain(|pid| pids.contains(pid));
         self.read_some(proc, pids, again);
     }
 
@@ -145,13 +156,26 @@ impl Scanner {
                 self.read(proc, *pid);
             }
         }
-        self.snapshot.hidden = self.hidden.len();
     }
 
     fn forget(&mut self, pid: i32) {
         self.snapshot.processes.remove(&pid);
         self.marks.remove(&pid);
-        self.hidden.remove(&pid);
+        self.snapshot.hidden.remove(&pid);
+    }
+
+    /// Whether reading a process takes longer than everything else in a search.
+    pub(crate) fn has_many_descriptors(&self, pid: i32) -> bool {
+        const MANY: u64 = 1024;
+        self.marks.get(&pid).is_some_and(|mark| mark.count > MANY)
+    }
+
+    fn hide(&mut self, proc: &Proc, pid: i32) {
+        let stat = proc.stat(pid);
+        let exists = || proc.path(&format!("proc/{pid}")).exists();
+        if stat.is_some() || exists() {
+            self.snapshot.hidden.insert(pid, stat);
+        }
     }
 
     fn read(&mut self, proc: &Proc, pid: i32) {
@@ -161,7 +185,7 @@ impl Scanner {
             Ok(directory) => directory,
             Err(error) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    self.hidden.insert(pid);
+                    self.hide(proc, pid);
                 }
                 return;
             }
@@ -175,7 +199,7 @@ impl Scanner {
                 self.snapshot.processes.insert(pid, process);
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.hidden.insert(pid);
+                self.hide(proc, pid);
             }
             // It has ended.
             Ok(None) | Err(_) => return,
@@ -189,9 +213,16 @@ impl Scanner {
 /// Reads a process. `None` if it has ended.
 fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
     let (stat, name) = files.stat()?;
-    if matches!(stat.state, 'Z' | 'X') {
+    let has_ended = matches!(stat.state, 'Z' | 'X');
+    let living = if has_ended {
+        files.without_leader()
+    } else {
+        Some(files)
+    };
+    let Some(files) = living else {
         return Ok(None);
-    }
+    };
+    let has_none = has_none && !has_ended;
     Ok(Some(Process {
         id: ProcessId {
             pid,
@@ -225,7 +256,11 @@ impl Snapshot {
 
     /// The ancestors of a process as far as they can be seen, the nearest first.
     pub fn ancestors(&self, pid: i32) -> Vec<i32> {
-        let parent = |pid: &i32| Some(self.processes.get(pid)?.parent).filter(|it| *it > 0);
+        let parent = |pid: &i32| {
+            let hidden = || Some(self.hidden.get(pid)?.as_ref()?.parent);
+            let seen = self.processes.get(pid).map(|process| process.parent);
+            seen.or_else(hidden).filter(|it| *it > 0)
+        };
         let mut found: Vec<i32> = Vec::new();
         let mut next = parent(&pid);
         // The parents were not all read at the same moment.
@@ -234,6 +269,37 @@ impl Snapshot {
             next = parent(&pid);
         }
         found
+    }
+
+    /// Whether processes that can't be examined may have inherited the pipes of this one. Orphans
+    /// among the descendants of the `observers` become children of those.
+    pub(crate) fn unseen(&self, of: &Process, observers: &[i32]) -> Unseen {
+        const INIT: i32 = 1;
+        let own = self.ancestors(of.id.pid);
+        let is_below = own.iter().any(|pid| observers.contains(pid));
+        let is_later = |stat: &Stat| stat.start >= of.id.start;
+        // Not the sudo or timeout that has started it, or the observer.
+        let is_in_group =
+            |pid: i32, stat: &Stat| stat.group == of.group && !is_below && !own.contains(&pid);
+        let each = self.hidden.iter().map(|(pid, stat)| {
+            let Some(stat) = stat else {
+                return Unseen::Strangers;
+            };
+            let above = self.ancestors(*pid);
+            let shares = |ancestor: i32| ancestor > INIT && above.contains(&ancestor);
+            let is_sibling = is_later(stat) && shares(of.parent);
+            if is_in_group(*pid, stat) || shares(of.id.pid) || is_sibling {
+                Unseen::Relatives
+            } else if *pid > INIT && *pid == of.parent
+                || is_later(stat)
+                    && (stat.parent == INIT && !is_below || own.iter().any(|pid| shares(*pid)))
+            {
+                Unseen::Strangers
+            } else {
+                Unseen::None
+            }
+        });
+        each.max().unwrap_or_default()
     }
 
     /// The descendants of a process, and itself.
@@ -330,7 +396,7 @@ mod tests {
         ];
         let snapshot = Snapshot {
             processes: processes.into_iter().map(|it| (it.id.pid, it)).collect(),
-            hidden: 0,
+            hidden: BTreeMap::new(),
         };
         assert_eq!(snapshot.wakers(2, &[on_input(7)]), [1, 3].into());
         assert_eq!(snapshot.wakers(2, &[on_room(8)]), [3].into());
@@ -350,14 +416,70 @@ mod tests {
         let (proc, mut scanner) = (Proc::default(), Scanner::default());
         let both = BTreeSet::from([own, pid]);
         scanner.read_only(&proc, &both, &both);
-        scanner.hidden.insert(pid);
+        scanner.snapshot.hidden.insert(pid, None);
         assert!(scanner.snapshot.processes.contains_key(&pid));
         scanner.read_only(&proc, &[own].into(), &[own].into());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(scanner.snapshot.processes.len(), 1);
         assert!(scanner.marks.keys().all(|pid| *pid == own));
-        assert!(scanner.hidden.is_empty() && scanner.snapshot.hidden == 0);
+        assert!(scanner.snapshot.hidden.is_empty());
+    }
+
+    #[test]
+    fn a_hidden_process_may_have_inherited_the_pipes_of_its_relatives() {
+        let below = |observers: &[i32], parent, group, start| {
+            let own = Process {
+                id: ProcessId { pid: 5, start: 50 },
+                parent: 4,
+                group: 5,
+                ..process(5, "cat", Vec::new())
+            };
+            let shells = [process(3, "sh", vec![]), process(4, "sh", vec![])];
+            let shells = shells.map(|it| Process {
+                parent: it.id.pid - 1,
+                ..it
+            });
+            let stat = Stat {
+                state: 'S',
+                parent,
+                group,
+                start,
+            };
+            let between = Stat {
+                parent: 5,
+                ..stat.clone()
+            };
+            let hidden = [(8, Some(stat)), (7, Some(between))];
+            let snapshot = Snapshot {
+                processes: shells
+                    .into_iter()
+                    .chain([own.clone()])
+                    .map(|it| (it.id.pid, it))
+                    .collect(),
+                hidden: hidden
+                    .into_iter()
+                    .filter(|(pid, _)| *pid == 8 || parent == 7)
+                    .collect(),
+            };
+            snapshot.unseen(&own, observers)
+        };
+        let unseen = |parent, group, start| below(&[], parent, group, start);
+        // A child, a grandchild by sudo, one of its group, a later sibling.
+        for (parent, group, start) in [(5, 9, 60), (7, 9, 60), (9, 5, 10), (4, 9, 60)] {
+            assert_eq!(unseen(parent, group, start), Unseen::Relatives, "{parent}");
+        }
+        // An orphan, one of the same session.
+        for parent in [1, 3] {
+            assert_eq!(unseen(parent, 9, 60), Unseen::Strangers);
+        }
+        // An orphan would be a child of the observer.
+        assert_eq!(below(&[3], 1, 9, 60), Unseen::None);
+        assert_eq!(below(&[3], 9, 5, 10), Unseen::None);
+        // One that was there before, and one that a server has started.
+        for (parent, start) in [(1, 10), (4, 10), (9, 60)] {
+            assert_eq!(unseen(parent, 9, start), Unseen::None);
+        }
     }
 
     #[test]
@@ -373,7 +495,7 @@ mod tests {
         }
         let snapshot = Snapshot {
             processes,
-            hidden: 0,
+            hidden: BTreeMap::new(),
         };
         let proc = Proc::default();
         assert_eq!(snapshot.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());

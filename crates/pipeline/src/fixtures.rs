@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::find::{Process, ProcessId};
+use crate::find::{Process, ProcessId, Unseen};
 use crate::observe::{Observation, Observed, OnPipe, Pipe, Shares};
 use crate::proc::{End, Io, PipeId};
 use crate::wait::{PipeWait, Side, State, Wait};
@@ -103,6 +103,7 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         splices: false,
         handled_signals: 0,
         ancestors: Vec::new(),
+        unseen: Unseen::None,
     }
 }
 
@@ -165,5 +166,6 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         hides_processes: false,
         hidden_calls: 0,
         is_survey: false,
+        own_parent: None,
     }
 }

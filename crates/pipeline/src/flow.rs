@@ -60,13 +60,15 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
     use crate::fixtures::{process, reads, writes};
 
     fn flows(processes: &[Process]) -> Vec<(Option<u64>, Option<u64>)> {
         let all = processes.iter().map(|it| (it.id.pid, it.clone()));
         let snapshot = Snapshot {
             processes: all.collect(),
-            hidden: 0,
+            hidden: BTreeMap::new(),
         };
         let outer = BTreeSet::from([PipeId::pipe(1)]);
         let flows = processes.iter().map(|it| snapshot.flow(it, &outer));

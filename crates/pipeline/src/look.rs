@@ -21,6 +21,7 @@ use rustix::process::getpid;
 use rustix::stdio;
 use rustix::thread::set_name;
 
+use crate::find::ProcessId;
 use crate::proc::{PipeId, Proc};
 use crate::raise;
 
@@ -54,7 +55,7 @@ pub struct Looker {
     program: Option<fn() -> Command>,
     helper: Option<Helper>,
     /// Helpers that are blocked in the kernel.
-    left_behind: Vec<i32>,
+    left_behind: Vec<ProcessId>,
 }
 
 /// A process that is no child of this one.
@@ -62,7 +63,7 @@ pub struct Looker {
 struct Helper {
     requests: PipeWriter,
     answers: BufReader<PipeReader>,
-    pid: i32,
+    id: ProcessId,
 }
 
 impl Looker {
@@ -85,10 +86,13 @@ impl Looker {
         }
     }
 
-    /// The helper processes.
-    pub fn pids(&self) -> impl Iterator<Item = i32> {
-        let current = self.helper.iter().map(|helper| helper.pid);
-        current.chain(self.left_behind.iter().copied())
+    /// The helper processes that still exist.
+    pub fn pids(&self, proc: &Proc) -> Vec<i32> {
+        let current = self.helper.iter().map(|helper| helper.id);
+        let all = current.chain(self.left_behind.iter().copied());
+        all.filter(|id| id.is_running(proc))
+            .map(|id| id.pid)
+            .collect()
     }
 
     /// Looks into the pipe that is open under this descriptor, a read end.
@@ -103,16 +107,16 @@ impl Looker {
     }
 
     /// Starts the helper process, so that the first request need not wait for it.
-    pub(crate) fn prepare(&mut self) {
+    pub(crate) fn prepare(&mut self, proc: &Proc) {
         if self.helper.is_none() {
-            self.helper = Helper::start(self.program).ok();
+            self.helper = Helper::start(self.program, proc).ok();
         }
     }
 
     /// Sends a request to the helper process. Without an answer the pipe is held, or nothing
     /// is known.
     pub(crate) fn ask(&mut self, proc: &Proc, request: &str) -> Result<String, Look> {
-        self.prepare();
+        self.prepare(proc);
         let Some(mut helper) = self.helper.take() else {
             return Err(Look::Unknown);
         };
@@ -121,7 +125,7 @@ impl Looker {
             return Ok(answer);
         }
         // It ends once its call returns: its input is closed.
-        self.left_behind.push(helper.pid);
+        self.left_behind.push(helper.id);
         if helper.is_blocked(proc) {
             Err(Look::Held)
         } else {
@@ -132,7 +136,7 @@ impl Looker {
 
 impl Helper {
     /// Starts the helper, whose first line is its process id.
-    fn start(program: Option<fn() -> Command>) -> io::Result<Helper> {
+    fn start(program: Option<fn() -> Command>, proc: &Proc) -> io::Result<Helper> {
         let (input, requests) = io::pipe()?;
         let (answers, output) = io::pipe()?;
         match program {
@@ -149,11 +153,14 @@ impl Helper {
         }
         let mut line = String::new();
         answers.read_line(&mut line)?;
-        let pid = line.trim().parse();
+        let id = line.trim().parse().ok().and_then(|pid| {
+            let start = proc.stat(pid)?.start;
+            Some(ProcessId { pid, start })
+        });
         Ok(Helper {
             requests,
             answers,
-            pid: pid.map_err(|_| io::ErrorKind::InvalidData)?,
+            id: id.ok_or(io::ErrorKind::InvalidData)?,
         })
     }
 
@@ -176,7 +183,8 @@ impl Helper {
 
     /// Whether it waits for a lock, which it does uninterruptibly.
     fn is_blocked(&self, proc: &Proc) -> bool {
-        proc.thread_state(self.pid, self.pid) == Some('D')
+        let stat = proc.stat(self.id.pid);
+        stat.is_some_and(|stat| stat.start == self.id.start && stat.state == 'D')
     }
 }
 
@@ -198,7 +206,11 @@ fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
 /// Starts the helper process as an orphan. It answers requests from standard input until its
 /// end.
 pub fn main() -> ExitCode {
-    let outcome = run_orphan(|| Ok(|| drop(serve())));
+    let outcome = run_orphan(|| {
+        // It may be left behind, and must not keep a stranger's pipe open.
+        standard::close_inherited(&[]);
+        Ok(|| drop(serve()))
+    });
     ExitCode::from(u8::from(outcome.is_err()))
 }
 
@@ -283,6 +295,16 @@ mod tests {
         let mut left = Vec::new();
         (&reader).read_to_end(&mut left).unwrap();
         assert_eq!(left, b"four");
+    }
+
+    #[test]
+    fn a_helper_whose_number_is_reused_is_forgotten() {
+        let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
+        let mut looker = Looker::forking();
+        looker.left_behind = vec![ProcessId { pid, start: 0 }];
+        assert!(looker.pids(&proc).is_empty());
+        looker.left_behind[0].start = proc.stat(pid).unwrap().start;
+        assert_eq!(looker.pids(&proc), [pid]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -22,10 +23,10 @@ pub use self::moment::{Link, Moment, Pipeline, Stage};
 use self::tally::Tally;
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
-use crate::find::{Process, ProcessId, Scanner, Scope};
+use crate::find::{Process, ProcessId, Scanner, Scope, Unseen};
 use crate::look::{Look, Looker};
 use crate::proc::{Io, PipeId, Proc};
-use crate::wait::{Outside, Side, State, is_splicing};
+use crate::wait::{Outside, Side, State, is_moving};
 
 /// The shortest time between two samples.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -37,6 +38,8 @@ const BUDGET: f64 = 0.01;
 const RARE_BUDGET: f64 = BUDGET / 4.0;
 /// A sample of many processes that takes longer is continued at the next one.
 const MAX_SAMPLE: Duration = Duration::from_micros(250);
+/// Threads sampled between two readings of the clock, which cost about as much as one of them.
+const BATCH: usize = 16;
 /// Time between two looks at all pipes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// The neighbours of the processes asked for are sampled only so rarely: what counts is
@@ -88,6 +91,9 @@ pub struct Observation {
     pub hidden_calls: usize,
     /// Whether all processes of a user or of the system were asked for.
     pub is_survey: bool,
+    /// The parent of the observer, which may wait for its end.
+    #[serde(skip)]
+    pub own_parent: Option<i32>,
 }
 
 /// A process during the observation.
@@ -127,6 +133,9 @@ pub struct Observed {
     /// Its ancestors as far as they can be seen, the nearest first.
     #[serde(skip)]
     pub ancestors: Vec<i32>,
+    /// Whether processes that can't be examined may have its pipes; only if it is frozen.
+    #[serde(skip)]
+    pub unseen: Unseen,
 }
 
 /// Shares of the samples of a process.
@@ -331,7 +340,7 @@ impl<'a> Observer<'a> {
 
 impl Observer<'_> {
     fn excluded(&self) -> Vec<i32> {
-        let helpers = self.looker.iter().flat_map(|looker| looker.pids());
+        let helpers = self.looker.iter().flat_map(|it| it.pids(self.proc));
         let excluded = self.plan.excluded.iter().copied();
         excluded.chain(helpers).collect()
     }
@@ -349,7 +358,10 @@ impl Observer<'_> {
     /// Finds new processes, and reads again those that may have changed.
     fn search_new(&mut self) {
         let changed = self.tallies.values().filter(|it| it.may_have_changed);
-        let changed: BTreeSet<i32> = changed.map(|it| it.process.id.pid).collect();
+        let changed = changed.map(|it| it.process.id.pid);
+        // Those with many descriptors are only read again if there are more or fewer of them.
+        let changed = changed.filter(|pid| !self.scanner.has_many_descriptors(*pid));
+        let changed: BTreeSet<i32> = changed.collect();
         let excluded = self.excluded();
         match self.plan.scope.root() {
             Some(root) => {
@@ -363,7 +375,8 @@ impl Observer<'_> {
         self.adopt(false);
         for tally in self.tallies.values_mut() {
             let id = tally.process.id;
-            if self.asked.contains(&id) && self.scanner.snapshot.is_running(id) {
+            let is_due = self.asked.contains(&id) && !tally.has_many_threads();
+            if is_due && self.scanner.snapshot.is_running(id) {
                 tally.update(self.proc, &self.allowance);
             }
         }
@@ -442,7 +455,7 @@ impl Observer<'_> {
         let mut open: Vec<ProcessId> = self.tallies.keys().copied().collect();
         while let Some(tally) = open.pop().and_then(|id| self.tallies.get(&id)) {
             let pid = tally.process.id.pid;
-            let mut pids = self.scanner.snapshot.wakers(pid, &tally.threads);
+            let mut pids = self.scanner.snapshot.wakers(pid, &tally.threads());
             if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
                 pids.extend(self.scanner.snapshot.neighbours(pid));
             }
@@ -473,8 +486,6 @@ impl Observer<'_> {
     /// Samples the processes asked for, and their neighbours if requested: as many as
     /// [`MAX_SAMPLE`] permits, beginning where the last sample ended.
     fn sample(&mut self, with_neighbours: bool) {
-        /// Between two looks at the clock, which cost about as much as a sample of a process.
-        const BATCH: usize = 16;
         let with_neighbours = with_neighbours || self.asked.len() == 1;
         let start = own_time();
         let after = self
@@ -482,14 +493,19 @@ impl Observer<'_> {
             .take()
             .map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.tallies.range_mut((after, Bound::Unbounded));
-        for (nth, (id, tally)) in rest.enumerate() {
+        let mut examined = 0;
+        for (id, tally) in rest {
             let is_due = with_neighbours || self.asked.contains(id);
+            examined += 1;
             if is_due && self.scanner.snapshot.is_running(*id) {
-                tally.sample(self.proc, &self.allowance);
+                examined += tally.sample(self.proc, &self.allowance);
             }
-            if nth % BATCH == BATCH - 1 && own_time() - start > MAX_SAMPLE {
-                self.sampled = Some(*id);
-                break;
+            if examined >= BATCH {
+                examined = 0;
+                if own_time() - start > MAX_SAMPLE {
+                    self.sampled = Some(*id);
+                    break;
+                }
             }
         }
     }
@@ -543,13 +559,13 @@ impl Observer<'_> {
                     let holders = self.tallies.values().map(|tally| &tally.process);
                     let mut holders = holders.filter(|it| it.pipes().contains(&pipe));
                     seen.held_by = holders
-                        .find(|it| splices(self.proc, it))
+                        .find(|it| is_moving(self.proc, it.id.pid, pipe))
                         .map(|it| it.id.pid);
                 }
                 Look::Unknown => {}
             }
         }
-        for pid in looker.pids() {
+        for pid in looker.pids(self.proc) {
             let ran = self.proc.schedule(pid, pid).map(|(ran, _)| ran);
             let time = self.helper_times.entry(pid).or_default();
             *time = ran.unwrap_or_default().max(*time);
@@ -589,6 +605,9 @@ impl Observer<'_> {
             .collect();
         // Conclusions name processes by their numbers.
         for observed in &mut processes {
+            if observed.is_frozen {
+                observed.unseen = snapshot.unseen(&observed.process, &self.plan.excluded);
+            }
             if replaced.contains(&observed.process.id) {
                 observed.process.ends.clear();
             }
@@ -613,10 +632,11 @@ impl Observer<'_> {
                 .unwrap_or(0),
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
-            hidden: snapshot.hidden,
+            hidden: snapshot.hidden.len(),
             hides_processes: self.proc.hides_processes(),
             hidden_calls: asked.filter(|it| it.hides_calls && !it.has_ended).count(),
             is_survey: self.plan.scope.root().is_none(),
+            own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()
         }
     }
@@ -626,11 +646,4 @@ impl Observer<'_> {
 fn is_replaced<T>(all: &BTreeMap<ProcessId, T>, id: ProcessId) -> bool {
     let mut later = all.range((Bound::Excluded(id), Bound::Unbounded));
     later.next().is_some_and(|(next, _)| next.pid == id.pid)
-}
-
-/// Whether a thread of a process is in a splice or a similar call.
-fn splices(proc: &Proc, process: &Process) -> bool {
-    let pid = process.id.pid;
-    let mut threads = proc.threads(pid).into_iter();
-    threads.any(|tid| is_splicing(proc, pid, tid))
 }

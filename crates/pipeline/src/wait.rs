@@ -9,7 +9,7 @@ use serde::Serialize;
 use self::call::{Call, parse_call};
 use self::thread::Thread;
 use crate::files::{Allowance, Files, ThreadFiles};
-use crate::proc::{End, PipeId, Proc};
+use crate::proc::{End, PipeId, Proc, Target};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub enum Asleep {
     Stopped,
     /// Until a debugger continues it.
     Traced,
+    /// Until its control group is thawed.
+    Frozen,
     /// For a lock of the kernel.
     KernelLock,
 }
@@ -63,6 +65,8 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "n_tty_read" | "wait_woken" => Asleep::TerminalOrSocket,
         "do_signal_stop" => Asleep::Stopped,
         "ptrace_stop" => Asleep::Traced,
+        // do_freezer_trap() is mostly inlined in it; the other one is that of version 1.
+        "get_signal" | "do_freezer_trap" | "__refrigerator" => Asleep::Frozen,
         "__mutex_lock" | "mutex_lock" | "__mutex_lock_slowpath" => Asleep::KernelLock,
         _ => return None,
     })
@@ -117,6 +121,8 @@ pub enum Outside {
     Signal,
     /// An event: eventfd, inotify and similar.
     Event,
+    /// Its control group is frozen (cgroups(7)).
+    Frozen,
     /// Anything else, or unknown.
     Other,
 }
@@ -132,6 +138,7 @@ impl Outside {
             Outside::Child => "a child process",
             Outside::Signal => "a signal",
             Outside::Event => "an event",
+            Outside::Frozen => "its frozen control group",
             Outside::Other => "something else",
         }
     }
@@ -222,7 +229,8 @@ pub(crate) fn examine_files(
         Some(Asleep::Traced) => return known(State::Waiting(Wait::Outside(Outside::Other))),
         _ => {}
     }
-    if kind.is_none() || text.is_none() {
+    let is_unclear = matches!(kind, None | Some(Asleep::Frozen));
+    if is_unclear || text.is_none() {
         match thread.state(files, allowance)? {
             'R' => return known(State::Working),
             'T' => return known(State::Stopped),
@@ -239,10 +247,19 @@ pub(crate) fn examine_files(
     known(State::Waiting(sleeper.wait(kind, call)))
 }
 
-/// Whether a thread is in a call whose bytes the kernel does not count.
-pub fn is_splicing(proc: &Proc, pid: i32, tid: i32) -> bool {
-    let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
-    call.is_some_and(Call::is_uncounted)
+/// Whether a process is in a splice or a similar call from or to this pipe.
+pub fn is_moving(proc: &Proc, pid: i32, pipe: PipeId) -> bool {
+    let is_of = |call: Call| {
+        let sides = [Side::Input, Side::Room].into_iter();
+        let mut targets = sides.filter_map(|side| proc.target(pid, call.descriptor(side)?));
+        let moves = call.is_uncounted() || call.number == libc::SYS_sendfile;
+        moves && targets.any(|target| matches!(target, Target::Pipe(id, _) if id == pipe))
+    };
+    let mut threads = proc.threads(pid).into_iter();
+    threads.any(|tid| {
+        let call = proc.syscall(pid, tid).as_deref().and_then(parse_call);
+        call.is_some_and(is_of)
+    })
 }
 
 #[cfg(test)]
@@ -373,9 +390,43 @@ mod tests {
         pausing.file("mem", &[[0; 8].as_slice(), &nothing.concat()].concat());
         pausing.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
         pausing.waits(Wait::Outside(Outside::Timer));
+        // Nothing but a signal ends this.
+        files.call(libc::SYS_ppoll, [8, 0, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Signal));
         // More than can be read.
         files.call(libc::SYS_ppoll, [8, 4, 0, 0, 0, 0]);
         files.waits(Wait::Outside(Outside::Other));
+    }
+
+    #[test]
+    fn a_poll_for_input_at_a_write_end_waits_for_its_errors() {
+        let mut list = [0; 16];
+        list[8..12].copy_from_slice(&4_i32.to_ne_bytes());
+        list[12..14].copy_from_slice(&libc::POLLIN.to_ne_bytes());
+        let files = Files::new("poll_schedule_timeout");
+        files.file("mem", &list);
+        files.call(libc::SYS_ppoll, [8, 1, 0, 0, 0, 0]);
+        files.waits(Wait::Outside(Outside::Event));
+    }
+
+    #[test]
+    fn a_large_epoll_instance_is_a_poll_for_anything() {
+        let files = Files::new("ep_poll");
+        files.call(libc::SYS_epoll_pwait, [9, 0, 1, u64::MAX, 0, 0]);
+        files.file(
+            "fdinfo/9",
+            "tfd: 3 events: 19 data: 0\n".repeat(257).as_bytes(),
+        );
+        files.waits(Wait::Outside(Outside::Other));
+    }
+
+    #[test]
+    fn a_read_of_a_pipe_that_is_gone_waits_for_anything() {
+        let files = Files::new("pipe_read");
+        let proc = Proc::below(Root(files.0.path().to_owned()));
+        let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
+        let other = State::Waiting(Wait::Outside(Outside::Other));
+        assert_eq!(state, Some(other));
     }
 
     #[test]
@@ -425,6 +476,9 @@ mod tests {
         assert_eq!(running.state(), Some(State::Working));
         assert_eq!(Files::new("io_schedule").state(), Some(State::Disk));
         assert_eq!(Files::new("do_signal_stop").state(), Some(State::Stopped));
+        let frozen = Files::new("get_signal");
+        frozen.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
+        frozen.waits(Wait::Outside(Outside::Frozen));
         let ended = Files::new("0");
         ended.file(
             "task/7/stat",
@@ -440,5 +494,16 @@ mod tests {
         files.waits(Wait::Child(Some(12)));
         files.call(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]);
         files.waits(Wait::Child(None));
+    }
+
+    #[test]
+    fn only_a_call_on_the_pipe_itself_holds_its_lock() {
+        let files = Files::new("sock_alloc_send_pskb");
+        let proc = Proc::below(Root(files.0.path().to_owned()));
+        let is_moving = |inode| is_moving(&proc, 7, PipeId::pipe(inode));
+        files.call(libc::SYS_splice, [3, 0, 5, 0, 0, 0]);
+        assert!(is_moving(77) && !is_moving(88));
+        files.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);
+        assert!(!is_moving(88));
     }
 }

@@ -314,17 +314,20 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
             side,
             bytes_per_call,
             calls_per_s,
+            wakes,
         } => {
             let (verb, remedy) = match side {
                 Side::Input => ("reads", "a larger buffer"),
                 Side::Room => ("writes", "buffering (no flush after each line)"),
             };
+            let wakes = wakes.as_ref().map(|who| format!(", and wakes {} each time", full(who)));
             style.sentence(&format!(
-                "{} {verb} only {} bytes a call, {} times a second: {remedy} would save most of \
+                "{} {verb} only {} bytes a call, {} times a second{}: {remedy} would save most of \
                  these calls.",
                 full(process),
                 significant(*bytes_per_call),
-                significant(*calls_per_s)
+                significant(*calls_per_s),
+                wakes.unwrap_or_default()
             ))
         }
         Finding::SmallPipe {

@@ -15,6 +15,8 @@ const MAX_SMALL: f64 = 512.0;
 /// So many small calls a second take noticeable time: about 1 % of a processor at half a
 /// microsecond each.
 const MIN_CALLS_PER_S: f64 = 20_000.0;
+/// The same for small calls that each wake the reader, which takes some 5 us.
+const MIN_WAKES_PER_S: f64 = 2_000.0;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
@@ -170,12 +172,31 @@ fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<F
     let has_end = pipes.any(|pipe| observed.process.holds(pipe.id, side));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-    let is_small = calls_per_s >= MIN_CALLS_PER_S && bytes_per_call < MAX_SMALL;
-    (has_end && is_small).then(|| Finding::SmallCalls {
+    if !has_end || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
+        return None;
+    }
+    let wakes = woken(observation, observed, calls_per_s).filter(|_| side == Side::Room);
+    let is_costly = calls_per_s >= MIN_CALLS_PER_S || wakes.is_some();
+    is_costly.then(|| Finding::SmallCalls {
         process: observed.who(),
         side,
         bytes_per_call,
         calls_per_s,
+        wakes,
+    })
+}
+
+/// The reader of a process that waits for it most of the time and reads about as often as that
+/// writes: line by line.
+fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Option<Who> {
+    let edges = observation.edges().into_iter();
+    let mut readers = edges.filter(|(from, ..)| *from == writer.process.id.pid);
+    readers.find_map(|(_, to, pipe)| {
+        let reader = observation.find(to)?;
+        let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
+        let is_woken = reader.waited_on(pipe, Side::Input) > 0.5
+            && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
+        is_woken.then(|| reader.who())
     })
 }
 
@@ -346,6 +367,33 @@ mod tests {
         assert_eq!(found(100_000, 1_000_000).len(), 1);
         assert_eq!(found(100_000, 1_000_000_000), []);
         assert_eq!(found(1000, 10_000), []);
+    }
+
+    #[test]
+    fn small_calls_that_each_wake_the_reader_are_named_sooner() {
+        let found = |calls, starved| {
+            let io = |calls| {
+                Some(Io {
+                    reads: calls,
+                    writes: calls,
+                    read_bytes: 50 * calls,
+                    written_bytes: 50 * calls,
+                })
+            };
+            let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
+            let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.1, 0.0, starved);
+            (writer.io, reader.io) = (io(10_000), io(calls));
+            let findings = small_calls(&observation(vec![writer, reader])).into_iter();
+            let wakes = findings.map(|finding| match finding {
+                Finding::SmallCalls { wakes, .. } => wakes.map(|who| who.pid),
+                other => panic!("{other:?}"),
+            });
+            wakes.collect::<Vec<Option<i32>>>()
+        };
+        assert_eq!(found(10_000, 0.9), [Some(2)]);
+        // It takes several at a time, or has no time to wait.
+        assert_eq!(found(1_000, 0.9), []);
+        assert_eq!(found(10_000, 0.1), []);
     }
 
     #[test]

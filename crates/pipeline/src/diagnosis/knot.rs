@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Observed, Who};
+use super::{Certainty, Observed, Who};
+use crate::find::Unseen;
 use crate::observe::Observation;
 use crate::proc::PipeId;
 use crate::wait::{PipeWait, Side, State, Wait};
@@ -14,6 +15,8 @@ use crate::wait::{PipeWait, Side, State, Wait};
 pub struct Knot {
     /// Its kind.
     pub kind: KnotKind,
+    /// Whether a process that can't be examined might wake a member.
+    pub certainty: Certainty,
     /// The processes that wait for each other, and what for.
     pub members: Vec<Member>,
     /// Processes that wait for the members.
@@ -104,12 +107,18 @@ const ORDINARY_SIGNALS: &[i32] = &[
 ///
 /// Begins with all processes that did not run for the whole observation and whose possible
 /// wakers are all known, and removes those with a waker that is not among them, until none
-/// is left. What remains can't go on by itself.
+/// is left. What remains can't go on by itself. A pipe on both sides of which somebody waits is
+/// about to move: it can't be both full and empty.
 pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
     let mut waits: BTreeMap<i32, Vec<Reason>> = observation
         .living()
         .filter_map(|it| Some((it.process.id.pid, reasons(observation, it)?)))
         .collect();
+    let waited_on: BTreeSet<(PipeId, Side)> = waits.values().flatten().filter_map(known).collect();
+    waits.retain(|_, reasons| {
+        let mut known = reasons.iter().filter_map(known);
+        !known.any(|(pipe, side)| waited_on.contains(&(pipe, side.other())))
+    });
     loop {
         let before = waits.len();
         let known: BTreeSet<i32> = waits.keys().copied().collect();
@@ -145,6 +154,14 @@ pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
     knots
 }
 
+/// The side of the pipe for which a process waits, unless it may be another one.
+fn known(reason: &Reason) -> Option<(PipeId, Side)> {
+    match reason {
+        Reason::Pipe { on, .. } => on.fd.map(|_| (on.pipe, on.side)),
+        _ => None,
+    }
+}
+
 /// The processes that one waits for, directly or through others.
 fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
@@ -176,6 +193,8 @@ fn knot(
         .filter_map(|(pid, _)| observation.find(*pid))
         .collect();
     let kind = kind(waits, core);
+    let reasons = || core.iter().flat_map(|pid| &waits[pid]);
+    let is_fifo = |it: &Reason| matches!(it, Reason::Pipe { on, .. } if on.pipe.is_fifo());
     if !observed.iter().chain(&waiting).any(|it| it.is_asked) {
         return None;
     }
@@ -188,10 +207,7 @@ fn knot(
             observation.is_survey || asked.any(|it| !waits.contains_key(&it.process.id.pid))
         }
         // Somebody may hold a FIFO open for writers to come.
-        KnotKind::MissingEnd => core
-            .iter()
-            .flat_map(|pid| &waits[pid])
-            .any(|reason| matches!(reason, Reason::Pipe { on, .. } if on.pipe.is_fifo())),
+        KnotKind::MissingEnd => reasons().any(is_fifo),
         // A signal handler may use the process's own pipe, and anybody a FIFO.
         KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|it| {
             let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
@@ -199,8 +215,17 @@ fn knot(
         }),
         _ => false,
     };
+    let may_be_woken = observation.hides_processes
+        || observed.iter().any(|it| it.unseen != Unseen::None)
+        // Anybody may have opened it.
+        || observation.hidden > 0 && reasons().any(is_fifo);
     (!is_meant).then(|| Knot {
         kind,
+        certainty: if may_be_woken {
+            Certainty::Likely
+        } else {
+            Certainty::Clear
+        },
         members: observed
             .iter()
             .map(|it| Member {
@@ -263,8 +288,10 @@ fn handles_signals(observed: &Observed) -> bool {
 /// What a process waits for, if it did not run at all and all that could wake it is known.
 /// `None` if something outside could.
 fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>> {
-    // A program that handles SIGALRM may have set a timer.
-    if !observed.is_frozen || handles(observed, libc::SIGALRM) {
+    // A program that handles SIGALRM may have set a timer. A relative of it that can't be examined
+    // may have its pipes.
+    let is_known = observed.unseen != Unseen::Relatives;
+    if !observed.is_frozen || handles(observed, libc::SIGALRM) || !is_known {
         return None;
     }
     let mut reasons = Vec::new();
@@ -285,12 +312,16 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
         Wait::Thread => Some(Vec::new()),
         Wait::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
         Wait::Child(pid) => {
-            let is_meant = |it: &Observed| pid.is_none_or(|pid| pid == it.process.id.pid);
-            let children = children(observation, observed.process.id.pid);
-            let others: Vec<Who> = children
-                .filter(|it| is_meant(it))
-                .map(Observed::who)
-                .collect();
+            let own = observed.process.id.pid;
+            let children: Vec<&Observed> = children(observation, own).collect();
+            let named = children.iter().find(|it| Some(it.process.id.pid) == *pid);
+            let others: Vec<Who> = match named {
+                Some(child) => vec![child.who()],
+                // It waits for the observer.
+                None if observation.own_parent == Some(own) => return None,
+                // In another namespace the child has another number.
+                None => children.into_iter().map(Observed::who).collect(),
+            };
             (!others.is_empty()).then(|| vec![Reason::Child { others }])
         }
         Wait::Pipes { any_of, or: None } => any_of
@@ -316,9 +347,10 @@ fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i3
     if !observation.find(pid).is_some_and(handles_end) {
         return Vec::new();
     }
-    children(observation, pid)
-        .map(|it| it.process.id.pid)
-        .collect()
+    let children = children(observation, pid).map(|it| it.process.id.pid);
+    let is_parent = observation.own_parent == Some(pid);
+    // The observer, which is in no knot.
+    children.chain(is_parent.then_some(0)).collect()
 }
 
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
@@ -469,6 +501,66 @@ mod tests {
         let mut third = pair(both, on_input(1));
         third.push(busy(process(12, "c", vec![writes(1, 2)]), 0.1, 0.0, 0.0));
         assert_eq!(kinds(third), []);
+    }
+
+    #[test]
+    fn a_pipe_is_not_both_full_and_empty() {
+        let on = |side| {
+            let pipe = PipeId::pipe(1);
+            let wait = PipeWait {
+                pipe,
+                fd: Some(1),
+                side,
+            };
+            State::Waiting(Wait::Pipes {
+                any_of: vec![wait],
+                or: None,
+            })
+        };
+        let moving = || {
+            vec![
+                frozen(process(10, "a", vec![writes(1, 1)]), on(Side::Room)),
+                frozen(process(11, "b", vec![reads(1, 1)]), on(Side::Input)),
+            ]
+        };
+        assert_eq!(kinds(moving()), []);
+        // Which pipe is not known.
+        let mut unknown = moving();
+        unknown[1].threads = vec![on_input(1)];
+        assert_eq!(kinds(unknown), [KnotKind::OtherPipe]);
+    }
+
+    #[test]
+    fn a_relative_that_cannot_be_examined_may_wake_a_process() {
+        let certainties = |unseen, change: fn(&mut Observation)| {
+            let mut processes = pair(on_room(1), on_room(2));
+            processes[1].unseen = unseen;
+            let mut observation = observation(processes);
+            change(&mut observation);
+            let knots = knots(&observation).into_iter();
+            knots.map(|knot| knot.certainty).collect::<Vec<Certainty>>()
+        };
+        let same = |_: &mut Observation| {};
+        assert_eq!(certainties(Unseen::None, same), [Certainty::Clear]);
+        assert_eq!(certainties(Unseen::Strangers, same), [Certainty::Likely]);
+        assert_eq!(certainties(Unseen::Relatives, same), []);
+        let unlisted = certainties(Unseen::None, |it| it.hides_processes = true);
+        assert_eq!(unlisted, [Certainty::Likely]);
+    }
+
+    #[test]
+    fn the_end_of_the_observer_wakes_its_parent() {
+        let stuck = |parent, wait: Wait| {
+            let mut observation = observation(parent_and_child(State::Waiting(wait), on_input(1)));
+            observation.own_parent = parent;
+            !knots(&observation).is_empty()
+        };
+        for wait in [None, Some(12)] {
+            assert!(!stuck(Some(10), Wait::Child(wait)));
+            // In another namespace the child has another number.
+            assert!(stuck(None, Wait::Child(wait)));
+        }
+        assert!(stuck(Some(10), Wait::Child(Some(11))));
     }
 
     #[test]

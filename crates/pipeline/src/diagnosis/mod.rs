@@ -237,6 +237,8 @@ pub enum Finding {
         bytes_per_call: f64,
         /// The number of calls.
         calls_per_s: f64,
+        /// The reader that each of them wakes, if one does.
+        wakes: Option<Who>,
     },
     /// A pipe of two slots.
     SmallPipe {
@@ -267,31 +269,43 @@ impl Finding {
             _ => false,
         }
     }
+
+    /// Whether nothing moves without help, and no process that can't be examined could give it.
+    pub fn is_certainly_stuck(&self) -> bool {
+        let is_likely = matches!(self, Finding::Knot(knot) if knot.certainty == Certainty::Likely);
+        self.is_stuck() && !is_likely
+    }
+
+    /// The processes that don't move without help, and those that wait for them.
+    fn tied(&self) -> Vec<&Who> {
+        match self {
+            Finding::Knot(knot) => self.stuck().into_iter().chain(&knot.waiting).collect(),
+            _ => self.stuck(),
+        }
+    }
+
+    /// The processes that don't move without help.
+    pub fn stuck(&self) -> Vec<&Who> {
+        match self {
+            Finding::Knot(knot) => knot.members.iter().map(|member| &member.who).collect(),
+            Finding::Held {
+                holder,
+                is_stuck: true,
+                ..
+            } => holder.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let knots = knot::knots(observation);
     let held = habits::held(observation);
-    let holders = held
-        .iter()
-        .filter(|held| held.is_stuck())
-        .filter_map(|held| match held {
-            Finding::Held { holder, .. } => holder.as_ref().map(|who| who.pid),
-            _ => None,
-        });
-    let tied: BTreeSet<i32> = knots
-        .iter()
-        .flat_map(|knot| knot.members.iter().map(|member| member.who.pid))
-        .chain(
-            knots
-                .iter()
-                .flat_map(|knot| knot.waiting.iter().map(|who| who.pid)),
-        )
-        .chain(holders)
-        .collect();
     let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
     findings.extend(held);
+    let tied = findings.iter().flat_map(Finding::tied);
+    let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
     let spare = habits::spare_ends(observation, &tied);
     let mut paces = pace::paces(observation, &tied);
@@ -341,6 +355,66 @@ mod tests {
                 panic!("{findings:?}");
             };
             assert_eq!(pace.stage.pid, 3);
+        }
+    }
+
+    /// Programs rely on them: a change is one of the schema.
+    #[test]
+    fn each_finding_has_its_keys() {
+        let who = || Who {
+            pid: 1,
+            name: "a".to_owned(),
+        };
+        let pipe = PipeId::pipe(7);
+        let knot = Knot {
+            kind: KnotKind::AllRead,
+            certainty: Certainty::Clear,
+            members: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let held = Finding::Held {
+            pipe,
+            holder: None,
+            is_stuck: true,
+        };
+        let spare = Finding::SpareEnd {
+            pipe,
+            reader: who(),
+            holder: who(),
+            fd: 5,
+            waits_for: Vec::new(),
+            is_last: true,
+        };
+        let calls = Finding::SmallCalls {
+            process: who(),
+            side: Side::Room,
+            bytes_per_call: 1.0,
+            calls_per_s: 1.0,
+            wakes: None,
+        };
+        let small = Finding::SmallPipe {
+            pipe,
+            capacity: 8192,
+            between: Vec::new(),
+        };
+        let turns = Finding::Turns { stages: Vec::new() };
+        for (finding, expected) in [
+            (Finding::Knot(knot), "knot certainty kind members waiting"),
+            (held, "held holder is_stuck pipe"),
+            (spare, "spare_end fd holder is_last pipe reader waits_for"),
+            (
+                calls,
+                "small_calls bytes_per_call calls_per_s process side wakes",
+            ),
+            (small, "small_pipe between capacity pipe"),
+            (turns, "turns stages"),
+        ] {
+            let value = serde_json::to_value(finding).unwrap();
+            let keys = value.as_object().unwrap().keys().map(String::as_str);
+            let mut keys: Vec<&str> = keys.filter(|key| *key != "finding").collect();
+            keys.sort_unstable();
+            keys.insert(0, value["finding"].as_str().unwrap());
+            assert_eq!(keys.join(" "), expected);
         }
     }
 

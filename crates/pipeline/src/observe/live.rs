@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::flow::{connected, holders, with_flow};
 use super::history::{History, MINUTE};
 use super::moment::{Member, Moment, pipelines};
-use super::{Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
+use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
@@ -29,8 +29,6 @@ const MAX_INTERVAL: Duration = Duration::from_millis(250);
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3);
 /// Stages that don't run are sampled once in this many samples.
 const IDLE_SAMPLES: usize = 8;
-/// Processes sampled between two readings of the clock, which cost about as much as one of them.
-const BATCH: usize = 16;
 
 /// Processor time at the end of each of the last seconds, and at the beginning of the first.
 #[derive(Debug)]
@@ -130,6 +128,7 @@ impl<'a> Live<'a> {
         let count = self.stages.len();
         let start = own_time();
         self.steps = self.steps.wrapping_add(1);
+        let mut examined = 0;
         for nth in 0..count {
             let at = (self.next_stage + nth) % count;
             let (id, is_active) = self.stages[at];
@@ -137,11 +136,14 @@ impl<'a> Live<'a> {
                 continue;
             }
             if let Some(tally) = self.observer.tallies.get_mut(&id) {
-                tally.sample(self.observer.proc, &self.observer.allowance);
+                examined += tally.sample(self.observer.proc, &self.observer.allowance);
             }
-            if nth % BATCH == BATCH - 1 && own_time() - start > MAX_SAMPLE {
-                self.next_stage = (at + 1) % count;
-                return;
+            if examined >= BATCH {
+                examined = 0;
+                if own_time() - start > MAX_SAMPLE {
+                    self.next_stage = (at + 1) % count;
+                    return;
+                }
             }
         }
     }
@@ -190,7 +192,7 @@ impl<'a> Live<'a> {
             samples,
             cost: self.account.cost(),
             pipelines,
-            hidden: self.observer.scanner.snapshot.hidden,
+            hidden: self.observer.scanner.snapshot.hidden.len(),
             hides_processes: self.observer.proc.hides_processes(),
             hidden_calls,
         }

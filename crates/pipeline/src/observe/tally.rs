@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::{Observed, OnPipe, Shares};
 use crate::files::{Allowance, Files, Kept, Schedule, ThreadFiles};
-use crate::find::Process;
+use crate::find::{Process, Unseen};
 use crate::proc::{End, Io, PipeId, Proc};
 use crate::wait::{Outside, PipeWait, Seen, Side, State, Wait, examine_files};
+
+/// Of a process with more threads that many are examined in a sample, by turns.
+pub(super) const MAX_THREADS: usize = 32;
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +25,8 @@ enum Activity {
 }
 
 /// What a process does if its threads are in these states.
-fn activity(threads: &[State]) -> Activity {
-    let any = |wanted: &State| threads.contains(wanted);
+fn activity(threads: &[&State]) -> Activity {
+    let any = |wanted: &State| threads.contains(&wanted);
     let waits = || {
         threads.iter().filter_map(|state| match state {
             State::Waiting(wait) => Some(wait),
@@ -75,7 +78,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, threads: &[State]) {
+    fn add(&mut self, threads: &[&State]) {
         self.samples += 1;
         match activity(threads) {
             Activity::Working => self.working += 1,
@@ -185,6 +188,7 @@ impl Slice {
             splices: counts.splices,
             handled_signals: 0,
             ancestors: Vec::new(),
+            unseen: Unseen::None,
         }
     }
 }
@@ -277,7 +281,10 @@ pub(super) struct Tally {
     pub(super) may_have_changed: bool,
     has_run: bool,
     pub(super) counts: Counts,
-    pub(super) threads: Vec<State>,
+    /// A thread of it, if the main thread has ended.
+    thread: Option<i32>,
+    /// The thread to begin with in the next sample.
+    next: usize,
     /// Whether its system calls may not be read.
     pub(super) hides_calls: bool,
     first: (Instant, Counters),
@@ -305,12 +312,16 @@ impl Tally {
             may_have_changed: false,
             has_run: false,
             counts: Counts::default(),
-            threads: Vec::new(),
+            thread: None,
+            next: 0,
             hides_calls: false,
         };
-        let mut watches = Vec::new();
+        let files = tally.at(proc, allowance).files;
+        let has_leader = files.stat().is_ok_and(|(stat, _)| stat.state != 'Z');
+        let living = (!has_leader).then(|| files.without_leader()?.thread());
+        tally.thread = living.flatten();
         let at = tally.at(proc, allowance);
-        watches.extend(at.files.threads().into_iter().map(Watch::new));
+        let mut watches: Vec<Watch> = at.files.threads().into_iter().map(Watch::new).collect();
         let first = counters(&at, tally.process.id.pid, &mut watches);
         for watch in &mut watches {
             watch.turns = first.turns.get(&watch.files.tid).copied();
@@ -322,7 +333,7 @@ impl Tally {
     }
 
     fn at<'a>(&'a self, proc: &'a Proc, allowance: &'a Allowance) -> At<'a> {
-        let files = Files::of(proc, self.process.id.pid);
+        let files = Files::of(proc, self.process.id.pid).through(self.thread);
         At {
             proc,
             files: match &self.directory {
@@ -333,45 +344,60 @@ impl Tally {
         }
     }
 
-    pub(super) fn sample(&mut self, proc: &Proc, allowance: &Allowance) {
+    /// Examines its threads, of many only some. Returns how many.
+    pub(super) fn sample(&mut self, proc: &Proc, allowance: &Allowance) -> usize {
         if self.has_ended {
-            return;
+            return 0;
         }
         let mut watches = std::mem::take(&mut self.watches);
         let at = self.at(proc, allowance);
         let ends = &self.process.ends;
         let before = watches.len();
+        let first = self.next;
+        let (mut nth, mut examined) = (0, 0);
         let mut has_run = false;
         watches.retain_mut(|watch| {
+            let is_due = (nth + before - first % before) % before < MAX_THREADS;
+            nth += 1;
+            if !is_due && watch.seen.is_some() {
+                return true;
+            }
+            examined += 1;
             let seen = watch.sample(&at, ends);
             has_run |= seen.unwrap_or(true);
             seen.is_some()
         });
         // Only a thread that runs starts another one.
         if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
+            let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
             for tid in at.files.threads() {
-                let is_known = watches.iter().any(|watch| watch.files.tid == tid);
                 let mut watch = Watch::new(tid);
-                if !is_known && watch.sample(&at, ends).is_some() {
+                if !known.contains(&tid) && watch.sample(&at, ends).is_some() {
                     watches.push(watch);
                 }
             }
         }
         self.watches = watches;
+        self.next = first.wrapping_add(MAX_THREADS);
         let id = self.process.id;
         if self.watches.is_empty() {
             let now = proc.stat(id.pid).filter(|now| now.start == id.start);
             self.has_ended = now.is_none_or(|now| matches!(now.state, 'Z' | 'X'));
         } else if self.directory.is_some() || id.is_running(proc) {
-            self.has_run |= has_run;
+            // Others may have run.
+            self.has_run |= has_run || before > MAX_THREADS;
             self.may_have_changed |= has_run;
-            let seen = || self.watches.iter().filter_map(|watch| watch.seen.as_ref());
-            let threads: Vec<State> = seen().map(|seen| seen.state.clone()).collect();
-            let splices = seen().any(|seen| seen.is_uncounted);
-            let hides_calls = seen().any(|seen| seen.is_hidden);
-            self.counts.add(&threads);
-            self.counts.splices |= splices;
-            (self.hides_calls, self.threads) = (hides_calls, threads);
+            let mut states: Vec<&State> = Vec::new();
+            self.hides_calls = false;
+            for seen in self.watches.iter().filter_map(|watch| watch.seen.as_ref()) {
+                self.counts.splices |= seen.is_uncounted;
+                self.hides_calls |= seen.is_hidden;
+                // Most of many threads wait alike.
+                if states.last() != Some(&&seen.state) {
+                    states.push(&seen.state);
+                }
+            }
+            self.counts.add(&states);
         } else {
             self.has_ended = true;
         }
@@ -379,6 +405,18 @@ impl Tally {
             self.directory = None;
             self.watches.clear();
         }
+        examined
+    }
+
+    /// Whether its threads are sampled by turns.
+    pub(super) fn has_many_threads(&self) -> bool {
+        self.watches.len() > MAX_THREADS
+    }
+
+    /// The states of its threads as last seen.
+    pub(super) fn threads(&self) -> Vec<State> {
+        let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+        seen.map(|seen| seen.state.clone()).collect()
     }
 
     /// Reads the counters of a process that still runs.
@@ -439,7 +477,7 @@ impl Tally {
                 && self.counts.working == 0
                 && self.first.1.turns == self.last.1.turns,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
-            threads: self.threads.clone(),
+            threads: self.threads(),
             ancestors,
             ..self
                 .slice()
@@ -483,6 +521,7 @@ mod tests {
             (vec![lock(), socket()], Activity::Elsewhere(Outside::Socket)),
             (vec![State::Stopped], Activity::Stopped),
         ] {
+            let threads: Vec<&State> = threads.iter().collect();
             assert_eq!(activity(&threads), expected, "{threads:?}");
         }
     }

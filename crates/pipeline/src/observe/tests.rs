@@ -133,7 +133,7 @@ fn few_descriptors_change_nothing() {
             for _ in 0..3 {
                 tally.sample(&proc, allowance);
             }
-            (tally.counts.samples, tally.threads)
+            (tally.counts.samples, tally.threads())
         })
     };
     let is_stuck = || {
@@ -143,6 +143,54 @@ fn few_descriptors_change_nothing() {
     };
     eventually(is_stuck).unwrap();
     assert_eq!(sample(&Allowance::of(0)), sample(&Allowance::new()));
+}
+
+#[test]
+fn of_many_threads_only_some_are_examined_at_a_time() {
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let receiver = std::sync::Mutex::new(receiver);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                receiver
+                    .lock()
+                    .is_ok_and(|receiver| receiver.recv().is_ok())
+            });
+        }
+        let (proc, allowance) = (Proc::default(), Allowance::new());
+        let mut scanner = Scanner::default();
+        scanner.read_all(&proc, &[]);
+        let own = std::process::id() as i32;
+        let process = scanner.snapshot.processes[&own].clone();
+        let mut tally = Tally::new(&proc, process, true, &allowance);
+        assert!(tally.sample(&proc, &allowance) > 100);
+        assert!(tally.threads().len() > 100);
+        assert!(tally.sample(&proc, &allowance) <= tally::MAX_THREADS);
+        assert!(tally.threads().len() > 100);
+        drop(sender);
+    });
+}
+
+#[test]
+fn a_kernel_that_counts_no_turns_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = root.path().join("proc/7").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let stat = "7 (x) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0";
+    file("stat", stat);
+    file("task/7/stat", stat);
+    file("task/7/wchan", "do_wait");
+    let proc = Proc::below(pipespeed_host::Root(root.path().to_owned()));
+    let process = crate::fixtures::process(7, "x", Vec::new());
+    let allowance = Allowance::new();
+    let mut tally = Tally::new(&proc, process, true, &allowance);
+    for _ in 0..2 {
+        assert_eq!(tally.sample(&proc, &allowance), 1);
+    }
+    assert_eq!((tally.counts.samples, tally.has_ended), (2, false));
 }
 
 #[test]

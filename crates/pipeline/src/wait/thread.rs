@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::{Asleep, Outside, PipeWait, Side, Wait};
 use crate::files::Files;
-use crate::proc::{End, Target, visible};
+use crate::proc::{End, PipeId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.
 pub(super) struct Thread<'a> {
@@ -22,6 +22,7 @@ impl Thread<'_> {
             },
             (Some(Asleep::Child), call) => self.on_child(call),
             (Some(Asleep::Timer), _) => Wait::Outside(Outside::Timer),
+            (Some(Asleep::Frozen), _) => Wait::Outside(Outside::Frozen),
             (Some(Asleep::Signal), None) => Wait::Outside(Outside::Signal),
             (Some(Asleep::Poll), Some(call)) => self.on_any(call),
             (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
@@ -53,7 +54,11 @@ impl Thread<'_> {
             _ => None,
         });
         let any_of = known.map_or_else(|| self.candidates(side), |one| vec![one]);
-        Wait::Pipes { any_of, or: None }
+        if any_of.is_empty() {
+            Wait::Outside(Outside::Other)
+        } else {
+            Wait::Pipes { any_of, or: None }
+        }
     }
 
     fn candidates(&self, side: Side) -> Vec<PipeWait> {
@@ -144,19 +149,37 @@ impl Thread<'_> {
         let mut or = has_timeout.then_some(Outside::Timer);
         for (fd, sides) in descriptors {
             match self.files.target(fd) {
-                Some(Target::Pipe(..)) if sides.is_empty() => or = or.or(Some(Outside::Event)),
-                Some(Target::Pipe(pipe, _)) => any_of.extend(sides.iter().map(|side| PipeWait {
-                    pipe,
-                    fd: Some(fd),
-                    side: *side,
-                })),
+                Some(Target::Pipe(pipe, _)) => {
+                    let before = any_of.len();
+                    let sides = sides.iter().filter(|side| self.permits(fd, pipe, **side));
+                    any_of.extend(sides.map(|side| PipeWait {
+                        pipe,
+                        fd: Some(fd),
+                        side: *side,
+                    }));
+                    // Only the end of the other side wakes it.
+                    if any_of.len() == before {
+                        or = or.or(Some(Outside::Event));
+                    }
+                }
                 other => or = Some(outside(other.as_ref())),
             }
         }
         match (any_of.is_empty(), or) {
             (false, or) => Wait::Pipes { any_of, or },
-            (true, or) => Wait::Outside(or.unwrap_or(Outside::Other)),
+            // Without any descriptor and without a timeout.
+            (true, or) => Wait::Outside(or.unwrap_or(Outside::Signal)),
         }
+    }
+
+    /// Whether a descriptor is an end of the pipe that ever gets input, or room.
+    fn permits(&self, fd: i32, pipe: PipeId, side: Side) -> bool {
+        let mut ends = self.ends.iter();
+        let end = ends.find(|end| end.fd == fd && end.pipe == pipe);
+        end.is_none_or(|end| match side {
+            Side::Input => end.reads,
+            Side::Room => end.writes,
+        })
     }
 
     /// The descriptors of a poll, select or epoll_wait, and whether it has a timeout.
@@ -215,6 +238,11 @@ impl Thread<'_> {
 
     /// Reads an epoll instance's targets: `tfd:        5 events:       19 data: ...`.
     fn epoll_set(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
+        // The kernel writes out all of them, however few are read.
+        let count = self.files.descriptors().unwrap_or(0);
+        if count > MAX_POLLED as u64 {
+            return None;
+        }
         let info = self.files.fdinfo(i32::try_from(args[0]).ok()?)?;
         let targets = info.lines().filter_map(|line| {
             let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
@@ -222,7 +250,8 @@ impl Thread<'_> {
             let events = words.nth(1)?;
             Some((fd, sides(u32::from_str_radix(events, 16).ok()?)))
         });
-        Some(targets.collect())
+        let targets: Vec<Polled> = targets.take(MAX_POLLED + 1).collect();
+        (targets.len() <= MAX_POLLED).then_some(targets)
     }
 
     /// What a call waits for that is no wait on a pipe, by its descriptor.
@@ -251,8 +280,9 @@ impl Thread<'_> {
 /// A descriptor in a poll, and the sides of it that the poll waits for.
 type Polled = (i32, &'static [Side]);
 
-/// A longer list of descriptors is not read.
-const MAX_POLLED: usize = 1024;
+/// A longer list of descriptors is not read, nor an epoll instance of a process with more: each
+/// takes about a microsecond a sample.
+const MAX_POLLED: usize = 256;
 
 /// The sides of a pipe that these events of poll(2) or epoll_ctl(2) wait for. Without any, the
 /// wait is for errors only, which are always reported.

@@ -15,7 +15,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{exit_as, is_over, spawn};
+use crate::commands::doctor::{Started, exit_as, is_over, spawn};
 use crate::commands::looker;
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,
@@ -111,7 +111,7 @@ fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let mut receiver = Receiver::new()?;
-    let (mut child, ending) = spawn(&mut boosted_command(args, &receiver, None))
+    let Started { mut child, ending } = spawn(&mut boosted_command(args, &receiver, None))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
     // The child would inherit blocked signals.
     let signals = PassedOn::block().context("signals")?;

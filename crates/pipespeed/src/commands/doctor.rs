@@ -1,5 +1,6 @@
 //! `pipespeed doctor`.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -26,7 +27,7 @@ use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_pipeline::act;
 use pipespeed_pipeline::diagnosis::{Finding, diagnose};
-use pipespeed_pipeline::find::Scope;
+use pipespeed_pipeline::find::{ProcessId, Scope};
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Observation, Plan, observe};
 use pipespeed_pipeline::proc::Proc;
@@ -109,7 +110,7 @@ impl Doctor<'_> {
     /// Examines running processes.
     fn attend(&mut self) -> anyhow::Result<()> {
         let scope = scope(&self.proc, &self.args.watched)?;
-        let observation = self.observe(scope, self.args.time, None);
+        let observation = self.observe(scope, self.args.time);
         let findings = diagnose(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
@@ -136,12 +137,23 @@ impl Doctor<'_> {
         }
     }
 
-    /// Observes until a signal arrives or the child ends, at most for `window`.
-    fn observe(&mut self, scope: Scope, window: Duration, child: Option<&OwnedFd>) -> Observation {
-        let plan = plan(scope, window);
+    /// Observes until a signal arrives, at most for `window`.
+    fn observe(&mut self, scope: Scope, window: Duration) -> Observation {
         let interrupt = &self.interrupt;
-        let mut pause = |within: Duration| !is_over(interrupt, child, Some(within));
+        let mut pause = |within: Duration| !is_over(interrupt, None, Some(within));
+        let plan = plan(scope, window);
         observe(&self.proc, &plan, self.looker.as_mut(), &mut pause)
+    }
+
+    /// Observes a command until a signal arrives or it ends, at most for `window`.
+    fn observe_command(&mut self, command: &Started, window: Duration) -> Observation {
+        let (proc, interrupt) = (&self.proc, &self.interrupt);
+        let mut pause = |within: Duration| {
+            act::reap_others(proc, Pid::from_child(&command.child));
+            !is_over(interrupt, Some(&command.ending), Some(within))
+        };
+        let plan = plan(Scope::Below(getpid().as_raw_pid()), window);
+        observe(proc, &plan, self.looker.as_mut(), &mut pause)
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
@@ -156,23 +168,23 @@ impl Doctor<'_> {
 
     /// Runs a command and examines it.
     fn run_command(&mut self) -> anyhow::Result<()> {
-        let (mut child, ending) = start(&self.args.watched.command, |_| {})?;
+        let command = start(&self.args.watched.command, |_| {})?;
         match self.args.if_stuck {
-            Some(limit) => self.guard(&mut child, &ending, limit),
-            None => self.examine(&mut child, &ending),
+            Some(limit) => self.guard(command, limit),
+            None => self.examine(command),
         }
     }
 
     /// Reports on a command once, and lets it go on.
-    fn examine(&mut self, child: &mut Child, ending: &OwnedFd) -> anyhow::Result<()> {
-        let scope = Scope::Below(getpid().as_raw_pid());
-        let mut observation = self.observe(scope.clone(), self.args.time, Some(ending));
+    fn examine(&mut self, mut command: Started) -> anyhow::Result<()> {
+        let mut observation = self.observe_command(&command, self.args.time);
         // The start of the programs is part of the first observation: stuck is what does not
         // run for the whole of one.
         let mut findings = diagnose(&observation);
-        if observation.is_still() && !is_over(&self.interrupt, Some(ending), NOW) {
-            let second = self.observe(scope, self.args.time, Some(ending));
-            if self.was_too_short(&second, ending) && self.interrupt.signal().is_none() {
+        if observation.is_still() && !self.is_over(&command) {
+            let second = self.observe_command(&command, self.args.time);
+            let has_ended = self.is_over(&command) && self.interrupt.signal().is_none();
+            if has_ended && second.seconds < observation.seconds / 2.0 {
                 // It ended by itself, so it was not stuck.
                 findings.retain(|finding| !finding.is_stuck());
             } else {
@@ -180,7 +192,8 @@ impl Doctor<'_> {
                 observation = second;
             }
         }
-        if self.was_too_short(&observation, ending) && findings.is_empty() {
+        let is_short = observation.seconds < MIN_TIME.as_secs_f64() && self.is_over(&command);
+        if is_short && findings.is_empty() {
             let seconds = significant(observation.seconds);
             say(&format!(
                 "pipespeed: the command ended after {seconds} s, too soon to be examined"
@@ -190,43 +203,33 @@ impl Doctor<'_> {
             self.report(&observation, &findings)?;
         }
         if findings.iter().any(Finding::is_stuck) {
-            self.leave(child);
+            self.leave(&command, &findings);
         } else {
-            wait(&self.interrupt, child, ending)?;
+            wait(&self.proc, &self.interrupt, &mut command)?;
         }
         self.outcome(&findings)
     }
 
-    /// Whether the command ended soon after the observation began.
-    fn was_too_short(&self, observation: &Observation, ending: &OwnedFd) -> bool {
-        observation.seconds < MIN_TIME.as_secs_f64() && is_over(&self.interrupt, Some(ending), NOW)
+    /// Whether a signal arrived or the command has ended.
+    fn is_over(&self, command: &Started) -> bool {
+        is_over(&self.interrupt, Some(&command.ending), Some(Duration::ZERO))
     }
 
-    /// Reports on a command only if it is stuck for this long.
-    fn guard(
-        &mut self,
-        child: &mut Child,
-        ending: &OwnedFd,
-        limit: Duration,
-    ) -> anyhow::Result<()> {
+    /// Reports on a command only if the same process is stuck for this long.
+    fn guard(&mut self, mut command: Started, limit: Duration) -> anyhow::Result<()> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
-        let mut stuck_for = Duration::ZERO;
+        let mut stuck = Stuck::default();
         loop {
-            let scope = Scope::Below(getpid().as_raw_pid());
-            let observation = self.observe(scope, window, Some(ending));
-            if is_over(&self.interrupt, Some(ending), NOW) {
-                let status = wait(&self.interrupt, child, ending)?;
-                return exit_as(status);
+            let observation = self.observe_command(&command, window);
+            if self.is_over(&command) {
+                return exit_as(wait(&self.proc, &self.interrupt, &mut command)?);
             }
             let findings = diagnose(&observation);
-            if !findings.iter().any(Finding::is_stuck) {
-                stuck_for = Duration::ZERO;
-                continue;
-            }
-            stuck_for += window;
-            if stuck_for >= limit {
+            let members = findings.iter().flat_map(Finding::stuck);
+            let members = members.filter_map(|who| observation.find(who.pid));
+            if stuck.during(window, members.map(|it| it.process.id).collect()) >= limit {
                 self.report(&observation, &findings)?;
-                self.leave(child);
+                self.leave(&command, &findings);
                 return self.outcome(&findings);
             }
         }
@@ -242,11 +245,17 @@ impl Doctor<'_> {
     }
 
     /// Ends a stuck command, or leaves it alone.
-    fn leave(&mut self, child: &Child) {
-        if !self.args.kill {
-            let pid = child.id();
+    fn leave(&mut self, command: &Started, findings: &[Finding]) {
+        let is_certain = findings.iter().any(Finding::is_certainly_stuck);
+        if !self.args.kill || !is_certain {
+            let why = if is_certain {
+                "--kill ends it"
+            } else {
+                "a process that can't be examined may wake it"
+            };
+            let pid = command.child.id();
             say(&format!(
-                "pipespeed: the command (pid {pid}) is left running (--kill ends it)"
+                "pipespeed: the command (pid {pid}) is left running ({why})"
             ));
             return;
         }
@@ -260,18 +269,49 @@ impl Doctor<'_> {
 
 /// A command that ends sooner is not reported on if nothing was found.
 const MIN_TIME: Duration = Duration::from_millis(100);
-/// A poll that does not wait.
-const NOW: Option<Duration> = Some(Duration::ZERO);
+/// Interval of reaping the processes that a command leaves behind.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// Bounds for how long each observation of a guarded command takes.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_secs(30);
+
+/// For how long the same processes have been stuck.
+#[derive(Debug, Default)]
+struct Stuck {
+    members: BTreeSet<ProcessId>,
+    time: Duration,
+}
+
+impl Stuck {
+    /// Counts a window in which these were stuck. Returns the time for which one of them has been.
+    fn during(&mut self, window: Duration, members: BTreeSet<ProcessId>) -> Duration {
+        let still: BTreeSet<ProcessId> = self.members.intersection(&members).copied().collect();
+        if still.is_empty() {
+            self.time = Duration::ZERO;
+            self.members = members;
+        } else {
+            self.members = still;
+        }
+        if !self.members.is_empty() {
+            self.time += window;
+        }
+        self.time
+    }
+}
+
+/// A command that was started, with its pidfd.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) ending: OwnedFd,
+}
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 /// Processes that it leaves behind become children of this one.
 pub(super) fn start(
     words: &[String],
     prepare: impl FnOnce(&mut Command),
-) -> anyhow::Result<(Child, OwnedFd)> {
+) -> anyhow::Result<Started> {
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
         [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
@@ -293,14 +333,14 @@ pub(super) fn start(
         .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))
 }
 
-/// Starts a command. Returns it with its pidfd.
-pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
+/// Starts a command.
+pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
     // Fails if there is no pidfd, or no descriptor for it: nobody would wait for the command.
     let reserved = pidfd_open(getpid(), PidfdFlags::empty())?;
     let child = command.spawn()?;
     drop(reserved);
     let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    Ok((child, ending))
+    Ok(Started { child, ending })
 }
 
 /// Waits until a signal arrives or the child ends. Returns whether that happened in time.
@@ -323,13 +363,17 @@ pub(super) fn is_over(
     }
 }
 
-/// Waits for the end of the command. A signal that arrives is passed on.
+/// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
+/// on.
 pub(super) fn wait(
+    proc: &Proc,
     interrupt: &Interrupt,
-    child: &mut Child,
-    ending: &OwnedFd,
+    command: &mut Started,
 ) -> anyhow::Result<ExitStatus> {
-    while !is_over(interrupt, Some(ending), None) {}
+    let Started { child, ending } = command;
+    while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
+        act::reap_others(proc, Pid::from_child(child));
+    }
     let signal = interrupt
         .signal()
         .and_then(rustix::process::Signal::from_named_raw);
@@ -352,5 +396,37 @@ pub(super) fn exit_as(status: ExitStatus) -> anyhow::Result<()> {
     match status.code() {
         Some(0) | None => Ok(()),
         Some(code) => Err(AlreadyReported(code as u8).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_as_long_as_one_process_stays_stuck() {
+        let ids = |pids: &[i32]| {
+            pids.iter()
+                .map(|pid| ProcessId {
+                    pid: *pid,
+                    start: 1,
+                })
+                .collect()
+        };
+        let mut stuck = Stuck::default();
+        let windows: [(&[i32], u64); 7] = [
+            (&[], 0),
+            (&[1, 2], 1),
+            (&[2, 3], 2),
+            // Other processes than those that were stuck from the beginning.
+            (&[3, 4], 1),
+            (&[3, 4], 2),
+            (&[], 0),
+            (&[3, 4], 1),
+        ];
+        for (pids, seconds) in windows {
+            let time = stuck.during(Duration::from_secs(1), ids(pids));
+            assert_eq!(time, Duration::from_secs(seconds), "{pids:?}");
+        }
     }
 }

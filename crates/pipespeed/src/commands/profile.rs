@@ -192,9 +192,10 @@ fn sample_command(
     let limit = Duration::from_secs_f64(limit);
     let cpus = topology.allowed.as_slice();
     let start = || {
-        start(&args.command, |command| {
+        let started = start(&args.command, |command| {
             command.stdout(Stdio::null());
-        })
+        })?;
+        Ok((started.child, started.ending))
     };
     pipeline::profile(command, sampling, cpus, limit, &interrupt, start)
 }

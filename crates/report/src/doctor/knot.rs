@@ -1,7 +1,7 @@
 //! Sentences about processes that wait for each other.
 
 use itertools::Itertools as _;
-use pipespeed_pipeline::diagnosis::{Knot, KnotKind, Member, Reason};
+use pipespeed_pipeline::diagnosis::{Certainty, Knot, KnotKind, Member, Reason};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::PipeId;
 use pipespeed_pipeline::wait::Side;
@@ -35,7 +35,11 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         KnotKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
         KnotKind::Stopped => format!("{names} is stopped."),
     };
-    let mut lines = vec![style.note(&format!("STUCK: {headline}"), RED)];
+    let stuck = match knot.certainty {
+        Certainty::Clear => "STUCK",
+        Certainty::Likely => "PROBABLY STUCK",
+    };
+    let mut lines = vec![style.note(&format!("{stuck}: {headline}"), RED)];
     for member in &knot.members {
         let reasons = member
             .reasons
@@ -95,6 +99,10 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         (KnotKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
         _ => String::new(),
     };
+    if knot.certainty == Certainty::Likely {
+        let text = "  A process that can't be examined might also have an end of these pipes.";
+        lines.push(style.sentence(text));
+    }
     lines.push(style.sentence(&format!("  Remedy: {remedy}")));
     lines.join("\n")
 }

@@ -6,14 +6,14 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+use rustix::process::{Pid, getpid};
 
 use super::stages::Stages;
 use crate::profile::perf::{Probe, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::refusals::Call;
-use pipespeed_pipeline::act::end_descendants;
+use pipespeed_pipeline::act::{end_descendants, reap_others};
 use pipespeed_pipeline::proc::Proc;
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
@@ -120,7 +120,7 @@ impl Running {
                 is_sampled = !is_sampled;
                 phase_end = Instant::now() + PHASE;
             }
-            self.reap_orphans();
+            reap_others(&Proc::default(), Pid::from_child(&self.child));
             // A terminal sends Ctrl-C to all processes, and the command may end first.
             interrupted = interrupt.signal();
         }
@@ -131,7 +131,7 @@ impl Running {
         let mut left = 0;
         if has_ended {
             status = Some(Status::of(self.child.wait()?));
-            self.reap_orphans();
+            reap_others(&Proc::default(), Pid::from_child(&self.child));
             left = Proc::default().children(getpid().as_raw_pid()).len();
         }
         if !end_descendants(&Proc::default()) {
@@ -185,16 +185,6 @@ impl Running {
             Ok(_) => Ok(!polled[0].revents().is_empty()),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Reaps processes whose parents have ended before them.
-    fn reap_orphans(&self) {
-        let command = self.child.id() as i32;
-        for pid in Proc::default().children(getpid().as_raw_pid()) {
-            if pid != command {
-                let _ = waitpid(Pid::from_raw(pid), WaitOptions::NOHANG);
-            }
         }
     }
 }

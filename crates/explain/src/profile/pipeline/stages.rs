@@ -406,6 +406,7 @@ fn reason_of_function(function: &str) -> Option<&'static str> {
         Asleep::TerminalOrSocket => "the terminal or a socket",
         Asleep::Stopped => "SIGCONT (it is stopped)",
         Asleep::Traced => "a debugger",
+        Asleep::Frozen => "its frozen control group",
         Asleep::KernelLock => return None,
     })
 }

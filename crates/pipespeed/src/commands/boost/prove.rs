@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{is_over, spawn};
+use crate::commands::doctor::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, seed};
@@ -347,7 +347,7 @@ impl Runner<'_> {
         let child = spawn(&mut command);
         // It holds the write end of the output.
         drop(command);
-        let (mut child, ending) = child.map_err(|error| {
+        let Started { mut child, ending } = child.map_err(|error| {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;

@@ -4,24 +4,25 @@ mod screen;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::getpid;
+use rustix::process::{Pid, getpid};
 use serde::Serialize;
 
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
-use crate::commands::doctor::{exit_as, plan, scope, start, wait};
+use crate::commands::doctor::{Started, exit_as, plan, scope, start, wait};
 use crate::commands::{looker, now, require_processes};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION, is_stdout};
+use pipespeed_pipeline::act;
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Live, Moment, TICK};
@@ -134,8 +135,7 @@ fn check_redirected(words: &[String]) -> anyhow::Result<()> {
 
 /// A command that is watched.
 struct Command {
-    child: Child,
-    ending: OwnedFd,
+    started: Started,
     /// What it printed on the terminal.
     messages: Option<File>,
 }
@@ -147,7 +147,7 @@ impl Command {
         let messages = messages.context("a file for the command's messages")?;
         let copy = || messages.as_ref().map(File::try_clone).transpose();
         let (out, err) = (copy()?, copy()?);
-        let (child, ending) = start(words, |command| {
+        let started = start(words, |command| {
             if has_screen && io::stdin().is_terminal() {
                 command.stdin(Stdio::null());
             }
@@ -158,15 +158,11 @@ impl Command {
                 command.stderr(err);
             }
         })?;
-        Ok(Command {
-            child,
-            ending,
-            messages,
-        })
+        Ok(Command { started, messages })
     }
 
     fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(&self.ending, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.started.ending, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }
@@ -183,7 +179,7 @@ struct Top<'a> {
 impl Top<'_> {
     /// Returns whether what was watched has ended.
     fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<bool> {
-        let start = Instant::now();
+        let (start, proc) = (Instant::now(), Proc::default());
         if let Output::Screen(shown) = &mut self.output {
             shown.screen.enter().context("the terminal")?;
             shown.draw(&self.moment)?;
@@ -192,7 +188,10 @@ impl Top<'_> {
         loop {
             let interval = live.step();
             let has_ended = match &self.command {
-                Some(command) => command.has_ended(),
+                Some(command) => {
+                    act::reap_others(&proc, Pid::from_child(&command.started.child));
+                    command.has_ended()
+                }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
             let is_last = has_ended || self.args.once && start.elapsed() >= ONCE;
@@ -250,7 +249,7 @@ impl Top<'_> {
             Output::Screen(shown) => Some(shown.screen.as_fd()),
             _ => None,
         };
-        let ending = self.command.as_ref().map(|command| command.ending.as_fd());
+        let ending = self.command.as_ref().map(|it| it.started.ending.as_fd());
         let fds = [keys, ending, Some(self.interrupt.as_fd())];
         let fds = fds.into_iter().flatten();
         let mut polled: Vec<PollFd<'_>> = fds
@@ -282,7 +281,7 @@ impl Top<'_> {
             if goes_on && self.interrupt.signal().is_none() {
                 say("pipespeed: the command goes on in the foreground");
             }
-            let status = wait(&self.interrupt, &mut command.child, &command.ending)?;
+            let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
             if let Some(messages) = &mut command.messages {
                 messages.rewind()?;
                 // A failure could not be reported anywhere.

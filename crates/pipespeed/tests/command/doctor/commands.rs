@@ -1,5 +1,7 @@
 //! `doctor -- COMMAND`.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -15,7 +17,7 @@ fn doctor(options: &str, pipeline: &str) -> Command {
 }
 
 /// A command that waits for a FIFO for ever.
-const STUCK: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
+pub const STUCK: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
 
 #[test]
 fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
@@ -135,4 +137,32 @@ fn options_that_make_no_sense_are_bad_usage() {
     let mut command = pipespeed("doctor --");
     command.args(["/no/such/program", "x"]);
     run_alone(command).refused(1, &["can't start the command /no/such/program"]);
+}
+
+/// They become children of the observer, which is the one that adopts orphans.
+#[test]
+fn what_a_command_leaves_behind_is_reaped() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pids");
+    for args in [
+        "doctor --time 1000",
+        "doctor --time 0.1",
+        "doctor --if-stuck 1000",
+        "top --json /dev/null",
+    ] {
+        let script = format!(
+            "(true & echo $! >{0}.new); mv {0}.new {0}; exec sleep 1000",
+            file.display()
+        );
+        let mut command = pipespeed(&format!("{args} --"));
+        command.arg(&script);
+        let running = start(command);
+        let orphan = eventually(|| fs::read_to_string(&file).ok()).unwrap();
+        let place = format!("/proc/{}", orphan.trim());
+        let is_reaped = eventually(|| (!Path::new(&place).exists()).then_some(()));
+        assert!(is_reaped.is_some(), "{args}");
+        running.send(Signal::TERM);
+        running.finish();
+        fs::remove_file(&file).unwrap();
+    }
 }

@@ -142,7 +142,7 @@ fn a_stopped_stage_is_named_with_the_way_to_continue_it() {
 }
 
 /// Whether this Python is installed; a skip if not.
-fn has_python(condition: &str) -> bool {
+pub fn has_python(condition: &str) -> bool {
     let mut python = Command::new("python3");
     let output = python.args(["-c", condition]).output();
     let has = output.is_ok_and(|output| output.status.success());
@@ -190,14 +190,26 @@ fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
         return;
     }
     let (reader, writer) = pipe();
-    let (socket, _unread) = UnixStream::pair().unwrap();
     let mut group = Group::default();
-    let mut splicer = Command::new("python3");
-    splicer.args(["-c", "import os\nwhile True: os.splice(0,1,1<<20)"]);
-    let pid = group.start(splicer, [reader, Some(socket.into()), None]);
+    let mut splice = |input, stderr| {
+        let (socket, unread) = UnixStream::pair().unwrap();
+        let mut splicer = Command::new("python3");
+        splicer.args(["-c", "import os\nwhile True: os.splice(0,1,1<<20)"]);
+        (
+            group.start(splicer, [input, Some(socket.into()), stderr]),
+            unread,
+        )
+    };
+    // It splices from another pipe, and has an end of this one.
+    let (other_reader, other_writer) = pipe();
+    let copy = writer.as_ref().map(|writer| writer.try_clone().unwrap());
+    let (_, _unread) = splice(other_reader, copy);
+    let (pid, _unread_too) = splice(reader, None);
+    group.add("yes", [None, other_writer, None]);
     group.add("yes", [None, writer, None]);
     let holder = format!("STUCK: python3 (pid {pid}) splices and holds the lock of pipe");
-    assert_contains(&group.stuck(), &[&holder]);
+    let text = eventually(|| Some(group.stuck()).filter(|text| text.contains(&holder)));
+    assert!(text.is_some(), "{}", group.stuck());
 }
 
 /// reubeno/brush#1293: a shell writes a here-document into a pipe before it starts the program

@@ -1,11 +1,13 @@
 //! Pipelines that move, or wait for something outside, are not stuck.
 
 use std::fs;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
+use super::hangs::has_python;
 use super::{Group, assert_contains, pipe};
 use crate::common::procs::eventually;
-use crate::common::{json, pipelines, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, json, pipelines, pipespeed, run_alone, skip};
 
 /// A slow filter that leaves little work for the stage after it, also on a busy machine.
 const SLOW: &str = "while read x; do case $((n += 1)) in *000) echo $x; esac; done";
@@ -201,4 +203,110 @@ fn a_users_pipelines_are_surveyed() {
         (&cat["name"], &cat["is_asked"]),
         (&"cat".into(), &true.into())
     );
+}
+
+#[test]
+fn a_shell_that_waits_for_the_doctor_is_not_stuck() {
+    let (reader, writer) = pipe();
+    // Later it may close the write end, for whose end `cat` waits.
+    let script = "exec 3<&0; cat <&3 >/dev/null 2>&1 & \
+                  \"$0\" doctor --no-open --time 0.3 $$ 2>/dev/null; echo status $?; kill $!";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, PIPESPEED]).stdout(Stdio::piped());
+    shell.stdin(reader.unwrap()).stderr(writer.unwrap());
+    let child = shell.spawn().unwrap();
+    drop(shell);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_contains(&text, &["cat", "Nothing is stuck", "status 0"]);
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_is_a_stage() {
+    if !has_python("import ctypes, os; assert os.uname().machine in ('x86_64', 'aarch64')") {
+        return;
+    }
+    let script = "import ctypes, os, threading\n\
+                  def read():\n  while os.read(0, 65536): pass\n\
+                  threading.Thread(target=read).start()\n\
+                  exit = 60 if os.uname().machine == 'x86_64' else 93\n\
+                  ctypes.CDLL(None).syscall(exit, 0)";
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    group.add("yes", [None, writer, None]);
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    let pid = group.start(python, [reader, None, None]);
+    let is_zombie = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ").then_some(())
+    };
+    eventually(is_zombie).unwrap();
+    let text = group.examine("").succeeded().unwrapped();
+    assert_contains(
+        &text,
+        &["2 stages in 1 pipeline", &format!("{pid} python3")],
+    );
+}
+
+/// A control group, which is thawed and removed when this is dropped.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// One of version 2; a skip if there can't be one.
+    fn new() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut mounts = mounts.lines().map(|line| line.split(' '));
+        let mount = mounts.find_map(|mut words| {
+            let place = words.nth(1)?;
+            (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+        });
+        let path = mount.map(|mount| mount.join(format!("pipespeed-{}", std::process::id())));
+        let path = path.filter(|path| fs::create_dir(path).is_ok());
+        if path.is_none() {
+            skip("no control group can be made");
+        }
+        path.map(ControlGroup)
+    }
+
+    fn set(&self, file: &str, value: impl ToString) -> bool {
+        fs::write(self.0.join(file), value.to_string()).is_ok()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        self.set("cgroup.freeze", 0);
+        let _ = eventually(|| fs::remove_dir(&self.0).ok());
+    }
+}
+
+#[test]
+fn a_frozen_pipeline_is_not_stuck() {
+    let Some(control) = ControlGroup::new() else {
+        return;
+    };
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let pids = [
+        group.add("yes", [None, writer, None]),
+        group.add("cat", [reader, None, None]),
+    ];
+    if !pids.iter().all(|pid| control.set("cgroup.procs", pid)) || !control.set("cgroup.freeze", 1)
+    {
+        return skip("processes can't be frozen");
+    }
+    let is_frozen = || {
+        let events = fs::read_to_string(control.0.join("cgroup.events")).unwrap();
+        events.contains("frozen 1").then_some(())
+    };
+    eventually(is_frozen).unwrap();
+    let text = group.examine("").succeeded().unwrapped();
+    assert_contains(
+        &text,
+        &["waits for its frozen control group", "Nothing is stuck."],
+    );
+    // Killed processes end once they are thawed.
+    control.set("cgroup.freeze", 0);
+    drop(group);
 }

@@ -1,7 +1,11 @@
 //! What may not be seen is said.
 
-use super::{Group, assert_contains, pipe};
+use rustix::process::geteuid;
+
+use super::commands::STUCK;
+use super::{Group, assert_contains, becomes, pipe};
 use crate::common::conditions::{ForAll, in_mount_namespace};
+use crate::common::procs::{Mark, eventually};
 use crate::common::{PIPESPEED, run_alone, skip};
 
 /// Exit status of a script that could not set up its conditions.
@@ -105,4 +109,73 @@ fn the_other_end_of_another_users_pipe_is_not_called_missing() {
     group.add("sleep 1000", [None, writer, None]);
     let command = program.command(&format!("doctor --time 0.3 -v {pid}"));
     run_alone(command).succeeded();
+}
+
+/// A child of another user holds the write end, too, as one that sudo has started.
+#[test]
+fn a_descendant_that_cannot_be_examined_may_end_a_wait() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    if !geteuid().is_root() {
+        return skip("only root can start processes that this user may not examine");
+    }
+    for (child, code) in [("", 1), ("sleep 1000 & ", 0)] {
+        let (reader, writer) = pipe();
+        let mut group = Group::default();
+        let mut shell = std::process::Command::new("sh");
+        let script = format!(
+            "{child}exec setpriv --reuid 65534 --regid 65534 --clear-groups cat || exit {NOT_ALLOWED}"
+        );
+        shell.args(["-c", &script]);
+        let pid = group.start(shell, [reader, None, writer]);
+        becomes(pid, "cat");
+        let outcome = eventually(|| {
+            let outcome = run_alone(program.command(&format!("doctor --time 0.3 --no-open {pid}")));
+            (outcome.code == Some(code)).then_some(outcome)
+        });
+        let is_stuck = outcome.unwrap().out.contains("STUCK: cat");
+        assert_eq!(is_stuck, child.is_empty());
+    }
+}
+
+#[test]
+fn what_a_process_that_is_not_listed_may_wake_is_not_killed() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let script = format!(
+        "mount -t proc -o hidepid=2 none /proc && \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$0\" \"$@\"; \
+         exit {NOT_ALLOWED}"
+    );
+    let program = program.command("");
+    let path = program.get_program().to_str().unwrap();
+    let args = ["doctor", "--time", "0.3", "--kill", "--", STUCK];
+    let Some(mut command) = in_mount_namespace(&script, path, &args) else {
+        return;
+    };
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    if outcome.code == Some(NOT_ALLOWED) {
+        return skip("proc can't be mounted with hidepid here");
+    }
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let text = outcome
+        .err
+        .split_whitespace()
+        .collect::<Vec<&str>>()
+        .join(" ");
+    assert_contains(
+        &text,
+        &[
+            "PROBABLY STUCK: cat (pid",
+            "is left running (a process that can't be examined may wake it)",
+        ],
+    );
+    assert!(
+        mark.processes()
+            .iter()
+            .any(|(_, line)| line.starts_with("cat /"))
+    );
 }

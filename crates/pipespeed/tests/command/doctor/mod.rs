@@ -4,6 +4,7 @@ mod commands;
 mod hangs;
 mod healthy;
 mod hidden;
+mod keys;
 mod robust;
 
 use std::os::fd::OwnedFd;

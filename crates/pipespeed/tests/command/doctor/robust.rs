@@ -130,3 +130,36 @@ fn a_number_that_is_reused_has_two_processes() {
     // It has no pipe, so it is no stage of the pipeline that `cat` has left.
     assert!(outcome.out.starts_with("no pipeline: "), "{outcome:#?}");
 }
+
+#[test]
+fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let yes = group.add("yes", [None, writer, None]);
+    group.add("cat", [reader, None, None]);
+    let mut command = Command::new("sh");
+    let script = format!("exec 9>/dev/null; exec \"$0\" doctor --time 1000 {yes}");
+    command.args(["-c", &script, PIPESPEED]);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let doctor = running.pid();
+    let helper = eventually(|| {
+        let mut processes = mark.processes().into_iter().map(|(pid, _)| pid);
+        let helper = processes.find(|pid| *pid != doctor)?;
+        let name = std::fs::read_to_string(format!("/proc/{helper}/stat")).ok()?;
+        // A process that only starts it has its own parent in this session.
+        let session = name
+            .rsplit(')')
+            .next()?
+            .split_whitespace()
+            .nth(3)?
+            .to_owned();
+        (session != rustix::process::getsid(None).unwrap().to_string()).then_some(helper)
+    });
+    let fds = format!("/proc/{}/fd", helper.unwrap());
+    let has_two = |fd: &str| std::path::Path::new(&fds).join(fd).exists();
+    assert!(has_two("0") && !has_two("9"));
+    running.send(Signal::KILL);
+    running.finish();
+    mark.nobody_left();
+}
