@@ -209,7 +209,7 @@ fn bottleneck(pipeline: &PipelineProfile) -> String {
         .clone()
         .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
     else {
-        return "No stage runs for most of the time: they run one after another.".to_owned();
+        return "No stage was there for half of the time.".to_owned();
     };
     let busy: Vec<&str> = present
         .filter(|stage| asleep(stage) < MAX_ASLEEP)

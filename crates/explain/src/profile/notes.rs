@@ -173,8 +173,9 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
         }
         if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MAX_DIFFERENCE) {
             notes.push(format!(
-                "{}: its processes ran in parallel, on {:.1} processors on average; their times are scaled to the \
-                 wall time, and sleep at the same time is not shown",
+                "{}: several of its processes or threads ran, or waited for a processor, at the same time (running on \
+                 {:.1} processors on average); their times are scaled to the wall time, and sleep at the same time is \
+                 not shown",
                 stage.end.role,
                 stage.processors()
             ));

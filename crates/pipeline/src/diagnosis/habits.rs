@@ -6,12 +6,14 @@ use super::{Finding, Observed, Who};
 use crate::look::is_minimal;
 use crate::observe::Observation;
 use crate::proc::PipeId;
-use crate::wait::Side;
+use crate::wait::{Outside, Side};
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
 /// Calls of fewer bytes are small.
 const MAX_SMALL: f64 = 512.0;
+/// A process that waits for its children in more of the samples has hardly calls of its own.
+const MAX_WAITS_FOR_CHILD: f64 = 0.2;
 /// So many small calls a second take noticeable time: about 1 % of a processor at half a
 /// microsecond each.
 const MIN_CALLS_PER_S: f64 = 20_000.0;
@@ -163,7 +165,10 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
 }
 
 fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<Finding> {
-    let io = observed.io.filter(|_| !observed.splices)?;
+    // What its children did counts for it once they have ended.
+    let waits = observed.outside.get(&Outside::Child).copied();
+    let is_own = !observed.splices && waits.unwrap_or_default() < MAX_WAITS_FOR_CHILD;
+    let io = observed.io.filter(|_| is_own)?;
     let (bytes, calls) = match side {
         Side::Input => (io.read_bytes, io.reads),
         Side::Room => (io.written_bytes, io.writes),
@@ -229,7 +234,7 @@ mod tests {
     use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::proc::Io;
-    use crate::wait::{Outside, State, Wait};
+    use crate::wait::{State, Wait};
 
     fn sleeping() -> State {
         State::Waiting(Wait::Outside(Outside::Timer))

@@ -103,6 +103,9 @@ const ORDINARY_SIGNALS: &[i32] = &[
     libc::SIGABRT,
 ];
 
+/// Signals by which others ask a program to do something.
+const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO];
+
 /// The knots that concern a process that was asked for.
 ///
 /// Begins with all processes that did not run for the whole observation and whose possible
@@ -217,6 +220,8 @@ fn knot(
     };
     let may_be_woken = observation.hides_processes
         || observed.iter().any(|it| it.unseen != Unseen::None)
+        // A handler may write to a pipe or read from one.
+        || observed.iter().any(|it| REQUESTS.iter().any(|signal| handles(it, *signal)))
         // Anybody may have opened it.
         || observation.hidden > 0 && reasons().any(is_fifo);
     (!is_meant).then(|| Knot {
@@ -531,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_that_cannot_be_examined_may_wake_a_process() {
+    fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
         let certainties = |unseen, change: fn(&mut Observation)| {
             let mut processes = pair(on_room(1), on_room(2));
             processes[1].unseen = unseen;
@@ -546,6 +551,13 @@ mod tests {
         assert_eq!(certainties(Unseen::Relatives, same), []);
         let unlisted = certainties(Unseen::None, |it| it.hides_processes = true);
         assert_eq!(unlisted, [Certainty::Likely]);
+        let handling = |signal: i32| {
+            let mut processes = pair(on_room(1), on_room(2));
+            processes[1].handled_signals = 1 << (signal - 1);
+            knots(&observation(processes))[0].certainty
+        };
+        assert_eq!(handling(libc::SIGUSR1), Certainty::Likely);
+        assert_eq!(handling(libc::SIGCHLD), Certainty::Clear);
     }
 
     #[test]

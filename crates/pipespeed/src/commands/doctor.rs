@@ -251,7 +251,7 @@ impl Doctor<'_> {
             let why = if is_certain {
                 "--kill ends it"
             } else {
-                "a process that can't be examined may wake it"
+                "a hidden process or a signal may wake it"
             };
             let pid = command.child.id();
             say(&format!(

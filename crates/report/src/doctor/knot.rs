@@ -100,7 +100,7 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         _ => String::new(),
     };
     if knot.certainty == Certainty::Likely {
-        let text = "  A process that can't be examined might also have an end of these pipes.";
+        let text = "  A process that can't be examined might have an end of these pipes, or a signal handler use them.";
         lines.push(style.sentence(text));
     }
     lines.push(style.sentence(&format!("  Remedy: {remedy}")));

@@ -264,9 +264,11 @@ fn profile(role: &str, whole: Whole, accounts: [Account; 3], sampling: &Sampling
 /// `None` for a process that splices, since the kernel does not count these bytes.
 ///
 /// Processes read and write other files, too, so each count is at least the pipe's
-/// volume, and the smaller one is nearer.
+/// volume, and the smaller one is nearer. 0 means that a process moved its bytes after it was
+/// last looked at, or that there were none.
 fn between(writer: Option<u64>, reader: Option<u64>) -> Option<u64> {
-    writer.into_iter().chain(reader).min()
+    let least = writer.into_iter().chain(reader).min();
+    least.filter(|bytes| *bytes > 0)
 }
 
 /// Functions of the kernel that move bytes without counting them: those of
@@ -360,6 +362,7 @@ mod tests {
         assert_eq!(between(Some(1000), Some(1011)), Some(1000));
         assert_eq!(between(Some(5000), Some(1011)), Some(1011));
         assert_eq!(between(None, Some(7)), Some(7));
+        assert_eq!(between(Some(0), Some(7)), None);
         assert_eq!(between(None, None), None);
     }
 

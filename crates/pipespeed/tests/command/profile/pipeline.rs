@@ -171,9 +171,9 @@ fn child_processes_count_as_their_stage() {
     // The shell itself writes nothing.
     let stacks = first["stacks"].as_array().unwrap();
     assert!(stacks.iter().any(reads_zeros), "{first:#}");
-    // The last ones are not seen.
+    // What each moves after it was last looked at is not seen.
     assert!(
-        first["given_bytes"].as_u64().unwrap() > 2000 * 65536,
+        first["given_bytes"].as_u64().unwrap() > 500 * 65536,
         "{first:#}"
     );
 }
