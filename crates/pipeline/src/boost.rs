@@ -349,7 +349,14 @@ impl Booster {
             Decision::Raise if self.subject.except.contains(&position) => {
                 Treatment::Left(Exemption::Excluded)
             }
-            Decision::Raise => raise(&mut self.looker, &self.proc, link),
+            Decision::Raise => match raise(&mut self.looker, &self.proc, link) {
+                Some(treatment) => treatment,
+                // The next scan finds another reader, or no pipe.
+                None => {
+                    self.undecided += 1;
+                    return;
+                }
+            },
         };
         self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
         let find = |pid: i32| self.scanner.snapshot.processes.get(&pid);

@@ -138,8 +138,6 @@ pub enum Exemption {
     Held,
     /// It was excluded.
     Excluded,
-    /// It is gone, or can't be opened.
-    Gone,
 }
 
 impl Exemption {
@@ -156,7 +154,6 @@ impl Exemption {
             Exemption::Limit => "the pipes of this user come too close to their limit",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
-            Exemption::Gone => "it could not be opened",
         }
     }
 }
@@ -204,23 +201,23 @@ pub(crate) const REQUEST: &str = "raise ";
 
 /// Raises a pipe, by its read end at the reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
-pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Treatment {
+///
+/// `None` if it could not be opened: this reader may have ended or closed it, while others
+/// still hold it.
+pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
     let request = format!("{REQUEST}{} 0 {}\n", link.reader, link.pipe.inode);
-    let gone = Treatment::Left(Exemption::Gone);
     match looker.ask(proc, &request) {
-        Ok(answer) => serde_json::from_str(&answer).unwrap_or(gone),
-        Err(Look::Held) => Treatment::Left(Exemption::Held),
-        Err(_) => gone,
+        Ok(answer) => serde_json::from_str(&answer).ok()?,
+        Err(Look::Held) => Some(Treatment::Left(Exemption::Held)),
+        Err(_) => None,
     }
 }
 
 /// In the helper process: raises a pipe given by process, descriptor and inode.
-pub(crate) fn answer(request: &str) -> Treatment {
+pub(crate) fn answer(request: &str) -> Option<Treatment> {
     let mut words = request.split(' ');
-    let mut word = || words.next().unwrap_or_default();
-    let end = open(word(), word(), word());
-    let treatment = end.and_then(|end| enlarge(&end).ok());
-    treatment.unwrap_or(Treatment::Left(Exemption::Gone))
+    let end = open(words.next()?, words.next()?, words.next()?)?;
+    enlarge(&end).ok()
 }
 
 fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
@@ -406,10 +403,10 @@ mod tests {
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
         match answer(&request(&reader, inode)) {
-            Treatment::Raised {
+            Some(Treatment::Raised {
                 from_bytes,
                 to_bytes,
-            } => {
+            }) => {
                 assert_eq!(from_bytes, before);
                 assert_eq!(to_bytes, pipe::capacity(&writer).unwrap() as u64);
                 assert!(to_bytes > before && to_bytes <= TARGET);
@@ -429,10 +426,9 @@ mod tests {
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
             let raised = answer(&request(&reader, inode));
-            assert_eq!(raised, Treatment::Left(Exemption::Chosen));
+            assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
-        let other = answer(&request(&reader, inode + 1));
-        assert_eq!(other, Treatment::Left(Exemption::Gone));
+        assert_eq!(answer(&request(&reader, inode + 1)), None);
     }
 }
