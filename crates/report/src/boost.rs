@@ -12,6 +12,8 @@ use pipespeed_stats::{Estimate, Interval, Verdict};
 use super::format::{interval, pluralize, ratio, significant};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 
+/// Nothing is promised for pipelines that take less.
+const MIN_SECONDS: f64 = 0.05;
 /// In a shorter time the start of the process that raises the pipes hides what it takes.
 const MIN_SECONDS_FOR_SHARE: f64 = 0.1;
 
@@ -38,10 +40,9 @@ pub fn boost(proof: &Proof, style: Style) -> String {
             style.note(&line, colour)
         });
         if case.way == Way::Boosted {
-            let details = proof
-                .raised_pipes()
-                .map(describe)
-                .chain(describe_saving(case));
+            // The pipes are those of the untimed run.
+            let pipes = proof.raised_pipes().filter(|_| may_be_raised(case));
+            let details = pipes.map(describe).chain(describe_saving(case));
             lines.extend(details.map(|text| style.sentence(&format!("    {text}"))));
         }
     }
@@ -180,18 +181,29 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Same => "no gain",
     };
     let boosted = proof.boosted()?;
-    let reason = if boosted.count_runs(|it| it.raised != Some(0)) == 0 {
-        let left = proof.pipes.iter().flatten().filter(|it| !it.is_raised());
-        let reasons = left.map(describe).join("; ");
-        if reasons.is_empty() {
-            "no pipe was raised: none was seen to carry much data between two programs".to_owned()
-        } else {
-            reasons
-        }
-    } else {
+    let left = || proof.pipes.iter().flatten().map(describe).join("; ");
+    let was_raised = proof.raised_pipes().next().is_some();
+    let reason = if may_be_raised(boosted) {
         describe_limit(proof.pace.as_ref()?)
+    } else if !was_raised && !left().is_empty() {
+        left()
+    } else if was_raised || is_short(proof) {
+        "the run was too short for any pipe to be raised".to_owned()
+    } else {
+        "no pipe was raised: none was seen to carry much data between two programs".to_owned()
     };
     Some(format!("{gain}: {reason}"))
+}
+
+/// Whether a pipe was raised in one of these timed runs, as far as it is known.
+fn may_be_raised(case: &Case) -> bool {
+    case.count_runs(|it| it.raised != Some(0)) > 0
+}
+
+/// Whether the plain runs take too little time for a certain gain.
+fn is_short(proof: &Proof) -> bool {
+    let seconds = proof.plain().and_then(|case| case.seconds);
+    seconds.is_some_and(|it| it.median < MIN_SECONDS)
 }
 
 /// What the stage that sets the pace does, and what would help.
@@ -253,9 +265,8 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         format!("another length of the output or exit status than at first in {runs} runs")
     });
     let failed = (proof.status != 0).then(|| format!("its exit status is {}", proof.status));
-    let seconds = proof.plain().and_then(|case| case.seconds);
-    let short = seconds.filter(|it| it.median < 0.05);
-    let short = short.map(|_| "it takes less than 50 ms: too short for a certain gain".to_owned());
+    let short = is_short(proof)
+        .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
     let speed = proof.boosted().and_then(|case| case.speed);
     let few = speed.filter(|it| {
         let excludes_one = |it: Interval| it.low > 1.0 || it.high < 1.0;
@@ -389,12 +400,20 @@ mod tests {
         for sample in &mut none.cases[1].samples {
             sample.raised = Some(0);
         }
+        let mut late = proof(0.41);
+        late.cases[1].samples = none.cases[1].samples.clone();
+        let mut short = none.clone();
+        for case in &mut short.cases {
+            case.samples.iter_mut().for_each(|it| it.seconds /= 10.0);
+        }
+        short.evaluate();
         let mut chosen = none.clone();
         chosen.pipes = Some(vec![TreatedPipe {
             treatment: Treatment::Left(Exemption::Chosen),
             ..pipe("yes", "pv", 1)
         }]);
-        insta::assert_snapshot!([busy, none, chosen].map(|it| screen(&it)).join("\n"));
+        let all = [busy, none, late, short, chosen];
+        insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
     }
 
     #[test]
