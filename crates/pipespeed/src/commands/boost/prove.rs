@@ -189,7 +189,19 @@ fn compare(
         proof.portable = portable(&proof.pipeline, pipes, &is_program);
     }
     if runner.args.proof.each {
-        proof.cases.extend(each_left_out(proof));
+        let cases = each_left_out(proof);
+        if cases.is_empty() {
+            let count: u64 = proof.raised_pipes().map(|it| it.count).sum();
+            progress.say(&format!(
+                "pipespeed: --each: {} raised in the untimed run: none is left out in turn",
+                if count == 0 {
+                    "no pipe was"
+                } else {
+                    "only one pipe was"
+                }
+            ));
+        }
+        proof.cases.extend(cases);
     }
     let count = proof.cases.len();
     let schedule = Schedule::new(count, proof.pairs as usize, proof.seed);

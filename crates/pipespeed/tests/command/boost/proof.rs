@@ -75,6 +75,13 @@ fn each_pipe_is_left_out_in_turn_also_between_equal_names() {
     assert_eq!(pipes, expected);
 }
 
+#[test]
+fn without_several_raised_pipes_none_is_left_out_which_is_said() {
+    let outcome = run_alone(boost("--prove=1 --each", "echo x | cat")).succeeded();
+    let words = "--each: no pipe was raised in the untimed run: none is left out in turn";
+    assert!(outcome.err.contains(words), "{outcome:#?}");
+}
+
 /// Kills the sidecar, which has been forked before the shell starts.
 const KILL_SIDECAR: &str = "for p in /proc/[0-9]*; do \
      pid=${p#/proc/}; [ $pid != $PPID ] && read -r name < $p/comm && case $name in pipespeed*) \
