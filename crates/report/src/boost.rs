@@ -96,7 +96,11 @@ fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
         return None;
     }
     if !case.is_known() {
-        return Some("not known to be boosted".to_owned());
+        let what = match case.way {
+            Way::Without(_) => "not known to be left out each time",
+            _ => "not known to be boosted",
+        };
+        return Some(what.to_owned());
     }
     let (intro, speed, output) = match case.way {
         Way::Boosted => ("", case.speed?, describe_output(proof)),
@@ -301,6 +305,7 @@ pub fn describe_account(account: &Account) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_pipeline::boost::PipeName;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
     use pipespeed_pipeline::raise::Exemption;
@@ -314,7 +319,7 @@ mod tests {
                 to_bytes: 1 << 20,
             },
             count,
-            positions: vec![0],
+            numbers: vec![0],
         }
     }
 
@@ -368,12 +373,16 @@ mod tests {
         gain.portable = Some("pipesz -s 1M cat big.bin | wc -l".to_owned());
         let mut each = proof(0.15);
         each.pipes.as_mut().unwrap().push(pipe("tr", "wc", 3));
-        let without = Way::Without {
-            position: 0,
-            writer: "cat".to_owned(),
-            reader: "wc".to_owned(),
+        let without = |number| {
+            Way::Without(PipeName {
+                writer: "cat".to_owned(),
+                reader: "wc".to_owned(),
+                number,
+            })
         };
-        each.cases.push(case(without, 0.4, 0.43));
+        each.cases.push(case(without(0), 0.4, 0.43));
+        each.cases.push(case(without(1), 0.4, 0.43));
+        each.cases[3].samples[2].raised = None;
         each.evaluate();
         insta::assert_snapshot!([screen(&gain), screen(&each)].join("\n"));
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::number::whole;
+use pipespeed_pipeline::boost::PipeName;
 
 /// The end of the short help.
 const EXAMPLES: &str = "\
@@ -39,6 +40,10 @@ each way. Its standard output is read through a pipe and discarded; its standard
 Exit status: that of COMMAND. With --prove 0, whether or not anything was gained; 1 if the \
 outputs differ.";
 
+fn pipe_name(text: &str) -> serde_json::Result<PipeName> {
+    serde_json::from_str(text)
+}
+
 /// `pipespeed boost`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{METHOD}\n\n{EXAMPLES}"))]
@@ -65,9 +70,9 @@ pub struct BoostArgs {
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
-    /// The position of a pipe that is left alone.
-    #[arg(long, hide = true, value_name = "POSITION")]
-    pub except: Vec<usize>,
+    /// The name of a pipe that is left alone, as JSON.
+    #[arg(long, hide = true, value_name = "NAME", value_parser = pipe_name)]
+    pub except: Vec<PipeName>,
     /// The proof and its options.
     #[command(flatten)]
     pub proof: ProofArgs,

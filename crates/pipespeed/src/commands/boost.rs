@@ -23,7 +23,7 @@ use pipespeed_base::failure::{
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, Subject};
+use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
@@ -141,12 +141,12 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
 }
 
 /// This command for the same pipeline, with the account sent to `receiver`, and without the
-/// pipe at the position `except`.
-fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<usize>) -> Command {
+/// pipe `except`.
+fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeName>) -> Command {
     let mut command = Command::new(ProcessRunner::this_program());
     command.args(["boost", "--account", &receiver.path()]);
-    if let Some(position) = except {
-        command.args(["--except", &position.to_string()]);
+    if let Some(pipe) = except.and_then(|it| serde_json::to_string(it).ok()) {
+        command.args(["--except", &pipe]);
     }
     if let Some(shell) = &args.shell {
         command.arg("--shell").arg(shell);

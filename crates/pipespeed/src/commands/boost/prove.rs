@@ -28,7 +28,7 @@ use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::act;
-use pipespeed_pipeline::boost::Account;
+use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
@@ -220,7 +220,7 @@ fn compare(
                 cpu_s: run.cpu.as_secs_f64(),
                 bytes: run.bytes,
                 status: run.status(),
-                raised: run.account.map(|it| it.count_raised()),
+                raised: run.count_raised(&way),
             });
         }
         proof.evaluate();
@@ -231,24 +231,13 @@ fn compare(
 
 /// The cases in which one of several raised pipes is left out, in the order of the pipeline.
 fn each_left_out(proof: &Proof) -> Vec<Case> {
-    let ways = proof.raised_pipes().flat_map(|pipe| {
-        let positions = pipe.positions.iter();
-        positions.map(|position| Way::Without {
-            position: *position,
-            writer: pipe.writer.clone(),
-            reader: pipe.reader.clone(),
-        })
-    });
-    let mut ways: Vec<Way> = ways.collect();
-    ways.sort_by_key(|way| match way {
-        Way::Without { position, .. } => *position,
-        _ => 0,
-    });
-    if ways.len() == 1 {
-        ways.clear();
+    let names = proof.raised_pipes().flat_map(TreatedPipe::names);
+    let mut names: Vec<PipeName> = names.take(MAX_EACH).collect();
+    if names.len() == 1 {
+        names.clear();
     }
-    ways.truncate(MAX_EACH);
-    ways.into_iter().map(Case::new).collect()
+    let ways = names.into_iter().map(Way::Without);
+    ways.map(Case::new).collect()
 }
 
 /// Compares the outputs. If they differ, more runs of both kinds show which differ from each
@@ -316,6 +305,13 @@ impl Run {
         let signal = self.exit.signal().map(|signal| 128 + signal);
         self.exit.code().or(signal).unwrap_or(-1)
     }
+
+    /// The number of pipes raised, if it is known that the run was one of this way.
+    fn count_raised(&self, way: &Way) -> Option<u64> {
+        let account = self.account.as_ref();
+        let is_so = |it: &&Account| !matches!(way, Way::Without(_)) || it.has_excluded();
+        account.filter(is_so).map(Account::count_raised)
+    }
 }
 
 struct Runner<'a> {
@@ -335,7 +331,7 @@ impl Runner<'_> {
         }
         let mut receiver = (*way != Way::Plain).then(Receiver::new).transpose()?;
         let except = match way {
-            Way::Without { position, .. } => Some(*position),
+            Way::Without(pipe) => Some(pipe),
             _ => None,
         };
         let mut command = match &receiver {

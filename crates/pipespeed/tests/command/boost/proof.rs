@@ -54,24 +54,22 @@ fn each_pipe_is_left_out_in_turn_also_between_equal_names() {
     let cases = record["cases"].as_array().unwrap();
     let without = |case: &serde_json::Value| {
         let way = &case["way"];
-        assert!(
-            case["samples"][0]["raised"].as_u64().unwrap() <= 4,
-            "{record:#}"
-        );
+        // Null if it was not seen in that run, as on a busy machine.
+        let raised = case["samples"][0]["raised"].as_u64();
+        assert!(raised.is_none_or(|raised| raised <= 4), "{record:#}");
         let name = |field: &str| way[field].as_str().unwrap().to_owned();
-        let position = way["position"].as_u64().unwrap();
-        (position, name("writer"), name("reader"))
+        let number = way["number"].as_u64().unwrap();
+        (name("writer"), name("reader"), number)
     };
     let pipes: Vec<_> = cases[2..].iter().map(without).collect();
     let expected = [
-        ("head", "od"),
-        ("od", "cat"),
-        ("cat", "cat"),
-        ("cat", "cat"),
-        ("cat", "wc"),
+        ("head", "od", 0),
+        ("od", "cat", 0),
+        ("cat", "cat", 0),
+        ("cat", "cat", 1),
+        ("cat", "wc", 0),
     ];
-    let expected = expected.map(|(writer, reader)| (writer.to_owned(), reader.to_owned()));
-    let expected: Vec<_> = (0..).zip(expected).map(|(at, (a, b))| (at, a, b)).collect();
+    let expected = expected.map(|(a, b, number)| (a.to_owned(), b.to_owned(), number));
     assert_eq!(pipes, expected);
 }
 
