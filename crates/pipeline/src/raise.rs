@@ -5,11 +5,13 @@
 //! pipe. So a pipe is left alone if its capacity is not the default, and before data has
 //! been written to it in the usual way.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 
 use fastpipe::pipe;
+use pipespeed_base::size;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -126,6 +128,11 @@ pub enum Decision {
 pub enum Exemption {
     /// A program has chosen its capacity.
     Chosen,
+    /// It has the capacity already that it would be raised to.
+    Already {
+        /// That capacity in bytes.
+        size_bytes: u64,
+    },
     /// A writer uses vmsplice(2), and may rely on the capacity.
     Vmsplice,
     /// A writer splices, and its system call can't be read: it may use vmsplice(2).
@@ -142,8 +149,14 @@ pub enum Exemption {
 
 impl Exemption {
     /// The reason in a sentence: "left as it is: ...".
-    pub fn reason(self) -> &'static str {
-        match self {
+    pub fn reason(self) -> Cow<'static, str> {
+        let reason = match self {
+            Exemption::Already { size_bytes } => {
+                let size = size::format(size_bytes);
+                let reason =
+                    format!("it is {size} already: its program or another boost has set it");
+                return reason.into();
+            }
             Exemption::Chosen => "a program has chosen its size",
             Exemption::Vmsplice => "its writer uses vmsplice, and may rely on the size",
             Exemption::MaybeVmsplice => {
@@ -154,7 +167,8 @@ impl Exemption {
             Exemption::Limit => "the pipes of this user come too close to their limit",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
-        }
+        };
+        reason.into()
     }
 }
 
@@ -226,16 +240,20 @@ fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
         return leave(Exemption::OtherUser);
     }
     let before = pipe::capacity(&end)?;
-    if before != DEFAULT_SLOTS * pipe::page_size() {
-        // Beyond the limit the kernel has chosen it.
-        return leave(if new_pipes_are_whole()? {
-            Exemption::Chosen
-        } else {
-            Exemption::Limit
-        });
-    }
     let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
     let size = max.min(TARGET as usize);
+    if before != DEFAULT_SLOTS * pipe::page_size() {
+        // Beyond the limit the kernel has chosen it.
+        return leave(if !new_pipes_are_whole()? {
+            Exemption::Limit
+        } else if before == size {
+            Exemption::Already {
+                size_bytes: before as u64,
+            }
+        } else {
+            Exemption::Chosen
+        });
+    }
     if size <= before || !is_allowed(size)? {
         return leave(Exemption::Limit);
     }
@@ -429,6 +447,11 @@ mod tests {
             assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
-        assert_eq!(answer(&request(&reader, inode + 1)), None);
+        let request = request(&reader, inode);
+        let max = pipe::Limits::read().max_size.unwrap().min(TARGET as usize);
+        let size_bytes = pipe::set_capacity(&reader, max).unwrap() as u64;
+        let already = Treatment::Left(Exemption::Already { size_bytes });
+        assert_eq!(answer(&request), Some(already));
+        assert_eq!(answer(&format!("{request}1")), None);
     }
 }

@@ -5,7 +5,7 @@ use pipespeed_base::size;
 use pipespeed_pipeline::boost::{Account, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
 use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
-use pipespeed_pipeline::raise::Treatment;
+use pipespeed_pipeline::raise::{Exemption, Treatment};
 use pipespeed_pipeline::wait::Outside;
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
@@ -277,7 +277,17 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         it.verdict == Verdict::Undecided && it.estimate.interval.is_none_or(excludes_one)
     });
     let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
-    let doubts = [output, unlike, failed, unknown, unraised, short, few];
+    let mut pipes = proof.pipes.iter().flatten();
+    let is_already =
+        |it: &TreatedPipe| matches!(it.treatment, Treatment::Left(Exemption::Already { .. }));
+    let already = pipes.any(is_already).then(|| {
+        "a pipe had the wanted size before it was raised: if another boost has set it, the plain \
+         runs may have larger pipes, too"
+            .to_owned()
+    });
+    let doubts = [
+        output, unlike, failed, unknown, unraised, already, short, few,
+    ];
     doubts.into_iter().flatten()
 }
 
@@ -308,7 +318,6 @@ mod tests {
     use pipespeed_pipeline::boost::PipeName;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
-    use pipespeed_pipeline::raise::Exemption;
 
     fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
         TreatedPipe {
@@ -421,7 +430,13 @@ mod tests {
             treatment: Treatment::Left(Exemption::Chosen),
             ..pipe("yes", "pv", 1)
         }]);
-        let all = [busy, none, late, short, chosen];
+        let mut already = none.clone();
+        let size_bytes = 1 << 20;
+        already.pipes = Some(vec![TreatedPipe {
+            treatment: Treatment::Left(Exemption::Already { size_bytes }),
+            ..pipe("yes", "pv", 1)
+        }]);
+        let all = [busy, none, late, short, chosen, already];
         insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
     }
 
