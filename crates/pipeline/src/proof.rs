@@ -114,7 +114,7 @@ impl Case {
 pub enum Sameness {
     /// The same bytes and the same exit status.
     Same,
-    /// Plain runs differ from each other.
+    /// Plain runs differ from each other in their bytes or exit status.
     PlainDiffers,
     /// Plain runs are equal, and some boosted ones differ from them.
     BoostedVaries,

@@ -236,9 +236,9 @@ fn describe_limit(pace: &Pace) -> String {
 
 fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let output = match proof.output {
-        Some(Sameness::PlainDiffers) => {
-            Some("the output differs from run to run even without boosting".to_owned())
-        }
+        Some(Sameness::PlainDiffers) => Some(
+            "the output or exit status differs from run to run even without boosting".to_owned(),
+        ),
         Some(Sameness::BoostedVaries) => Some(
             "boosted, some of a few runs had a different output; the plain ones had not".to_owned(),
         ),
