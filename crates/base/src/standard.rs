@@ -86,15 +86,21 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
         // SAFETY: neither action runs code of ours.
         let _ = unsafe { nix::sys::signal::signal(signal, handler) };
     }
+    close_on_exec();
+    let Err(error) = nix::unistd::execvp(&program, &args);
+    // SAFETY: as above; the rest of this program expects it.
+    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+    error.into()
+}
+
+/// Has programs that inherit the standard descriptors find those closed that this process
+/// found closed.
+pub fn close_on_exec() {
     for fd in (0..3).filter(|fd| is_closed(*fd)) {
         // SAFETY: the standard library has opened /dev/null there, for the whole process.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd.into()) };
         let _ = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }
-    let Err(error) = nix::unistd::execvp(&program, &args);
-    // SAFETY: as above; the rest of this program expects it.
-    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, SigHandler::SigIgn) };
-    error.into()
 }
 
 /// Closes all descriptors but the standard ones and those to `keep`: another process may wait

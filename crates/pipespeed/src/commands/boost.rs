@@ -111,6 +111,7 @@ fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let mut receiver = Receiver::new()?;
+    standard::close_on_exec();
     let Started { mut child, ending } = spawn(&mut boosted_command(args, &receiver, None))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
     // The child would inherit blocked signals.

@@ -279,3 +279,21 @@ fn a_closed_standard_descriptor_stays_closed() {
     plain.args(["-c", "exec sh -c 'ls /proc/self/fd | head -1' <&-"]);
     assert_eq!(run_alone(command).out, run_alone(plain).out);
 }
+
+#[test]
+fn a_command_runs_without_a_standard_output() {
+    for options in ["", "--report"] {
+        let directory = tempfile::tempdir().unwrap();
+        let line = "ls > out; echo x 2> error || exit 5";
+        let script = format!("exec \"$0\" boost {options} '{line}' >&-");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script, crate::common::PIPESPEED])
+            .env("SHELL", "/bin/sh")
+            .current_dir(&directory);
+        let outcome = run_alone(command);
+        assert_eq!(outcome.code, Some(5), "{outcome:#?}");
+        let out = std::fs::read_to_string(directory.path().join("out"));
+        assert_eq!(out.unwrap(), "out\n");
+    }
+}
