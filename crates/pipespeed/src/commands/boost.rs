@@ -153,6 +153,7 @@ fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeNa
         command.arg("--shell").arg(shell);
     }
     command.arg("--").args(&args.command);
+    standard::pass_signals_on(&mut command);
     command
 }
 
@@ -272,5 +273,6 @@ fn plain_command(args: &BoostArgs) -> Command {
     let words = program(args);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null());
+    standard::pass_signals_on(&mut command);
     command
 }

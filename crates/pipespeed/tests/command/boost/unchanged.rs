@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::boost;
 use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, run_alone, start};
+use crate::common::{Outcome, json, run_alone, start};
 
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
@@ -295,5 +295,24 @@ fn a_command_runs_without_a_standard_output() {
         assert_eq!(outcome.code, Some(5), "{outcome:#?}");
         let out = std::fs::read_to_string(directory.path().join("out"));
         assert_eq!(out.unwrap(), "out\n");
+    }
+}
+
+#[test]
+fn ignored_signals_stay_so_where_pipespeed_waits() {
+    const IGNORED: &str = "grep SigIgn /proc/self/status";
+    for signal in [SIGPIPE, SIGCHLD] {
+        let run = |mut command: Command| {
+            ignored(&mut command, signal);
+            run_alone(command)
+        };
+        let mut plain = Command::new("/bin/sh");
+        plain.args(["-c", IGNORED]);
+        let plain = run(plain).out;
+        assert_eq!(run(boost("--report", IGNORED)).out, plain);
+        let line = format!("[ \"$({IGNORED})\" = '{}' ]", plain.trim_end());
+        let proof = run(boost("--prove=1 --quiet --json -", &line));
+        assert_eq!(json(&proof.out)["status"], 0);
+        assert_eq!(json(&proof.out)["output"], "same");
     }
 }
