@@ -68,6 +68,12 @@ struct Record<'a> {
 /// The command can't be started, its outputs differ, the record can't be saved, or a signal
 /// arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
+    let first = args.command.first().and_then(|it| it.to_str());
+    if let Some(number) = first.filter(|word| word.parse::<u64>().is_ok()) {
+        return Err(usage(format!(
+            "the command is {number}: if that is the number of pairs, write --prove={number}"
+        )));
+    }
     let files = Files::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(format!("--input: {error}")))?;

@@ -277,6 +277,7 @@ fn options_that_make_no_sense_are_bad_usage() {
         "boost --json x true",
         "boost --prove=0 true",
         "boost --prove=x true",
+        "boost --prove 3 --yes true",
         "boost --prove --report true",
         "boost --prove --input /no/such/file true",
         "boost --prove --json /no/such/directory/x true",
