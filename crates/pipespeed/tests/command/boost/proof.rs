@@ -224,6 +224,13 @@ fn a_command_that_cannot_run_is_an_error() {
 }
 
 #[test]
+fn a_command_that_printed_something_has_run_whatever_its_status() {
+    let outcome = run_alone(boost("--prove=1 --quiet", "seq 3; exit 127")).succeeded_in_silence();
+    let words = "note: its exit status is 127";
+    assert!(outcome.out.contains(words), "{outcome:#?}");
+}
+
+#[test]
 fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = boost(
