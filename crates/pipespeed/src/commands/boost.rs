@@ -170,6 +170,8 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     proc.stat(pid).ok_or_else(missing)?;
     proc.ends(pid)
         .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+    // /proc shows threads, too.
+    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
     let subject = Subject {
         pid,
         with_group: true,
@@ -179,7 +181,6 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
     let mut booster = Booster::new(subject, Looker::new(looker));
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
     if args.follow {
