@@ -141,6 +141,8 @@ pub enum Exemption {
     OtherUser,
     /// Larger pipes would exceed the limit of the user, or come close to it.
     Limit,
+    /// The largest size allowed for any pipe is no larger than its own.
+    MaxSize,
     /// Its lock is held by a splice.
     Held,
     /// It was excluded.
@@ -165,6 +167,7 @@ impl Exemption {
             }
             Exemption::OtherUser => "it belongs to another user",
             Exemption::Limit => "the pipes of this user come too close to their limit",
+            Exemption::MaxSize => "no larger size is allowed (/proc/sys/fs/pipe-max-size)",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
         };
@@ -231,17 +234,16 @@ pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Option<Treatment>
 pub(crate) fn answer(request: &str) -> Option<Treatment> {
     let mut words = request.split(' ');
     let end = open(words.next()?, words.next()?, words.next()?)?;
-    enlarge(&end).ok()
+    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
+    enlarge(&end, max.min(TARGET as usize)).ok()
 }
 
-fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
+fn enlarge(end: impl AsFd, size: usize) -> io::Result<Treatment> {
     let leave = |exemption| Ok(Treatment::Left(exemption));
     if fstat(&end)?.st_uid != geteuid().as_raw() {
         return leave(Exemption::OtherUser);
     }
     let before = pipe::capacity(&end)?;
-    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
-    let size = max.min(TARGET as usize);
     if before != DEFAULT_SLOTS * pipe::page_size() {
         // Beyond the limit the kernel has chosen it.
         return leave(if !new_pipes_are_whole()? {
@@ -254,7 +256,10 @@ fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
             Exemption::Chosen
         });
     }
-    if size <= before || !is_allowed(size)? {
+    if size <= before {
+        return leave(Exemption::MaxSize);
+    }
+    if !is_allowed(size)? {
         return leave(Exemption::Limit);
     }
     let Ok(now) = pipe::set_capacity(&end, size) else {
@@ -441,6 +446,8 @@ mod tests {
     fn a_chosen_capacity_and_another_pipe_stay_as_they_are() {
         let (reader, _writer) = io::pipe().unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
+        let raised = enlarge(&reader, pipe::capacity(&reader).unwrap());
+        assert_eq!(raised.unwrap(), Treatment::Left(Exemption::MaxSize));
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
             let raised = answer(&request(&reader, inode));
