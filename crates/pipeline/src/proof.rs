@@ -154,8 +154,8 @@ pub struct Proof {
     pub portable: Option<String>,
     /// The ways of running it: plain, boosted, and with each pipe left out.
     pub cases: Vec<Case>,
-    /// Each second run of a case over the one before it: 1 within its interval, if the
-    /// machine was quiet.
+    /// The duration of each run over that of the next of its case, in disjoint pairs: 1 within
+    /// its interval, if the machine was quiet.
     pub null_control: Option<Ratio>,
 }
 

@@ -240,7 +240,7 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
             "the output or exit status differs from run to run even without boosting".to_owned(),
         ),
         Some(Sameness::BoostedVaries) => Some(
-            "boosted, some of a few runs had a different output; the plain ones had not".to_owned(),
+            "the output of some boosted runs differed; the plain runs agreed".to_owned(),
         ),
         Some(Sameness::Differs) => Some("boosted, the command had a different output".to_owned()),
         Some(Sameness::StatusDiffers) => Some(

@@ -1,4 +1,4 @@
-//! `pipespeed boost --prove`: runs of a pipeline with and without larger pipes.
+//! `pipespeed boost --prove`: plain and boosted runs of a pipeline.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -153,8 +153,8 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
     let asks = !args.proof.yes && io::stdin().is_terminal();
     if asks || !args.proof.quiet {
         say(&format!(
-            "pipespeed: the command will run {runs} times{each} (and {} times more if its output \
-             differs), with all its side effects",
+            "pipespeed: the command will run {runs} times{each} (and up to {} times more if its \
+             output differs), with all its side effects",
             2 * REPEATS
         ));
     }
