@@ -353,6 +353,9 @@ impl Booster {
         self.follow();
         self.undecided = 0;
         links.retain(|link| !self.settled.contains_key(&link.pipe));
+        if !links.is_empty() {
+            self.looker.prepare(&self.proc);
+        }
         let examined: Vec<_> = links.iter().map(|it| self.examine_writers(it)).collect();
         // The number of a pipe depends on the names of all.
         for (link, (writer, _)) in links.iter().zip(&examined) {
@@ -362,7 +365,6 @@ impl Booster {
             }
         }
         for (link, (writer, activity)) in links.iter().zip(examined) {
-            self.looker.prepare(&self.proc);
             self.settle(link, writer, activity);
         }
     }
