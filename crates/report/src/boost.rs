@@ -239,9 +239,9 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         Some(Sameness::PlainDiffers) => Some(
             "the output or exit status differs from run to run even without boosting".to_owned(),
         ),
-        Some(Sameness::BoostedVaries) => Some(
-            "the output of some boosted runs differed; the plain runs agreed".to_owned(),
-        ),
+        Some(Sameness::BoostedVaries) => {
+            Some("the output of some boosted runs differed; the plain runs agreed".to_owned())
+        }
         Some(Sameness::Differs) => Some("boosted, the command had a different output".to_owned()),
         Some(Sameness::StatusDiffers) => Some(
             "boosted, the command had the same output and another exit status, as can happen \

@@ -15,7 +15,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{Started, exit_as, is_over, spawn};
+use crate::commands::child::{Started, exit_as, is_over, spawn};
 use crate::commands::looker;
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,

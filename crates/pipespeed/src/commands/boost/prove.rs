@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{Started, is_over, spawn};
+use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, seed};
