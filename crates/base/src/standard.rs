@@ -12,6 +12,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -74,6 +76,28 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
         (Ok(program), Ok(args)) => (program, args),
         (Err(error), _) | (_, Err(error)) => return error.into(),
     };
+    restore_signals();
+    close_on_exec();
+    let Err(error) = nix::unistd::execvp(&program, &args);
+    // SAFETY: as above; the rest of this program expects it.
+    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+    error.into()
+}
+
+/// Has a command find signals as this process found them: the standard library resets SIGPIPE.
+pub fn pass_signals_on(command: &mut Command) {
+    let is_set = |ignored: &AtomicBool| ignored.load(Ordering::Relaxed);
+    if is_set(&SIGPIPE_IGNORED) || is_set(&SIGCHLD_IGNORED) {
+        let restore = || {
+            restore_signals();
+            Ok(())
+        };
+        // SAFETY: between fork and exec only sigaction(2) is called, which is allowed there.
+        unsafe { command.pre_exec(restore) };
+    }
+}
+
+fn restore_signals() {
     for (signal, ignored) in [
         (Signal::SIGPIPE, &SIGPIPE_IGNORED),
         (Signal::SIGCHLD, &SIGCHLD_IGNORED),
@@ -86,15 +110,16 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
         // SAFETY: neither action runs code of ours.
         let _ = unsafe { nix::sys::signal::signal(signal, handler) };
     }
+}
+
+/// Has programs that inherit the standard descriptors find those closed that this process
+/// found closed.
+pub fn close_on_exec() {
     for fd in (0..3).filter(|fd| is_closed(*fd)) {
         // SAFETY: the standard library has opened /dev/null there, for the whole process.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd.into()) };
         let _ = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
     }
-    let Err(error) = nix::unistd::execvp(&program, &args);
-    // SAFETY: as above; the rest of this program expects it.
-    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, SigHandler::SigIgn) };
-    error.into()
 }
 
 /// Closes all descriptors but the standard ones and those to `keep`: another process may wait

@@ -2,6 +2,7 @@
 //! ends with it. Nothing stands in the data's way, so it may be killed at any moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,8 +52,30 @@ pub struct Subject {
     /// Whether the rest of its pipeline belongs to it: processes of its group with the same
     /// parent that pipes connect with it.
     pub with_group: bool,
-    /// The positions of pipes that are left alone.
-    pub except: Vec<usize>,
+    /// Pipes that are left alone.
+    pub except: Vec<PipeName>,
+}
+
+/// What a pipe is called, in this run and in others of the same pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipeName {
+    /// Name of the process that wrote most.
+    pub writer: String,
+    /// Name of the reader.
+    pub reader: String,
+    /// Its number among the pipes between processes of these names, from 0, in the order in
+    /// which their readers were started.
+    pub number: usize,
+}
+
+impl fmt::Display for PipeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.writer, self.reader)?;
+        match self.number {
+            0 => Ok(()),
+            number => write!(f, " ({})", number + 1),
+        }
+    }
 }
 
 /// Pipes between programs of the same names that were treated alike.
@@ -67,15 +90,23 @@ pub struct TreatedPipe {
     pub treatment: Treatment,
     /// How many there were.
     pub count: u64,
-    /// The positions of the first [`MAX_RAISED`] of them among all pipes of the pipeline, in
-    /// the order in which their readers were started.
-    pub positions: Vec<usize>,
+    /// The numbers of the first [`MAX_RAISED`] of them, as in [`PipeName`].
+    pub numbers: Vec<usize>,
 }
 
 impl TreatedPipe {
     /// Whether they were raised.
     pub fn is_raised(&self) -> bool {
         self.treatment.is_raised()
+    }
+
+    /// The names of the first of them.
+    pub fn names(&self) -> impl Iterator<Item = PipeName> {
+        self.numbers.iter().map(|number| PipeName {
+            writer: self.writer.clone(),
+            reader: self.reader.clone(),
+            number: *number,
+        })
     }
 }
 
@@ -93,9 +124,9 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds pipes in the order of their positions.
+    /// Adds pipes in the order in which their readers were started.
     fn add(&mut self, mut all: Vec<Settled>) {
-        all.sort_by_key(|settled| settled.position);
+        all.sort_by_key(|settled| settled.order);
         for settled in all {
             let (writer, reader) = (settled.writer.name, settled.reader.name);
             let is_alike = |it: &&mut TreatedPipe| {
@@ -103,8 +134,8 @@ impl Account {
             };
             if let Some(known) = self.pipes.iter_mut().find(is_alike) {
                 known.count += 1;
-                if known.positions.len() < MAX_RAISED {
-                    known.positions.push(settled.position);
+                if known.numbers.len() < MAX_RAISED {
+                    known.numbers.push(settled.number);
                 }
             } else {
                 self.pipes.push(TreatedPipe {
@@ -112,10 +143,16 @@ impl Account {
                     reader,
                     treatment: settled.treatment,
                     count: 1,
-                    positions: vec![settled.position],
+                    numbers: vec![settled.number],
                 });
             }
         }
+    }
+
+    /// Whether one of [`Subject::except`] was left as it is.
+    pub fn has_excluded(&self) -> bool {
+        let excluded = Treatment::Left(Exemption::Excluded);
+        self.pipes.iter().any(|it| it.treatment == excluded)
     }
 
     /// Number of pipes raised.
@@ -147,7 +184,19 @@ struct Settled {
     treatment: Treatment,
     writer: Party,
     reader: Party,
-    position: usize,
+    order: Order,
+    number: usize,
+}
+
+/// Start and process id of the first reader of a pipe that was seen: the order of the pipes.
+type Order = (u64, i32);
+
+/// A pipe that exists.
+#[derive(Debug)]
+struct Known {
+    order: Order,
+    /// The names of writer and reader at the last scan before it was settled.
+    names: (String, String),
 }
 
 /// Raises the pipes of a process and its descendants.
@@ -160,10 +209,8 @@ pub struct Booster {
     scanner: Scanner,
     /// The processes in the order of their tree.
     tree: Vec<i32>,
-    /// The pipes that still exist, with the start and the number of their first readers.
-    known: BTreeMap<PipeId, (u64, i32)>,
-    /// The number of pipes that existed before.
-    gone: usize,
+    /// The pipes that still exist.
+    known: BTreeMap<PipeId, Known>,
     /// Those of the known pipes that were decided on.
     settled: BTreeMap<PipeId, Settled>,
     /// About pipes that no longer exist.
@@ -189,7 +236,6 @@ impl Booster {
             scanner: Scanner::default(),
             tree: Vec::new(),
             known: BTreeMap::new(),
-            gone: 0,
             settled: BTreeMap::new(),
             account: Account::default(),
             undecided: 0,
@@ -299,15 +345,27 @@ impl Booster {
         for link in &links {
             let reader = processes[&link.reader].id;
             let known = self.known.entry(link.pipe);
-            known.or_insert((reader.start, reader.pid));
+            known.or_insert_with(|| Known {
+                order: (reader.start, reader.pid),
+                names: Default::default(),
+            });
         }
         self.follow();
         self.undecided = 0;
-        for link in links {
-            if !self.settled.contains_key(&link.pipe) {
-                self.looker.prepare(&self.proc);
-                self.settle(&link);
+        links.retain(|link| !self.settled.contains_key(&link.pipe));
+        if !links.is_empty() {
+            self.looker.prepare(&self.proc);
+        }
+        let examined: Vec<_> = links.iter().map(|it| self.examine_writers(it)).collect();
+        // The number of a pipe depends on the names of all.
+        for (link, (writer, _)) in links.iter().zip(&examined) {
+            let names = [*writer, Some(link.reader)].map(|pid| self.party(pid).name);
+            if let Some(known) = self.known.get_mut(&link.pipe) {
+                known.names = names.into();
             }
+        }
+        for (link, (writer, activity)) in links.iter().zip(examined) {
+            self.settle(link, writer, activity);
         }
     }
 
@@ -316,9 +374,7 @@ impl Booster {
         let processes = &self.scanner.snapshot.processes;
         let ends = processes.values().flat_map(|process| &process.ends);
         let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
-        let before = self.known.len();
         self.known.retain(|pipe, _| held.contains(pipe));
-        self.gone += before - self.known.len();
         let settled = std::mem::take(&mut self.settled).into_iter();
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             settled.partition(|(pipe, _)| held.contains(pipe));
@@ -334,30 +390,59 @@ impl Booster {
         }
     }
 
-    fn settle(&mut self, link: &Link) {
-        let (writer, activity) = self.examine_writers(link);
+    fn party(&self, pid: Option<i32>) -> Party {
+        let processes = &self.scanner.snapshot.processes;
+        Party::of(pid.and_then(|pid| processes.get(&pid)))
+    }
+
+    /// The name of a pipe that still exists.
+    fn name(&self, pipe: PipeId) -> PipeName {
+        let names = |pipe: &PipeId, known: &Known| match self.settled.get(pipe) {
+            Some(it) => (it.writer.name.clone(), it.reader.name.clone()),
+            None => known.names.clone(),
+        };
+        let own = &self.known[&pipe];
+        let (writer, reader) = names(&pipe, own);
+        let gone = self.account.pipes.iter();
+        let gone = gone.filter(|it| (&it.writer, &it.reader) == (&writer, &reader));
+        let gone: u64 = gone.map(|it| it.count).sum();
+        let before = self.known.iter().filter(|(pipe, known)| {
+            known.order < own.order && names(pipe, known) == (writer.clone(), reader.clone())
+        });
+        PipeName {
+            number: gone as usize + before.count(),
+            writer,
+            reader,
+        }
+    }
+
+    fn settle(&mut self, link: &Link, writer: Option<i32>, activity: WriterActivity) {
         let raised = self.settled.values().filter(|it| it.treatment.is_raised());
-        let reader = self.known[&link.pipe];
-        let before = self.known.values().filter(|it| **it < reader);
-        let position = self.gone + before.count();
         let treatment = match decide(activity, raised.count(), self.is_limited) {
             Decision::Wait => {
                 self.undecided += 1;
                 return;
             }
             Decision::Leave(exemption) => Treatment::Left(exemption),
-            Decision::Raise if self.subject.except.contains(&position) => {
+            Decision::Raise if self.subject.except.contains(&self.name(link.pipe)) => {
                 Treatment::Left(Exemption::Excluded)
             }
-            Decision::Raise => raise(&mut self.looker, &self.proc, link),
+            Decision::Raise => match raise(&mut self.looker, &self.proc, link) {
+                Some(treatment) => treatment,
+                // The next scan finds another reader, or no pipe.
+                None => {
+                    self.undecided += 1;
+                    return;
+                }
+            },
         };
         self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
-        let find = |pid: i32| self.scanner.snapshot.processes.get(&pid);
         let settled = Settled {
             treatment,
-            writer: Party::of(writer.and_then(find)),
-            reader: Party::of(find(link.reader)),
-            position,
+            writer: self.party(writer),
+            reader: self.party(Some(link.reader)),
+            order: self.known[&link.pipe].order,
+            number: self.name(link.pipe).number,
         };
         self.settled.insert(link.pipe, settled);
     }

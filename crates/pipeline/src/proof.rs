@@ -3,7 +3,7 @@
 use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 use serde::Serialize;
 
-use crate::boost::TreatedPipe;
+use crate::boost::{PipeName, TreatedPipe};
 use crate::diagnosis::Pace;
 use crate::raise::Treatment;
 
@@ -19,14 +19,7 @@ pub enum Way {
     /// With all pipes raised.
     Boosted,
     /// With all pipes raised but this one.
-    Without {
-        /// Its position in the pipeline, from 0.
-        position: usize,
-        /// The writer's name.
-        writer: String,
-        /// The reader's name.
-        reader: String,
-    },
+    Without(PipeName),
 }
 
 impl Way {
@@ -35,11 +28,7 @@ impl Way {
         match self {
             Way::Plain => "plain".to_owned(),
             Way::Boosted => "boosted".to_owned(),
-            Way::Without {
-                position,
-                writer,
-                reader,
-            } => format!("without {}: {writer}-{reader}", position + 1),
+            Way::Without(pipe) => format!("without {pipe}"),
         }
     }
 }
@@ -60,7 +49,8 @@ pub struct Sample {
     pub bytes: u64,
     /// The exit status, as shells show it.
     pub status: i32,
-    /// Number of pipes raised; null for plain runs, and if what boosted them reported nothing.
+    /// Number of pipes raised; null for plain runs, if what boosted them reported nothing, and
+    /// if the pipe that is left out was not seen.
     pub raised: Option<u64>,
 }
 
@@ -102,7 +92,7 @@ impl Case {
         samples.map(|it| (it.round, value(it))).collect()
     }
 
-    /// Whether it is known of all runs how many pipes were raised.
+    /// Whether it is known of all runs how many pipes were raised, and that one was left out.
     pub fn is_known(&self) -> bool {
         self.count_runs(|it| it.raised.is_none()) == 0
     }
@@ -124,7 +114,7 @@ impl Case {
 pub enum Sameness {
     /// The same bytes and the same exit status.
     Same,
-    /// Plain runs differ from each other.
+    /// Plain runs differ from each other in their bytes or exit status.
     PlainDiffers,
     /// Plain runs are equal, and some boosted ones differ from them.
     BoostedVaries,
@@ -164,8 +154,8 @@ pub struct Proof {
     pub portable: Option<String>,
     /// The ways of running it: plain, boosted, and with each pipe left out.
     pub cases: Vec<Case>,
-    /// Each second run of a case over the one before it: 1 within its interval, if the
-    /// machine was quiet.
+    /// The duration of each run over that of the next of its case, in disjoint pairs: 1 within
+    /// its interval, if the machine was quiet.
     pub null_control: Option<Ratio>,
 }
 
@@ -350,7 +340,7 @@ mod tests {
                 to_bytes: 1 << 20,
             },
             count: 1,
-            positions: vec![0],
+            numbers: vec![0],
         }
     }
 

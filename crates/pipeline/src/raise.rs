@@ -5,11 +5,13 @@
 //! pipe. So a pipe is left alone if its capacity is not the default, and before data has
 //! been written to it in the usual way.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 
 use fastpipe::pipe;
+use pipespeed_base::size;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -126,6 +128,11 @@ pub enum Decision {
 pub enum Exemption {
     /// A program has chosen its capacity.
     Chosen,
+    /// It has the capacity already that it would be raised to.
+    Already {
+        /// That capacity in bytes.
+        size_bytes: u64,
+    },
     /// A writer uses vmsplice(2), and may rely on the capacity.
     Vmsplice,
     /// A writer splices, and its system call can't be read: it may use vmsplice(2).
@@ -134,18 +141,24 @@ pub enum Exemption {
     OtherUser,
     /// Larger pipes would exceed the limit of the user, or come close to it.
     Limit,
+    /// The largest size allowed for any pipe is no larger than its own.
+    MaxSize,
     /// Its lock is held by a splice.
     Held,
     /// It was excluded.
     Excluded,
-    /// It is gone, or can't be opened.
-    Gone,
 }
 
 impl Exemption {
     /// The reason in a sentence: "left as it is: ...".
-    pub fn reason(self) -> &'static str {
-        match self {
+    pub fn reason(self) -> Cow<'static, str> {
+        let reason = match self {
+            Exemption::Already { size_bytes } => {
+                let size = size::format(size_bytes);
+                let reason =
+                    format!("it is {size} already: its program or another boost has set it");
+                return reason.into();
+            }
             Exemption::Chosen => "a program has chosen its size",
             Exemption::Vmsplice => "its writer uses vmsplice, and may rely on the size",
             Exemption::MaybeVmsplice => {
@@ -154,10 +167,11 @@ impl Exemption {
             }
             Exemption::OtherUser => "it belongs to another user",
             Exemption::Limit => "the pipes of this user come too close to their limit",
+            Exemption::MaxSize => "no larger size is allowed (/proc/sys/fs/pipe-max-size)",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
-            Exemption::Gone => "it could not be opened",
-        }
+        };
+        reason.into()
     }
 }
 
@@ -204,26 +218,27 @@ pub(crate) const REQUEST: &str = "raise ";
 
 /// Raises a pipe, by its read end at the reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
-pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Treatment {
+///
+/// `None` if it could not be opened: this reader may have ended or closed it, while others
+/// still hold it.
+pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
     let request = format!("{REQUEST}{} 0 {}\n", link.reader, link.pipe.inode);
-    let gone = Treatment::Left(Exemption::Gone);
     match looker.ask(proc, &request) {
-        Ok(answer) => serde_json::from_str(&answer).unwrap_or(gone),
-        Err(Look::Held) => Treatment::Left(Exemption::Held),
-        Err(_) => gone,
+        Ok(answer) => serde_json::from_str(&answer).ok()?,
+        Err(Look::Held) => Some(Treatment::Left(Exemption::Held)),
+        Err(_) => None,
     }
 }
 
 /// In the helper process: raises a pipe given by process, descriptor and inode.
-pub(crate) fn answer(request: &str) -> Treatment {
+pub(crate) fn answer(request: &str) -> Option<Treatment> {
     let mut words = request.split(' ');
-    let mut word = || words.next().unwrap_or_default();
-    let end = open(word(), word(), word());
-    let treatment = end.and_then(|end| enlarge(&end).ok());
-    treatment.unwrap_or(Treatment::Left(Exemption::Gone))
+    let end = open(words.next()?, words.next()?, words.next()?)?;
+    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
+    enlarge(&end, max.min(TARGET as usize)).ok()
 }
 
-fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
+fn enlarge(end: impl AsFd, size: usize) -> io::Result<Treatment> {
     let leave = |exemption| Ok(Treatment::Left(exemption));
     if fstat(&end)?.st_uid != geteuid().as_raw() {
         return leave(Exemption::OtherUser);
@@ -231,15 +246,20 @@ fn enlarge(end: impl AsFd) -> io::Result<Treatment> {
     let before = pipe::capacity(&end)?;
     if before != DEFAULT_SLOTS * pipe::page_size() {
         // Beyond the limit the kernel has chosen it.
-        return leave(if new_pipes_are_whole()? {
-            Exemption::Chosen
-        } else {
+        return leave(if !new_pipes_are_whole()? {
             Exemption::Limit
+        } else if before == size {
+            Exemption::Already {
+                size_bytes: before as u64,
+            }
+        } else {
+            Exemption::Chosen
         });
     }
-    let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
-    let size = max.min(TARGET as usize);
-    if size <= before || !is_allowed(size)? {
+    if size <= before {
+        return leave(Exemption::MaxSize);
+    }
+    if !is_allowed(size)? {
         return leave(Exemption::Limit);
     }
     let Ok(now) = pipe::set_capacity(&end, size) else {
@@ -406,10 +426,10 @@ mod tests {
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
         match answer(&request(&reader, inode)) {
-            Treatment::Raised {
+            Some(Treatment::Raised {
                 from_bytes,
                 to_bytes,
-            } => {
+            }) => {
                 assert_eq!(from_bytes, before);
                 assert_eq!(to_bytes, pipe::capacity(&writer).unwrap() as u64);
                 assert!(to_bytes > before && to_bytes <= TARGET);
@@ -426,13 +446,19 @@ mod tests {
     fn a_chosen_capacity_and_another_pipe_stay_as_they_are() {
         let (reader, _writer) = io::pipe().unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
+        let raised = enlarge(&reader, pipe::capacity(&reader).unwrap());
+        assert_eq!(raised.unwrap(), Treatment::Left(Exemption::MaxSize));
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
             let raised = answer(&request(&reader, inode));
-            assert_eq!(raised, Treatment::Left(Exemption::Chosen));
+            assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
-        let other = answer(&request(&reader, inode + 1));
-        assert_eq!(other, Treatment::Left(Exemption::Gone));
+        let request = request(&reader, inode);
+        let max = pipe::Limits::read().max_size.unwrap().min(TARGET as usize);
+        let size_bytes = pipe::set_capacity(&reader, max).unwrap() as u64;
+        let already = Treatment::Left(Exemption::Already { size_bytes });
+        assert_eq!(answer(&request), Some(already));
+        assert_eq!(answer(&format!("{request}1")), None);
     }
 }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use pipespeed::cli::parse;
-use pipespeed_base::failure::{exit_code, require_stdout};
+use pipespeed_base::failure::exit_code;
 use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
@@ -34,9 +34,6 @@ fn main() -> ExitCode {
             ),
             None => ExitCode::from(2),
         };
-    }
-    if let Err(error) = require_stdout() {
-        return exit_code("pipespeed", Err(error));
     }
     match parse("pipespeed") {
         Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),

@@ -5,13 +5,15 @@ use pipespeed_base::size;
 use pipespeed_pipeline::boost::{Account, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
 use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
-use pipespeed_pipeline::raise::Treatment;
+use pipespeed_pipeline::raise::{Exemption, Treatment};
 use pipespeed_pipeline::wait::Outside;
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
 use super::format::{interval, pluralize, ratio, significant};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 
+/// Nothing is promised for pipelines that take less.
+const MIN_SECONDS: f64 = 0.05;
 /// In a shorter time the start of the process that raises the pipes hides what it takes.
 const MIN_SECONDS_FOR_SHARE: f64 = 0.1;
 
@@ -38,10 +40,9 @@ pub fn boost(proof: &Proof, style: Style) -> String {
             style.note(&line, colour)
         });
         if case.way == Way::Boosted {
-            let details = proof
-                .raised_pipes()
-                .map(describe)
-                .chain(describe_saving(case));
+            // The pipes are those of the untimed run.
+            let pipes = proof.raised_pipes().filter(|_| may_be_raised(case));
+            let details = pipes.map(describe).chain(describe_saving(case));
             lines.extend(details.map(|text| style.sentence(&format!("    {text}"))));
         }
     }
@@ -95,7 +96,11 @@ fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
         return None;
     }
     if !case.is_known() {
-        return Some("not known to be boosted".to_owned());
+        let what = match case.way {
+            Way::Without(_) => "not known to be left out each time",
+            _ => "not known to be boosted",
+        };
+        return Some(what.to_owned());
     }
     let (intro, speed, output) = match case.way {
         Way::Boosted => ("", case.speed?, describe_output(proof)),
@@ -180,18 +185,29 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Same => "no gain",
     };
     let boosted = proof.boosted()?;
-    let reason = if boosted.count_runs(|it| it.raised != Some(0)) == 0 {
-        let left = proof.pipes.iter().flatten().filter(|it| !it.is_raised());
-        let reasons = left.map(describe).join("; ");
-        if reasons.is_empty() {
-            "no pipe was raised: none was seen to carry much data between two programs".to_owned()
-        } else {
-            reasons
-        }
-    } else {
+    let left = || proof.pipes.iter().flatten().map(describe).join("; ");
+    let was_raised = proof.raised_pipes().next().is_some();
+    let reason = if may_be_raised(boosted) {
         describe_limit(proof.pace.as_ref()?)
+    } else if !was_raised && !left().is_empty() {
+        left()
+    } else if was_raised || is_short(proof) {
+        "the run was too short for any pipe to be raised".to_owned()
+    } else {
+        "no pipe was raised: none was seen to carry much data between two programs".to_owned()
     };
     Some(format!("{gain}: {reason}"))
+}
+
+/// Whether a pipe was raised in one of these timed runs, as far as it is known.
+fn may_be_raised(case: &Case) -> bool {
+    case.count_runs(|it| it.raised != Some(0)) > 0
+}
+
+/// Whether the plain runs take too little time for a certain gain.
+fn is_short(proof: &Proof) -> bool {
+    let seconds = proof.plain().and_then(|case| case.seconds);
+    seconds.is_some_and(|it| it.median < MIN_SECONDS)
 }
 
 /// What the stage that sets the pace does, and what would help.
@@ -220,12 +236,12 @@ fn describe_limit(pace: &Pace) -> String {
 
 fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let output = match proof.output {
-        Some(Sameness::PlainDiffers) => {
-            Some("the output differs from run to run even without boosting".to_owned())
-        }
-        Some(Sameness::BoostedVaries) => Some(
-            "boosted, some of a few runs had a different output; the plain ones had not".to_owned(),
+        Some(Sameness::PlainDiffers) => Some(
+            "the output or exit status differs from run to run even without boosting".to_owned(),
         ),
+        Some(Sameness::BoostedVaries) => {
+            Some("the output of some boosted runs differed; the plain runs agreed".to_owned())
+        }
         Some(Sameness::Differs) => Some("boosted, the command had a different output".to_owned()),
         Some(Sameness::StatusDiffers) => Some(
             "boosted, the command had the same output and another exit status, as can happen \
@@ -253,16 +269,25 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         format!("another length of the output or exit status than at first in {runs} runs")
     });
     let failed = (proof.status != 0).then(|| format!("its exit status is {}", proof.status));
-    let seconds = proof.plain().and_then(|case| case.seconds);
-    let short = seconds.filter(|it| it.median < 0.05);
-    let short = short.map(|_| "it takes less than 50 ms: too short for a certain gain".to_owned());
+    let short = is_short(proof)
+        .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
     let speed = proof.boosted().and_then(|case| case.speed);
     let few = speed.filter(|it| {
         let excludes_one = |it: Interval| it.low > 1.0 || it.high < 1.0;
         it.verdict == Verdict::Undecided && it.estimate.interval.is_none_or(excludes_one)
     });
     let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
-    let doubts = [output, unlike, failed, unknown, unraised, short, few];
+    let mut pipes = proof.pipes.iter().flatten();
+    let is_already =
+        |it: &TreatedPipe| matches!(it.treatment, Treatment::Left(Exemption::Already { .. }));
+    let already = pipes.any(is_already).then(|| {
+        "a pipe had the wanted size before it was raised: if another boost has set it, the plain \
+         runs may have larger pipes, too"
+            .to_owned()
+    });
+    let doubts = [
+        output, unlike, failed, unknown, unraised, already, short, few,
+    ];
     doubts.into_iter().flatten()
 }
 
@@ -290,9 +315,9 @@ pub fn describe_account(account: &Account) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_pipeline::boost::PipeName;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
-    use pipespeed_pipeline::raise::Exemption;
 
     fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
         TreatedPipe {
@@ -303,7 +328,7 @@ mod tests {
                 to_bytes: 1 << 20,
             },
             count,
-            positions: vec![0],
+            numbers: vec![0],
         }
     }
 
@@ -357,12 +382,16 @@ mod tests {
         gain.portable = Some("pipesz -s 1M cat big.bin | wc -l".to_owned());
         let mut each = proof(0.15);
         each.pipes.as_mut().unwrap().push(pipe("tr", "wc", 3));
-        let without = Way::Without {
-            position: 0,
-            writer: "cat".to_owned(),
-            reader: "wc".to_owned(),
+        let without = |number| {
+            Way::Without(PipeName {
+                writer: "cat".to_owned(),
+                reader: "wc".to_owned(),
+                number,
+            })
         };
-        each.cases.push(case(without, 0.4, 0.43));
+        each.cases.push(case(without(0), 0.4, 0.43));
+        each.cases.push(case(without(1), 0.4, 0.43));
+        each.cases[3].samples[2].raised = None;
         each.evaluate();
         insta::assert_snapshot!([screen(&gain), screen(&each)].join("\n"));
     }
@@ -389,12 +418,26 @@ mod tests {
         for sample in &mut none.cases[1].samples {
             sample.raised = Some(0);
         }
+        let mut late = proof(0.41);
+        late.cases[1].samples = none.cases[1].samples.clone();
+        let mut short = none.clone();
+        for case in &mut short.cases {
+            case.samples.iter_mut().for_each(|it| it.seconds /= 10.0);
+        }
+        short.evaluate();
         let mut chosen = none.clone();
         chosen.pipes = Some(vec![TreatedPipe {
             treatment: Treatment::Left(Exemption::Chosen),
             ..pipe("yes", "pv", 1)
         }]);
-        insta::assert_snapshot!([busy, none, chosen].map(|it| screen(&it)).join("\n"));
+        let mut already = none.clone();
+        let size_bytes = 1 << 20;
+        already.pipes = Some(vec![TreatedPipe {
+            treatment: Treatment::Left(Exemption::Already { size_bytes }),
+            ..pipe("yes", "pv", 1)
+        }]);
+        let all = [busy, none, late, short, chosen, already];
+        insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
     }
 
     #[test]

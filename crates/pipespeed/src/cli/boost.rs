@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::number::whole;
+use pipespeed_pipeline::boost::PipeName;
 
 /// The end of the short help.
 const EXAMPLES: &str = "\
@@ -26,18 +27,27 @@ It raises pipes that one process of the pipeline reads as its standard input and
 writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
 with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
+--pid prints what was raised on standard output; with --follow it prints nothing, and with \
+--follow --report it stays in the foreground and prints on standard error at the end.
+
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
 that the programs before it may have written more and end with status 0 in place of 141 \
 (SIGPIPE). A program that counts reads, such as dd bs=1M count=10 without iflag=fullblock, \
-gets more with each. A live stream is up to 1 MiB later. Nothing is promised for pipelines that \
+gets more with each. A live stream is up to 1 MiB later. A program that relies on the default size \
+with vmsplice(2) and writes 32 KiB by write(2) before, or follows a program that did, on the same \
+pipe, may send wrong bytes. Nothing is promised for pipelines that \
 take less than 50 ms, and nothing is gained where one busy stage sets the pace.
 
 --prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
-times boosted, in balanced order, with all its side effects; if the outputs differ, twice more in \
-each way. Its standard output is read through a pipe and discarded; its standard input is empty unless --input is given.
+times boosted, in balanced order, with all its side effects; up to 4 times more if its output \
+differs. Its standard output is read through a pipe and discarded; its standard input is empty \
+unless --input is given.
 
-Exit status: that of COMMAND. With --prove 0, whether or not anything was gained; 1 if the \
-outputs differ.";
+Exit status: that of COMMAND; 126 or 127 if it can't be run; 2 for wrong usage. With --prove: 0, whether or not anything was gained; 1 if the outputs differ, if COMMAND can't be run, or if anything else failed; 130 after Ctrl-C.";
+
+fn pipe_name(text: &str) -> serde_json::Result<PipeName> {
+    serde_json::from_str(text)
+}
 
 /// `pipespeed boost`.
 #[derive(Debug, Args)]
@@ -53,7 +63,7 @@ pub struct BoostArgs {
     /// Raise the pipes of a running process, its descendants and the rest of its pipeline.
     #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
     pub pid: Option<i32>,
-    /// Go on in the background until the process ends.
+    /// Go on in the background until the process ends; with --report, in the foreground.
     #[arg(long, requires = "pid", conflicts_with = "command")]
     pub follow: bool,
     /// The shell that runs COMMAND [default: $SHELL].
@@ -65,9 +75,9 @@ pub struct BoostArgs {
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
-    /// The position of a pipe that is left alone.
-    #[arg(long, hide = true, value_name = "POSITION")]
-    pub except: Vec<usize>,
+    /// The name of a pipe that is left alone, as JSON.
+    #[arg(long, hide = true, value_name = "NAME", value_parser = pipe_name)]
+    pub except: Vec<PipeName>,
     /// The proof and its options.
     #[command(flatten)]
     pub proof: ProofArgs,
@@ -78,7 +88,7 @@ pub struct BoostArgs {
 #[command(next_help_heading = "Proof")]
 #[group(id = "proof", requires = "prove", conflicts_with = "pid")]
 pub struct ProofArgs {
-    /// Compare runs with and without it [default: 10 pairs].
+    /// Compare plain and boosted runs [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]
     pub prove: Option<u32>,
     /// Also measure with each pipe left out, the first eight in turn.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, FromArgMatches};
-use pipespeed_base::failure::{exit_code, to_stdout, usage};
+use pipespeed_base::failure::{exit_code, require_stdout, to_stdout, usage};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
 
@@ -12,12 +12,18 @@ use pipespeed_base::standard::has_colours;
 const WIDTH: usize = 100;
 
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
-/// prints help and version.
+/// prints help and version. Standard output must be open, unless only the command of `boost`
+/// would use it.
 ///
 /// # Errors
 /// The exit status to end with.
 pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
-    match boost() {
+    let boost = boost();
+    let prints = |args: &super::BoostArgs| args.pid.is_some() || args.proof.prove.is_some();
+    if boost.as_ref().is_none_or(prints) {
+        require_stdout().map_err(|error| exit_code(program, Err(error)))?;
+    }
+    match boost {
         Some(args) => Ok(super::Cli {
             command: super::Command::Boost(Box::new(args)),
         }),

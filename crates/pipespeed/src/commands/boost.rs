@@ -15,7 +15,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{Started, exit_as, is_over, spawn};
+use crate::commands::child::{Started, exit_as, is_over, spawn};
 use crate::commands::looker;
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,
@@ -23,7 +23,7 @@ use pipespeed_base::failure::{
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, Subject};
+use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
 use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
@@ -111,6 +111,7 @@ fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let mut receiver = Receiver::new()?;
+    standard::close_on_exec();
     let Started { mut child, ending } = spawn(&mut boosted_command(args, &receiver, None))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
     // The child would inherit blocked signals.
@@ -141,17 +142,18 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
 }
 
 /// This command for the same pipeline, with the account sent to `receiver`, and without the
-/// pipe at the position `except`.
-fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<usize>) -> Command {
+/// pipe `except`.
+fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeName>) -> Command {
     let mut command = Command::new(ProcessRunner::this_program());
     command.args(["boost", "--account", &receiver.path()]);
-    if let Some(position) = except {
-        command.args(["--except", &position.to_string()]);
+    if let Some(pipe) = except.and_then(|it| serde_json::to_string(it).ok()) {
+        command.args(["--except", &pipe]);
     }
     if let Some(shell) = &args.shell {
         command.arg("--shell").arg(shell);
     }
     command.arg("--").args(&args.command);
+    standard::pass_signals_on(&mut command);
     command
 }
 
@@ -168,6 +170,8 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     proc.stat(pid).ok_or_else(missing)?;
     proc.ends(pid)
         .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+    // /proc shows threads, too.
+    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
     let subject = Subject {
         pid,
         with_group: true,
@@ -177,7 +181,6 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
     let mut booster = Booster::new(subject, Looker::new(looker));
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
     if args.follow {
@@ -271,5 +274,6 @@ fn plain_command(args: &BoostArgs) -> Command {
     let words = program(args);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null());
+    standard::pass_signals_on(&mut command);
     command
 }

@@ -4,6 +4,7 @@ pub mod article;
 pub mod bench;
 pub mod boost;
 pub mod check;
+mod child;
 pub mod compare;
 pub mod costs;
 pub mod doctor;

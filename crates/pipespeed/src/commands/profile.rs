@@ -9,7 +9,7 @@ use std::time::Duration;
 use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
-use crate::commands::doctor::start;
+use crate::commands::child::start;
 use crate::commands::files::{Files, RECORD};
 use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};

@@ -1,4 +1,4 @@
-//! `pipespeed boost --prove`: runs of a pipeline with and without larger pipes.
+//! `pipespeed boost --prove`: plain and boosted runs of a pipeline.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::doctor::{Started, is_over, spawn};
+use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, seed};
@@ -28,7 +28,7 @@ use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::act;
-use pipespeed_pipeline::boost::Account;
+use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
@@ -68,6 +68,12 @@ struct Record<'a> {
 /// The command can't be started, its outputs differ, the record can't be saved, or a signal
 /// arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
+    let first = args.command.first().and_then(|it| it.to_str());
+    if let Some(number) = first.filter(|word| word.parse::<u64>().is_ok()) {
+        return Err(usage(format!(
+            "the command is {number}: if that is the number of pairs, write --prove={number}"
+        )));
+    }
     let files = Files::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(format!("--input: {error}")))?;
@@ -147,8 +153,8 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
     let asks = !args.proof.yes && io::stdin().is_terminal();
     if asks || !args.proof.quiet {
         say(&format!(
-            "pipespeed: the command will run {runs} times{each} (and {} times more if its output \
-             differs), with all its side effects",
+            "pipespeed: the command will run {runs} times{each} (and up to {} times more if its \
+             output differs), with all its side effects",
             2 * REPEATS
         ));
     }
@@ -175,7 +181,8 @@ fn compare(
     progress.before_trial("plain", 0, UNTIMED as usize);
     let plain = runner.run(&Way::Plain, Purpose::FirstOutput)?;
     proof.status = plain.status();
-    if matches!(proof.status, 126 | 127) {
+    // One that has printed something has run.
+    if matches!(proof.status, 126 | 127) && plain.bytes == 0 {
         anyhow::bail!("the command can't be run (exit status {})", proof.status);
     }
     progress.before_trial("boosted", 1, UNTIMED as usize);
@@ -189,7 +196,19 @@ fn compare(
         proof.portable = portable(&proof.pipeline, pipes, &is_program);
     }
     if runner.args.proof.each {
-        proof.cases.extend(each_left_out(proof));
+        let cases = each_left_out(proof);
+        if cases.is_empty() {
+            let count: u64 = proof.raised_pipes().map(|it| it.count).sum();
+            progress.say(&format!(
+                "pipespeed: --each: {} raised in the untimed run: none is left out in turn",
+                if count == 0 {
+                    "no pipe was"
+                } else {
+                    "only one pipe was"
+                }
+            ));
+        }
+        proof.cases.extend(cases);
     }
     let count = proof.cases.len();
     let schedule = Schedule::new(count, proof.pairs as usize, proof.seed);
@@ -208,7 +227,7 @@ fn compare(
                 cpu_s: run.cpu.as_secs_f64(),
                 bytes: run.bytes,
                 status: run.status(),
-                raised: run.account.map(|it| it.count_raised()),
+                raised: run.count_raised(&way),
             });
         }
         proof.evaluate();
@@ -219,24 +238,13 @@ fn compare(
 
 /// The cases in which one of several raised pipes is left out, in the order of the pipeline.
 fn each_left_out(proof: &Proof) -> Vec<Case> {
-    let ways = proof.raised_pipes().flat_map(|pipe| {
-        let positions = pipe.positions.iter();
-        positions.map(|position| Way::Without {
-            position: *position,
-            writer: pipe.writer.clone(),
-            reader: pipe.reader.clone(),
-        })
-    });
-    let mut ways: Vec<Way> = ways.collect();
-    ways.sort_by_key(|way| match way {
-        Way::Without { position, .. } => *position,
-        _ => 0,
-    });
-    if ways.len() == 1 {
-        ways.clear();
+    let names = proof.raised_pipes().flat_map(TreatedPipe::names);
+    let mut names: Vec<PipeName> = names.take(MAX_EACH).collect();
+    if names.len() == 1 {
+        names.clear();
     }
-    ways.truncate(MAX_EACH);
-    ways.into_iter().map(Case::new).collect()
+    let ways = names.into_iter().map(Way::Without);
+    ways.map(Case::new).collect()
 }
 
 /// Compares the outputs. If they differ, more runs of both kinds show which differ from each
@@ -304,6 +312,13 @@ impl Run {
         let signal = self.exit.signal().map(|signal| 128 + signal);
         self.exit.code().or(signal).unwrap_or(-1)
     }
+
+    /// The number of pipes raised, if it is known that the run was one of this way.
+    fn count_raised(&self, way: &Way) -> Option<u64> {
+        let account = self.account.as_ref();
+        let is_so = |it: &&Account| !matches!(way, Way::Without(_)) || it.has_excluded();
+        account.filter(is_so).map(Account::count_raised)
+    }
 }
 
 struct Runner<'a> {
@@ -323,7 +338,7 @@ impl Runner<'_> {
         }
         let mut receiver = (*way != Way::Plain).then(Receiver::new).transpose()?;
         let except = match way {
-            Way::Without { position, .. } => Some(*position),
+            Way::Without(pipe) => Some(pipe),
             _ => None,
         };
         let mut command = match &receiver {

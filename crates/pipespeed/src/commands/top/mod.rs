@@ -16,7 +16,8 @@ use serde::Serialize;
 
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
-use crate::commands::doctor::{Started, exit_as, plan, scope, start, wait};
+use crate::commands::child::{Started, exit_as, start, wait};
+use crate::commands::doctor::{plan, scope};
 use crate::commands::{looker, now, require_processes};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};

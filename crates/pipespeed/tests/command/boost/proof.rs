@@ -54,25 +54,30 @@ fn each_pipe_is_left_out_in_turn_also_between_equal_names() {
     let cases = record["cases"].as_array().unwrap();
     let without = |case: &serde_json::Value| {
         let way = &case["way"];
-        assert!(
-            case["samples"][0]["raised"].as_u64().unwrap() <= 4,
-            "{record:#}"
-        );
+        // Null if it was not seen in that run, as on a busy machine.
+        let raised = case["samples"][0]["raised"].as_u64();
+        assert!(raised.is_none_or(|raised| raised <= 4), "{record:#}");
         let name = |field: &str| way[field].as_str().unwrap().to_owned();
-        let position = way["position"].as_u64().unwrap();
-        (position, name("writer"), name("reader"))
+        let number = way["number"].as_u64().unwrap();
+        (name("writer"), name("reader"), number)
     };
     let pipes: Vec<_> = cases[2..].iter().map(without).collect();
     let expected = [
-        ("head", "od"),
-        ("od", "cat"),
-        ("cat", "cat"),
-        ("cat", "cat"),
-        ("cat", "wc"),
+        ("head", "od", 0),
+        ("od", "cat", 0),
+        ("cat", "cat", 0),
+        ("cat", "cat", 1),
+        ("cat", "wc", 0),
     ];
-    let expected = expected.map(|(writer, reader)| (writer.to_owned(), reader.to_owned()));
-    let expected: Vec<_> = (0..).zip(expected).map(|(at, (a, b))| (at, a, b)).collect();
+    let expected = expected.map(|(a, b, number)| (a.to_owned(), b.to_owned(), number));
     assert_eq!(pipes, expected);
+}
+
+#[test]
+fn without_several_raised_pipes_none_is_left_out_which_is_said() {
+    let outcome = run_alone(boost("--prove=1 --each", "echo x | cat")).succeeded();
+    let words = "--each: no pipe was raised in the untimed run: none is left out in turn";
+    assert!(outcome.err.contains(words), "{outcome:#?}");
 }
 
 /// Kills the sidecar, which has been forked before the shell starts.
@@ -126,7 +131,7 @@ fn odd_in(test: &str) -> (Outcome, usize) {
     let mut command = boost("--prove=1", &line);
     command.current_dir(&directory).stdin(Stdio::null());
     let outcome = run_alone(command);
-    let words = "the command will run 4 times (and 4 times more if its output differs)";
+    let words = "the command will run 4 times (and up to 4 times more if its output differs)";
     assert!(outcome.err.contains(words), "{outcome:#?}");
     let runs = std::fs::read_to_string(directory.path().join("runs"));
     (outcome, runs.unwrap().lines().count())
@@ -136,7 +141,7 @@ fn odd_in(test: &str) -> (Outcome, usize) {
 fn outputs_are_compared_in_several_runs_before_boosting_is_blamed() {
     let (once, runs) = odd_in("$n = 2");
     assert_eq!((once.code, runs), (Some(0), 8), "{once:#?}");
-    let words = "note: boosted, some of a few runs had a different output; the plain ones had not";
+    let words = "note: the output of some boosted runs differed; the plain runs agreed";
     assert!(once.out.contains(words), "{once:#?}");
     let (plain_too, runs) = odd_in("$n -gt 1");
     assert_eq!((plain_too.code, runs), (Some(0), 5), "{plain_too:#?}");
@@ -175,7 +180,7 @@ fn the_result_is_a_few_lines() {
     assert!(
         outcome
             .err
-            .contains("the command will run 14 times (and 4 times more if")
+            .contains("the command will run 14 times (and up to 4 times more if")
     );
     let first = outcome.out.lines().next().unwrap();
     assert!(
@@ -189,7 +194,7 @@ fn the_result_is_a_few_lines() {
 #[test]
 fn an_output_that_differs_from_run_to_run_is_said() {
     let outcome = run_alone(boost("--prove=1 --quiet", "date +%N | cat")).succeeded_in_silence();
-    let words = "note: the output differs from run to run even without boosting";
+    let words = "note: the output or exit status differs from run to run even without boosting";
     assert!(outcome.out.contains(words), "{outcome:#?}");
 }
 
@@ -216,6 +221,13 @@ fn a_command_that_cannot_run_is_an_error() {
             .contains("the command can't be run (exit status 127)"),
         "{outcome:#?}"
     );
+}
+
+#[test]
+fn a_command_that_printed_something_has_run_whatever_its_status() {
+    let outcome = run_alone(boost("--prove=1 --quiet", "seq 3; exit 127")).succeeded_in_silence();
+    let words = "note: its exit status is 127";
+    assert!(outcome.out.contains(words), "{outcome:#?}");
 }
 
 #[test]
@@ -272,6 +284,7 @@ fn options_that_make_no_sense_are_bad_usage() {
         "boost --json x true",
         "boost --prove=0 true",
         "boost --prove=x true",
+        "boost --prove 3 --yes true",
         "boost --prove --report true",
         "boost --prove --input /no/such/file true",
         "boost --prove --json /no/such/directory/x true",

@@ -1,6 +1,10 @@
 //! `boost --pid`.
 
+use std::sync::mpsc;
+use std::thread;
+
 use rustix::process::Signal;
+use rustix::thread::gettid;
 
 use super::sidecar;
 use crate::common::procs::{Mark, eventually};
@@ -24,7 +28,7 @@ fn the_pipes_of_a_running_process_are_raised_once() {
     let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
     assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
     let again = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
-    let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: a program has";
+    let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: it is 1MiB";
     assert!(again.out.starts_with(words), "{again:#?}");
 }
 
@@ -82,6 +86,23 @@ fn a_process_that_does_not_exist_is_bad_usage() {
     let pid = child.id();
     child.wait().unwrap();
     run_alone(pipespeed(&format!("boost --pid {pid}"))).refused(2, &["no such process"]);
+}
+
+#[test]
+fn a_thread_that_is_no_process_is_bad_usage() {
+    let (sender, tid) = mpsc::channel();
+    let (end, until) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        sender.send(gettid().as_raw_pid()).unwrap();
+        until.recv().unwrap_err();
+    });
+    let tid = tid.recv().unwrap();
+    for options in ["", "--follow", "--follow --report"] {
+        run_alone(pipespeed(&format!("boost --pid {tid} {options}")))
+            .refused(2, &["no such process"]);
+    }
+    drop(end);
+    thread.join().unwrap();
 }
 
 #[test]

@@ -174,6 +174,14 @@ fn a_writer_that_copies_is_raised_and_its_bytes_arrive() {
 }
 
 #[test]
+fn a_pipe_that_short_readers_hold_before_the_last_is_raised() {
+    let words = "1MiB in place of 64KiB between head and ";
+    assert!(report_that_contains(words, |bytes| format!(
+        "head -c {bytes} /dev/zero | (for i in $(seq 20); do env true; done; wc -c)"
+    )));
+}
+
+#[test]
 fn a_size_that_a_program_chose_stays() {
     let words =
         "the pipe between pipespeed and pipespeed was left as it is: a program has chosen its size";

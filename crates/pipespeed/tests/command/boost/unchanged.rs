@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::boost;
 use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, run_alone, start};
+use crate::common::{Outcome, json, run_alone, start};
 
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
@@ -278,4 +278,41 @@ fn a_closed_standard_descriptor_stays_closed() {
     let mut plain = Command::new("sh");
     plain.args(["-c", "exec sh -c 'ls /proc/self/fd | head -1' <&-"]);
     assert_eq!(run_alone(command).out, run_alone(plain).out);
+}
+
+#[test]
+fn a_command_runs_without_a_standard_output() {
+    for options in ["", "--report"] {
+        let directory = tempfile::tempdir().unwrap();
+        let line = "ls > out; echo x 2> error || exit 5";
+        let script = format!("exec \"$0\" boost {options} '{line}' >&-");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script, crate::common::PIPESPEED])
+            .env("SHELL", "/bin/sh")
+            .current_dir(&directory);
+        let outcome = run_alone(command);
+        assert_eq!(outcome.code, Some(5), "{outcome:#?}");
+        let out = std::fs::read_to_string(directory.path().join("out"));
+        assert_eq!(out.unwrap(), "out\n");
+    }
+}
+
+#[test]
+fn ignored_signals_stay_so_where_pipespeed_waits() {
+    const IGNORED: &str = "grep SigIgn /proc/self/status";
+    for signal in [SIGPIPE, SIGCHLD] {
+        let run = |mut command: Command| {
+            ignored(&mut command, signal);
+            run_alone(command)
+        };
+        let mut plain = Command::new("/bin/sh");
+        plain.args(["-c", IGNORED]);
+        let plain = run(plain).out;
+        assert_eq!(run(boost("--report", IGNORED)).out, plain);
+        let line = format!("[ \"$({IGNORED})\" = '{}' ]", plain.trim_end());
+        let proof = run(boost("--prove=1 --quiet --json -", &line));
+        assert_eq!(json(&proof.out)["status"], 0);
+        assert_eq!(json(&proof.out)["output"], "same");
+    }
 }
