@@ -148,8 +148,8 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     for (at, stage) in pipeline.stages.iter().enumerate() {
         if let Some(to) = stage.writes_to.filter(|_| stage.given_bytes.is_none()) {
             notes.push(format!(
-                "bytes from stage {} to stage {to} are unknown: both splice, which the kernel does not count, or it \
-                 does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)",
+                "bytes from stage {} to stage {to} are unknown: both splice, which the kernel does not count; or one moved \
+                 all of them just before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)",
                 at + 1
             ));
         }
@@ -247,9 +247,9 @@ mod tests {
         insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
         7 samples lost for lack of memory, 300 kept
         pipeline, 1: produce: 15 % of the samples are in functions that the table of costs does not know
-        bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count, or it does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)
+        bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count; or one moved all of them just before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)
         1: produce: too short, or its processes too short-lived, to distinguish phases with sampling from phases without: its figures include both
-        2: filter: its processes ran in parallel, on 3.0 processors on average; their times are scaled to the wall time, and sleep at the same time is not shown
+        2: filter: several of its processes or threads ran, or waited for a processor, at the same time (running on 3.0 processors on average); their times are scaled to the wall time, and sleep at the same time is not shown
         processes still running at the end of the command, which were ended: 2
         ");
     }
