@@ -35,13 +35,15 @@ fn whole_runs_are_compared_and_recorded() {
                 (&sample["bytes"], &sample["status"]),
                 (&9.into(), &0.into())
             );
-            // On a busy machine a pipe may be gone before it is looked at.
-            let raised = sample["raised"].as_u64().map(|raised| raised.min(1));
-            assert_eq!(raised, (kind == "boosted").then_some(1), "{record:#}");
+            // On a busy machine a run may be over before its pipes are looked at.
+            let is_known = sample["raised"].is_u64();
+            assert_eq!(is_known, kind == "boosted", "{record:#}");
             assert!(sample["seconds"].as_f64().unwrap() > 0.0);
             assert!(sample["cpu_s"].as_f64().unwrap() > 0.0);
         }
     }
+    let mut boosted = cases[1]["samples"].as_array().unwrap().iter();
+    assert!(boosted.any(|sample| sample["raised"].as_u64() > Some(0)));
     assert!(cases[1]["speed"]["median"].as_f64().unwrap() > 0.0);
     assert!(record["null_control"]["median"].as_f64().unwrap() > 0.0);
 }

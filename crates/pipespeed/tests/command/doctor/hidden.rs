@@ -170,7 +170,7 @@ fn what_a_process_that_is_not_listed_may_wake_is_not_killed() {
         &text,
         &[
             "PROBABLY STUCK: cat (pid",
-            "is left running (a process that can't be examined may wake it)",
+            "is left running (a hidden process or a signal may wake it)",
         ],
     );
     assert!(
