@@ -1,24 +1,21 @@
 //! Raises the pipes of a running pipeline as they appear: a process beside the pipeline that
 //! ends with it. Nothing stands in the data's way, so it may be killed at any moment.
 
+mod call;
+mod sidecar;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use libc::c_long;
-use pipespeed_base::orphan::run_orphan;
-use pipespeed_base::standard;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
-use rustix::stdio;
-use rustix::thread::set_name;
+use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use self::call::{InCall, examine_call};
+pub use self::sidecar::{open_process, start};
 use crate::find::{Process, ProcessId, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
@@ -493,60 +490,6 @@ impl Booster {
     }
 }
 
-/// What a thread was doing with a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InCall {
-    Vmsplice,
-    /// In a call that splices, which can't be read: vmsplice(2) or another one, to any pipe.
-    Splice,
-    WaitsForRoom,
-}
-
-impl InCall {
-    fn exemption(self) -> Option<Exemption> {
-        match self {
-            InCall::Vmsplice => Some(Exemption::Vmsplice),
-            InCall::Splice => Some(Exemption::MaybeVmsplice),
-            InCall::WaitsForRoom => None,
-        }
-    }
-}
-
-/// What a thread is doing with a pipe, by its system call. Where that can't be read
-/// (kernel.yama.ptrace_scope), by the kernel function in which it sleeps.
-fn examine_call(proc: &Proc, pid: i32, tid: i32, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
-    match proc.syscall(pid, tid) {
-        Some(call) => parse_call(&call, is_pipe),
-        None => parse_function(&proc.sleeps_in(pid, tid)?),
-    }
-}
-
-/// Reads proc_pid_syscall(5): a thread in vmsplice(2), or one that sleeps in a call that
-/// writes to the pipe.
-fn parse_call(text: &str, is_pipe: &dyn Fn(i32) -> bool) -> Option<InCall> {
-    let mut words = text.split_ascii_whitespace();
-    let number: c_long = words.next()?.parse().ok()?;
-    let output = match number {
-        libc::SYS_vmsplice => return Some(InCall::Vmsplice),
-        libc::SYS_write | libc::SYS_writev | libc::SYS_sendfile => 0,
-        libc::SYS_splice => 2,
-        _ => return None,
-    };
-    let word = words.nth(output)?.strip_prefix("0x")?;
-    let fd = u64::from_str_radix(word, 16).ok()? as i32;
-    is_pipe(fd).then_some(InCall::WaitsForRoom)
-}
-
-/// The functions of fs/pipe.c and fs/splice.c in which a thread waits for room: write(2) has
-/// its own, splice(2), tee(2), vmsplice(2) and sendfile(2) share the others.
-fn parse_function(function: &str) -> Option<InCall> {
-    match function.split('.').next()? {
-        "pipe_write" | "anon_pipe_write" => Some(InCall::WaitsForRoom),
-        "pipe_wait_writable" | "wait_for_space" | "opipe_prep" => Some(InCall::Splice),
-        _ => None,
-    }
-}
-
 /// Processor time of this process.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
@@ -584,134 +527,9 @@ impl Newest {
     }
 }
 
-/// Starts a sidecar that raises the pipes of a process until that ends. It is an orphan with a
-/// session of its own and no descriptor of this process, which must have only one thread. It
-/// writes its [`Account`] as JSON to the file `account`, and before that a line with its
-/// process id.
-///
-/// Does not wait until the sidecar looks at the process, whose pipes it finds whenever they
-/// were made.
-///
-/// # Errors
-/// The process does not exist, the file can't be opened, or no process can be started.
-pub fn start(subject: Subject, account: Option<&str>) -> io::Result<()> {
-    // Opened here, since both may be gone when the sidecar runs.
-    let root = open_process(subject.pid)?;
-    let account = account.map(|path| File::options().write(true).open(path));
-    let account = account.transpose()?;
-    run_orphan(|| {
-        let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
-        leave_all_but(&kept.collect::<Vec<_>>())?;
-        Ok(|| drop(attend(subject, root, account)))
-    })
-}
-
-/// Gives up the descriptors and the directory of the process that was copied.
-fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    stdio::dup2_stdin(&null)?;
-    stdio::dup2_stdout(&null)?;
-    stdio::dup2_stderr(&null)?;
-    drop(null);
-    standard::close_inherited(kept);
-    std::env::set_current_dir("/")
-}
-
-/// In the sidecar.
-fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
-    // For ps(1), beside the arguments of the process that was copied.
-    let _ = set_name(c"pipespeed-boost");
-    if let Some(file) = &mut account_file {
-        writeln!(file, "{}", getpid().as_raw_pid())?;
-    }
-    let mut booster = Booster::new(subject, Looker::forking());
-    let account = booster.run(&mut |interval| !has_ended(&root, interval));
-    if let Some(mut file) = account_file {
-        let text = serde_json::to_string(&account)?;
-        writeln!(file, "{text}")?;
-    }
-    Ok(())
-}
-
-/// Refers to a running process, even if its number is reused.
-///
-/// # Errors
-/// ESRCH if there is no such process.
-pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
-}
-
-/// Whether a process ends within this time.
-fn has_ended(process: &OwnedFd, within: Duration) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let within = Timespec::try_from(within).ok();
-    poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::PipeWriter;
-    use std::sync::mpsc;
-    use std::thread;
-
-    use rustix::pipe::{SpliceFlags, splice};
-    use rustix::thread::gettid;
-
     use super::*;
-
-    #[test]
-    fn a_call_that_writes_to_the_pipe_is_told_from_vmsplice() {
-        let is_pipe = |fd: i32| fd == 1;
-        let call = |number: c_long, args: &str| parse_call(&format!("{number} {args}"), &is_pipe);
-        let waits = Some(InCall::WaitsForRoom);
-        assert_eq!(call(libc::SYS_write, "0x1 0x7f00 0x10 0x0 0x0 0x0"), waits);
-        assert_eq!(call(libc::SYS_write, "0x2 0x7f00 0x10 0x0 0x0 0x0"), None);
-        assert_eq!(call(libc::SYS_splice, "0x0 0x0 0x1 0x0 0x10 0x0"), waits);
-        assert_eq!(call(libc::SYS_splice, "0x1 0x0 0x2 0x0 0x10 0x0"), None);
-        assert_eq!(call(libc::SYS_read, "0x1 0x7f00 0x10 0x0 0x0 0x0"), None);
-        let vmsplice = Some(InCall::Vmsplice);
-        assert_eq!(
-            call(libc::SYS_vmsplice, "0x5 0x0 0x0 0x0 0x0 0x0"),
-            vmsplice
-        );
-        assert_eq!(parse_call("running", &is_pipe), None);
-    }
-
-    /// What is seen of a thread that sends to a full pipe, where calls can't be read.
-    fn examine_full_writer(send: fn(&PipeWriter) -> bool) -> Option<InCall> {
-        let (reader, writer) = io::pipe().unwrap();
-        let (sender, tid) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            sender.send(gettid().as_raw_pid()).unwrap();
-            while send(&writer) {}
-        });
-        let (tid, own) = (tid.recv().unwrap(), getpid().as_raw_pid());
-        let proc = Proc::default().without_calls();
-        let start = Instant::now();
-        let seen = loop {
-            let seen = examine_call(&proc, own, tid, &|_| true);
-            if seen.is_some() || start.elapsed() > Duration::from_secs(60) {
-                break seen;
-            }
-            thread::yield_now();
-        };
-        drop(reader);
-        thread.join().unwrap();
-        seen
-    }
-
-    #[test]
-    fn a_writer_that_splices_is_seen_where_calls_cannot_be_read() {
-        let write = |mut writer: &PipeWriter| writer.write_all(&[0; 4096]).is_ok();
-        assert_eq!(examine_full_writer(write), Some(InCall::WaitsForRoom));
-        let splice_in = |writer: &PipeWriter| {
-            let zero = File::open("/dev/zero").unwrap();
-            splice(&zero, None, writer, None, 4096, SpliceFlags::empty()).is_ok()
-        };
-        assert_eq!(examine_full_writer(splice_in), Some(InCall::Splice));
-        assert_eq!(InCall::Splice.exemption(), Some(Exemption::MaybeVmsplice));
-    }
 
     #[test]
     fn a_new_process_is_noticed() {

@@ -1,0 +1,81 @@
+//! The process that raises the pipes beside a pipeline.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use pipespeed_base::orphan::run_orphan;
+use pipespeed_base::standard;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::stdio;
+use rustix::thread::set_name;
+
+use super::{Booster, Subject};
+use crate::look::Looker;
+
+/// Starts a sidecar that raises the pipes of a process until that ends. It is an orphan with a
+/// session of its own and no descriptor of this process, which must have only one thread. It
+/// writes its [`Account`](super::Account) as JSON to the file `account`, and before that a line with its
+/// process id.
+///
+/// Does not wait until the sidecar looks at the process, whose pipes it finds whenever they
+/// were made.
+///
+/// # Errors
+/// The process does not exist, the file can't be opened, or no process can be started.
+pub fn start(subject: Subject, account: Option<&str>) -> io::Result<()> {
+    // Opened here, since both may be gone when the sidecar runs.
+    let root = open_process(subject.pid)?;
+    let account = account.map(|path| File::options().write(true).open(path));
+    let account = account.transpose()?;
+    run_orphan(|| {
+        let kept = account.iter().map(AsFd::as_fd).chain([root.as_fd()]);
+        leave_all_but(&kept.collect::<Vec<_>>())?;
+        Ok(|| drop(attend(subject, root, account)))
+    })
+}
+
+/// Gives up the descriptors and the directory of the process that was copied.
+fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    stdio::dup2_stdin(&null)?;
+    stdio::dup2_stdout(&null)?;
+    stdio::dup2_stderr(&null)?;
+    drop(null);
+    standard::close_inherited(kept);
+    std::env::set_current_dir("/")
+}
+
+/// In the sidecar.
+fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+    // For ps(1), beside the arguments of the process that was copied.
+    let _ = set_name(c"pipespeed-boost");
+    if let Some(file) = &mut account_file {
+        writeln!(file, "{}", getpid().as_raw_pid())?;
+    }
+    let mut booster = Booster::new(subject, Looker::forking());
+    let account = booster.run(&mut |interval| !has_ended(&root, interval));
+    if let Some(mut file) = account_file {
+        let text = serde_json::to_string(&account)?;
+        writeln!(file, "{text}")?;
+    }
+    Ok(())
+}
+
+/// Refers to a running process, even if its number is reused.
+///
+/// # Errors
+/// ESRCH if there is no such process.
+pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Whether a process ends within this time.
+fn has_ended(process: &OwnedFd, within: Duration) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let within = Timespec::try_from(within).ok();
+    poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+}
