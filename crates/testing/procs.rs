@@ -77,6 +77,36 @@ impl Drop for Mark {
     }
 }
 
+/// What tests use of /proc/PID/stat.
+#[derive(Debug)]
+pub struct Stat {
+    /// `S` sleeps, `T` is stopped.
+    pub state: char,
+    /// Its process group. 0 if that has its leader outside of the PID namespace.
+    pub group: i32,
+    /// Its session; 0 as above.
+    pub session: i32,
+    /// The group in the foreground of its terminal.
+    pub foreground: i32,
+}
+
+impl Stat {
+    /// Of a process; `None` if it has ended.
+    pub fn of(pid: Pid) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+        let mut fields = text.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?.parse().ok()?;
+        let mut numbers = fields.skip(1).map_while(|field| field.parse().ok());
+        let (group, session) = (numbers.next()?, numbers.next()?);
+        Some(Stat {
+            state,
+            group,
+            session,
+            foreground: numbers.nth(1)?,
+        })
+    }
+}
+
 /// Calls `find` until it returns something; `None` after the deadline.
 pub fn eventually<T>(mut find: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + TIMEOUT;

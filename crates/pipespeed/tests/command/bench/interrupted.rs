@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
     Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_alone, start,
     start_into,
@@ -83,7 +83,7 @@ impl Long {
             let end = self.mark.instructed_endpoint("reader")?;
             kill_process(end, Signal::STOP).ok()?;
             // It may have ended in between.
-            (state(end)? == 'T').then_some(())
+            (Stat::of(end)?.state == 'T').then_some(())
         });
         assert!(stopped.is_some());
     }
@@ -187,7 +187,7 @@ fn signals_that_come_together_count_as_one() {
     let long = Long::start(true).saved();
     // They wait for it together, however long it takes to send them.
     long.running.send(Signal::STOP);
-    let stopped = || (state(long.running.pid())? == 'T').then_some(());
+    let stopped = || (Stat::of(long.running.pid())?.state == 'T').then_some(());
     eventually(stopped).unwrap();
     // As timeout(1) does, and a shell whose terminal is closed.
     long.running.send(Signal::INT);
@@ -295,13 +295,6 @@ fn a_run_whose_ends_stand_still_can_be_interrupted() {
     let (outcome, record) = long.finish();
     assert_eq!(outcome.code, Some(143), "{outcome:#?}");
     assert_kept(&outcome, &record, "SIGTERM");
-}
-
-/// The state of a process, as in proc_pid_stat(5).
-fn state(pid: Pid) -> Option<char> {
-    let path = format!("/proc/{}/stat", pid.as_raw_pid());
-    let stat = std::fs::read_to_string(path).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 #[test]

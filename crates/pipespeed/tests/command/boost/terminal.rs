@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use super::boost;
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{PIPESPEED, skip};
 
@@ -13,14 +13,9 @@ use crate::common::{PIPESPEED, skip};
 fn states(mark: &Mark, name: &str) -> Vec<(char, bool)> {
     let all = mark.processes().into_iter();
     let named = all.filter(|(_, line)| line.starts_with(name));
-    let state = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let (group, foreground) = (fields[2], fields[5]);
-        Some((fields[0].chars().next()?, group == foreground))
-    };
     named
-        .filter_map(|(pid, _)| state(pid.as_raw_pid()))
+        .filter_map(|(pid, _)| Stat::of(pid))
+        .map(|stat| (stat.state, stat.group == stat.foreground))
         .collect()
 }
 

@@ -3,7 +3,7 @@
 use rustix::process::geteuid;
 
 use super::commands::STUCK;
-use super::{Group, assert_contains, becomes, pipe};
+use super::{Group, assert_contains, pipe};
 use crate::common::conditions::{ForAll, in_mount_namespace};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{PIPESPEED, run_alone, skip};
@@ -124,12 +124,20 @@ fn a_descendant_that_cannot_be_examined_may_end_a_wait() {
         let (reader, writer) = pipe();
         let mut group = Group::default();
         let mut shell = std::process::Command::new("sh");
+        // With a parent of its own: this process starts others, which might have the pipe.
         let script = format!(
-            "{child}exec setpriv --reuid 65534 --regid 65534 --clear-groups cat || exit {NOT_ALLOWED}"
+            "exec 3<&0; \
+             ({child}exec setpriv --reuid 65534 --regid 65534 --clear-groups cat) <&3 3<&- & \
+             exec </dev/null 2>/dev/null 3<&-; wait"
         );
         shell.args(["-c", &script]);
-        let pid = group.start(shell, [reader, None, writer]);
-        becomes(pid, "cat");
+        let mark = Mark::on(&mut shell);
+        group.start(shell, [reader, None, writer]);
+        let cat = || {
+            let mut processes = mark.processes().into_iter();
+            processes.find_map(|(pid, line)| (line == "cat ").then_some(pid))
+        };
+        let pid = eventually(cat).unwrap().as_raw_pid();
         let outcome = eventually(|| {
             let outcome = run_alone(program.command(&format!("doctor --time 0.3 --no-open {pid}")));
             (outcome.code == Some(code)).then_some(outcome)

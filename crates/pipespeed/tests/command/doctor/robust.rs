@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::{Group, pipe};
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start};
 
 #[test]
@@ -146,15 +146,8 @@ fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
     let helper = eventually(|| {
         let mut processes = mark.processes().into_iter().map(|(pid, _)| pid);
         let helper = processes.find(|pid| *pid != doctor)?;
-        let name = std::fs::read_to_string(format!("/proc/{helper}/stat")).ok()?;
-        // A process that only starts it has its own parent in this session.
-        let session = name
-            .rsplit(')')
-            .next()?
-            .split_whitespace()
-            .nth(3)?
-            .to_owned();
-        (session != rustix::process::getsid(None).unwrap().to_string()).then_some(helper)
+        // A process that only starts it is still in doctor's session.
+        (Stat::of(helper)?.session != Stat::of(doctor)?.session).then_some(helper)
     });
     let fds = format!("/proc/{}/fd", helper.unwrap());
     let has_two = |fd: &str| std::path::Path::new(&fds).join(fd).exists();
