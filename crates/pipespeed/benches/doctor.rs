@@ -9,7 +9,7 @@
 //! | `usual` | the same for twelve of zcat, sort, gzip, tar, zstd and meter |
 //! | `hangs` | seven planted hangs |
 //! | `healthy` | 60 pipelines that move or wait for something outside, examined twice |
-//! | `cost` | one fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval |
+//! | `cost` | a fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval; on all processors, on one, and beside a process that wakes up as often and computes as long as doctor but reads nothing |
 //! | `ends` | how much later a writer learns that its reader has left, and a reader the end of file, while the pipe is looked into all the time |
 //! | `processes` | 10,000 short-lived processes, and 100 that are killed |
 //!
@@ -105,6 +105,10 @@ const PARTS: [&str; 7] = [
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [STAND_IN, sleep, spin] = *args.iter().map(String::as_str).collect::<Vec<_>>() {
+        let [sleep, spin] = [sleep.parse()?, spin.parse()?].map(Duration::from_nanos);
+        return stand_in(sleep, spin);
+    }
     let number = |option: &str, default: usize| {
         let at = args.iter().position(|arg| arg == option);
         let number = at.and_then(|at| args.get(at + 1));
@@ -310,8 +314,42 @@ fn slowest(pid: u32) -> anyhow::Result<String> {
     Ok(name.unwrap_or_default().to_owned())
 }
 
+/// What runs beside a pipeline.
+#[derive(Clone, Copy)]
+enum Observer {
+    Doctor,
+    /// A process that wakes up as often and computes as long, but reads nothing.
+    StandIn,
+}
+
 fn cost(slices: usize) -> anyhow::Result<()> {
-    let pipeline = Pipeline::start("yes | cat")?;
+    for (what, cpus, observer) in [
+        ("examined", None, Observer::Doctor),
+        ("beside a stand-in", None, Observer::StandIn),
+        ("examined, all on one processor", Some(0), Observer::Doctor),
+    ] {
+        let ratio = cost_of(cpus, observer, slices)?;
+        println!("yes | cat, rate while {what} / not: {ratio}");
+    }
+    Ok(())
+}
+
+/// A program on these processors.
+fn on(cpu: Option<usize>, program: &str) -> Command {
+    let Some(cpu) = cpu else {
+        return Command::new(program);
+    };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string(), program]);
+    command
+}
+
+fn cost_of(cpu: Option<usize>, observer: Observer, slices: usize) -> anyhow::Result<String> {
+    let pipeline = match cpu {
+        Some(cpu) => format!("exec taskset -c {cpu} sh -c 'yes | cat'"),
+        None => "yes | cat".to_owned(),
+    };
+    let pipeline = Pipeline::start(&pipeline)?;
     let proc = Proc::default();
     let cat = loop {
         let children = proc.children(pipeline.0.id() as i32).into_iter();
@@ -321,19 +359,55 @@ fn cost(slices: usize) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(1));
     };
-    let mut doctor = Command::new(PIPESPEED)
+    let mut doctor = on(cpu, PIPESPEED)
         .args(["doctor", "--time", "86400", &pipeline.0.id().to_string()])
         .stdout(Stdio::null())
         .spawn()?;
-    let observer = Pid::from_child(&doctor);
     let read = || proc.io(cat).map(|io| io.read_bytes).context("/proc/PID/io");
     // The first scan of all processes is no steady state.
     thread::sleep(Duration::from_secs(1));
-    let ratio = slices::rate_ratio(observer, slices, read);
-    doctor.kill()?;
-    doctor.wait()?;
-    println!("rate while examined / not examined: {}", ratio?);
-    Ok(())
+    let mut process = match observer {
+        Observer::Doctor => doctor,
+        Observer::StandIn => {
+            let before = schedule(&doctor)?;
+            thread::sleep(Duration::from_secs(2));
+            let after = schedule(&doctor)?;
+            doctor.kill()?;
+            doctor.wait()?;
+            let times = after.1 - before.1;
+            let [sleep, spin] = [2_000_000_000 - (after.0 - before.0), after.0 - before.0]
+                .map(|ns| (ns / times).to_string());
+            eprintln!("stand-in: computes {spin} ns, sleeps {sleep} ns");
+            on(cpu, std::env::current_exe()?.to_str().context("path")?)
+                .args([STAND_IN, &sleep, &spin])
+                .spawn()?
+        }
+    };
+    let ratio = slices::rate_ratio(Pid::from_child(&process), slices, read);
+    process.kill()?;
+    process.wait()?;
+    ratio
+}
+
+/// The time that a process has run, in nanoseconds, and how many times it was scheduled.
+fn schedule(process: &Child) -> anyhow::Result<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", process.id()))?;
+    let mut fields = text.split_whitespace().map(str::parse);
+    let mut next = || fields.next().context("schedstat")?.context("schedstat");
+    let (run, _delay, times) = (next()?, next()?, next()?);
+    Ok((run, times))
+}
+
+/// The first argument of the process that computes for a time, sleeps for a time, and so on.
+const STAND_IN: &str = "--stand-in";
+
+fn stand_in(sleep: Duration, spin: Duration) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    loop {
+        thread::sleep(sleep);
+        let began = Instant::now();
+        while began.elapsed() < spin {}
+    }
 }
 
 /// A program as the helper that opens pipes.
