@@ -88,8 +88,8 @@ fn guest(machine: &Machine) -> Option<Warning> {
         None => String::new(),
     };
     let message = format!(
-        "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block are slower \
-         than on bare metal, so measure those on the target machine"
+        "this is a guest{by}: waking a sleeping process usually takes longer than on bare metal, so measure cases \
+         that block on the target machine"
     );
     Some(Warning::new(WarningKind::Guest, message))
 }

@@ -29,7 +29,7 @@ pub(super) const WAYS: [(Waiting, &str); 2] = [
 
 /// How a ring blocks.
 pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
-                          in step never sleep";
+                          in step seldom sleep";
 
 /// Whether a ring is among the channels that sleep.
 pub(super) fn rings_block(run: &Run) -> bool {

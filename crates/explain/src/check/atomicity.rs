@@ -69,7 +69,7 @@ fn torn_of(sizes: [usize; 2]) -> anyhow::Result<(usize, String)> {
     for bytes in sizes {
         let (torn, records) = count_torn(bytes)?;
         all += torn;
-        seen.push(format!("{torn} of {records} of {bytes} bytes"));
+        seen.push(format!("{torn} of {records} writes of {bytes} bytes torn"));
     }
     Ok((all, seen.join(", ")))
 }

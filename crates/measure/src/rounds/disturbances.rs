@@ -26,8 +26,8 @@ pub(crate) fn by_case<'a, T: Iterator<Item = &'a [Flag]>>(
 pub(crate) fn waiting_for_processor(flags: &Flags<'_>) -> Option<Warning> {
     let cases = flagged(flags, Flag::RunDelay, MIN_FLAGGED_SHARE)?;
     let message = format!(
-        "in over a quarter of the trials of {cases}, an end waited more than 2 % of the time for \
-         its processor, which ran something else"
+        "in over a quarter of the trials of {cases}, an end was ready to run but had no processor \
+         for more than 2 % of the time"
     );
     Some(Warning::new(WarningKind::RunDelay, message))
 }
@@ -104,7 +104,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
         .collect();
     if two_modes.len() > MAX_NAMED_CASES {
         let message = format!(
-            "in {} of {} cases the samples fall into two groups: each median describes the larger group",
+            "in {} of {} cases the samples fall into two groups: a median between them describes neither",
             two_modes.len(),
             measured().count()
         );
@@ -114,7 +114,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     found.extend(two_modes.into_iter().map(|(case, modes)| {
         let message = format!(
             "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s ({:.0} \
-             %): the median describes the larger group",
+             %); a median between them describes neither",
             modes.low,
             100.0 * (1.0 - modes.share_high),
             modes.high,

@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without files this machine is measured first, which takes about five minutes: check, pages, and the \
-suites ladder, touched, sizes and channels, the last two with --quick. Each record is saved in a \
+suites ladder, touched, sizes, channels (these two with --quick) and changes. Each record is saved in a \
 directory of ./pipespeed-results/ as soon as it is finished, and the page beside them, so an \
 interrupted report loses only the suite that was running.
 
@@ -27,9 +27,9 @@ pub struct ReportArgs {
     /// [default: measure this machine].
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Measure all that a page can show: about six minutes more.
+    /// Measure all that a page can show: about five minutes more.
     ///
-    /// Adds the suites options, memory and changes, round trips, costs, and a profile if sampling
+    /// Adds the suites options and memory, round trips, costs, and a profile if sampling
     /// is permitted.
     #[arg(long, conflicts_with = "files")]
     pub full: bool,

@@ -138,11 +138,7 @@ fn draw_map(
         let (text, fill, ink) = match found.median {
             _ if found.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
             None => (String::new(), CARD, INK),
-            Some(rate) => {
-                let depth = depth(rate, highest);
-                let ink = if depth > 0.62 { CARD } else { INK };
-                (figure(rate), colour(depth), ink)
-            }
+            Some(rate) => (figure(rate), colour(depth(rate, highest)), INK),
         };
         svg.hinted(&hint(found), |svg| {
             draw_cell(svg, at, (cell - 1, CELL - 1), &frames, fill);
@@ -191,19 +187,12 @@ fn depth(rate: f64, highest: f64) -> f64 {
     (1.0 + (rate / highest).ln() / PALEST_RATIO.ln()).clamp(0.0, 1.0)
 }
 
-/// A colour from near white to dark blue: darker is faster, also in greyscale.
+/// A colour from white to light blue: darker is faster, also in greyscale. Text is readable on
+/// all of them, also where a dark page inverts them.
 fn colour(depth: f64) -> Colour {
-    const STEPS: [[f64; 3]; 3] = [
-        [237.0, 243.0, 250.0],
-        [92.0, 158.0, 208.0],
-        [8.0, 44.0, 98.0],
-    ];
-    let from = if depth < 0.5 { 0 } else { 1 };
-    let share = depth * 2.0 - from as f64;
-    let mix = |at: usize| {
-        let (a, b) = (STEPS[from][at], STEPS[from + 1][at]);
-        (a + (b - a) * share).round() as u8
-    };
+    const PALEST: [f64; 3] = [250.0, 252.0, 254.0];
+    const DEEPEST: [f64; 3] = [140.0, 190.0, 232.0];
+    let mix = |at: usize| (PALEST[at] + (DEEPEST[at] - PALEST[at]) * depth).round() as u8;
     Colour(mix(0), mix(1), mix(2))
 }
 
@@ -309,7 +298,7 @@ mod tests {
             0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
         });
         let grey: Vec<f64> = grey.collect();
-        assert!(grey.windows(2).all(|pair| pair[1] < pair[0] - 4.0));
+        assert!(grey.windows(2).all(|pair| pair[1] < pair[0] - 3.0));
         assert!((depth(4.0, 8.0) - depth(2.0, 8.0) - 1.0 / 3.0).abs() < 1e-9);
     }
 

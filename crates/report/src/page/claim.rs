@@ -242,7 +242,7 @@ pub(super) fn doubt(ratio: Option<Ratio>) -> &'static str {
                 interval: Some(_), ..
             },
             ..
-        }) => "but a case differs from itself by as much in this run",
+        }) => "but the null control allows for as much",
         _ => TOO_FEW,
     }
 }

@@ -163,7 +163,7 @@ fn promises(record: &CheckRecord) -> Markup {
         p {
             (count(record.summary.checks)) " statements about pipes were tested on this system: "
             (count(of(Verdict::Pass))) " hold, " (count(of(Verdict::Fail))) " failed, and "
-            (count(of(Verdict::Seen))) " say what differs from system to system"
+            (count(of(Verdict::Seen))) " record how this system behaves"
             @if refused > 0 { "; " (count(refused)) " refused here" }
             @if errors > 0 { "; " (count(errors)) " not testable" }
             ". Those that did not hold, and those that matter to most programs:"

@@ -8,7 +8,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run, Summary};
 use pipespeed_measure::suite::Suite;
 
 use super::claim::{Claim, Found, Outcome, Published};
-use super::figure::{ms, ns_of, percent, plain, published, rate_of};
+use super::figure::{bytes, ms, ns_of, percent, plain, published, rate_of};
 use super::records::Records;
 use super::{
     Section, chart, claims, details, guest_warning, missing, named_table, table_of_names, walk,
@@ -119,7 +119,13 @@ impl Step {
 
 /// The claim on the larger pipe.
 pub(super) fn larger_pipe(run: &Run) -> Option<Claim> {
-    LARGER_PIPE.claim(run)
+    let found = Found::of(run, LARGER_PIPE.case)?;
+    let (pipe, of_base) = (&found.case.configuration, &found.base?.configuration);
+    let change = html! {
+        "a pipe of " (bytes(pipe.pipe_bytes?)) " instead of " (bytes(of_base.pipe_bytes?))
+        ", and a program that writes " (bytes(pipe.buffer_bytes)) " at a time"
+    };
+    Some(found.claim(LARGER_PIPE.claim, change))
 }
 
 /// The command that brings the ladder, and what it shows.
@@ -153,7 +159,9 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
                 p {
                     "write(2) copies the data into pages of the kernel. With vmsplice(2) the pipe \
                     refers to the writer's own pages instead; only the reader copies. The published \
-                    step also enlarges the pipe, which is measured separately here."
+                    step also enlarges the pipe, which is measured separately here. A page in the \
+                    pipe must not be written to: here the bytes never change, but a program that \
+                    produces data needs buffers worth more than the pipe."
                 }
                 (steps(&[LARGER_PIPE, VMSPLICE, VMSPLICE_HUGE]))
             },
@@ -163,9 +171,10 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
             title: "splice: no copy at all",
             body: html! {
                 p {
-                    "splice(2) moves the references from the pipe to a file, here to /dev/null. \
-                    Nothing is copied any more, and nothing is read either: from here on, the rates \
-                    of the published experiment are those of data that is discarded."
+                    "splice(2) hands the pages in the pipe to a file without a copy to the reader's \
+                    memory. The file is /dev/null here, which only drops them; one on a disk would \
+                    copy them. Nothing is read either: from here on, the rates of the published \
+                    experiment are those of data that is discarded."
                 }
                 (steps(&[SPLICE, WRITE_SPLICE]))
             },
@@ -435,7 +444,8 @@ fn huge(records: &Records, steps: &Markup) -> Markup {
     html! {
         p {
             "To refer to a page, the kernel has to find it: it walks through the page tables with \
-            the parts of the address. A huge page needs one walk for all of its parts."
+            the parts of the address. In a huge page it finds all the pages of a step, 16 for \
+            vmsplice(2), at one entry of a table."
         }
         (steps)
         @if let Some(found) = records.costs() {

@@ -69,7 +69,8 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
             p {
                 "Rates are medians, with their " (level(records)) " interval in brackets. A ratio \
                 is called the same if its whole interval lies within five percent of one; faster \
-                or slower if the whole interval lies above or below one; and otherwise undecided. "
+                or slower if the whole interval lies above or below one, by more than one case may \
+                differ from itself in that run (the null control); and otherwise undecided. "
                 a href="#method" { "How this was measured" } "."
             }
             (alarms(records))
@@ -212,13 +213,13 @@ fn method(records: &Records, other: Option<&Records>) -> Markup {
     html! {
         h2 id="method" { "How this was measured" }
         p {
-            "Each trial starts a new pair of processes, on the processors that its chart names, and \
-            times them after a warm-up. A round runs every case once, in a balanced random order. A \
-            rate is the median of the rounds; its interval comes from their order, whatever their \
-            distribution. A ratio is the median of the ratios within rounds, so it may differ a \
+            "Each trial starts a new pair of processes, each bound to a processor, and times them \
+            after a warm-up. A round runs every case once, in a random order that is balanced as far \
+            as the number of rounds allows. A rate is the median of the rounds; its interval is \
+            that of the order statistics, which assumes no distribution. A ratio is the median of the ratios within rounds, so it may differ a \
             little from that of the two rates; its interval is that of the sign test, corrected for \
             the number of comparisons. The null control is one case measured under two names: \
-            differences no larger than it shows are undecided."
+            differences within its interval are undecided."
         }
         @let shared = shared_warnings(records);
         @if !shared.is_empty() {
@@ -361,7 +362,8 @@ fn incomplete(records: &Records) -> Markup {
     html! {
         @if !is_complete {
             p.missing {
-                "Some records are missing; each section names the command that brings its own. "
+                "Some records are missing; each section names the command that brings its own, to \
+                be given to " code { "pipespeed report" } " with the others. "
                 code { "pipespeed report --full" } " measures all of them; with " code { "--resume" }
                 ", in the directory where " code { "pipespeed report" }
                 " was run, only the missing ones."

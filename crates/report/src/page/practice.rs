@@ -15,7 +15,7 @@ use crate::changes::{instructions, is_safe, table_of_ranking};
 use crate::channels::{self, RING_POLLS, channel, message, rings_block, waiting};
 use crate::findings::null_tolerance;
 use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
-use crate::sizes::{self, best_by, is_recommended, not_run, place, technique};
+use crate::sizes::{self, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
 
 /// The sections on what the published experiment left open.
@@ -93,6 +93,7 @@ pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
     };
     let change = html! {
         "the published sizes, " (in_words(sizes)) ", instead of the best ones found"
+        @if let Some(best) = best_write(run) { " (" (in_words(best)) ")" }
     };
     claim(run, "write_read", "published-sizes", change)
 }
@@ -118,17 +119,17 @@ fn used(run: &Run) -> Markup {
             @if let Some(best) = rate_of(run, BEST) { " It moves " (best) "." }
         }
         p {
-            "fastpipe is the library of this project, for Rust. Its " code { "Writer" } " finds out \
-            while sending whether write(2) or vmsplice(2) is faster, and in which way pages can be \
-            reused so that every reader gets the right bytes. Two of these ways are also measured \
-            alone."
+            "fastpipe is the library of this project, for Rust. Its " code { "Writer" } " begins with \
+            write(2) and tries, while it sends, whether vmsplice(2) is faster, with two ways to reuse \
+            pages so that every reader gets the right bytes. Both are also measured alone: trials \
+            are short, so the writer spends much of one on finding out."
         }
         (claims([
             published_sizes(run),
             simple(
                 "bufwriter_stdout_64k",
                 "bufwriter",
-                "Rust's BufWriter on standard output and a pipe of default size",
+                "Rust's BufWriter on standard output",
             ),
             auto(run),
             simple("fastpipe_fresh", "fresh", "only fresh pages, never written again,"),
@@ -250,9 +251,11 @@ fn best_sizes(run: &Run) -> Markup {
             "The published experiment used buffers of 256 KiB, the second-level cache of its \
             processor, and said that other sizes change little. A search tried pairs of sizes \
             here; the best of them were then measured again beside the published ones. The data is \
-            moved, but neither produced nor used. The lines to paste show the rate themselves."
+            moved, but neither produced nor used: with vmsplice, the same few buffers are in the \
+            pipe again and again, which is right only as long as nobody writes to them. The lines to \
+            paste repeat a case, and show its rate."
         }
-        @for panel in best_by(search, |it| (it.writer, it.reader, it.wait)) {
+        @for panel in &search.panels {
             @if let Some(claim) = size_claim(run, panel) { (claim) }
             (command(run, panel))
         }
@@ -301,7 +304,8 @@ fn command(run: &Run, panel: &PanelResult) -> Markup {
     let command = command.filter(|_| is_recommended(run, panel));
     html! {
         @if let Some(command) = command {
-            pre tabindex="0" { code { (command.replace(" | ", " |\n  ")) } }
+            @let command = command.replace(" | ", " |\n  ").replace(" --buf-size", " \\\n    --buf-size");
+            pre tabindex="0" { code { (command) } }
         }
     }
 }
@@ -319,7 +323,7 @@ fn other_channels(run: &Run) -> Markup {
             that is right for every reader and whose ends sleep while they wait."
         }
         (claims(channels::sizes(run).into_iter().map(|size| {
-            channel_claim(run, fastest_channel(run, size, |_| true)?)
+            channel_claim(run, fastest_channel(run, size, |_, _| true)?)
         })))
         @if rings_block(run) { p { "Note that " (RING_POLLS) "." } }
         (chart(
@@ -336,13 +340,13 @@ fn other_channels(run: &Run) -> Markup {
 pub(super) fn fastest_channel(
     run: &Run,
     bytes: usize,
-    is_candidate: fn(&CaseResult) -> bool,
+    is_candidate: fn(&Run, &CaseResult) -> bool,
 ) -> Option<&CaseResult> {
     let cases = waiting(run, Waiting::Block).filter(|case| message(case) == bytes);
     let is_safe =
         |case: &&CaseResult| Transport::of(&case.configuration) != Some(Transport::Vmsplice);
     let compared = cases
-        .filter(|case| case.compared_with.is_some() && is_candidate(case))
+        .filter(|case| case.compared_with.is_some() && is_candidate(run, case))
         .filter(is_safe);
     let all: Vec<&CaseResult> = compared.collect();
     let best = fastest(all.iter().filter_map(|case| measured(case)));
@@ -399,7 +403,7 @@ pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
 /// The claim on the size of messages with the largest certain gain.
 pub(super) fn best_channel(run: &Run) -> Option<Claim> {
     let sizes = channels::sizes(run).into_iter();
-    let cases = sizes.filter_map(|size| fastest_channel(run, size, |_| true));
+    let cases = sizes.filter_map(|size| fastest_channel(run, size, |_, _| true));
     let gain = |case: &&CaseResult| case.ratio.map_or(0.0, |ratio| ratio.estimate.ends().0);
     channel_claim(run, cases.max_by(|a, b| gain(a).total_cmp(&gain(b)))?)
 }

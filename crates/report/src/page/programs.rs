@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::record::{CaseResult, Run, Sizes};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
 use pipespeed_measure::suite::touched::BEST;
+use pipespeed_measure::suite::{DEFAULT_PIPE, Suite};
 
 use super::claim::{Claim, Outcome};
 use super::figure::{bytes, ms, rate_of as rate_figure};
@@ -79,7 +79,7 @@ pub(super) fn section(records: &Records) -> Section {
                 None => (missing("the best sizes of a write", "bench touched --json touched.json")),
             }
             @if let Some(run) = records.run(Suite::Touched) {
-                h3 { "The same in Rust, without copying" }
+                h3 { "The same in Rust, with fewer copies" }
                 (writer(run))
             }
             @if let Some(run) = records.run(Suite::Changes) {
@@ -110,8 +110,9 @@ fn slow_stage() -> Markup {
     html! {
         h3 { "First: is it the pipe?" }
         p {
-            "A pipe matters only where the programs at its ends are faster than it. These show, for \
-            your pipeline in place of this one, which stage sets the pace, and where the time goes:"
+            "A pipe matters little where the programs at its ends take much longer for each byte. \
+            These show, for your pipeline in place of this one, which stage sets the pace, and where \
+            the time goes:"
         }
         (lines(
             "pipespeed doctor -- 'head -c 4G /dev/zero | gzip -1 | wc -c'\n\
@@ -123,7 +124,10 @@ fn slow_stage() -> Markup {
 fn shell_pipeline(ladder: Option<&Run>) -> Markup {
     html! {
         h3 { "A pipeline in a shell, of programs that stay as they are" }
-        @if let Some(claim) = ladder.and_then(larger_pipe) { (claim) }
+        @if let Some(claim) = ladder.and_then(larger_pipe) {
+            (claim)
+            p { "Programs that write smaller pieces, or take longer for them, may gain nothing." }
+        }
         p {
             "The first line runs a pipeline with larger pipes, and changes nothing else. The second \
             one runs it several times with and without them, and says whether that helps:"
@@ -135,23 +139,42 @@ fn shell_pipeline(ladder: Option<&Run>) -> Markup {
     }
 }
 
-/// The lines that set the sizes of a write, in C, Python and Rust.
-pub(super) const WRITE_LINES: [(&str, &str); 3] = [
-    ("In C, with stdio:", include_str!("lines/write.c")),
-    ("In Python:", include_str!("lines/write.py")),
-    (
-        "In Rust, with the crate rustix and its feature pipe:",
-        include_str!("lines/write.rs"),
-    ),
-];
+/// Lines in one language.
+pub(super) struct Lines {
+    language: &'static str,
+    /// Those that enlarge a pipe to 1 MiB.
+    pub enlarge: &'static str,
+    /// Those that write in pieces of 64 KiB.
+    pub write: &'static str,
+}
 
-/// These lines with other sizes in place of 64 KiB and 1 MiB.
-pub(super) fn with_sizes(text: &str, sizes: Sizes) -> String {
-    let parts = text.split("1048576");
-    let parts = parts.map(|part| part.replace("65536", &sizes.buffer_bytes.to_string()));
-    parts
-        .collect::<Vec<_>>()
-        .join(&sizes.pipe_bytes.to_string())
+pub(super) const C: Lines = Lines {
+    language: "In C:",
+    enlarge: include_str!("lines/enlarge.c"),
+    write: include_str!("lines/write.c"),
+};
+pub(super) const PYTHON: Lines = Lines {
+    language: "In Python:",
+    enlarge: include_str!("lines/enlarge.py"),
+    write: include_str!("lines/write.py"),
+};
+const RUST: Lines = Lines {
+    language: "In Rust:",
+    enlarge: include_str!("lines/enlarge.rs"),
+    write: include_str!("lines/write.rs"),
+};
+
+impl Lines {
+    /// The lines with these sizes. A pipe of default size is not enlarged.
+    pub fn with_sizes(&self, sizes: Sizes) -> String {
+        let pipe = sizes.pipe_bytes;
+        let write = (self.write).replace("65536", &sizes.buffer_bytes.to_string());
+        if pipe > DEFAULT_PIPE {
+            self.enlarge.replace("1048576", &pipe.to_string()) + "\n" + &write
+        } else {
+            write
+        }
+    }
 }
 
 fn write_sizes(run: &Run) -> Markup {
@@ -167,15 +190,46 @@ fn write_sizes(run: &Run) -> Markup {
         @match advice {
             Some(sizes) => {
                 p {
-                    "So enlarge the pipe once, at either end, and write in pieces of that size: "
-                    (in_words(sizes)) "."
+                    "So write " (bytes(sizes.buffer_bytes)) " at a time: divide what is longer, and \
+                    join in a buffer of that size what is shorter. "
+                    @if sizes.pipe_bytes > DEFAULT_PIPE {
+                        "And enlarge the pipe once, at either end, to " (bytes(sizes.pipe_bytes)) "."
+                    } @else {
+                        "The pipe may keep its default size."
+                    }
                 }
-                @for (words, text) in WRITE_LINES {
-                    p { (words) }
-                    (lines(&with_sizes(text, sizes)))
+                (near_best(run))
+                @for language in [C, PYTHON, RUST] {
+                    p { (language.language) }
+                    (lines(&language.with_sizes(sizes)))
                 }
             }
             None => p { "No other sizes are certain to help here." },
+        }
+    }
+}
+
+/// The sizes whose rate in the search was nearly the best, if there are any.
+fn near_best(run: &Run) -> Markup {
+    /// Another search might choose one of these.
+    const NEAR: f64 = 0.9;
+    let panel = run.search.iter().flat_map(|search| &search.panels).next();
+    let ranking = panel.map_or(Vec::new(), PanelResult::ranking);
+    let cells = ranking.iter().filter_map(|at| panel?.cells.get(*at));
+    let mut rates = cells.filter_map(|cell| Some((cell.sizes, cell.median?)));
+    let best = rates.next();
+    let near = rates.filter(|(_, rate)| best.is_some_and(|best| *rate >= NEAR * best.1));
+    let near: Vec<Sizes> = near.map(|(sizes, _)| sizes).collect();
+    html! {
+        @if !near.is_empty() {
+            p {
+                "In the search these were within ten percent of that: "
+                @for (at, sizes) in near.iter().enumerate() {
+                    @if at > 0 { "; " }
+                    (in_words(*sizes))
+                }
+                "."
+            }
         }
     }
 }
@@ -221,17 +275,20 @@ fn single_changes(run: &Run) -> Markup {
     }
 }
 
-/// The channels that are certain to beat a pipe of default size: of all, and of those without
-/// a library.
+/// The fastest channels among those that beat a pipe of default size: of all, and of those
+/// without a library.
 fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
-    let faster = |size: usize, is_candidate: fn(&CaseResult) -> bool| {
+    let faster = |size: usize, is_candidate: fn(&Run, &CaseResult) -> bool| {
         let case = fastest_channel(run, size, is_candidate)?;
         let claim = channel_claim(run, case)?;
         (claim.outcome == Outcome::Faster).then_some(case)
     };
     let found = sizes(run).into_iter().filter_map(|size| {
-        let any = faster(size, |_| true);
-        let plain = faster(size, |case| !needs_library(case));
+        let any = faster(size, |_, _| true);
+        let plain = faster(size, |run, case| {
+            let claim = channel_claim(run, case);
+            !needs_library(case) && claim.is_some_and(|it| it.outcome == Outcome::Faster)
+        });
         let plain = plain.filter(|plain| any.is_none_or(|any| any.name != plain.name));
         let both: Vec<&CaseResult> = [any, plain].into_iter().flatten().collect();
         (!both.is_empty()).then_some((size, both))
@@ -248,7 +305,7 @@ fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
         @if found.is_empty() {
             p { "No other channel is certain to be an improvement over the pipe whose ends sleep." }
         } @else {
-            p { "These are certain to beat a pipe of default size:" }
+            p { "In this run these were faster than a pipe of default size, with one call for each message:" }
             ul {
                 @for (size, cases) in &found {
                     li {
@@ -262,7 +319,10 @@ fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
                 }
             }
             @if let Some(best) = touched.and_then(|run| rate_of(run, BEST)) {
-                p { "For comparison: a plain write in its best sizes, above, moves " (best) "." }
+                p {
+                    "For comparison: a plain write in its best sizes, above, moves " (best)
+                    ". Where that is more, join messages in a buffer instead."
+                }
             }
             @for name in names { (opening(name)) }
         }

@@ -42,19 +42,19 @@ const fn step(name: &'static str, words: &'static str, seconds: u32) -> Step {
 }
 
 /// The commands of every report.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     step("check", "check", 2),
     step("pages", "pages --buffer 2M --huge", 1),
     step("ladder", "bench ladder", 65),
     step("touched", "bench touched", 65),
     step("sizes", "bench sizes --quick", 35),
     step("channels", "bench channels --quick", 35),
+    step("changes", "bench changes", 65),
 ];
 /// Those that --full adds.
-const FURTHER: [Step; 7] = [
+const FURTHER: [Step; 6] = [
     step("costs", "costs", 10),
     step("profile", "profile --all", 35),
-    step("changes", "bench changes", 65),
     step("options", "bench options", 65),
     step("memory", "bench memory", 110),
     step("latency", "latency", 25),

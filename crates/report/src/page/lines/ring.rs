@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 /// In the reader, which starts the writer. A Consumer is an io::Read; peek and release
 /// copy nothing.
 fn start(writer: &str) -> io::Result<(Child, Consumer)> {
-    let (producer, mut consumer) = ring::pair(1 << 20)?;
+    // Twice the largest message, or more.
+    let (producer, mut consumer) = ring::pair(2 << 20)?;
     let mut command = Command::new(writer);
     command.stdout(Stdio::from(producer.into_fd()?));
     let child = command.spawn()?;

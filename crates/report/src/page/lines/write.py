@@ -1,7 +1,6 @@
-import fcntl
+import os
 
-try:
-    fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1048576)     # Python 3.10 or later
-except OSError:
-    pass                                            # the output is no pipe
-out = open(1, "wb", buffering=65536, closefd=False)
+def write_all(data):
+    data = memoryview(data)
+    while data:
+        data = data[os.write(1, data[:65536]):]

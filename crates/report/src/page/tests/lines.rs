@@ -1,13 +1,18 @@
 //! The lines to paste.
 
-use std::io::Write as _;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
 use pipespeed_measure::record::Sizes;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use tempfile::TempDir;
 
-use crate::page::programs::{WRITE_LINES, with_sizes};
+use crate::page::programs::{C, PYTHON};
 
 // Those in Rust compile.
+#[path = "../lines/enlarge.rs"]
+#[allow(dead_code, reason = "for other programs")]
+mod enlarge;
 #[path = "../lines/ring.rs"]
 #[allow(dead_code, reason = "for other programs")]
 mod ring;
@@ -18,51 +23,88 @@ mod write;
 #[allow(dead_code, reason = "for other programs")]
 mod writer;
 
-/// The capacity of a pipe that a program wrote to: its lines to paste, then `rest`.
-fn capacity_after(program: &mut Command, text: &str, rest: &str) -> Option<usize> {
-    let sizes = Sizes {
-        buffer_bytes: 8192,
-        // Not more than the default, which may be refused.
-        pipe_bytes: 16384,
-    };
-    let (reader, writer) = std::io::pipe().unwrap();
-    program.stdin(Stdio::piped()).stdout(writer);
-    let mut child = program.spawn().ok()?;
-    let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all((with_sizes(text, sizes) + rest).as_bytes())
-        .unwrap();
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
-    Some(rustix::pipe::fcntl_getpipe_size(&reader).unwrap())
-}
+const SIZES: Sizes = Sizes {
+    buffer_bytes: 8192,
+    pipe_bytes: 131_072,
+};
 
-#[test]
-fn lines_to_paste_set_the_capacity_of_the_pipe() {
-    let [(_, c), (_, python), _] = WRITE_LINES;
-    let rest = "\nout.write(b'x' * 10000)\nout.flush()\n";
-    match capacity_after(&mut Command::new("python3"), python, rest) {
-        Some(capacity) => assert_eq!(capacity, 16384),
-        None => pipespeed_testing::skip("no python3"),
-    }
-    let rest = "int main(void) { enlarge_output(); return puts(\"x\") < 0; }";
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("program");
+/// Programs of the lines to paste, and how to run them; without one, its language is skipped.
+fn programs(directory: &TempDir) -> Vec<Command> {
+    let mut all = Vec::new();
+    let path = |name: &str| directory.path().join(name);
+    let rest = "int main(void) { static char data[20000]; enlarge_output(); \
+                return write_all(data, sizeof data); }\n";
+    std::fs::write(path("program.c"), C.with_sizes(SIZES) + rest).unwrap();
     let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Werror", "-x", "c", "-", "-o"]);
-    if capacity_after(compiler.arg(&program), c, rest).is_none() {
-        return pipespeed_testing::skip("no C compiler");
+    compiler
+        .args(["-Wall", "-Werror", "-o"])
+        .arg(path("program"));
+    match compiler.arg(path("program.c")).status() {
+        Ok(status) => {
+            assert!(status.success());
+            all.push(Command::new(path("program")));
+        }
+        Err(_) => pipespeed_testing::skip("no C compiler"),
     }
-    let capacity = capacity_after(&mut Command::new(&program), "", "");
-    assert_eq!(capacity, Some(16384));
+    let mut python = Command::new("python3");
+    if python.arg("--version").output().is_ok() {
+        let text = PYTHON.with_sizes(SIZES) + "write_all(b'x' * 20000)\n";
+        std::fs::write(path("program.py"), text).unwrap();
+        let mut python = Command::new("python3");
+        python.arg(path("program.py"));
+        all.push(python);
+    } else {
+        pipespeed_testing::skip("no python3");
+    }
+    all
 }
 
 #[test]
-fn the_lines_have_the_sizes_found_even_if_they_are_swapped() {
+fn lines_to_paste_write_pieces_of_the_size_found() {
+    let directory = tempfile::tempdir().unwrap();
+    for mut program in programs(&directory) {
+        // Each write(2) is a message.
+        let (reader, writer) = UnixDatagram::pair().unwrap();
+        let status = program
+            .stdout(Stdio::from(std::os::fd::OwnedFd::from(writer)))
+            .status();
+        assert!(status.unwrap().success());
+        reader.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 20000];
+        let messages = std::iter::from_fn(|| reader.recv(&mut buffer).ok());
+        assert_eq!(
+            messages.collect::<Vec<_>>(),
+            [8192, 8192, 3616],
+            "{program:?}"
+        );
+    }
+}
+
+#[test]
+fn lines_to_paste_enlarge_a_pipe_and_never_shrink_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for mut program in programs(&directory) {
+        for (before, after) in [(32768, 131_072), (262_144, 262_144)] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            if fcntl_setpipe_size(&reader, before.max(after)).is_err() {
+                return pipespeed_testing::skip("this user has too many large pipes");
+            }
+            fcntl_setpipe_size(&reader, before).unwrap();
+            let status = program
+                .stdout(Stdio::from(std::os::fd::OwnedFd::from(writer)))
+                .status();
+            assert!(status.unwrap().success());
+            assert_eq!(fcntl_getpipe_size(&reader).unwrap(), after, "{program:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_of_default_size_is_not_enlarged() {
     let sizes = Sizes {
-        buffer_bytes: 1_048_576,
         pipe_bytes: 65536,
+        ..SIZES
     };
-    let text = with_sizes("pipe 1048576, buffer 65536, buffer 65536", sizes);
-    assert_eq!(text, "pipe 65536, buffer 1048576, buffer 1048576");
+    let text = PYTHON.with_sizes(sizes);
+    assert!(!text.contains("PIPE_SZ") && text.contains("8192"), "{text}");
 }
