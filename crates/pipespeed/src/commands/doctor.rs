@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,7 +10,7 @@ use rustix::process::{Pid, getpid, getuid};
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
-use crate::commands::child::{Started, exit_as, is_over, start, wait};
+use crate::commands::child::{Started, end_descendants, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
 use crate::commands::{header, looker, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, to_stdout, usage};
@@ -194,10 +195,11 @@ impl Doctor<'_> {
         } else {
             self.report(&observation, &findings)?;
         }
-        if findings.iter().any(Finding::is_stuck) {
+        let is_interrupted = self.interrupt.signal().is_some();
+        if findings.iter().any(Finding::is_stuck) && !is_interrupted {
             self.leave(&command, &findings);
         } else {
-            wait(&self.proc, &self.interrupt, &mut command)?;
+            self.wait(&mut command)?;
         }
         self.outcome(&findings)
     }
@@ -214,7 +216,7 @@ impl Doctor<'_> {
         loop {
             let observation = self.observe_command(&command, window);
             if self.is_over(&command) {
-                return exit_as(wait(&self.proc, &self.interrupt, &mut command)?);
+                return exit_as(self.wait(&mut command)?);
             }
             let findings = diagnose(&observation);
             let members = findings.iter().flat_map(Finding::stuck);
@@ -251,11 +253,15 @@ impl Doctor<'_> {
             ));
             return;
         }
+        self.looker = None;
+        end_descendants(&self.proc);
+    }
+
+    /// Waits for the end of the command.
+    fn wait(&mut self, command: &mut Started) -> anyhow::Result<ExitStatus> {
         // The helper is a descendant, too, and ends by itself.
         self.looker = None;
-        if !act::end_descendants(&self.proc) {
-            say("pipespeed: not all processes of the command could be ended");
-        }
+        wait(&self.proc, &self.interrupt, command)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `doctor -- COMMAND`.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -99,19 +100,43 @@ fn a_guarded_command_is_explained_once_it_is_stuck() {
     mark.nobody_left();
 }
 
+/// In a process group of its own, since a terminal sends Ctrl-C to all of its foreground group.
 #[test]
-fn a_signal_is_passed_on_to_the_command() {
-    let mut command = doctor("--if-stuck 100", "sleep 1000 | cat");
+fn a_signal_ends_all_processes_of_the_command() {
+    for args in [
+        "doctor --if-stuck 100",
+        "doctor --time 100",
+        "top --json /dev/null",
+    ] {
+        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+            let mut command = pipespeed(&format!("{args} --"));
+            // The shell starts another process than the one that gets the signal first.
+            command.arg("(sleep 1000; :) | cat; :").process_group(0);
+            let mark = Mark::on(&mut command);
+            let running = start(command);
+            let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
+            eventually(|| (has("sleep 1000") && has("cat")).then_some(())).unwrap();
+            running.send(signal);
+            let outcome = running.finish();
+            assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+            mark.nobody_left();
+        }
+    }
+}
+
+/// The command's own handler runs, and its status is the result.
+#[test]
+fn a_command_that_handles_a_signal_ends_by_itself() {
+    let script = "trap 'echo handled; exit 7' TERM; sleep 1000 & echo; wait";
+    let mut command = doctor("--if-stuck 100", script);
     let mark = Mark::on(&mut command);
     let running = start(command);
-    let is_started = || {
-        mark.processes()
-            .iter()
-            .any(|(_, line)| line.trim() == "cat")
-    };
-    eventually(|| is_started().then_some(())).unwrap();
+    let is_started = |(_, line): &(_, String)| line.trim() == "sleep 1000";
+    eventually(|| mark.processes().iter().any(is_started).then_some(())).unwrap();
     running.send(Signal::TERM);
-    assert_eq!(running.finish().code, Some(143));
+    let outcome = running.finish();
+    assert_eq!((outcome.code, &*outcome.out), (Some(7), "\nhandled\n"));
+    mark.nobody_left();
 }
 
 #[test]
