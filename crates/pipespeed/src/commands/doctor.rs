@@ -15,7 +15,7 @@ use crate::commands::files::Files;
 use crate::commands::{header, looker, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::text::significant;
+use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_pipeline::act;
@@ -221,7 +221,10 @@ impl Doctor<'_> {
             let findings = diagnose(&observation);
             let members = findings.iter().flat_map(Finding::stuck);
             let members = members.filter_map(|who| observation.find(who.pid));
-            if stuck.during(window, members.map(|it| it.process.id).collect()) >= limit {
+            let time = stuck.during(window, members.map(|it| it.process.id).collect());
+            if time >= limit {
+                let seconds = significant(time.as_secs_f64());
+                say(&format!("pipespeed: the command has been stuck for {seconds} s"));
                 self.report(&observation, &findings)?;
                 self.leave(&command, &findings);
                 return self.outcome(&findings);
@@ -253,8 +256,12 @@ impl Doctor<'_> {
             ));
             return;
         }
+        let count = self.count_processes();
         self.looker = None;
-        end_descendants(&self.proc);
+        if end_descendants(&self.proc) {
+            let processes = pluralize(count, "process");
+            say(&format!("pipespeed: --kill ended {processes} of the command"));
+        }
     }
 
     /// Waits for the end of the command.
@@ -262,6 +269,16 @@ impl Doctor<'_> {
         // The helper is a descendant, too, and ends by itself.
         self.looker = None;
         wait(&self.proc, &self.interrupt, command)
+    }
+
+    /// The number of processes of the command.
+    fn count_processes(&self) -> usize {
+        let helpers = self.looker.iter().flat_map(|it| it.pids(&self.proc));
+        let helpers: Vec<i32> = helpers.collect();
+        let tree = self.proc.tree(getpid().as_raw_pid());
+        let runs = |pid: &&i32| self.proc.stat(**pid).is_some_and(|stat| stat.state != 'Z');
+        let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));
+        own.filter(runs).count()
     }
 }
 

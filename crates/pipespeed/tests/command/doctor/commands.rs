@@ -58,7 +58,8 @@ fn a_stuck_command_is_explained_and_ended() {
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /"]);
+    let ended = "--kill ended 2 processes of the command";
+    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /", ended]);
     mark.nobody_left();
 }
 
@@ -96,6 +97,8 @@ fn a_guarded_command_is_explained_once_it_is_stuck() {
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let lines = ["the command has been stuck for 1.00 s", "--kill ended 2 processes"];
+    assert_contains(&outcome.err, &lines);
     assert_contains(&outcome.err, &["STUCK: cat (pid"]);
     mark.nobody_left();
 }
