@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{pipespeed, run_alone, start};
+use crate::common::{json, pipespeed, run_alone, start};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -29,16 +29,21 @@ fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
 
 #[test]
 fn a_command_that_ends_at_once_is_not_judged() {
-    let words = ["the command ended after ", "too soon to be examined"];
-    // A busy machine may be slow to start it, but not each time.
-    let found = eventually(|| {
-        let outcome = run_alone(doctor("", "true")).succeeded();
-        words
-            .iter()
-            .all(|words| outcome.err.contains(words))
-            .then_some(())
-    });
-    found.unwrap();
+    for (script, words) in [
+        ("true", " s, too soon to be examined"),
+        ("sleep 0.05 | cat", " s, too soon to be examined"),
+        // The shell says what is missing, and the status is that of doctor.
+        ("no_such_command", " s (exit status: 127), too soon"),
+    ] {
+        // A busy machine may be slow to start it, but not each time.
+        let found = eventually(|| {
+            let outcome = run_alone(doctor("", script)).succeeded();
+            let words = ["pipespeed: the command ended after ", words];
+            let is_all = words.iter().all(|words| outcome.err.contains(words));
+            (is_all && !outcome.err.contains("sets the pace")).then_some(())
+        });
+        assert!(found.is_some(), "{script}");
+    }
 }
 
 /// It sleeps for the whole of the first look, so that a second one begins.
@@ -50,6 +55,13 @@ fn a_command_that_ends_early_in_the_second_look_was_examined() {
         assert_contains(&outcome.err, &["sleep", "Nothing is stuck."]);
         assert!(!outcome.err.contains("too soon"), "{outcome:#?}");
     }
+}
+
+#[test]
+fn a_second_look_that_ends_early_does_not_replace_the_first() {
+    let outcome = run_alone(doctor("--time 0.5 --json -", "sleep 0.9 | cat")).succeeded();
+    let seconds = json(&outcome.out)["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.5, "{outcome:#?}");
 }
 
 #[test]
@@ -97,7 +109,10 @@ fn a_guarded_command_is_explained_once_it_is_stuck() {
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let lines = ["the command has been stuck for 1.00 s", "--kill ended 2 processes"];
+    let lines = [
+        "the command has been stuck for 1.00 s",
+        "--kill ended 2 processes",
+    ];
     assert_contains(&outcome.err, &lines);
     assert_contains(&outcome.err, &["STUCK: cat (pid"]);
     mark.nobody_left();
@@ -164,7 +179,7 @@ fn options_that_make_no_sense_are_bad_usage() {
     }
     let mut command = pipespeed("doctor --");
     command.args(["/no/such/program", "x"]);
-    run_alone(command).refused(1, &["can't start the command /no/such/program"]);
+    run_alone(command).refused(127, &["can't start the command /no/such/program"]);
 }
 
 /// They become children of the observer, which is the one that adopts orphans.
