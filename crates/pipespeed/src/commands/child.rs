@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, set_child_subreaper,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, set_child_subreaper};
 use rustix::termios::tcgetpgrp;
 
-use pipespeed_base::failure::{AlreadyReported, say, start_error, usage};
+use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_pipeline::act;
@@ -54,8 +52,20 @@ pub(super) fn start(
     };
     let name = words.first().map_or("sh", String::as_str);
     prepare(&mut command);
-    spawn(&mut command)
-        .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))
+    spawn(&mut command).map_err(|error| {
+        // As shells do.
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => Some(127),
+            io::ErrorKind::PermissionDenied => Some(126),
+            _ => None,
+        };
+        let error = start_error(&format!("command {name}"), Path::new(name), error);
+        let Some(status) = status else {
+            return error;
+        };
+        say(&format!("pipespeed: {}", full_message(&error)));
+        AlreadyReported(status).into()
+    })
 }
 
 /// Starts a command.
