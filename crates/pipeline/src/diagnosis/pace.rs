@@ -395,7 +395,12 @@ mod tests {
         let findings = found(vec![
             busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
             tee,
-            busy(process(3, "gzip", vec![reads(0, 8), writes(1, 9)]), 1.0, 0.0, 0.0),
+            busy(
+                process(3, "gzip", vec![reads(0, 8), writes(1, 9)]),
+                1.0,
+                0.0,
+                0.0,
+            ),
             busy(wc, 0.0, 0.0, 1.0),
             busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
         ]);

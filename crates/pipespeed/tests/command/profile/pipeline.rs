@@ -149,7 +149,7 @@ fn a_process_substitution_is_a_stage() {
     let pipeline = pipeline_of(&run_alone(command).succeeded());
     let found = commands(&pipeline);
     let is_tee = |command: &&str| command.starts_with("tee /dev/fd/");
-    assert!(found.iter().any(|it| is_tee(it)), "{pipeline:#}");
+    assert!(found.iter().any(is_tee), "{pipeline:#}");
     assert!(found.contains(&"cat"), "{found:?}");
     // The words of the command are shown as they have to be typed.
     let line = "bash -c 'head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait'";
