@@ -33,6 +33,10 @@ pub fn command(program: impl AsRef<OsStr>, args: &str) -> Command {
     command
 }
 
+fn unwrap(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<&str>>().join(" ")
+}
+
 /// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Outcome {
@@ -52,8 +56,12 @@ impl Outcome {
     /// Standard output as one line, to search for words that may go over several
     /// lines.
     pub fn unwrapped(&self) -> String {
-        let words: Vec<&str> = self.out.split_whitespace().collect();
-        words.join(" ")
+        unwrap(&self.out)
+    }
+
+    /// Standard error as one line.
+    pub fn unwrapped_err(&self) -> String {
+        unwrap(&self.err)
     }
 
     /// Checks that it exited with status 0.

@@ -80,7 +80,11 @@ pub fn in_short(text: &str, max: usize) -> String {
 
 /// `1 round`, `30 rounds`.
 pub fn pluralize(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+    let plural = match count {
+        1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{count} {what}{plural}")
 }
 

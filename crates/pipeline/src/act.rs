@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Sends a signal to all descendants of this process, which must be the one that
 /// adopts orphans (PR_SET_CHILD_SUBREAPER).
-fn signal_descendants(proc: &Proc, signal: Signal) {
+pub fn signal_descendants(proc: &Proc, signal: Signal) {
     let own = getpid().as_raw_pid();
     let parent = |pid: i32| Some(proc.stat(pid)?.parent);
     let parents: Vec<(i32, i32)> = proc
@@ -40,7 +40,7 @@ fn signal_descendants(proc: &Proc, signal: Signal) {
         {
             let _ = pidfd_send_signal(&descriptor, signal);
             // A stopped process does not handle signals.
-            if signal == Signal::TERM {
+            if signal != Signal::KILL {
                 let _ = pidfd_send_signal(descriptor, Signal::CONT);
             }
         }

@@ -34,8 +34,14 @@ impl Flow {
 impl Snapshot {
     /// The flow of a process. It is without `outer` pipes, and without those at whose other
     /// side are only its ancestors: a command substitution, or a filter that a program starts
-    /// for itself, is part of what started it.
-    pub fn flow(&self, process: &Process, outer: &BTreeSet<PipeId>) -> Flow {
+    /// for itself, is part of what started it. A process substitution is not: `is_argument` says
+    /// whether a process has a descriptor among its arguments, as `tee /dev/fd/63` has.
+    pub fn flow(
+        &self,
+        process: &Process,
+        outer: &BTreeSet<PipeId>,
+        is_argument: &dyn Fn(i32, i32) -> bool,
+    ) -> Flow {
         let ancestors = self.ancestors(process.id.pid);
         let is_own = |pid: i32| pid == process.id.pid || ancestors.contains(&pid);
         let standard = |fd: i32, side: Side| {
@@ -45,10 +51,14 @@ impl Snapshot {
             }
             let all = self.processes.values();
             let others = all.filter(|it| it.holds(pipe, side.other()));
-            let mut others = others.map(|it| it.id.pid).peekable();
+            let mut others = others.peekable();
             // A pipe may outlive those at its other side.
             let is_alone = others.peek().is_none();
-            (is_alone || others.any(|pid| !is_own(pid))).then_some(pipe)
+            let is_other = |it: &Process| {
+                let mut ends = it.ends.iter().filter(|end| end.pipe == pipe);
+                !is_own(it.id.pid) || ends.any(|end| is_argument(it.id.pid, end.fd))
+            };
+            (is_alone || others.any(is_other)).then_some(pipe)
         };
         Flow {
             input: standard(0, Side::Input),
@@ -71,7 +81,10 @@ mod tests {
             hidden: BTreeMap::new(),
         };
         let outer = BTreeSet::from([PipeId::pipe(1)]);
-        let flows = processes.iter().map(|it| snapshot.flow(it, &outer));
+        let is_argument = |pid, fd| (pid, fd) == (30, 63);
+        let flows = processes
+            .iter()
+            .map(|it| snapshot.flow(it, &outer, &is_argument));
         let inode = |pipe: Option<PipeId>| Some(pipe?.inode);
         flows
             .map(|flow| (inode(flow.input), inode(flow.output)))
@@ -114,6 +127,18 @@ mod tests {
             child(21, 20, vec![reads(0, 8)]),
         ];
         assert_eq!(flows(&all), [(None, None); 4]);
+    }
+
+    /// `tee >(wc) | cat`: the shell has made the pipe in the process that became tee.
+    #[test]
+    fn a_process_substitution_is_a_stage() {
+        let all = [
+            child(30, 1, vec![writes(1, 8), writes(63, 7)]),
+            child(31, 30, vec![reads(0, 7), writes(1, 8)]),
+            child(32, 1, vec![reads(0, 8)]),
+        ];
+        let expected = [(None, Some(8)), (Some(7), Some(8)), (Some(8), None)];
+        assert_eq!(flows(&all), expected);
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub struct Pipe {
 
 /// What was seen of a pipe so far.
 #[derive(Debug, Default)]
-struct Seen {
+struct PipeSamples {
     capacity: Option<u64>,
     fills: Vec<f64>,
     is_held: bool,
@@ -207,7 +207,7 @@ struct Observer<'a> {
     tallies: BTreeMap<ProcessId, Tally>,
     /// The process sampled last, if it was not the last one of all.
     sampled: Option<ProcessId>,
-    pipes: BTreeMap<PipeId, Seen>,
+    pipes: BTreeMap<PipeId, PipeSamples>,
     /// The pipes to look into. `None`: all.
     wanted: Option<BTreeSet<PipeId>>,
 }
@@ -574,7 +574,7 @@ impl Observer<'_> {
 
     /// What was seen of a pipe.
     fn pipe(&self, id: PipeId, path: Option<String>) -> Pipe {
-        let unseen = Seen::default();
+        let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
         let sum: f64 = seen.fills.iter().sum();
         Pipe {

@@ -10,6 +10,7 @@ use rustix::process::getpid;
 use serde::Serialize;
 
 use crate::files::{Files, ThreadFiles};
+use crate::proof;
 
 /// The files of /proc.
 #[derive(Debug, Clone, Default)]
@@ -192,13 +193,16 @@ impl Proc {
         Some(visible(&name))
     }
 
-    /// The words of a process's command line (proc_pid_cmdline(5)), with blanks between them;
-    /// `None` if it has ended.
+    /// The words of a process's command line (proc_pid_cmdline(5)), quoted as for sh; `None` if it
+    /// has ended.
     pub fn command_line(&self, pid: i32) -> Option<String> {
         let bytes = fs::read(self.path(&format!("proc/{pid}/cmdline"))).ok()?;
-        let words = String::from_utf8_lossy(&bytes).replace('\0', " ");
-        let words = words.trim_end();
-        (!words.is_empty()).then(|| visible(words))
+        let words = String::from_utf8_lossy(&bytes);
+        // Programs may replace it by a title, which is one word followed by zeros or blanks.
+        let words = words.trim_end_matches(['\0', ' ']);
+        let words: Vec<&str> = words.split('\0').collect();
+        let line = visible(&proof::command_line(&words));
+        (!line.is_empty()).then_some(line)
     }
 
     /// The fields of a process's `stat`.
@@ -410,5 +414,13 @@ mod tests {
         assert_eq!(proc.name(7).as_deref(), Some("a?[31m"));
         assert_eq!(proc.processes(), [7]);
         assert!(proc.ends(7).is_err());
+        for (words, line) in [
+            ("sh\0-c\0sleep 1\0", "sh -c 'sleep 1'"),
+            // A title, as of setproctitle(3).
+            ("server: worker  \0\0\0", "server: worker"),
+        ] {
+            fs::write(at.join("cmdline"), words).unwrap();
+            assert_eq!(proc.command_line(7).as_deref(), Some(line));
+        }
     }
 }

@@ -230,12 +230,23 @@ fn repeats(case: &Case) -> Vec<f64> {
 }
 
 /// A word as sh(1) reads it.
-pub fn quote(word: &str) -> String {
+fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+-=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A command line as sh(1) reads it: a single word is one already.
+pub fn command_line<W: AsRef<str>>(words: &[W]) -> String {
+    match words {
+        [line] => line.as_ref().to_owned(),
+        words => {
+            let words = words.iter().map(|word| quote(word.as_ref()));
+            words.collect::<Vec<String>>().join(" ")
+        }
     }
 }
 
@@ -395,6 +406,8 @@ mod tests {
         ] {
             assert_eq!(quote(word), quoted);
         }
+        assert_eq!(command_line(&["a b | c"]), "a b | c");
+        assert_eq!(command_line(&["a", "b c", ""]), "a 'b c' ''");
     }
 
     fn proof(plain: &[f64], boosted: &[f64]) -> Proof {

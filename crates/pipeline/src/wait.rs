@@ -192,9 +192,9 @@ pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, 
     Some((seen.state, seen.is_uncounted))
 }
 
-/// What was seen of a thread.
+/// One sample of a thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ThreadSample {
     pub(crate) state: State,
     /// Whether it sleeps in a call whose bytes the kernel does not count.
     pub(crate) is_uncounted: bool,
@@ -208,11 +208,11 @@ pub(crate) fn examine_files(
     thread: &mut ThreadFiles,
     ends: &[End],
     allowance: Option<&Allowance>,
-) -> Option<Seen> {
+) -> Option<ThreadSample> {
     let text = thread.call(files, allowance);
     let call = text.as_deref().and_then(parse_call);
     let known = |state| {
-        Some(Seen {
+        Some(ThreadSample {
             state,
             is_uncounted: call.is_some_and(Call::is_uncounted),
             is_hidden: text.is_none(),

@@ -27,8 +27,11 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
             .iter()
             .map(|finding| text(observation, finding, style)),
     );
+    let unknown_pace = unknown_pace(observation);
     let is_stuck = findings.iter().any(Finding::is_stuck);
-    if findings.is_empty() {
+    let is_nothing = findings.is_empty() && unknown_pace.is_none();
+    blocks.extend(unknown_pace.map(|text| style.sentence(&text)));
+    if is_nothing {
         blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
     } else if !is_stuck {
         blocks.push("Nothing is stuck.".to_owned());
@@ -42,10 +45,29 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     blocks.join("\n\n") + "\n"
 }
 
+/// Why it can't be said which stage sets the pace.
+fn unknown_pace(observation: &Observation) -> Option<String> {
+    let has_pipelines = !observation.pipelines().is_empty();
+    match observation.short_lived_pipes() {
+        count @ 1.. if !has_pipelines => Some(format!(
+            "Short-lived pipelines were seen (at least {}), each too short to tell which stage sets \
+             the pace.",
+            pluralize(count, "pipe")
+        )),
+        _ if has_pipelines && observation.is_too_short() => Some(format!(
+            "{}: too short to tell which stage sets the pace.",
+            pluralize(observation.samples as usize, "sample")
+        )),
+        _ => None,
+    }
+}
+
 fn headline(observation: &Observation) -> String {
     let pipelines = observation.pipelines();
     let stages: usize = pipelines.iter().map(Vec::len).sum();
-    let what = if stages == 0 {
+    let what = if stages == 0 && observation.short_lived_pipes() > 0 {
+        "no lasting pipeline".to_owned()
+    } else if stages == 0 {
         "no pipeline".to_owned()
     } else {
         let pipelines = pluralize(pipelines.len(), "pipeline");
@@ -62,7 +84,7 @@ fn headline(observation: &Observation) -> String {
 
 /// What can't be seen of other processes: how many, and whether there may be more.
 pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
-    let number = pluralize(count, "other process").replace("processs", "processes");
+    let number = pluralize(count, "other process");
     let what = match (count, hides_processes) {
         (0, false) => return None,
         (0, true) => {
@@ -81,11 +103,10 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
 
 /// The note that the system calls of `count` processes of the pipelines can't be read.
 pub(super) fn hidden_calls(count: usize) -> Option<String> {
-    let count = match count {
-        0 => return None,
-        1 => "1 process".to_owned(),
-        many => format!("{many} processes"),
-    };
+    if count == 0 {
+        return None;
+    }
+    let count = pluralize(count, "process");
     Some(format!(
         "note: the system calls of {count} can't be read without privileges \
          (kernel.yama.ptrace_scope); waits in poll(2) count as elsewhere, and which pipe a process \
@@ -516,6 +537,43 @@ mod tests {
             )
         };
         insta::assert_snapshot!([turns(40), turns(1)].join("\n"));
+    }
+
+    #[test]
+    fn few_samples_are_said_to_be_too_few() {
+        let stages = || {
+            vec![
+                frozen(process(41, "cat", vec![writes(1, 7)]), on_room(7)),
+                frozen(
+                    process(42, "wc", vec![reads(0, 7)]),
+                    waiting(Outside::Timer),
+                ),
+            ]
+        };
+        let text = |samples| screen(stages(), |observation| observation.samples = samples);
+        let words = "3 samples: too short to tell which stage sets the pace.";
+        assert!(text(3).contains(words), "{}", text(3));
+        assert!(!text(4).contains("too short"), "{}", text(4));
+    }
+
+    #[test]
+    fn a_loop_of_short_pipelines_is_not_called_nothing() {
+        let short = |pid, ends| {
+            let mut short = frozen(process(pid, "cat", ends), waiting(Outside::Timer));
+            (short.samples, short.has_ended) = (1, true);
+            short
+        };
+        let shell = frozen(process(41, "sh", Vec::new()), waiting(Outside::Timer));
+        let cats = [
+            short(42, vec![writes(1, 7)]),
+            short(43, vec![reads(0, 7)]),
+            // Their output leads out of the command.
+            short(44, vec![writes(1, 9)]),
+        ];
+        let text = screen([vec![shell], cats.into()].concat(), |_| {});
+        assert!(text.starts_with("no lasting pipeline: "), "{text}");
+        let words = "Short-lived pipelines were seen (at least 1 pipe), each";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]

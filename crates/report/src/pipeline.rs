@@ -221,20 +221,13 @@ fn bottleneck(pipeline: &PipelineProfile) -> String {
             "No stage is busy all the time: {}.",
             final_wait(pipeline, least)
         ),
-        [only] => format!(
-            "{} {only}: it sleeps {} of its time{}, and runs mostly {}.",
-            match pipeline.stages.len() {
-                1 => "The only stage is",
-                _ => "The pipeline is as fast as",
-            },
-            percent(asleep(least), 0),
-            if delayed >= MAX_ASLEEP {
-                format!(", waits for a processor for {} of it", percent(delayed, 0))
-            } else {
-                String::new()
-            },
-            main_costs(least)
-        ),
+        [only] => match pipeline.stages.len() {
+            1 => format!("{only} {}.", what_it_does(least)),
+            _ => format!(
+                "The pipeline is as fast as {only}: it {}.",
+                what_it_does(least)
+            ),
+        },
         several if delayed >= MAX_ASLEEP => format!(
             "There are too few processors: {} are runnable most of the time, but wait for one.",
             several.join(" and ")
@@ -243,6 +236,24 @@ fn bottleneck(pipeline: &PipelineProfile) -> String {
             "{} are all busy: the pipeline gets faster only if each of them does.",
             several.join(" and ")
         ),
+    }
+}
+
+/// `sleeps 3 % of its time, and runs mostly user code 92 %`: what a busy stage does.
+fn what_it_does(stage: &StageProfile) -> String {
+    let delayed = stage.end.share(Group::RunDelay);
+    let sleeps = (asleep(stage) >= MIN_LISTED)
+        .then(|| format!("sleeps {} of its time", percent(asleep(stage), 0)));
+    let waits = (delayed >= MAX_ASLEEP)
+        .then(|| format!("waits for a processor {} of its time", percent(delayed, 0)));
+    let costs = main_costs(stage);
+    let runs = match costs.as_str() {
+        "" => "runs".to_owned(),
+        costs => format!("runs mostly {costs}"),
+    };
+    match sleeps.into_iter().chain(waits).join(", ").as_str() {
+        "" => runs,
+        first => format!("{first}, and {runs}"),
     }
 }
 
@@ -454,6 +465,26 @@ mod tests {
             );
             let sentence = all_asleep([TIMER, OUTPUT, TIMER], |_| ());
             assert!(!sentence.contains("by turns"), "{sentence}");
+        }
+
+        #[test]
+        fn a_busy_stage_is_named_with_what_it_does() {
+            let with = |share: f64, stages: usize| {
+                let mut pipeline = fixtures::pipeline().pipeline.unwrap();
+                let mut busy = pipeline.stages[1].clone();
+                let mut costs = busy.end.costs.iter_mut();
+                costs.find(|it| it.group == Group::Asleep).unwrap().share = share;
+                pipeline.stages[1] = busy.clone();
+                if stages == 1 {
+                    pipeline.stages = vec![busy];
+                }
+                super::super::bottleneck(&pipeline)
+            };
+            let costs = "user code 92 %, pipe slots, splice's own code 5 %.";
+            let only = format!("2: filter sleeps 3 % of its time, and runs mostly {costs}");
+            assert_eq!(with(0.03, 1), only);
+            let never = format!("The pipeline is as fast as 2: filter: it runs mostly {costs}");
+            assert_eq!(with(0.001, 3), never);
         }
 
         #[test]

@@ -10,12 +10,15 @@ use serde::Serialize;
 
 pub use self::knot::{Knot, KnotKind, Member, Reason};
 pub use self::pace::{Certainty, Pace};
-use crate::observe::{Observation, Observed};
+use crate::observe::{Observation, Observed, Pipe};
 use crate::proc::PipeId;
 use crate::wait::{Outside, Side, State};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
 const MIN_PRESENT: f64 = 0.25;
+
+/// With fewer samples it can't be said which stage sets the pace.
+const MIN_SAMPLES: u32 = 4;
 
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -142,6 +145,26 @@ impl Observation {
     fn min_samples(&self) -> f64 {
         let most = self.processes.iter().map(|it| it.samples).max();
         MIN_PRESENT * f64::from(most.unwrap_or(0))
+    }
+
+    /// The number of pipes that were seen between short-lived processes, as in a loop of short
+    /// pipelines.
+    pub fn short_lived_pipes(&self) -> usize {
+        let min = self.min_samples();
+        let is_short = |it: &&Observed| it.is_asked && !it.is_lasting(min);
+        let between = |pipe: &&Pipe| {
+            let mut readers = self.holders(pipe.id, Side::Input).filter(is_short);
+            readers.any(|reader| {
+                let mut writers = self.holders(pipe.id, Side::Room).filter(is_short);
+                writers.any(|writer| writer.process.id != reader.process.id)
+            })
+        };
+        self.pipes.iter().filter(between).count()
+    }
+
+    /// Whether there were too few samples to say which stage sets the pace.
+    pub fn is_too_short(&self) -> bool {
+        self.samples < MIN_SAMPLES
     }
 
     /// Whether nothing worked in the last sample, so that a longer observation may show

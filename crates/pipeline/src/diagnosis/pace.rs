@@ -41,7 +41,7 @@ pub struct Pace {
     pub outside: Option<Outside>,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
-    /// The stages after it, and their shares of waiting for input.
+    /// The stages that get their data only through it, and their shares of waiting for input.
     pub after: Vec<(Who, f64)>,
 }
 
@@ -225,6 +225,13 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
     if evidence < MIN_LIKELY || margin < MIN_MARGIN {
         return turns(stages);
     }
+    // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
+    // data from tee, too.
+    let mut around = flow.after;
+    around.remove(&best.stage.process.id.pid);
+    let before = best.before.iter();
+    let others: BTreeSet<i32> = before.flat_map(|pid| reach(*pid, &around).0).collect();
+    let after = best.after.difference(&others).copied().collect();
     let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
         let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
         them.map(|it| (it.who(), share(&it.shares))).collect()
@@ -240,7 +247,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         shares: best.stage.shares,
         outside: best.stage.mainly(),
         before: waiting(&best.before, |shares| shares.blocked),
-        after: waiting(&best.after, |shares| shares.starved),
+        after: waiting(&after, |shares| shares.starved),
     }))
 }
 
@@ -376,6 +383,36 @@ mod tests {
             panic!("{findings:?}");
         };
         assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+    }
+
+    /// `yes | tee >(gzip | wc) | cat`.
+    #[test]
+    fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
+        let tee = process(2, "tee", vec![reads(0, 7), writes(1, 10), writes(63, 8)]);
+        let mut tee = busy(tee, 0.1, 0.9, 0.0);
+        tee.on.retain(|on| on.pipe == PipeId::pipe(8));
+        let wc = process(4, "wc", vec![reads(0, 9), writes(1, 10)]);
+        let findings = found(vec![
+            busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
+            tee,
+            busy(
+                process(3, "gzip", vec![reads(0, 8), writes(1, 9)]),
+                1.0,
+                0.0,
+                0.0,
+            ),
+            busy(wc, 0.0, 0.0, 1.0),
+            busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
+        ]);
+        let [Finding::Pace(pace)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        let names = |stages: &[(Who, f64)]| {
+            let names = stages.iter().map(|(who, _)| who.name.clone());
+            names.collect::<Vec<String>>().join(" ")
+        };
+        let found = [&*pace.stage.name, &names(&pace.before), &names(&pace.after)];
+        assert_eq!(found, ["gzip", "yes tee", "wc"]);
     }
 
     #[test]

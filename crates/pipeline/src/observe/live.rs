@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::flow::{connected, holders, with_flow};
 use super::history::{History, MINUTE};
-use super::moment::{Member, Moment, pipelines};
+use super::moment::{LiveProcess, Moment, pipelines};
 use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
@@ -178,11 +178,11 @@ impl<'a> Live<'a> {
         self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
         let pipes = self.close_pipes();
         let members = groups.iter().map(|group| self.members(group, &processes));
-        let members: Vec<Vec<Member<'_>>> = members.collect();
+        let members: Vec<Vec<LiveProcess<'_>>> = members.collect();
         let is_survey = self.observer.plan.scope.root().is_none();
         let pipelines = members.iter().map(|it| pipelines(it, &pipes, is_survey));
         let pipelines = pipelines.flatten().collect();
-        let tally = |it: &Member<'_>| self.observer.tallies.get(&it.process.id);
+        let tally = |it: &LiveProcess<'_>| self.observer.tallies.get(&it.process.id);
         let stages = members.iter().flatten().filter_map(tally);
         let hidden_calls = stages.filter(|it| it.hides_calls && !it.has_ended).count();
         self.account.close(now, self.spent());
@@ -278,10 +278,10 @@ impl<'a> Live<'a> {
         &'b self,
         group: &[ProcessId],
         processes: &'b BTreeMap<ProcessId, Process>,
-    ) -> Vec<Member<'b>> {
+    ) -> Vec<LiveProcess<'b>> {
         let snapshot = &self.observer.scanner.snapshot;
         let members = group.iter().filter_map(|id| {
-            Some(Member {
+            Some(LiveProcess {
                 process: processes.get(id)?,
                 history: self.histories.get(id).filter(|it| it.is_settled())?,
                 is_asked: self.observer.asked.contains(id),

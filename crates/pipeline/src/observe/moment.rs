@@ -78,15 +78,15 @@ pub struct Link {
     pub pipe: Pipe,
 }
 
-/// A process of a pipeline.
-pub(super) struct Member<'a> {
+/// A process that is watched, with its history.
+pub(super) struct LiveProcess<'a> {
     pub(super) process: &'a Process,
     pub(super) history: &'a History,
     pub(super) is_asked: bool,
     pub(super) ancestors: Vec<i32>,
 }
 
-impl Member<'_> {
+impl LiveProcess<'_> {
     fn observed(&self, slice: &Slice) -> Observed {
         Observed {
             is_asked: self.is_asked,
@@ -113,7 +113,7 @@ impl Member<'_> {
 /// The pipelines among processes that are connected by pipes: several, where a process only
 /// holds the ends of others' pipes.
 pub(super) fn pipelines(
-    members: &[Member<'_>],
+    members: &[LiveProcess<'_>],
     pipes: &BTreeMap<PipeId, Pipe>,
     is_survey: bool,
 ) -> Vec<Pipeline> {
@@ -126,18 +126,18 @@ pub(super) fn pipelines(
     };
     let of_minute = members.iter().map(|it| it.observed(&it.history.minute));
     let minute = observation(of_minute.collect());
-    let recent = |it: &Member<'_>| it.observed(&it.history.last(PACE_SLICES));
+    let recent = |it: &LiveProcess<'_>| it.observed(&it.history.last(PACE_SLICES));
     let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
     let by_id = members.iter().map(|it| (it.process.id, it));
-    let by_id: BTreeMap<ProcessId, &Member<'_>> = by_id.collect();
+    let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
     let groups = minute.pipelines().into_iter();
     groups
         .map(|group| {
             let pids: BTreeSet<i32> = group.iter().map(|it| it.process.id.pid).collect();
             let has = |pid: i32| pids.contains(&pid);
             let stages = group.iter().filter_map(|it| by_id.get(&it.process.id));
-            let stages: Vec<&Member<'_>> = stages.copied().collect();
+            let stages: Vec<&LiveProcess<'_>> = stages.copied().collect();
             let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
             let mut pipeline = Pipeline {
                 stages: stages.iter().map(|it| it.stage()).collect(),
@@ -203,8 +203,8 @@ mod tests {
         });
         let histories: Vec<History> = histories.collect();
         let members = processes.iter().zip(&histories);
-        let members: Vec<Member<'_>> = members
-            .map(|(process, history)| Member {
+        let members: Vec<LiveProcess<'_>> = members
+            .map(|(process, history)| LiveProcess {
                 process,
                 history,
                 is_asked: true,

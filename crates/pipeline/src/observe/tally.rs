@@ -8,7 +8,7 @@ use super::{Observed, OnPipe, Shares};
 use crate::files::{Allowance, Files, Kept, Schedule, ThreadFiles};
 use crate::find::{Process, Unseen};
 use crate::proc::{End, Io, PipeId, Proc};
-use crate::wait::{Outside, PipeWait, Seen, Side, State, Wait, examine_files};
+use crate::wait::{Outside, PipeWait, Side, State, ThreadSample, Wait, examine_files};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
 pub(super) const MAX_THREADS: usize = 32;
@@ -221,7 +221,7 @@ struct Watch {
     files: ThreadFiles,
     /// How often it had got a processor when its state was read.
     turns: Option<u64>,
-    seen: Option<Seen>,
+    seen: Option<ThreadSample>,
 }
 
 impl Watch {
@@ -246,7 +246,7 @@ impl Watch {
     fn sample(&mut self, at: &At<'_>, ends: &[End]) -> Option<bool> {
         let turns = self.files.schedule(at.files, Some(at.allowance))?.turns;
         let has_slept = turns > 0 && self.turns == Some(turns);
-        let is_awake = |seen: &Seen| matches!(seen.state, State::Working | State::Disk);
+        let is_awake = |seen: &ThreadSample| matches!(seen.state, State::Working | State::Disk);
         if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
             return Some(false);
         }

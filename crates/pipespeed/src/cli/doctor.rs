@@ -35,8 +35,8 @@ COMMAND is one quoted string for sh, or a program and its arguments. It keeps ru
 after the report, which goes to standard error. With --if-stuck nothing is printed \
 unless it gets stuck.
 
-Exit status: 0; 1 if anything is stuck; 2 for bad usage. With --if-stuck that of \
-COMMAND, or 1 if it got stuck.
+Exit status: 0; 1 if anything is stuck; 2 for bad usage; 126 or 127 if COMMAND can't be \
+started. With --if-stuck that of COMMAND, or 1 if it got stuck.
 
 Examples:
   pipespeed doctor 4711                     this process and its pipeline

@@ -1,5 +1,6 @@
 //! A command that is run as a child, and waited for.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -9,11 +10,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, set_child_subreaper};
+use rustix::termios::tcgetpgrp;
 
-use pipespeed_base::failure::{AlreadyReported, say, start_error, usage};
+use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_pipeline::act;
@@ -52,8 +52,20 @@ pub(super) fn start(
     };
     let name = words.first().map_or("sh", String::as_str);
     prepare(&mut command);
-    spawn(&mut command)
-        .map_err(|error| start_error(&format!("command {name}"), Path::new(name), error))
+    spawn(&mut command).map_err(|error| {
+        // As shells do.
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => Some(127),
+            io::ErrorKind::PermissionDenied => Some(126),
+            _ => None,
+        };
+        let error = start_error(&format!("command {name}"), Path::new(name), error);
+        let Some(status) = status else {
+            return error;
+        };
+        say(&format!("pipespeed: {}", full_message(&error)));
+        AlreadyReported(status).into()
+    })
 }
 
 /// Starts a command.
@@ -87,7 +99,7 @@ pub(super) fn is_over(
 }
 
 /// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
-/// on.
+/// on, and what is left after the command has ended by it is ended, too.
 pub(super) fn wait(
     proc: &Proc,
     interrupt: &Interrupt,
@@ -97,14 +109,31 @@ pub(super) fn wait(
     while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
         act::reap_others(proc, Pid::from_child(child));
     }
-    let signal = interrupt
-        .signal()
-        .and_then(rustix::process::Signal::from_named_raw);
-    if let Some(signal) = signal {
-        // From a terminal the command has got it already.
-        let _ = pidfd_send_signal(ending, signal);
+    let Some(signal) = interrupt.signal().and_then(Signal::from_named_raw) else {
+        return child.wait().context("the command");
+    };
+    // Ctrl-C on a terminal goes to all of its foreground group; a second one may mean more.
+    if !(matches!(signal, Signal::INT | Signal::QUIT) && is_in_foreground()) {
+        act::signal_descendants(proc, signal);
     }
-    child.wait().context("the command")
+    let status = child.wait().context("the command")?;
+    end_descendants(proc);
+    Ok(status)
+}
+
+/// Whether the terminal sends Ctrl-C to this process.
+fn is_in_foreground() -> bool {
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+}
+
+/// Ends all processes of the command. Says so if any is left; returns whether none is.
+pub(super) fn end_descendants(proc: &Proc) -> bool {
+    let is_done = act::end_descendants(proc);
+    if !is_done {
+        say("pipespeed: not all processes of the command could be ended");
+    }
+    is_done
 }
 
 /// Ends with the status of the command, as shells do.

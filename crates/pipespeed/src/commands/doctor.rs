@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,12 +10,12 @@ use rustix::process::{Pid, getpid, getuid};
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
-use crate::commands::child::{Started, exit_as, is_over, start, wait};
+use crate::commands::child::{Started, end_descendants, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
 use crate::commands::{header, looker, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::text::significant;
+use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_pipeline::act;
@@ -90,6 +91,15 @@ pub(super) fn plan(scope: Scope, window: Duration) -> Plan {
     }
 }
 
+/// What was found, without the pace if there are too few samples.
+fn conclude(observation: &Observation) -> Vec<Finding> {
+    let mut findings = diagnose(observation);
+    if observation.is_too_short() {
+        findings.retain(|it| !matches!(it, Finding::Pace(_) | Finding::Turns { .. }));
+    }
+    findings
+}
+
 struct Doctor<'a> {
     args: &'a DoctorArgs,
     files: Files,
@@ -103,7 +113,7 @@ impl Doctor<'_> {
     fn attend(&mut self) -> anyhow::Result<()> {
         let scope = scope(&self.proc, &self.args.watched)?;
         let observation = self.observe(scope, self.args.time);
-        let findings = diagnose(&observation);
+        let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
         if !self.files.use_stdout() {
@@ -172,32 +182,37 @@ impl Doctor<'_> {
         let mut observation = self.observe_command(&command, self.args.time);
         // The start of the programs is part of the first observation: stuck is what does not
         // run for the whole of one.
-        let mut findings = diagnose(&observation);
+        let mut findings = conclude(&observation);
         if observation.is_still() && !self.is_over(&command) {
             let second = self.observe_command(&command, self.args.time);
-            let has_ended = self.is_over(&command) && self.interrupt.signal().is_none();
-            if has_ended && second.seconds < observation.seconds / 2.0 {
+            if !self.is_over(&command) {
+                findings = conclude(&second);
+                observation = second;
+            } else if self.interrupt.signal().is_none() {
                 // It ended by itself, so it was not stuck.
                 findings.retain(|finding| !finding.is_stuck());
-            } else {
-                findings = diagnose(&second);
-                observation = second;
             }
         }
-        let is_short = observation.seconds < MIN_TIME.as_secs_f64() && self.is_over(&command);
-        if is_short && findings.is_empty() {
+        let is_short = observation.seconds < MIN_TIME.as_secs_f64() || observation.is_too_short();
+        if is_short && self.is_over(&command) && self.interrupt.signal().is_none() {
+            let status = self.wait(&mut command)?;
             let seconds = significant(observation.seconds);
+            let how = match status.code() {
+                Some(0) => String::new(),
+                _ => format!(" ({status})"),
+            };
             say(&format!(
-                "pipespeed: the command ended after {seconds} s, too soon to be examined"
+                "pipespeed: the command ended after {seconds} s{how}, too soon to be examined"
             ));
-            self.save(&observation, &findings)?;
-        } else {
-            self.report(&observation, &findings)?;
+            self.save(&observation, &[])?;
+            return self.outcome(&[]);
         }
-        if findings.iter().any(Finding::is_stuck) {
+        self.report(&observation, &findings)?;
+        let is_interrupted = self.interrupt.signal().is_some();
+        if findings.iter().any(Finding::is_stuck) && !is_interrupted {
             self.leave(&command, &findings);
         } else {
-            wait(&self.proc, &self.interrupt, &mut command)?;
+            self.wait(&mut command)?;
         }
         self.outcome(&findings)
     }
@@ -214,12 +229,17 @@ impl Doctor<'_> {
         loop {
             let observation = self.observe_command(&command, window);
             if self.is_over(&command) {
-                return exit_as(wait(&self.proc, &self.interrupt, &mut command)?);
+                return exit_as(self.wait(&mut command)?);
             }
-            let findings = diagnose(&observation);
+            let findings = conclude(&observation);
             let members = findings.iter().flat_map(Finding::stuck);
             let members = members.filter_map(|who| observation.find(who.pid));
-            if stuck.during(window, members.map(|it| it.process.id).collect()) >= limit {
+            let time = stuck.during(window, members.map(|it| it.process.id).collect());
+            if time >= limit {
+                let seconds = significant(time.as_secs_f64());
+                say(&format!(
+                    "pipespeed: the command has been stuck for {seconds} s"
+                ));
                 self.report(&observation, &findings)?;
                 self.leave(&command, &findings);
                 return self.outcome(&findings);
@@ -251,15 +271,35 @@ impl Doctor<'_> {
             ));
             return;
         }
+        let count = self.count_processes();
+        self.looker = None;
+        if end_descendants(&self.proc) {
+            let processes = pluralize(count, "process");
+            say(&format!(
+                "pipespeed: --kill ended {processes} of the command"
+            ));
+        }
+    }
+
+    /// Waits for the end of the command.
+    fn wait(&mut self, command: &mut Started) -> anyhow::Result<ExitStatus> {
         // The helper is a descendant, too, and ends by itself.
         self.looker = None;
-        if !act::end_descendants(&self.proc) {
-            say("pipespeed: not all processes of the command could be ended");
-        }
+        wait(&self.proc, &self.interrupt, command)
+    }
+
+    /// The number of processes of the command.
+    fn count_processes(&self) -> usize {
+        let helpers = self.looker.iter().flat_map(|it| it.pids(&self.proc));
+        let helpers: Vec<i32> = helpers.collect();
+        let tree = self.proc.tree(getpid().as_raw_pid());
+        let runs = |pid: &&i32| self.proc.stat(**pid).is_some_and(|stat| stat.state != 'Z');
+        let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));
+        own.filter(runs).count()
     }
 }
 
-/// A command that ends sooner is not reported on if nothing was found.
+/// A command that ends sooner is not reported on.
 const MIN_TIME: Duration = Duration::from_millis(100);
 /// Bounds for how long each observation of a guarded command takes.
 const MIN_WINDOW: Duration = Duration::from_secs(1);

@@ -29,6 +29,7 @@ use pipespeed_measure::runner::TrialError;
 use pipespeed_measure::suite::channels::CaseId;
 use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::proof::command_line;
 use pipespeed_report as report;
 
 /// Durations of a trial: long enough for stable shares, short enough for the
@@ -163,7 +164,7 @@ impl Subject {
                 in_short(&args.command.join(" "), 60)
             )));
         }
-        let command = args.command.join(" ").trim().to_owned();
+        let command = command_line(&args.command).trim().to_owned();
         if command.is_empty() {
             return Err(usage("-- the command is missing"));
         }

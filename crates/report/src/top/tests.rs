@@ -67,34 +67,25 @@ fn pace(pid: i32, name: &str, certainty: Certainty) -> Pace {
 }
 
 fn packing() -> Pipeline {
-    let of = |a, b, c, rate| window(a, b, c, Some(rate));
+    let of = |(a, b, c, rate): (f64, f64, f64, f64)| window(a, b, c, Some(rate));
+    let packer = |pid, name: &str, second, minute| stage(pid, name, of(second), of(minute));
     Pipeline {
         pace: Some(pace(461, "gzip", Certainty::Clear)),
         stages: vec![
-            stage(
-                459,
-                "yes",
-                of(0.18, 0.82, 0.0, 161.0),
-                of(0.2, 0.8, 0.0, 155.0),
-            ),
-            stage(
+            packer(459, "yes", (0.18, 0.82, 0.0, 161.0), (0.2, 0.8, 0.0, 155.0)),
+            packer(
                 460,
                 "head",
-                of(0.75, 0.25, 0.0, 160.0),
-                of(0.7, 0.3, 0.0, 155.0),
+                (0.75, 0.25, 0.0, 160.0),
+                (0.7, 0.3, 0.0, 155.0),
             ),
-            stage(
+            packer(
                 461,
                 "gzip",
-                of(0.99, 0.0, 0.01, 0.127),
-                of(0.98, 0.01, 0.01, 0.1),
+                (0.99, 0.0, 0.01, 0.127),
+                (0.98, 0.01, 0.01, 0.1),
             ),
-            stage(
-                462,
-                "wc",
-                of(0.0, 0.0, 1.0, 0.0),
-                of(0.004, 0.0, 0.996, 0.0),
-            ),
+            packer(462, "wc", (0.0, 0.0, 1.0, 0.0), (0.004, 0.0, 0.996, 0.0)),
         ],
         links: vec![
             link(459, 460, 0.43),

@@ -205,13 +205,24 @@ fn accounts(stages: &[Whole], links: &[(usize, usize)], of: fn(&Whole) -> Accoun
         let mut chains = stages[at].chains.weights.keys();
         count(of(&stages[at])).filter(|_| !chains.any(|chain| splices(chain)))
     };
-    let volume =
-        |(from, to): &(usize, usize)| between(side(*from, |it| it.given), side(*to, |it| it.taken));
+    // A stage that was joined with later ones may have several neighbours.
+    let taken = |at: usize| {
+        let mut writers = links.iter().filter(|(_, to)| *to == at).peekable();
+        writers.peek()?;
+        let given = writers.map(|(from, _)| side(*from, |it| it.given)).sum();
+        between(given, side(at, |it| it.taken))
+    };
+    let given = |at: usize| {
+        let mut readers = links.iter().filter(|(from, _)| *from == at).peekable();
+        readers.peek()?;
+        let taken = readers.map(|(_, to)| side(*to, |it| it.taken)).sum();
+        between(side(at, |it| it.given), taken)
+    };
     let stages = stages.iter().enumerate();
     stages
         .map(|(at, whole)| Account {
-            taken: links.iter().find(|(_, to)| *to == at).and_then(volume),
-            given: links.iter().find(|(from, _)| *from == at).and_then(volume),
+            taken: taken(at),
+            given: given(at),
             ..of(whole)
         })
         .collect()
@@ -342,6 +353,42 @@ mod tests {
         assert_eq!(commands(joined(parallel)), ["zcat", "wc", "zcat", "wc"]);
         let others = two(pipeline(1, 1, "wc"), pipeline(2, 2, "sort"));
         assert_eq!(commands(joined(others)), ["zcat", "wc", "zcat", "sort"]);
+    }
+
+    /// `zcat | sort | wc`, then `zcat | sort | head`.
+    #[test]
+    fn a_joined_stage_has_the_bytes_of_all_its_pipes() {
+        let with = |whole: Whole, taken: u64, given: u64| Whole {
+            account: Account {
+                taken: Some(taken),
+                given: Some(given),
+                ..Account::default()
+            },
+            ..whole
+        };
+        let stages = vec![
+            with(whole("zcat", 1, 0, 1), 0, 1000),
+            with(whole("sort", 1, 1, 2), 1010, 1000),
+            with(whole("wc", 1, 2, 0), 1000, 0),
+            with(whole("zcat", 2, 0, 3), 0, 500),
+            with(whole("sort", 2, 3, 4), 510, 500),
+            with(whole("head", 2, 4, 0), 70, 0),
+        ];
+        let stages = in_order(joined(stages));
+        let commands: Vec<String> = stages.iter().map(Whole::command).collect();
+        assert_eq!(commands, ["zcat (2 times)", "sort", "wc", "sort", "head"]);
+        let accounts = accounts(&stages, &links(&stages), |whole| whole.account);
+        let bytes = accounts.iter().map(|it| (it.taken, it.given));
+        assert_eq!(
+            bytes.collect::<Vec<_>>(),
+            [
+                (None, Some(1500)),
+                (Some(1010), Some(1000)),
+                (Some(1000), None),
+                (Some(510), Some(70)),
+                (Some(70), None),
+            ]
+        );
     }
 
     /// Those of `(a | b) | c` start in the order c, a, b; each of a circle follows another.

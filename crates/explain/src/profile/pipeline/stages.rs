@@ -207,7 +207,13 @@ impl Stages {
             return stage;
         };
         let before = before.filter(|it| it.id == process.id);
-        let mut flow = self.scanner.snapshot.flow(process, &self.outer);
+        let is_argument = |pid: i32, fd: i32| {
+            let line = self.proc.command_line(pid).unwrap_or_default();
+            let name = format!("/fd/{fd}");
+            line.split(' ').any(|word| word.ends_with(&name))
+        };
+        let snapshot = &self.scanner.snapshot;
+        let mut flow = snapshot.flow(process, &self.outer, &is_argument);
         // The other end of its pipe may be gone, and it may close or reuse its descriptors.
         if let Some(before) = before.as_ref().filter(|it| it.name == process.name) {
             flow = flow.or(before.flow);

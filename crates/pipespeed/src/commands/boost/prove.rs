@@ -33,7 +33,7 @@ use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable, quote};
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, command_line, portable};
 use pipespeed_report as report;
 use pipespeed_stats::schedule::Schedule;
 
@@ -88,14 +88,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let words: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
     let is_line = words.len() == 1;
     let mut proof = Proof {
-        pipeline: match &words[..] {
-            [line] => line.to_string(),
-            words => words
-                .iter()
-                .map(|word| quote(word))
-                .collect::<Vec<_>>()
-                .join(" "),
-        },
+        pipeline: command_line(&words),
         shell: is_line.then(|| shell(args).to_string_lossy().into_owned()),
         input: args.proof.input.as_ref().map(|it| it.display().to_string()),
         pairs,

@@ -1,6 +1,7 @@
 //! `doctor -- COMMAND`.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use rustix::process::Signal;
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{pipespeed, run_alone, start};
+use crate::common::{json, pipespeed, run_alone, start};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -28,16 +29,21 @@ fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
 
 #[test]
 fn a_command_that_ends_at_once_is_not_judged() {
-    let words = ["the command ended after ", "too soon to be examined"];
-    // A busy machine may be slow to start it, but not each time.
-    let found = eventually(|| {
-        let outcome = run_alone(doctor("", "true")).succeeded();
-        words
-            .iter()
-            .all(|words| outcome.err.contains(words))
-            .then_some(())
-    });
-    found.unwrap();
+    for (script, words) in [
+        ("true", " s, too soon to be examined"),
+        ("sleep 0.05 | cat", " s, too soon to be examined"),
+        // The shell says what is missing, and the status is that of doctor.
+        ("no_such_command", " s (exit status: 127), too soon"),
+    ] {
+        // A busy machine may be slow to start it, but not each time.
+        let found = eventually(|| {
+            let outcome = run_alone(doctor("", script)).succeeded();
+            let words = ["pipespeed: the command ended after ", words];
+            let is_all = words.iter().all(|words| outcome.err.contains(words));
+            (is_all && !outcome.err.contains("sets the pace")).then_some(())
+        });
+        assert!(found.is_some(), "{script}");
+    }
 }
 
 /// It sleeps for the whole of the first look, so that a second one begins.
@@ -52,12 +58,20 @@ fn a_command_that_ends_early_in_the_second_look_was_examined() {
 }
 
 #[test]
+fn a_second_look_that_ends_early_does_not_replace_the_first() {
+    let outcome = run_alone(doctor("--time 0.5 --json -", "sleep 0.9 | cat")).succeeded();
+    let seconds = json(&outcome.out)["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.5, "{outcome:#?}");
+}
+
+#[test]
 fn a_stuck_command_is_explained_and_ended() {
     let mut command = doctor("--time 0.3 --kill", STUCK);
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /"]);
+    let ended = "--kill ended 2 processes of the command";
+    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /", ended]);
     mark.nobody_left();
 }
 
@@ -95,23 +109,52 @@ fn a_guarded_command_is_explained_once_it_is_stuck() {
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let lines = [
+        "the command has been stuck for 1.00 s",
+        "--kill ended 2 processes",
+    ];
+    assert_contains(&outcome.err, &lines);
     assert_contains(&outcome.err, &["STUCK: cat (pid"]);
     mark.nobody_left();
 }
 
+/// In a process group of its own, since a terminal sends Ctrl-C to all of its foreground group.
 #[test]
-fn a_signal_is_passed_on_to_the_command() {
-    let mut command = doctor("--if-stuck 100", "sleep 1000 | cat");
+fn a_signal_ends_all_processes_of_the_command() {
+    for args in [
+        "doctor --if-stuck 100",
+        "doctor --time 100",
+        "top --json /dev/null",
+    ] {
+        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+            let mut command = pipespeed(&format!("{args} --"));
+            // The shell starts another process than the one that gets the signal first.
+            command.arg("(sleep 1000; :) | cat; :").process_group(0);
+            let mark = Mark::on(&mut command);
+            let running = start(command);
+            let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
+            eventually(|| (has("sleep 1000") && has("cat")).then_some(())).unwrap();
+            running.send(signal);
+            let outcome = running.finish();
+            assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+            mark.nobody_left();
+        }
+    }
+}
+
+/// The command's own handler runs, and its status is the result.
+#[test]
+fn a_command_that_handles_a_signal_ends_by_itself() {
+    let script = "trap 'echo handled; exit 7' TERM; sleep 1000 & wait";
+    let mut command = doctor("--if-stuck 100", script);
     let mark = Mark::on(&mut command);
     let running = start(command);
-    let is_started = || {
-        mark.processes()
-            .iter()
-            .any(|(_, line)| line.trim() == "cat")
-    };
-    eventually(|| is_started().then_some(())).unwrap();
+    let is_started = |(_, line): &(_, String)| line.trim() == "sleep 1000";
+    eventually(|| mark.processes().iter().any(is_started).then_some(())).unwrap();
     running.send(Signal::TERM);
-    assert_eq!(running.finish().code, Some(143));
+    let outcome = running.finish();
+    assert_eq!((outcome.code, &*outcome.out), (Some(7), "handled\n"));
+    mark.nobody_left();
 }
 
 #[test]
@@ -136,7 +179,7 @@ fn options_that_make_no_sense_are_bad_usage() {
     }
     let mut command = pipespeed("doctor --");
     command.args(["/no/such/program", "x"]);
-    run_alone(command).refused(1, &["can't start the command /no/such/program"]);
+    run_alone(command).refused(127, &["can't start the command /no/such/program"]);
 }
 
 /// They become children of the observer, which is the one that adopts orphans.

@@ -249,13 +249,8 @@ fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
     let outcome = running.finish();
     assert_eq!((outcome.code, &*outcome.out), (Some(0), "started\n"));
     let words = format!("tail (pid {server}) holds a write end (standard output), and wrote");
-    let text = outcome
-        .err
-        .split_whitespace()
-        .collect::<Vec<&str>>()
-        .join(" ");
     assert_contains(
-        &text,
+        &outcome.unwrapped_err(),
         &["waits for input or its end", &words, "Nothing is stuck."],
     );
 }

@@ -135,6 +135,27 @@ fn any_command_line_is_profiled() {
     assert_eq!(pipeline["other"], Value::Null);
 }
 
+/// The shell starts it in the process that becomes `tee`.
+#[test]
+fn a_process_substitution_is_a_stage() {
+    if !can_sample() {
+        return;
+    }
+    if Command::new("bash").arg("--version").output().is_err() {
+        return skip("no bash");
+    }
+    let mut command = pipespeed("profile --quiet --time 100 --json - -- bash -c");
+    command.arg("head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    let found = commands(&pipeline);
+    let is_tee = |command: &&str| command.starts_with("tee /dev/fd/");
+    assert!(found.iter().any(is_tee), "{pipeline:#}");
+    assert!(found.contains(&"cat"), "{found:?}");
+    // The words of the command are shown as they have to be typed.
+    let line = "bash -c 'head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait'";
+    assert_eq!(pipeline["command"], line);
+}
+
 /// Each lives for a few milliseconds.
 #[test]
 fn short_lived_processes_count_as_their_shells_stage() {
@@ -453,7 +474,7 @@ fn a_command_that_is_missing_or_fails_is_named() {
     let words = "1: no_such_command_at_all 7 exited with status 127, which shells";
     assert!(outcome.unwrapped().contains(words), "{outcome:#?}");
     let command = pipespeed("profile --quiet -- no_such_command_at_all 7");
-    run_alone(command).refused(1, &["can't start the command no_such_command_at_all"]);
+    run_alone(command).refused(127, &["can't start the command no_such_command_at_all"]);
     // The status of a stage, or before Linux 6.15 that of the command.
     let outcome = run_alone(profile("", "yes | head -c 100M | sh -c 'cat; exit 3'")).succeeded();
     assert!(

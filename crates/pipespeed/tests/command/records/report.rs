@@ -222,7 +222,7 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     let outcome = running.finish();
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
-    let err = outcome.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    let err = outcome.unwrapped_err();
     assert!(
         err.contains("`pipespeed report --resume` measures the rest"),
         "{err}"

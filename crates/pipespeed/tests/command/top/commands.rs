@@ -101,5 +101,5 @@ fn records_of_a_command_end_with_it() {
     let records = std::fs::read_to_string(file).unwrap();
     assert!(records.lines().count() >= 2, "{records}");
     let start_fails = run_alone(pipespeed("top --once -- /no/such/program x"));
-    start_fails.refused(1, &["can't start the command /no/such/program"]);
+    start_fails.refused(127, &["can't start the command /no/such/program"]);
 }
