@@ -108,12 +108,14 @@ impl Booster {
         self.account()
     }
 
-    /// Raises what a running process has now: looks for `ONCE`, or until all is decided.
+    /// Raises what a running process has now: looks for `ONCE`, or until all is decided. The
+    /// account says why the others were left as they are.
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
         loop {
             self.scan();
             let is_over = self.began.elapsed() >= ONCE || self.undecided == 0;
             if is_over || !pause(MIN_INTERVAL) {
+                self.register.give_up();
                 return self.account();
             }
         }
@@ -217,8 +219,8 @@ impl Booster {
     fn settle(&mut self, link: &Link, activity: WriterActivity) {
         let raised = self.register.count_raised();
         let treatment = match decide(activity, raised, self.is_limited) {
-            Decision::Wait => {
-                self.undecided += 1;
+            Decision::Wait(reason) => {
+                self.wait(link, reason);
                 return;
             }
             Decision::Leave(exemption) => Treatment::Left(exemption),
@@ -229,13 +231,18 @@ impl Booster {
                 Some(treatment) => treatment,
                 // The next scan finds another reader, or no pipe.
                 None => {
-                    self.undecided += 1;
+                    self.wait(link, Exemption::NotOpened);
                     return;
                 }
             },
         };
         self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
         self.register.settle(link.pipe, treatment);
+    }
+
+    fn wait(&mut self, link: &Link, reason: Exemption) {
+        self.undecided += 1;
+        self.register.wait(link.pipe, reason);
     }
 
     /// The writer that has written most, and what was seen of all writers.

@@ -114,8 +114,8 @@ pub struct WriterActivity {
 /// What to do with a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Look again later.
-    Wait,
+    /// Look again later. If that can't be, this is why it was left as it is.
+    Wait(Exemption),
     /// Raise it.
     Raise,
     /// Leave it alone from now on.
@@ -147,6 +147,12 @@ pub enum Exemption {
     Held,
     /// It was excluded.
     Excluded,
+    /// No writer waits for room in it or has written much so far.
+    LittleWritten,
+    /// As many pipes are raised as may be at a time.
+    ManyRaised,
+    /// It could not be opened.
+    NotOpened,
 }
 
 impl Exemption {
@@ -170,6 +176,12 @@ impl Exemption {
             Exemption::MaxSize => "no larger size is allowed (/proc/sys/fs/pipe-max-size)",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
+            Exemption::LittleWritten => {
+                let size = size::format(MIN_WRITTEN);
+                return format!("its writer has written less than {size} so far").into();
+            }
+            Exemption::ManyRaised => "as many pipes are raised as may be at a time",
+            Exemption::NotOpened => "it could not be opened",
         };
         reason.into()
     }
@@ -183,11 +195,11 @@ pub fn decide(writers: WriterActivity, raised: usize, is_limited: bool) -> Decis
     } else if is_limited {
         Decision::Leave(Exemption::Limit)
     } else if raised >= MAX_RAISED {
-        Decision::Wait
+        Decision::Wait(Exemption::ManyRaised)
     } else if writers.waits_for_room || writers.written_bytes >= MIN_WRITTEN {
         Decision::Raise
     } else {
-        Decision::Wait
+        Decision::Wait(Exemption::LittleWritten)
     }
 }
 
@@ -401,12 +413,13 @@ mod tests {
             ..written(1 << 30)
         };
         let leave = Decision::Leave;
+        let idle = Decision::Wait(Exemption::LittleWritten);
         for (writers, raised, is_limited, expected) in [
-            (nothing, 0, false, Decision::Wait),
-            (written(32767), 0, false, Decision::Wait),
+            (nothing, 0, false, idle),
+            (written(32767), 0, false, idle),
             (written(32768), 0, false, Decision::Raise),
             (waits, 15, false, Decision::Raise),
-            (waits, 16, false, Decision::Wait),
+            (waits, 16, false, Decision::Wait(Exemption::ManyRaised)),
             (waits, 0, true, leave(Exemption::Limit)),
             (vmsplices, 0, false, leave(Exemption::Vmsplice)),
             (vmsplices, 16, true, leave(Exemption::Vmsplice)),

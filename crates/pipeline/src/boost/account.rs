@@ -114,6 +114,8 @@ struct Known {
     /// The one that wrote most, at the last scan before the pipe was settled.
     writer: Party,
     reader: Party,
+    /// Why it is not settled, as of the last scan.
+    waits: Option<Exemption>,
     /// What was decided.
     settled: Option<Settled>,
 }
@@ -141,6 +143,7 @@ impl Register {
             order: (reader.start, reader.pid),
             writer: Party::default(),
             reader: Party::default(),
+            waits: None,
             settled: None,
         });
     }
@@ -196,6 +199,22 @@ impl Register {
         let number = self.name(pipe).number;
         if let Some(known) = self.known.get_mut(&pipe) {
             known.settled = Some(Settled { treatment, number });
+        }
+    }
+
+    /// Notes why a known pipe is not settled yet.
+    pub(super) fn wait(&mut self, pipe: PipeId, reason: Exemption) {
+        if let Some(known) = self.known.get_mut(&pipe) {
+            known.waits = Some(reason);
+        }
+    }
+
+    /// Settles the pipes that still wait: they are left as they are.
+    pub(super) fn give_up(&mut self) {
+        let waiting = self.known.iter().filter(|(_, it)| it.settled.is_none());
+        let waiting = waiting.filter_map(|(pipe, it)| Some((*pipe, it.waits?)));
+        for (pipe, reason) in waiting.collect::<Vec<_>>() {
+            self.settle(pipe, Treatment::Left(reason));
         }
     }
 
