@@ -21,8 +21,10 @@ use crate::find::{Process, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{
-    Decision, Exemption, Link, Treatment, WriterActivity, decide, find_connected, find_links, raise,
+    Decision, Exemption, Link, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
+    find_links, raise,
 };
+use crate::wait::{PipeWait, Side, State, Wait, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -192,7 +194,9 @@ impl Booster {
             links = find_connected(links, own.into_iter().collect());
         }
         for link in &links {
-            self.register.add(link.pipe, processes[&link.reader].id);
+            if let Some(reader) = link.readers.last() {
+                self.register.add(link.pipe, processes[reader].id);
+            }
         }
         self.register.update(processes);
         self.undecided = 0;
@@ -203,7 +207,7 @@ impl Booster {
         let examined: Vec<_> = links.iter().map(|it| self.examine_writers(it)).collect();
         // The number of a pipe depends on the names of all.
         for (link, (writer, _)) in links.iter().zip(&examined) {
-            let (writer, reader) = (self.party(*writer), self.party(Some(link.reader)));
+            let (writer, reader) = (self.party(*writer), self.party(self.find_reader(link)));
             self.register.set_parties(link.pipe, writer, reader);
         }
         for (link, (_, activity)) in links.iter().zip(examined) {
@@ -262,6 +266,32 @@ impl Booster {
             }
         }
         (most.map(|(_, pid)| pid), activity)
+    }
+
+    /// Of several readers the one that waits for data or has read most. The last one if none
+    /// has read much: the shell that waits for it has the pipe, too.
+    fn find_reader(&self, link: &Link) -> Option<i32> {
+        if let [reader] = link.readers[..] {
+            return Some(reader);
+        }
+        let reading = |pid: &i32| {
+            let read = self.proc.io(*pid).map(|io| io.read_bytes);
+            let much = read.filter(|bytes| *bytes >= MIN_WRITTEN);
+            (self.waits_for_data(*pid, link.pipe), much)
+        };
+        link.readers.iter().copied().max_by_key(reading)
+    }
+
+    fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
+        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+            return false;
+        };
+        let is_on_pipe = |it: &PipeWait| it.pipe == pipe && it.side == Side::Input;
+        let mut threads = self.proc.threads(pid).into_iter();
+        threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
+            Some((State::Waiting(Wait::Pipes { any_of, .. }), _)) => any_of.iter().any(is_on_pipe),
+            _ => false,
+        })
     }
 
     fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {

@@ -14,7 +14,7 @@ use crate::raise::{Exemption, MAX_RAISED, Treatment};
 pub struct PipeName {
     /// Name of the process that wrote most.
     pub writer: String,
-    /// Name of the reader.
+    /// Name of the reader; of several, the one seen reading.
     pub reader: String,
     /// Its number among the pipes between processes of these names, from 0, in the order in
     /// which their readers were started.
@@ -36,7 +36,7 @@ impl fmt::Display for PipeName {
 pub struct TreatedPipe {
     /// Name of the process that wrote most.
     pub writer: String,
-    /// Name of the reader.
+    /// Name of the reader; of several, the one seen reading.
     pub reader: String,
     /// What was done to them.
     #[serde(flatten)]
