@@ -2,6 +2,7 @@
 //! ends with it. Nothing stands in the data's way, so it may be killed at any moment.
 
 mod account;
+mod budget;
 mod call;
 mod sidecar;
 
@@ -15,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub use self::account::{Account, PipeName, TreatedPipe};
 use self::account::{Party, Register};
+use self::budget::Budget;
 use self::call::{InCall, examine_call};
 pub use self::sidecar::{open_process, start};
 use crate::find::{Process, Scanner};
@@ -38,8 +40,6 @@ const MAX_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 const SCAN_SHARE: u32 = 8;
 /// A process id is given out before the process is listed as a child.
 const LISTING_DELAY: Duration = Duration::from_millis(20);
-/// The sidecar takes at most this share of one processor.
-const BUDGET: f64 = 0.05;
 /// How long the pipes of a running process are examined if it is not followed.
 const ONCE: Duration = Duration::from_millis(300);
 
@@ -100,12 +100,15 @@ impl Booster {
     /// Raises pipes until `pause`, which waits for that long at most, returns false. Begins with
     /// a pause: a shell has no pipes at once.
     pub fn run(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
+        let (mut budget, mut stepped_at) = (Budget::full(), Instant::now());
         let mut interval = MIN_INTERVAL;
         while pause(interval) {
             let before = cpu_time();
             let next = self.step();
             let cost = cpu_time().saturating_sub(before);
-            interval = next.max(cost.div_f64(BUDGET));
+            let now = Instant::now();
+            interval = next.max(budget.spend(cost, now.duration_since(stepped_at)));
+            stepped_at = now;
         }
         self.account()
     }
