@@ -18,7 +18,7 @@ pub use self::account::{Account, PipeName, TreatedPipe};
 use self::account::{Party, Register};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
-pub use self::sidecar::{open_process, start};
+pub use self::sidecar::{Other, find_other, open_process, set_name, start};
 use crate::find::{Process, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
