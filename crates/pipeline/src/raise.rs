@@ -180,7 +180,9 @@ impl Exemption {
                 let size = size::format(MIN_WRITTEN);
                 return format!("its writer has written less than {size} so far").into();
             }
-            Exemption::ManyRaised => "as many pipes are raised as may be at a time",
+            Exemption::ManyRaised => {
+                return format!("{MAX_RAISED} pipes are raised already").into();
+            }
             Exemption::NotOpened => "it could not be opened",
         };
         reason.into()

@@ -65,8 +65,8 @@ struct Record<'a> {
 /// far.
 ///
 /// # Errors
-/// Another process raises the pipes of this session. The command can't be started, its outputs differ, the record can't be saved, or a signal
-/// arrived.
+/// Another process would boost the plain runs, the command can't be started, its outputs
+/// differ, the record can't be saved, or a signal arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let first = args.command.first().and_then(|it| it.to_str());
     if let Some(number) = first.filter(|word| word.parse::<u64>().is_ok()) {
