@@ -42,6 +42,8 @@ const SCAN_SHARE: u32 = 8;
 const LISTING_DELAY: Duration = Duration::from_millis(20);
 /// How long the pipes of a running process are examined if it is not followed.
 const ONCE: Duration = Duration::from_millis(300);
+/// How long opening such a pipe is tried again: the helper may have to wait for a processor.
+const MAX_OPENING: Duration = Duration::from_secs(5);
 
 /// Whose pipes are raised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,7 +120,12 @@ impl Booster {
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
         loop {
             self.scan();
-            let is_over = self.began.elapsed() >= ONCE || self.undecided == 0;
+            let limit = if self.register.waits_for(Exemption::NotOpened) {
+                MAX_OPENING
+            } else {
+                ONCE
+            };
+            let is_over = self.began.elapsed() >= limit || self.undecided == 0;
             if is_over || !pause(MIN_INTERVAL) {
                 self.register.give_up();
                 return self.account();

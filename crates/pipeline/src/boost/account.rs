@@ -209,6 +209,12 @@ impl Register {
         }
     }
 
+    /// Whether a pipe is not settled for this reason.
+    pub(super) fn waits_for(&self, reason: Exemption) -> bool {
+        let mut waiting = self.known.values().filter(|it| it.settled.is_none());
+        waiting.any(|it| it.waits == Some(reason))
+    }
+
     /// Settles the pipes that still wait: they are left as they are.
     pub(super) fn give_up(&mut self) {
         let waiting = self.known.iter().filter(|(_, it)| it.settled.is_none());

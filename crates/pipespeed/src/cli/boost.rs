@@ -27,7 +27,7 @@ It raises pipes that one process of the pipeline reads as its standard input and
 writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
 with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
---pid looks for 0.3 s at most and prints on standard output what was raised, and why other pipes were \
+--pid looks for about 0.3 s and prints on standard output what was raised, and why other pipes were \
 not: one to which less than 32 KiB was written so far is left as it is; --follow raises it once \
 more was written. With --follow it prints nothing, and with \
 --follow --report it stays in the foreground and prints on standard error at the end.
