@@ -1,28 +1,32 @@
 //! Raises the pipes of a running pipeline as they appear: a process beside the pipeline that
 //! ends with it. Nothing stands in the data's way, so it may be killed at any moment.
 
+mod account;
+mod budget;
 mod call;
 mod sidecar;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
+pub use self::account::{Account, PipeName, TreatedPipe};
+use self::account::{Party, Register};
+use self::budget::Budget;
 use self::call::{InCall, examine_call};
-pub use self::sidecar::{open_process, start};
-use crate::find::{Process, ProcessId, Scanner};
+pub use self::sidecar::{Other, find_other, open_process, set_name, start};
+use crate::find::{Process, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{
-    Decision, Exemption, Link, MAX_RAISED, Treatment, WriterActivity, decide, find_connected,
+    Decision, Exemption, Link, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
+use crate::wait::{PipeWait, Side, State, Wait, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -36,10 +40,10 @@ const MAX_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 const SCAN_SHARE: u32 = 8;
 /// A process id is given out before the process is listed as a child.
 const LISTING_DELAY: Duration = Duration::from_millis(20);
-/// The sidecar takes at most this share of one processor.
-const BUDGET: f64 = 0.05;
 /// How long the pipes of a running process are examined if it is not followed.
 const ONCE: Duration = Duration::from_millis(300);
+/// How long opening such a pipe is tried again: the helper may have to wait for a processor.
+const MAX_OPENING: Duration = Duration::from_secs(5);
 
 /// Whose pipes are raised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,149 +57,6 @@ pub struct Subject {
     pub except: Vec<PipeName>,
 }
 
-/// What a pipe is called, in this run and in others of the same pipeline.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PipeName {
-    /// Name of the process that wrote most.
-    pub writer: String,
-    /// Name of the reader.
-    pub reader: String,
-    /// Its number among the pipes between processes of these names, from 0, in the order in
-    /// which their readers were started.
-    pub number: usize,
-}
-
-impl fmt::Display for PipeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.writer, self.reader)?;
-        match self.number {
-            0 => Ok(()),
-            number => write!(f, " ({})", number + 1),
-        }
-    }
-}
-
-/// Pipes between programs of the same names that were treated alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TreatedPipe {
-    /// Name of the process that wrote most.
-    pub writer: String,
-    /// Name of the reader.
-    pub reader: String,
-    /// What was done to them.
-    #[serde(flatten)]
-    pub treatment: Treatment,
-    /// How many there were.
-    pub count: u64,
-    /// The numbers of the first [`MAX_RAISED`] of them, as in [`PipeName`].
-    pub numbers: Vec<usize>,
-}
-
-impl TreatedPipe {
-    /// Whether they were raised.
-    pub fn is_raised(&self) -> bool {
-        self.treatment.is_raised()
-    }
-
-    /// The names of the first of them.
-    pub fn names(&self) -> impl Iterator<Item = PipeName> {
-        self.numbers.iter().map(|number| PipeName {
-            writer: self.writer.clone(),
-            reader: self.reader.clone(),
-            number: *number,
-        })
-    }
-}
-
-/// What was done to the pipes of a pipeline.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Account {
-    /// The pipes raised, or left as they are.
-    pub pipes: Vec<TreatedPipe>,
-    /// Processor time that this took, in seconds.
-    pub cpu_s: f64,
-    /// How long the pipeline was attended to, in seconds.
-    pub seconds: f64,
-    /// Number of scans of the descriptors.
-    pub scans: u64,
-}
-
-impl Account {
-    /// Adds pipes in the order in which their readers were started.
-    fn add(&mut self, mut all: Vec<Settled>) {
-        all.sort_by_key(|settled| settled.order);
-        for settled in all {
-            let (writer, reader) = (settled.writer.name, settled.reader.name);
-            let is_alike = |it: &&mut TreatedPipe| {
-                (&it.writer, &it.reader, it.treatment) == (&writer, &reader, settled.treatment)
-            };
-            if let Some(known) = self.pipes.iter_mut().find(is_alike) {
-                known.count += 1;
-                if known.numbers.len() < MAX_RAISED {
-                    known.numbers.push(settled.number);
-                }
-            } else {
-                self.pipes.push(TreatedPipe {
-                    writer,
-                    reader,
-                    treatment: settled.treatment,
-                    count: 1,
-                    numbers: vec![settled.number],
-                });
-            }
-        }
-    }
-
-    /// Whether one of [`Subject::except`] was left as it is.
-    pub fn has_excluded(&self) -> bool {
-        let excluded = Treatment::Left(Exemption::Excluded);
-        self.pipes.iter().any(|it| it.treatment == excluded)
-    }
-
-    /// Number of pipes raised.
-    pub fn count_raised(&self) -> u64 {
-        let raised = self.pipes.iter().filter(|it| it.is_raised());
-        raised.map(|it| it.count).sum()
-    }
-}
-
-/// A process at an end of a pipe, with its last name.
-#[derive(Debug, Clone, Default)]
-struct Party {
-    id: Option<ProcessId>,
-    name: String,
-}
-
-impl Party {
-    fn of(process: Option<&Process>) -> Self {
-        Party {
-            id: process.map(|it| it.id),
-            name: process.map(|it| it.name.clone()).unwrap_or_default(),
-        }
-    }
-}
-
-/// What was decided about a pipe.
-#[derive(Debug)]
-struct Settled {
-    treatment: Treatment,
-    writer: Party,
-    reader: Party,
-    order: Order,
-    number: usize,
-}
-
-/// Start and process id of the first reader of a pipe that was seen: the order of the pipes.
-type Order = (u64, i32);
-
-/// A pipe that exists.
-#[derive(Debug)]
-struct Known {
-    order: Order,
-    /// The names of writer and reader at the last scan before it was settled.
-    names: (String, String),
-}
-
 /// Raises the pipes of a process and its descendants.
 #[derive(Debug)]
 pub struct Booster {
@@ -206,12 +67,7 @@ pub struct Booster {
     scanner: Scanner,
     /// The processes in the order of their tree.
     tree: Vec<i32>,
-    /// The pipes that still exist.
-    known: BTreeMap<PipeId, Known>,
-    /// Those of the known pipes that were decided on.
-    settled: BTreeMap<PipeId, Settled>,
-    /// About pipes that no longer exist.
-    account: Account,
+    register: Register,
     undecided: usize,
     is_limited: bool,
     scans: u64,
@@ -232,9 +88,7 @@ impl Booster {
             newest: Newest::open(),
             scanner: Scanner::default(),
             tree: Vec::new(),
-            known: BTreeMap::new(),
-            settled: BTreeMap::new(),
-            account: Account::default(),
+            register: Register::default(),
             undecided: 0,
             is_limited: false,
             scans: 0,
@@ -248,22 +102,32 @@ impl Booster {
     /// Raises pipes until `pause`, which waits for that long at most, returns false. Begins with
     /// a pause: a shell has no pipes at once.
     pub fn run(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
+        let (mut budget, mut stepped_at) = (Budget::full(), Instant::now());
         let mut interval = MIN_INTERVAL;
         while pause(interval) {
             let before = cpu_time();
             let next = self.step();
             let cost = cpu_time().saturating_sub(before);
-            interval = next.max(cost.div_f64(BUDGET));
+            let now = Instant::now();
+            interval = next.max(budget.spend(cost, now.duration_since(stepped_at)));
+            stepped_at = now;
         }
         self.account()
     }
 
-    /// Raises what a running process has now: looks for `ONCE`, or until all is decided.
+    /// Raises what a running process has now: looks for `ONCE`, or until all is decided. The
+    /// account says why the others were left as they are.
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
         loop {
             self.scan();
-            let is_over = self.began.elapsed() >= ONCE || self.undecided == 0;
+            let limit = if self.register.waits_for(Exemption::NotOpened) {
+                MAX_OPENING
+            } else {
+                ONCE
+            };
+            let is_over = self.began.elapsed() >= limit || self.undecided == 0;
             if is_over || !pause(MIN_INTERVAL) {
+                self.register.give_up();
                 return self.account();
             }
         }
@@ -340,50 +204,24 @@ impl Booster {
             links = find_connected(links, own.into_iter().collect());
         }
         for link in &links {
-            let reader = processes[&link.reader].id;
-            let known = self.known.entry(link.pipe);
-            known.or_insert_with(|| Known {
-                order: (reader.start, reader.pid),
-                names: Default::default(),
-            });
+            if let Some(reader) = link.readers.last() {
+                self.register.add(link.pipe, processes[reader].id);
+            }
         }
-        self.follow();
+        self.register.update(processes);
         self.undecided = 0;
-        links.retain(|link| !self.settled.contains_key(&link.pipe));
+        links.retain(|link| !self.register.is_settled(link.pipe));
         if !links.is_empty() {
             self.looker.prepare(&self.proc);
         }
         let examined: Vec<_> = links.iter().map(|it| self.examine_writers(it)).collect();
         // The number of a pipe depends on the names of all.
         for (link, (writer, _)) in links.iter().zip(&examined) {
-            let names = [*writer, Some(link.reader)].map(|pid| self.party(pid).name);
-            if let Some(known) = self.known.get_mut(&link.pipe) {
-                known.names = names.into();
-            }
+            let (writer, reader) = (self.party(*writer), self.party(self.find_reader(link)));
+            self.register.set_parties(link.pipe, writer, reader);
         }
-        for (link, (writer, activity)) in links.iter().zip(examined) {
-            self.settle(link, writer, activity);
-        }
-    }
-
-    /// Updates the names of processes, which exec changes, and forgets pipes that are gone.
-    fn follow(&mut self) {
-        let processes = &self.scanner.snapshot.processes;
-        let ends = processes.values().flat_map(|process| &process.ends);
-        let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
-        self.known.retain(|pipe, _| held.contains(pipe));
-        let settled = std::mem::take(&mut self.settled).into_iter();
-        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            settled.partition(|(pipe, _)| held.contains(pipe));
-        self.settled = kept;
-        self.account.add(gone.into_values().collect());
-        for settled in self.settled.values_mut() {
-            for party in [&mut settled.writer, &mut settled.reader] {
-                let now = party.id.and_then(|id| processes.get(&id.pid));
-                if let Some(now) = now.filter(|now| Some(now.id) == party.id) {
-                    party.name.clone_from(&now.name);
-                }
-            }
+        for (link, (_, activity)) in links.iter().zip(examined) {
+            self.settle(link, activity);
         }
     }
 
@@ -392,56 +230,33 @@ impl Booster {
         Party::of(pid.and_then(|pid| processes.get(&pid)))
     }
 
-    /// The name of a pipe that still exists.
-    fn name(&self, pipe: PipeId) -> PipeName {
-        let names = |pipe: &PipeId, known: &Known| match self.settled.get(pipe) {
-            Some(it) => (it.writer.name.clone(), it.reader.name.clone()),
-            None => known.names.clone(),
-        };
-        let own = &self.known[&pipe];
-        let (writer, reader) = names(&pipe, own);
-        let gone = self.account.pipes.iter();
-        let gone = gone.filter(|it| (&it.writer, &it.reader) == (&writer, &reader));
-        let gone: u64 = gone.map(|it| it.count).sum();
-        let before = self.known.iter().filter(|(pipe, known)| {
-            known.order < own.order && names(pipe, known) == (writer.clone(), reader.clone())
-        });
-        PipeName {
-            number: gone as usize + before.count(),
-            writer,
-            reader,
-        }
-    }
-
-    fn settle(&mut self, link: &Link, writer: Option<i32>, activity: WriterActivity) {
-        let raised = self.settled.values().filter(|it| it.treatment.is_raised());
-        let treatment = match decide(activity, raised.count(), self.is_limited) {
-            Decision::Wait => {
-                self.undecided += 1;
+    fn settle(&mut self, link: &Link, activity: WriterActivity) {
+        let raised = self.register.count_raised();
+        let treatment = match decide(activity, raised, self.is_limited) {
+            Decision::Wait(reason) => {
+                self.wait(link, reason);
                 return;
             }
             Decision::Leave(exemption) => Treatment::Left(exemption),
-            Decision::Raise if self.subject.except.contains(&self.name(link.pipe)) => {
+            Decision::Raise if self.subject.except.contains(&self.register.name(link.pipe)) => {
                 Treatment::Left(Exemption::Excluded)
             }
             Decision::Raise => match raise(&mut self.looker, &self.proc, link) {
                 Some(treatment) => treatment,
                 // The next scan finds another reader, or no pipe.
                 None => {
-                    self.undecided += 1;
+                    self.wait(link, Exemption::NotOpened);
                     return;
                 }
             },
         };
         self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
-        let settled = Settled {
-            treatment,
-            writer: self.party(writer),
-            reader: self.party(Some(link.reader)),
-            order: self.known[&link.pipe].order,
-            number: self.name(link.pipe).number,
-        };
-        self.settled.insert(link.pipe, settled);
+        self.register.settle(link.pipe, treatment);
+    }
+
+    fn wait(&mut self, link: &Link, reason: Exemption) {
+        self.undecided += 1;
+        self.register.wait(link.pipe, reason);
     }
 
     /// The writer that has written most, and what was seen of all writers.
@@ -463,6 +278,32 @@ impl Booster {
         (most.map(|(_, pid)| pid), activity)
     }
 
+    /// Of several readers the one that waits for data or has read most. The last one if none
+    /// has read much: the shell that waits for it has the pipe, too.
+    fn find_reader(&self, link: &Link) -> Option<i32> {
+        if let [reader] = link.readers[..] {
+            return Some(reader);
+        }
+        let reading = |pid: &i32| {
+            let read = self.proc.io(*pid).map(|io| io.read_bytes);
+            let much = read.filter(|bytes| *bytes >= MIN_WRITTEN);
+            (self.waits_for_data(*pid, link.pipe), much)
+        };
+        link.readers.iter().copied().max_by_key(reading)
+    }
+
+    fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
+        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+            return false;
+        };
+        let is_on_pipe = |it: &PipeWait| it.pipe == pipe && it.side == Side::Input;
+        let mut threads = self.proc.threads(pid).into_iter();
+        threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
+            Some((State::Waiting(Wait::Pipes { any_of, .. }), _)) => any_of.iter().any(is_on_pipe),
+            _ => false,
+        })
+    }
+
     fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
         let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
             return Vec::new();
@@ -477,9 +318,7 @@ impl Booster {
     }
 
     fn account(&mut self) -> Account {
-        let mut account = std::mem::take(&mut self.account);
-        let existing = std::mem::take(&mut self.settled);
-        account.add(existing.into_values().collect());
+        let mut account = self.register.take_account();
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
         let helpers = self.looker.pids(&self.proc).into_iter();

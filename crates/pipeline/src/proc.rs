@@ -177,12 +177,27 @@ impl Proc {
 
     /// Whether a process exists and descends from this one.
     pub fn is_descendant(&self, pid: i32) -> bool {
+        let own = getpid().as_raw_pid();
+        self.ancestors(pid).any(|pid| pid == own)
+    }
+
+    /// The ancestors of a process, the nearest first.
+    pub(crate) fn ancestors(&self, pid: i32) -> impl Iterator<Item = i32> {
         // The parents may change meanwhile, so the walk is bounded.
         const MAX_DEPTH: usize = 4096;
-        let own = getpid().as_raw_pid();
         let parent = |pid: i32| Some(self.stat(pid)?.parent);
-        let parents = std::iter::successors(parent(pid), |pid| parent(*pid));
-        parents.take(MAX_DEPTH).any(|pid| pid == own)
+        let parents = std::iter::successors(parent(pid), move |pid| parent(*pid));
+        parents.take(MAX_DEPTH)
+    }
+
+    /// The processes to which a process has pidfds (pidfd_open(2)). Empty without permission.
+    pub(crate) fn pidfds(&self, pid: i32) -> Vec<i32> {
+        let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
+        let descriptors = descriptors.unwrap_or_default().into_iter();
+        let field = |fd: i32| self.root.field(format!("proc/{pid}/fdinfo/{fd}"), "Pid");
+        descriptors
+            .filter_map(|fd| field(fd)?.parse().ok())
+            .collect()
     }
 
     /// The name of a process, also of a zombie: 15 bytes of its program's file name

@@ -28,7 +28,7 @@ pub const TARGET: u64 = 1 << 20;
 pub const MAX_RAISED: usize = 16;
 /// A pipe is raised once a writer has written as many bytes, half of a default pipe: before
 /// that a larger one makes no difference.
-const MIN_WRITTEN: u64 = 32 << 10;
+pub(crate) const MIN_WRITTEN: u64 = 32 << 10;
 /// Slots of a new pipe (PIPE_DEF_BUFFERS in include/linux/pipe_fs_i.h).
 const DEFAULT_SLOTS: usize = 16;
 
@@ -37,8 +37,8 @@ const DEFAULT_SLOTS: usize = 16;
 pub struct Link {
     /// The pipe.
     pub pipe: PipeId,
-    /// The process that has it as standard input; of several, the last in the tree.
-    pub reader: i32,
+    /// The processes that have it as standard input, in the order of their tree.
+    pub readers: Vec<i32>,
     /// The other processes that hold its write end.
     pub writers: Vec<i32>,
 }
@@ -62,7 +62,7 @@ pub fn find_links(processes: &[&Process]) -> Vec<Link> {
         }
         let reader = process.id.pid;
         if let Some(link) = links.iter_mut().find(|link| link.pipe == pipe) {
-            link.reader = reader;
+            link.readers.push(reader);
             continue;
         }
         let writers = processes.iter().filter(|it| it.holds(pipe, Side::Room));
@@ -70,7 +70,7 @@ pub fn find_links(processes: &[&Process]) -> Vec<Link> {
         if !writers.is_empty() {
             links.push(Link {
                 pipe,
-                reader,
+                readers: vec![reader],
                 writers,
             });
         }
@@ -83,7 +83,7 @@ pub fn find_connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
     let (mut found, mut rest) = (Vec::new(), links);
     loop {
         let joins = |link: &Link| {
-            let mut ends = link.writers.iter().chain([&link.reader]);
+            let mut ends = link.writers.iter().chain(&link.readers);
             ends.any(|pid| pids.contains(pid))
         };
         let (joined, others): (Vec<Link>, Vec<Link>) = rest.into_iter().partition(joins);
@@ -92,7 +92,7 @@ pub fn find_connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
         }
         let ends = joined
             .iter()
-            .flat_map(|link| link.writers.iter().chain([&link.reader]));
+            .flat_map(|link| link.writers.iter().chain(&link.readers));
         pids.extend(ends.copied());
         found.extend(joined);
         rest = others;
@@ -114,8 +114,8 @@ pub struct WriterActivity {
 /// What to do with a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Look again later.
-    Wait,
+    /// Look again later. If that can't be, this is why it was left as it is.
+    Wait(Exemption),
     /// Raise it.
     Raise,
     /// Leave it alone from now on.
@@ -147,6 +147,12 @@ pub enum Exemption {
     Held,
     /// It was excluded.
     Excluded,
+    /// No writer waits for room in it or has written much so far.
+    LittleWritten,
+    /// As many pipes are raised as may be at a time.
+    ManyRaised,
+    /// It could not be opened.
+    NotOpened,
 }
 
 impl Exemption {
@@ -170,6 +176,14 @@ impl Exemption {
             Exemption::MaxSize => "no larger size is allowed (/proc/sys/fs/pipe-max-size)",
             Exemption::Held => "a splice holds it",
             Exemption::Excluded => "excluded",
+            Exemption::LittleWritten => {
+                let size = size::format(MIN_WRITTEN);
+                return format!("its writer has written less than {size} so far").into();
+            }
+            Exemption::ManyRaised => {
+                return format!("{MAX_RAISED} pipes are raised already").into();
+            }
+            Exemption::NotOpened => "it could not be opened",
         };
         reason.into()
     }
@@ -183,11 +197,11 @@ pub fn decide(writers: WriterActivity, raised: usize, is_limited: bool) -> Decis
     } else if is_limited {
         Decision::Leave(Exemption::Limit)
     } else if raised >= MAX_RAISED {
-        Decision::Wait
+        Decision::Wait(Exemption::ManyRaised)
     } else if writers.waits_for_room || writers.written_bytes >= MIN_WRITTEN {
         Decision::Raise
     } else {
-        Decision::Wait
+        Decision::Wait(Exemption::LittleWritten)
     }
 }
 
@@ -216,13 +230,13 @@ impl Treatment {
 /// A request to the helper process begins with this.
 pub(crate) const REQUEST: &str = "raise ";
 
-/// Raises a pipe, by its read end at the reader's standard input. The helper process does
+/// Raises a pipe, by its read end at the last reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
 ///
 /// `None` if it could not be opened: this reader may have ended or closed it, while others
 /// still hold it.
 pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
-    let request = format!("{REQUEST}{} 0 {}\n", link.reader, link.pipe.inode);
+    let request = format!("{REQUEST}{} 0 {}\n", link.readers.last()?, link.pipe.inode);
     match looker.ask(proc, &request) {
         Ok(answer) => serde_json::from_str(&answer).ok()?,
         Err(Look::Held) => Some(Treatment::Left(Exemption::Held)),
@@ -300,11 +314,11 @@ mod tests {
     use crate::fixtures::{process, reads, writes};
     use crate::proc::End;
 
-    fn linked(processes: &[Process]) -> Vec<(u64, i32, Vec<i32>)> {
+    fn linked(processes: &[Process]) -> Vec<(u64, Vec<i32>, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
         let links = find_links(&all).into_iter();
         links
-            .map(|link| (link.pipe.inode, link.reader, link.writers))
+            .map(|link| (link.pipe.inode, link.readers, link.writers))
             .collect()
     }
 
@@ -316,17 +330,20 @@ mod tests {
             process(3, "tr", vec![reads(0, 7), writes(1, 8)]),
             process(4, "wc", vec![reads(0, 8)]),
         ];
-        assert_eq!(linked(&pipeline), [(7, 3, vec![2]), (8, 4, vec![3])]);
+        assert_eq!(
+            linked(&pipeline),
+            [(7, vec![3], vec![2]), (8, vec![4], vec![3])]
+        );
     }
 
     #[test]
-    fn several_readers_share_one_link_and_the_last_is_named() {
+    fn several_readers_share_one_link() {
         let pipeline = [
             process(1, "sh", vec![writes(63, 7)]),
             process(2, "sh", vec![reads(0, 7)]),
             process(3, "wc", vec![reads(0, 7)]),
         ];
-        assert_eq!(linked(&pipeline), [(7, 3, vec![1])]);
+        assert_eq!(linked(&pipeline), [(7, vec![2, 3], vec![1])]);
     }
 
     #[test]
@@ -401,12 +418,13 @@ mod tests {
             ..written(1 << 30)
         };
         let leave = Decision::Leave;
+        let idle = Decision::Wait(Exemption::LittleWritten);
         for (writers, raised, is_limited, expected) in [
-            (nothing, 0, false, Decision::Wait),
-            (written(32767), 0, false, Decision::Wait),
+            (nothing, 0, false, idle),
+            (written(32767), 0, false, idle),
             (written(32768), 0, false, Decision::Raise),
             (waits, 15, false, Decision::Raise),
-            (waits, 16, false, Decision::Wait),
+            (waits, 16, false, Decision::Wait(Exemption::ManyRaised)),
             (waits, 0, true, leave(Exemption::Limit)),
             (vmsplices, 0, false, leave(Exemption::Vmsplice)),
             (vmsplices, 16, true, leave(Exemption::Vmsplice)),

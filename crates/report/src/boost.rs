@@ -17,6 +17,10 @@ const MIN_SECONDS: f64 = 0.05;
 /// In a shorter time the start of the process that raises the pipes hides what it takes.
 const MIN_SECONDS_FOR_SHARE: f64 = 0.1;
 
+/// Why nothing was done to any pipe.
+const NONE_CARRIES_MUCH: &str =
+    "no pipe was raised: none was seen to carry much data between two programs";
+
 /// What was gained, by which pipes, and if nothing, why.
 pub fn boost(proof: &Proof, style: Style) -> String {
     let mut lines = Vec::new();
@@ -194,7 +198,7 @@ fn explain(proof: &Proof) -> Option<String> {
     } else if was_raised || is_short(proof) {
         "the run was too short for any pipe to be raised".to_owned()
     } else {
-        "no pipe was raised: none was seen to carry much data between two programs".to_owned()
+        NONE_CARRIES_MUCH.to_owned()
     };
     Some(format!("{gain}: {reason}"))
 }
@@ -294,7 +298,9 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
 /// What was done to the pipes of a pipeline: a sentence each.
 pub fn describe_account(account: &Account) -> Vec<String> {
     let mut lines: Vec<String> = account.pipes.iter().map(describe).collect();
-    if account.count_raised() == 0 {
+    if lines.is_empty() {
+        lines.push(NONE_CARRIES_MUCH.to_owned());
+    } else if account.count_raised() == 0 {
         lines.insert(0, "no pipe was raised".to_owned());
     }
     let share = if account.seconds >= MIN_SECONDS_FOR_SHARE {
@@ -487,7 +493,8 @@ mod tests {
             scans: 80,
         };
         insta::assert_snapshot!(describe_account(&account).join("\n"));
-        let nothing = "no pipe was raised\n0 scans in 0 s took 0 ms of processor time";
+        let nothing = "no pipe was raised: none was seen to carry much data between two programs\n\
+                       0 scans in 0 s took 0 ms of processor time";
         assert_eq!(describe_account(&Account::default()).join("\n"), nothing);
     }
 }

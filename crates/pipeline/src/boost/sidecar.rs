@@ -1,5 +1,6 @@
 //! The process that raises the pipes beside a pipeline.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,12 +9,16 @@ use std::time::Duration;
 use pipespeed_base::orphan::run_orphan;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
 use rustix::stdio;
-use rustix::thread::set_name;
+use rustix::thread;
 
 use super::{Booster, Subject};
 use crate::look::Looker;
+use crate::proc::Proc;
+
+/// Name of the process, for ps(1): it has the arguments of the process that was copied.
+const NAME: &CStr = c"pipespeed-boost";
 
 /// Starts a sidecar that raises the pipes of a process until that ends. It is an orphan with a
 /// session of its own and no descriptor of this process, which must have only one thread. It
@@ -45,13 +50,13 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     stdio::dup2_stderr(&null)?;
     drop(null);
     standard::close_inherited(kept);
-    std::env::set_current_dir("/")
+    std::env::set_current_dir("/")?;
+    // The process that is forked next inherits it.
+    set_name()
 }
 
 /// In the sidecar.
 fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
-    // For ps(1), beside the arguments of the process that was copied.
-    let _ = set_name(c"pipespeed-boost");
     if let Some(file) = &mut account_file {
         writeln!(file, "{}", getpid().as_raw_pid())?;
     }
@@ -62,6 +67,43 @@ fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io
         writeln!(file, "{text}")?;
     }
     Ok(())
+}
+
+/// Gives this process the name by which [`find_other`] finds it.
+///
+/// # Errors
+/// Those of prctl(2).
+pub fn set_name() -> io::Result<()> {
+    Ok(thread::set_name(NAME)?)
+}
+
+/// Another process that raises pipes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Other {
+    /// Its process id.
+    pub pid: i32,
+    /// The process that it attends to: this one or an ancestor.
+    pub subject: i32,
+}
+
+/// Finds a process that raises the pipes of this process's descendants. Not found are those of
+/// another PID namespace, and those that /proc hides (mount option `hidepid`).
+pub fn find_other(proc: &Proc) -> Option<Other> {
+    let own = getpid().as_raw_pid();
+    let line: Vec<i32> = [own].into_iter().chain(proc.ancestors(own)).collect();
+    let is_other = |pid: &i32| {
+        let has_name = proc
+            .name(*pid)
+            .is_some_and(|name| name.as_bytes() == NAME.to_bytes());
+        // It leaves the pipes of other users alone.
+        has_name && *pid != own && proc.user(*pid) == Some(geteuid().as_raw())
+    };
+    let mut others = proc.processes().into_iter().filter(is_other);
+    others.find_map(|pid| {
+        let mut subjects = proc.pidfds(pid).into_iter();
+        let subject = subjects.find(|subject| line.contains(subject))?;
+        Some(Other { pid, subject })
+    })
 }
 
 /// Refers to a running process, even if its number is reused.

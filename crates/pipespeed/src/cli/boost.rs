@@ -27,7 +27,9 @@ It raises pipes that one process of the pipeline reads as its standard input and
 writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
 with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
 
---pid prints what was raised on standard output; with --follow it prints nothing, and with \
+--pid looks for about 0.3 s and prints on standard output what was raised, and why other pipes were \
+not: one to which less than 32 KiB was written so far is left as it is; --follow raises it once \
+more was written. With --follow it prints nothing, and with \
 --follow --report it stays in the foreground and prints on standard error at the end.
 
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
@@ -43,7 +45,7 @@ times boosted, in balanced order, with all its side effects; up to 4 times more 
 differs. Its standard output is read through a pipe and discarded; its standard input is empty \
 unless --input is given.
 
-Exit status: that of COMMAND; 126 or 127 if it can't be run; 2 for wrong usage. With --prove: 0, whether or not anything was gained; 1 if the outputs differ, if COMMAND can't be run, or if anything else failed; 130 after Ctrl-C.";
+Exit status: that of COMMAND; 126 or 127 if it can't be run; 2 for wrong usage. With --pid: 0, whether or not a pipe was raised. With --prove: 0, whether or not anything was gained; 1 if the outputs differ, if COMMAND can't be run, or if anything else failed; 130 after Ctrl-C.";
 
 fn pipe_name(text: &str) -> serde_json::Result<PipeName> {
     serde_json::from_str(text)

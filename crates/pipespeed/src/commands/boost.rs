@@ -188,6 +188,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     let mut booster = Booster::new(subject, Looker::new(looker));
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
     if args.follow {
+        sidecar::set_name().context("PR_SET_NAME")?;
         let account = booster.run(&mut pause);
         print(&account);
     } else {

@@ -28,7 +28,7 @@ use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::act;
-use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
+use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe, find_other};
 use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
@@ -65,8 +65,8 @@ struct Record<'a> {
 /// far.
 ///
 /// # Errors
-/// The command can't be started, its outputs differ, the record can't be saved, or a signal
-/// arrived.
+/// Another process would boost the plain runs, the command can't be started, its outputs
+/// differ, the record can't be saved, or a signal arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let first = args.command.first().and_then(|it| it.to_str());
     if let Some(number) = first.filter(|word| word.parse::<u64>().is_ok()) {
@@ -77,6 +77,14 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(format!("--input: {error}")))?;
+    }
+    if let Some(other) = find_other(&Proc::default()) {
+        return Err(anyhow!(
+            "the plain runs would be boosted, too: process {} raises the pipes of all that \
+             process {} starts; end it (kill {0}), or run this elsewhere",
+            other.pid,
+            other.subject
+        ));
     }
     if !consent(args, pairs)? {
         return Err(AlreadyReported(1).into());

@@ -22,9 +22,17 @@ fn boost(options: &str, line: &str) -> Command {
 
 /// The process that raises the pipes of a marked command.
 fn sidecar(mark: &Mark) -> Option<Pid> {
+    let name = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let parent = |pid: i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let (_, after) = status.split_once("PPid:")?;
+        after.lines().next()?.trim().parse::<i32>().ok()
+    };
+    // Not the process that forks it, which has the same name for an instant.
     let is_sidecar = |pid: Pid| {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid()));
-        name.is_ok_and(|name| name == "pipespeed-boost\n")
+        let pid = pid.as_raw_pid();
+        let parent = parent(pid).map(name);
+        name(pid) == "pipespeed-boost\n" && parent.is_some_and(|it| !it.starts_with("pipespeed"))
     };
     let mut all = mark.processes().into_iter();
     all.find_map(|(pid, _)| is_sidecar(pid).then_some(pid))

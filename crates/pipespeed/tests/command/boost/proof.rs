@@ -1,13 +1,16 @@
 //! `boost --prove`.
 
+use std::io::Write;
 use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use super::boost;
+use super::{boost, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{Outcome, json, json_file, pipespeed, run_alone, start, usage_errors};
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, start, usage_errors,
+};
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
 const LINE: &str = "head -c 4M /dev/zero | od -v | wc -c";
@@ -106,6 +109,42 @@ fn a_run_without_an_account_is_not_called_boosted() {
     );
     for words in ["same", "no gain", "undecided"] {
         assert!(!outcome.out.contains(words), "{outcome:#?}");
+    }
+}
+
+/// Compares nothing, since the plain runs would be boosted.
+fn refuses(outcome: Outcome) {
+    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
+    let words = "the plain runs would be boosted, too";
+    assert!(outcome.err.contains(words), "{outcome:#?}");
+    assert!(!outcome.err.contains("executed"), "{outcome:#?}");
+}
+
+#[test]
+fn within_a_boosted_session_nothing_is_compared() {
+    let prove = format!("{PIPESPEED} boost --prove=1 --yes 'echo executed >&2'; exit $?");
+    refuses(run_alone(boost("", &prove)));
+    let words = run_alone({
+        let mut command = boost("", PIPESPEED);
+        command.args(["boost", "--prove=1", "--yes", "echo executed >&2"]);
+        command
+    });
+    refuses(words);
+    for options in ["--follow", "--follow --report"] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut session = std::process::Command::new("sh");
+        session.env("SHELL", "/bin/sh").stdin(reader);
+        session.args(["-c", &format!("read -r line; {prove}")]);
+        let session = start(session);
+        let pid = session.pid().as_raw_pid();
+        let mut follow = pipespeed(&format!("boost --pid {pid} {options}"));
+        let mark = Mark::on(&mut follow);
+        let follow = start(follow);
+        eventually(|| sidecar(&mark)).unwrap();
+        writer.write_all(b"\n").unwrap();
+        refuses(session.finish());
+        follow.finish().succeeded();
+        mark.nobody_left();
     }
 }
 
