@@ -15,7 +15,7 @@ use crate::wait::{PipeWait, Side, State, Wait};
 pub struct Knot {
     /// Its kind.
     pub kind: KnotKind,
-    /// Whether a process that can't be examined might wake a member.
+    /// Whether a process that is not known might wake a member.
     pub certainty: Certainty,
     /// The processes that wait for each other, and what for.
     pub members: Vec<Member>,
@@ -45,6 +45,13 @@ pub enum KnotKind {
     NoPeer,
     /// A process is stopped.
     Stopped,
+}
+
+impl KnotKind {
+    /// Whether a process that has nothing to do with the members may end it.
+    pub fn may_be_ended_by_anybody(self) -> bool {
+        matches!(self, KnotKind::NoPeer | KnotKind::Stopped)
+    }
 }
 
 /// A process in a knot.
@@ -223,7 +230,8 @@ fn knot(
         // A handler may write to a pipe or read from one.
         || observed.iter().any(|it| REQUESTS.iter().any(|signal| handles(it, *signal)))
         // Anybody may have opened it.
-        || observation.hidden > 0 && reasons().any(is_fifo);
+        || observation.hidden > 0 && reasons().any(is_fifo)
+        || kind.may_be_ended_by_anybody();
     (!is_meant).then(|| Knot {
         kind,
         certainty: if may_be_woken {

@@ -293,7 +293,7 @@ impl Finding {
         }
     }
 
-    /// Whether nothing moves without help, and no process that can't be examined could give it.
+    /// Whether nothing moves without help, and nobody outside could give it.
     pub fn is_certainly_stuck(&self) -> bool {
         let is_likely = matches!(self, Finding::Knot(knot) if knot.certainty == Certainty::Likely);
         self.is_stuck() && !is_likely

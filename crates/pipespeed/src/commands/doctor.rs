@@ -263,7 +263,7 @@ impl Doctor<'_> {
             let why = if is_certain {
                 "--kill ends it"
             } else {
-                "a hidden process or a signal may wake it"
+                "something else may wake it"
             };
             let pid = command.child.id();
             say(&format!(

@@ -140,6 +140,11 @@ impl Files {
         }
     }
 
+    /// Whether nothing is saved.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Whether any file is saved to standard output.
     pub(super) fn use_stdout(&self) -> bool {
         self.files.iter().any(|(_, file)| file.is_stdout())

@@ -4,6 +4,8 @@ mod measure;
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
+
 use self::measure::Measured;
 use crate::cli::ReportArgs;
 use crate::commands::files::{Files, PAGE};
@@ -28,6 +30,11 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     if !args.files.is_empty() {
         let records = load(&args.files, args.quiet)?;
         let files = files.or_by_default(false, "report", PAGE);
+        // The page is all that there is to save.
+        ensure!(
+            !files.is_empty(),
+            "the page is not saved: name a file by -o ('-o -': standard output)"
+        );
         return save(&files, &records, other.as_ref(), args.quiet);
     }
     let Measured {

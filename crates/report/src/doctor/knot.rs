@@ -100,7 +100,12 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         _ => String::new(),
     };
     if knot.certainty == Certainty::Likely {
-        let text = "  A process that can't be examined might have an end of these pipes, or a signal handler use them.";
+        let text = if knot.kind.may_be_ended_by_anybody() {
+            "  A program or a person from outside may end this."
+        } else {
+            "  A process that can't be examined might have an end of these pipes, or a signal \
+             handler use them."
+        };
         lines.push(style.sentence(text));
     }
     lines.push(style.sentence(&format!("  Remedy: {remedy}")));

@@ -17,8 +17,11 @@ fn doctor(options: &str, pipeline: &str) -> Command {
     command
 }
 
-/// A command that waits for a FIFO for ever.
-pub const STUCK: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
+/// A command that waits for ever for the end of its input, which it keeps open itself.
+pub const STUCK: &str = ": | cat 3>/dev/stdin";
+
+/// A command that waits until somebody opens a FIFO.
+pub const WAITS_FOR_FIFO: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
 
 #[test]
 fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
@@ -71,7 +74,10 @@ fn a_stuck_command_is_explained_and_ended() {
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let ended = "--kill ended 2 processes of the command";
-    assert_contains(&outcome.err, &["STUCK: cat (pid", "to open /", ended]);
+    assert_contains(
+        &outcome.err,
+        &["STUCK: cat (pid", "only it could write", ended],
+    );
     mark.nobody_left();
 }
 
@@ -82,8 +88,26 @@ fn a_stuck_command_is_left_alone_without_kill() {
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     assert_contains(&outcome.err, &["is left running (--kill ends it)"]);
-    let is_cat = |line: &str| line.starts_with("cat /");
+    let is_cat = |line: &str| line == "cat ";
     assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
+}
+
+/// Anybody may open a FIFO, or continue what is stopped.
+#[test]
+fn what_somebody_outside_may_end_is_not_killed() {
+    for script in [WAITS_FOR_FIFO, "kill -STOP $$; true"] {
+        let mut command = doctor("--time 0.3 --kill", script);
+        let mark = Mark::on(&mut command);
+        let outcome = run_alone(command);
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        let words = [
+            "PROBABLY STUCK: ",
+            "from outside may end this",
+            "is left running",
+        ];
+        assert_contains(&outcome.unwrapped_err(), &words);
+        assert!(!mark.processes().is_empty());
+    }
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn measured_before(records: &Records) -> PathBuf {
         ("touched", Suite::Touched),
         ("sizes", Suite::Sizes),
         ("channels", Suite::Channels),
+        ("changes", Suite::Changes),
     ] {
         records.save(&format!("before/{name}.json"), &run(suite, &[]));
     }
@@ -170,7 +171,7 @@ fn measured_before(records: &Records) -> PathBuf {
 fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
     let records = Records::new();
     let directory = measured_before(&records);
-    let names = ["ladder", "touched", "sizes", "channels"];
+    let names = ["ladder", "touched", "sizes", "channels", "changes"];
     let texts = || names.map(|name| fs::read(directory.join(format!("{name}.json"))).unwrap());
     let before = texts();
     fs::write(directory.join("check.json"), "half a rec").unwrap();
@@ -241,6 +242,16 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 2), "{outcome:#?}");
     assert_eq!(fs::read(directory.join("check.json")).unwrap(), check);
+}
+
+#[test]
+fn a_page_that_cannot_be_saved_is_a_failure() {
+    let records = Records::new();
+    // No directory can be made there.
+    fs::write(records.0.path().join("pipespeed-results"), "").unwrap();
+    let outcome = records.pipespeed("report old.json");
+    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
+    assert!(outcome.err.contains("name a file by -o"), "{outcome:#?}");
 }
 
 #[test]
