@@ -37,7 +37,7 @@ const MAX_UNDECIDED_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest interval between two scans of descriptors.
 const MAX_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Scans come at intervals of this share of the time since the last change.
-const SCAN_SHARE: u32 = 8;
+const SCAN_SHARE: u32 = 4;
 /// A process id is given out before the process is listed as a child.
 const LISTING_DELAY: Duration = Duration::from_millis(20);
 /// How long the pipes of a running process are examined if it is not followed.

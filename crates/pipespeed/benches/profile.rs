@@ -93,7 +93,7 @@ fn run() -> anyhow::Result<()> {
 }
 
 fn rounds() -> anyhow::Result<usize> {
-    let mut rounds = 5;
+    let mut rounds = 15;
     options::each(|word, value| {
         ensure!(word == "--rounds", "unknown option {word}");
         rounds = value()?.parse().context("--rounds")?;

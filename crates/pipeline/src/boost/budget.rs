@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Share of one processor that is not exceeded for long.
-const SHARE: f64 = 0.05;
+const SHARE: f64 = 0.03;
 /// What may be saved up for several steps in a row: when a pipeline starts, its first steps
 /// come without delay.
 const MAX_SAVED: Duration = Duration::from_millis(10);
