@@ -64,8 +64,8 @@ pub struct Produced {
 const CLOCK_DISTANCE: u64 = 2 << 20;
 
 /// Multiplications per 8 bytes at [`Speed::Slow`]: each depends on the one
-/// before. About 300 MiB/s on the machines of the documents.
-const SLOW_STEPS: u32 = 70;
+/// before. 300 to 400 MiB/s on the machines of the documents.
+const SLOW_STEPS: u32 = 50;
 
 /// Starts this program as a producer that writes `to` a pipe.
 pub fn start(plan: Plan, to: PipeWriter) -> anyhow::Result<Child> {
