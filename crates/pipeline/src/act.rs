@@ -17,8 +17,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Sends a signal to all descendants of this process, which must be the one that
-/// adopts orphans (PR_SET_CHILD_SUBREAPER).
-pub fn signal_descendants(proc: &Proc, signal: Signal) {
+/// adopts orphans (PR_SET_CHILD_SUBREAPER), except to `others` and theirs.
+pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) {
     let own = getpid().as_raw_pid();
     let parent = |pid: i32| Some(proc.stat(pid)?.parent);
     let parents: Vec<(i32, i32)> = proc
@@ -28,7 +28,8 @@ pub fn signal_descendants(proc: &Proc, signal: Signal) {
         .collect();
     let children = |of: i32| {
         let own = parents.iter().filter(|(parent, _)| *parent == of);
-        own.map(|(_, pid)| *pid).collect()
+        let own = own.map(|(_, pid)| *pid);
+        own.filter(|pid| !others.contains(pid)).collect()
     };
     for pid in tree(own, &children).into_iter().skip(1) {
         let seen = parents.iter().find(|(_, child)| *child == pid);
@@ -58,18 +59,21 @@ pub fn reap_others(proc: &Proc, own: Pid) {
     }
 }
 
-/// Ends all descendants of this process by SIGTERM, and those that still run a second later
-/// by SIGKILL, and reaps them. Returns whether none is left.
-pub fn end_descendants(proc: &Proc) -> bool {
+/// Ends all descendants of this process, except `others` and theirs: by SIGTERM after `grace`,
+/// and those that still run a second later by SIGKILL. Reaps them. Returns whether none is left.
+pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> bool {
+    let own = getpid().as_raw_pid();
     let start = Instant::now();
-    let mut next = (start, Signal::TERM);
+    let mut next = (start + grace, Signal::TERM);
     while start.elapsed() < KILL_TIMEOUT {
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
-        if waitpid(None, WaitOptions::NOHANG).is_err() {
+        let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
+        let is_other = |pid: &i32| others.contains(pid);
+        if is_childless || !others.is_empty() && proc.children(own).iter().all(is_other) {
             return true;
         }
         if Instant::now() >= next.0 {
-            signal_descendants(proc, next.1);
+            signal_descendants(proc, others, next.1);
             let pause = if next.1 == Signal::KILL {
                 GRACE / 10
             } else {

@@ -138,15 +138,15 @@ fn is_combined(step: &Step<'_>) -> bool {
 fn advice(change: Change, case: &CaseResult) -> String {
     match change {
         Change::OneProcessor => format!(
-            "taskset -c {} sh -c 'WRITER | READER', or sched_setaffinity(2) in both",
+            "taskset -c {} sh -c 'WRITER | READER', or sched_setaffinity(2) in both, if neither end computes much",
             case.configuration.writer_cpu.unwrap_or(0)
         ),
-        Change::Spinning => "set O_NONBLOCK at both ends and retry at once after EAGAIN; each end \
+        Change::Spinning => "on a pipe that nobody else uses, set O_NONBLOCK at both ends and retry at once after EAGAIN; each end \
                              occupies a processor (fastpipe: Wait::Spin)"
             .to_owned(),
         Change::LargePipe => "fcntl(fd, F_SETPIPE_SZ, 1 << 20) at either end".to_owned(),
         Change::SmallPieces => {
-            "write and read 8 KiB at a time, as in BufWriter::with_capacity(8 << 10, out)"
+            "pass at most 8 KiB to each write(2) and read(2); a BufWriter joins smaller writes, but divides no larger ones"
                 .to_owned()
         }
         Change::FreshBase => {

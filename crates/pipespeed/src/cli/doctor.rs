@@ -23,8 +23,8 @@ pipelines of this user.
 
 Stuck is what can't go on by itself: nothing in it ran for the whole time, and \
 everything that could wake it is part of it. Waiting for a socket, a terminal or a \
-timer is not stuck. Probably stuck is what a process that can't be examined might wake; \
---kill leaves it running.
+timer is not stuck. Probably stuck is what a process that can't be examined, or \
+somebody outside, might wake; --kill leaves it running.
 
 A stage works if any of its threads runs or could run; else it is blocked if one waits \
 for room in a pipe, starved if one waits for input from one, and elsewhere if all wait \

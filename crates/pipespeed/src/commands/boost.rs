@@ -115,7 +115,9 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     // There is a descriptor for the signals, or the command is not started.
     let reserved = io::stderr().as_fd().try_clone_to_owned();
     let reserved = reserved.context("signals")?;
-    let Started { mut child, ending } = spawn(&mut boosted_command(args, &receiver, None))
+    let Started {
+        mut child, ending, ..
+    } = spawn(&mut boosted_command(args, &receiver, None))
         .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
     drop(reserved);
     // The child would inherit blocked signals.

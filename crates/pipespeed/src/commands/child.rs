@@ -1,6 +1,5 @@
 //! A command that is run as a child, and waited for.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -10,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, getpid, pidfd_open, set_child_subreaper};
-use rustix::termios::tcgetpgrp;
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, set_child_subreaper};
 
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -21,12 +20,19 @@ use pipespeed_pipeline::proc::Proc;
 
 /// Interval of reaping the processes that a command leaves behind.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
+/// A command gets this long to end by the signal that a terminal or timeout(1) sends to all
+/// processes of a group.
+const GROUP_GRACE: Duration = Duration::from_millis(500);
+/// What a command that was ended by a signal leaves behind gets this long to end, too.
+const REST_GRACE: Duration = Duration::from_secs(1);
 
 /// A command that was started, with its pidfd.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) child: Child,
     pub(super) ending: OwnedFd,
+    /// The children that this process had before: a shell's process substitution, say.
+    others: Vec<i32>,
 }
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
@@ -72,10 +78,15 @@ pub(super) fn start(
 pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
     // Fails if there is no pidfd, or no descriptor for it: nobody would wait for the command.
     let reserved = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let others = Proc::default().children(getpid().as_raw_pid());
     let child = command.spawn()?;
     drop(reserved);
     let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    Ok(Started { child, ending })
+    Ok(Started {
+        child,
+        ending,
+        others,
+    })
 }
 
 /// Waits until a signal arrives or the child ends. Returns whether that happened in time.
@@ -99,37 +110,42 @@ pub(super) fn is_over(
 }
 
 /// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
-/// on, and what is left after the command has ended by it is ended, too.
+/// on to all processes of the command, unless it ends by itself, and what is left after the
+/// command has ended is ended, too.
 pub(super) fn wait(
     proc: &Proc,
     interrupt: &Interrupt,
     command: &mut Started,
 ) -> anyhow::Result<ExitStatus> {
-    let Started { child, ending } = command;
+    let Started {
+        child,
+        ending,
+        others,
+    } = command;
     while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
         act::reap_others(proc, Pid::from_child(child));
     }
     let Some(signal) = interrupt.signal().and_then(Signal::from_named_raw) else {
         return child.wait().context("the command");
     };
-    // Ctrl-C on a terminal goes to all of its foreground group; a second one may mean more.
-    if !(matches!(signal, Signal::INT | Signal::QUIT) && is_in_foreground()) {
-        act::signal_descendants(proc, signal);
+    // A second one might mean more to the command.
+    let mut polled = [PollFd::new(ending, PollFlags::IN)];
+    let grace = Timespec::try_from(GROUP_GRACE).ok();
+    if retry_on_intr(|| poll(&mut polled, grace.as_ref())) == Ok(0) {
+        act::signal_descendants(proc, others, signal);
     }
     let status = child.wait().context("the command")?;
-    end_descendants(proc);
+    end_rest(proc, others, REST_GRACE);
     Ok(status)
 }
 
-/// Whether the terminal sends Ctrl-C to this process.
-fn is_in_foreground() -> bool {
-    let terminal = File::open("/dev/tty");
-    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+/// Ends all processes of the command. Says so if any is left; returns whether none is.
+pub(super) fn end(proc: &Proc, command: &Started) -> bool {
+    end_rest(proc, &command.others, Duration::ZERO)
 }
 
-/// Ends all processes of the command. Says so if any is left; returns whether none is.
-pub(super) fn end_descendants(proc: &Proc) -> bool {
-    let is_done = act::end_descendants(proc);
+fn end_rest(proc: &Proc, others: &[i32], grace: Duration) -> bool {
+    let is_done = act::end_descendants(proc, others, grace);
     if !is_done {
         say("pipespeed: not all processes of the command could be ended");
     }

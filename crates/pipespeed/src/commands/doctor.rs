@@ -10,7 +10,7 @@ use rustix::process::{Pid, getpid, getuid};
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
-use crate::commands::child::{Started, end_descendants, exit_as, is_over, start, wait};
+use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
 use crate::commands::{header, looker, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, to_stdout, usage};
@@ -273,7 +273,7 @@ impl Doctor<'_> {
         }
         let count = self.count_processes();
         self.looker = None;
-        if end_descendants(&self.proc) {
+        if end(&self.proc, command) {
             let processes = pluralize(count, "process");
             say(&format!(
                 "pipespeed: --kill ended {processes} of the command"

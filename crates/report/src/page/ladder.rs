@@ -161,7 +161,8 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
                     refers to the writer's own pages instead; only the reader copies. The published \
                     step also enlarges the pipe, which is measured separately here. A page in the \
                     pipe must not be written to: here the bytes never change, but a program that \
-                    produces data needs buffers worth more than the pipe."
+                    produces data needs buffers worth more than the pipe, which is enough only if the \
+                    reader copies."
                 }
                 (steps(&[LARGER_PIPE, VMSPLICE, VMSPLICE_HUGE]))
             },

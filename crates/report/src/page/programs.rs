@@ -190,8 +190,8 @@ fn write_sizes(run: &Run) -> Markup {
         @match advice {
             Some(sizes) => {
                 p {
-                    "So write " (bytes(sizes.buffer_bytes)) " at a time: divide what is longer, and \
-                    join in a buffer of that size what is shorter. "
+                    "So write " (bytes(sizes.buffer_bytes)) " at a time: divide what is longer, as \
+                    these lines do, and join in a buffer of that size what is shorter. "
                     @if sizes.pipe_bytes > DEFAULT_PIPE {
                         "And enlarge the pipe once, at either end, to " (bytes(sizes.pipe_bytes)) "."
                     } @else {

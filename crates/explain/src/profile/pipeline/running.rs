@@ -134,7 +134,7 @@ impl Running {
             reap_others(&Proc::default(), Pid::from_child(&self.child));
             left = Proc::default().children(getpid().as_raw_pid()).len();
         }
-        if !end_descendants(&Proc::default()) {
+        if !end_descendants(&Proc::default(), &[], Duration::ZERO) {
             anyhow::bail!("a process can't be killed");
         }
         // Now all have a status.
@@ -191,6 +191,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        end_descendants(&Proc::default());
+        end_descendants(&Proc::default(), &[], Duration::ZERO);
     }
 }

@@ -363,7 +363,9 @@ impl Runner<'_> {
         let child = spawn(&mut command);
         // It holds the write end of the output.
         drop(command);
-        let Started { mut child, ending } = child.map_err(|error| {
+        let Started {
+            mut child, ending, ..
+        } = child.map_err(|error| {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
@@ -376,14 +378,14 @@ impl Runner<'_> {
         while !is_over(&self.interrupt, Some(&ending), None) {}
         let exited = Instant::now();
         if let Some(signal) = self.interrupt.signal() {
-            act::end_descendants(&self.proc);
+            act::end_descendants(&self.proc, &[], Duration::ZERO);
             return Err(Interrupted(signal).into());
         }
         let exit = child.wait().context("the command")?;
         // A process that the command has left behind may still write.
         while !drain.is_finished() {
             if is_over(&self.interrupt, None, Some(Duration::from_micros(200))) {
-                act::end_descendants(&self.proc);
+                act::end_descendants(&self.proc, &[], Duration::ZERO);
             }
         }
         if let Some(signal) = self.interrupt.signal() {

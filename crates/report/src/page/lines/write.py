@@ -1,6 +1,6 @@
 import os
 
 def write_all(data):
-    data = memoryview(data)
+    data = memoryview(data).cast("B")
     while data:
         data = data[os.write(1, data[:65536]):]
