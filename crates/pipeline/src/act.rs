@@ -68,8 +68,10 @@ pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> bool {
     while start.elapsed() < KILL_TIMEOUT {
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
-        let is_other = |pid: &i32| others.contains(pid);
-        if is_childless || !others.is_empty() && proc.children(own).iter().all(is_other) {
+        // The helper that opens pipes ends without being waited for.
+        let runs = |pid: &i32| proc.stat(*pid).is_some_and(|stat| stat.state != 'Z');
+        let is_left = |pid: &i32| !others.contains(pid) && runs(pid);
+        if is_childless || !others.is_empty() && !proc.children(own).iter().any(is_left) {
             return true;
         }
         if Instant::now() >= next.0 {

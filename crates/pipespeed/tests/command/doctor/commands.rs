@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{json, pipespeed, run_alone, start};
+use crate::common::{PIPESPEED, json, pipespeed, run_alone, start};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -179,6 +179,23 @@ fn a_command_that_handles_a_signal_ends_by_itself() {
     let outcome = running.finish();
     assert_eq!((outcome.code, &*outcome.out), (Some(7), "handled\n"));
     mark.nobody_left();
+}
+
+/// As a shell's process substitution, which is a child of what the shell becomes.
+#[test]
+fn a_signal_ends_no_process_that_was_there_before_the_command() {
+    let script = "sleep 1001 & exec \"$0\" doctor --time 100 -- 'sleep 1002 | cat'";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, PIPESPEED]);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
+    eventually(|| (has("sleep 1002") && has("cat")).then_some(())).unwrap();
+    running.send(Signal::TERM);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(143), "{outcome:#?}");
+    assert!(!outcome.err.contains("could not be ended"), "{outcome:#?}");
+    assert!(has("sleep 1001") && !has("sleep 1002"), "{outcome:#?}");
 }
 
 #[test]
