@@ -54,7 +54,7 @@ impl Mark {
         let pid = self.endpoint(role)?;
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).ok()?;
         let mut targets = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
-        // The memory that both ends share comes with the instructions.
+        // The memory that both ends share comes with the instructions, after that.
         let words =
             |target: std::path::PathBuf| target.starts_with("/memfd:fastpipe-words (deleted)");
         targets.any(words).then_some(pid)

@@ -67,18 +67,20 @@ pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
     control.send(&report)
 }
 
-/// Receives the instructions, binds this process to its parent's life and pins it
-/// to its processor.
+/// Binds this process to its parent's life, receives the instructions and pins it to
+/// its processor.
 fn receive_and_pin<T: DeserializeOwned>(
     control: &mut Control,
     channel: OwnedFd,
 ) -> anyhow::Result<Instructions<T>> {
-    let ((cpu, spec), fds): ((Option<usize>, T), _) =
-        control.receive_with().context("the control socket")?;
     // The signal is not sent if the parent died before this call. Then the control
     // socket is closed, which ends this process too.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
+    let bound =
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let ((cpu, spec), fds): ((Option<usize>, T), _) =
+        control.receive_with().context("the control socket")?;
+    // The parent sends its instructions before it listens to errors.
+    bound.map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
     let mut fds = fds.into_iter();
     let words = fds.next().context("no shared words received")?;
     let words = SharedWords::open(words, SHARED_WORDS)?;
