@@ -37,7 +37,9 @@ pub enum Method {
     /// each method, other methods take at most 2 % of the time. While there are no huge
     /// pages it copies, and tries again at doubling distances.
     ///
-    /// There are no trials below 200 MiB/s, where they would not matter; under
+    /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits
+    /// for a slow program. Pages are handed over at 200 MiB/s or more, and there are no
+    /// trials below 20 MiB/s, where they would not matter; under
     /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),
     /// where the time says little about the writer; and on anything but a pipe.
     /// `CowChecked` is tried only while the process has a single thread and at most

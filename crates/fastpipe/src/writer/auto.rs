@@ -7,7 +7,8 @@
 //! miss them.
 //!
 //! ```text
-//! watch the incumbent, window by window: at least 8 MiB and 8 ms each
+//! watch the incumbent, window by window: at least 8 MiB and 8 ms each, and 16 MiB
+//! unless that takes longer than 20 ms
 //! at 32 MiB, and then at doubling distances, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
 //!     dropped    if the first pair is below 0.8, or two are not above 1.05
@@ -22,6 +23,9 @@ const MIN_WINDOW: u64 = 8 << 20;
 /// And in time: another process's time slice of 3 or 4 ms must not look like a
 /// different rate.
 const MIN_WINDOW_TIME: Duration = Duration::from_millis(8);
+/// [`Way::CowChecked`] checks once a region, which a window should contain unless it
+/// takes this long: the check's 0.2 ms are then a hundredth of it.
+const LONG_WINDOW_TIME: Duration = Duration::from_millis(20);
 /// Length of a window, in capacities of the pipe.
 const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
@@ -30,7 +34,12 @@ const SETTLING_CAPACITIES: u64 = 2;
 /// Distance to the first trial, in bytes. Doubles with each trial.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters.
-const MIN_RATE: f64 = (200 << 20) as f64;
+const MIN_RATE: f64 = (20 << 20) as f64;
+/// Pages are handed over at this rate or above, in bytes per second.
+const MIN_ZERO_COPY_RATE: f64 = (200 << 20) as f64;
+/// Below this rate, in bytes per second, [`Way::CopyLong`] is tried: the pipe is
+/// likely to be empty, and each write wakes the reader.
+const MAX_LONG_RATE: f64 = (1 << 30) as f64;
 /// Apart from the first trial of each way, challengers take at most this share of
 /// the time. A share of the bytes would not do: 2 % of them take 8 % of the time at a
 /// quarter of the rate.
@@ -64,6 +73,9 @@ const MAX_TRIALS: usize = 16;
 pub enum Way {
     /// write(2), in pieces of two pages.
     Copy,
+    /// write(2), in pieces of 64 KiB: fewer wake-ups of a reader that waits for a slow
+    /// program.
+    CopyLong,
     /// [`Method::Fresh`](crate::method::Method::Fresh).
     Fresh,
     /// [`Method::CowChecked`](crate::method::Method::CowChecked).
@@ -159,16 +171,11 @@ impl Auto {
     pub(super) fn new(ways: Vec<Way>, capacity: u64, cow_checked_region: u64, sent: u64) -> Self {
         debug_assert!(ways.contains(&Way::Copy));
         let settling = SETTLING_CAPACITIES * capacity;
-        let mut window = MIN_WINDOW.max(WINDOW_CAPACITIES * capacity);
-        if ways.contains(&Way::CowChecked) {
-            // It checks once a region, which each window should contain.
-            window = window.max(cow_checked_region);
-        }
         Auto {
             ways,
             incumbent: Way::Copy,
             phase: Phase::Watching,
-            window,
+            window: MIN_WINDOW.max(WINDOW_CAPACITIES * capacity),
             settling,
             cow_checked_region,
             window_start: None,
@@ -218,10 +225,9 @@ impl Auto {
         let before = self.way();
         if let Some((from, started)) = self.window_start {
             let (bytes, time) = (sent - from, now.saturating_sub(started));
-            if time < MIN_WINDOW_TIME {
-                let missing = (MIN_WINDOW_TIME - time).as_secs_f64();
-                let expected = missing * bytes as f64 / time.as_secs_f64().max(1e-6);
-                self.due = sent + (expected as u64).clamp(1, bytes);
+            let missing = self.missing_bytes(bytes, time);
+            if missing > 0 {
+                self.due = sent + missing;
                 return before;
             }
             let window = Window {
@@ -243,6 +249,19 @@ impl Auto {
             self.settle(sent, now);
         }
         self.way()
+    }
+
+    /// Number of bytes that a window of `bytes` and `time` should be longer.
+    fn missing_bytes(&self, bytes: u64, time: Duration) -> u64 {
+        if time < MIN_WINDOW_TIME {
+            let missing = (MIN_WINDOW_TIME - time).as_secs_f64();
+            let expected = missing * bytes as f64 / time.as_secs_f64().max(1e-6);
+            (expected as u64).clamp(1, bytes)
+        } else if time < LONG_WINDOW_TIME && self.ways.contains(&Way::CowChecked) {
+            self.cow_checked_region.saturating_sub(bytes)
+        } else {
+            0
+        }
     }
 
     /// Ends the current window untimed: something else was sent in between.
@@ -297,7 +316,7 @@ impl Auto {
 
     fn settling_of(&self, way: Way) -> u64 {
         match way {
-            Way::Copy | Way::Fresh => self.settling,
+            Way::Copy | Way::CopyLong | Way::Fresh => self.settling,
             Way::CowChecked => self.settling + self.cow_checked_region,
         }
     }
@@ -344,20 +363,27 @@ impl Auto {
                 let limit = now.mul_f64(MAX_FIRST).max(MAX_FIRST_TIME);
                 return self.challenged <= limit;
             };
-            let bytes = self.settling_of(*way) + 2 * self.window;
+            let bytes = self.settling_of(*way) + 2 * self.window.max(self.cow_checked_region);
             let expected_s = bytes as f64 / before.challenger_rate.min(rate);
             self.challenged.as_secs_f64() + expected_s <= MAX_CHALLENGED * now.as_secs_f64()
         };
         let times_tried = |way: &Way| self.tried.iter().filter(|tried| *tried == way).count();
-        let challengers = self.ways.iter().filter(|way| self.may_challenge(**way));
+        let challengers = self.ways.iter();
+        let challengers = challengers.filter(|way| self.may_challenge(**way, rate));
         let challengers = challengers.filter(|way| is_affordable(way));
         challengers.min_by_key(|way| times_tried(way)).copied()
     }
 
-    /// Whether `way` may turn out to be faster than the incumbent. [`Way::CowChecked`]
-    /// replaces the pages that are still in use, as [`Way::Fresh`] replaces all.
-    fn may_challenge(&self, way: Way) -> bool {
-        way != self.incumbent && (way, self.incumbent) != (Way::Fresh, Way::CowChecked)
+    /// Whether `way` may turn out to be faster than the incumbent, which sends at `rate`.
+    fn may_challenge(&self, way: Way, rate: f64) -> bool {
+        match way {
+            _ if way == self.incumbent => false,
+            Way::Copy => true,
+            Way::CopyLong => self.incumbent == Way::Copy && rate < MAX_LONG_RATE,
+            Way::CowChecked => rate >= MIN_ZERO_COPY_RATE,
+            // CowChecked replaces the pages that are still in use, Fresh replaces all.
+            Way::Fresh => rate >= MIN_ZERO_COPY_RATE && self.incumbent != Way::CowChecked,
+        }
     }
 
     /// Ends the trial if its windows so far decide it.

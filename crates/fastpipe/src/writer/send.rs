@@ -31,6 +31,9 @@ pub(super) const MIN_SPLICED: usize = 8 << 10;
 /// it should stay in the second-level cache.
 pub(super) const COPIED_REGION: usize = 128 << 10;
 
+/// Length of a write under [`Way::CopyLong`], in bytes.
+const LONG_PIECE: usize = 64 << 10;
+
 /// Default region for [`Method::CowChecked`], in bytes. One check costs about as
 /// much as zeroing two huge pages, so it should cover many; all of them should
 /// fit in the last-level cache.
@@ -274,8 +277,8 @@ impl<F: AsFd> Writer<F> {
             return;
         }
         let ways = match self.plan.pages {
-            Pages::Base | Pages::HugeTlb => vec![Way::Copy, Way::Fresh],
-            Pages::Huge => vec![Way::Copy, Way::CowChecked, Way::Fresh],
+            Pages::Base | Pages::HugeTlb => vec![Way::Copy, Way::CopyLong, Way::Fresh],
+            Pages::Huge => vec![Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh],
         };
         let out = self.out_ref();
         let capacity = pipe::capacity(out.target()).unwrap_or(64 << 10);
@@ -311,8 +314,12 @@ impl<F: AsFd> Writer<F> {
         if way == before {
             return;
         }
+        self.piece = match way {
+            Way::CopyLong => LONG_PIECE,
+            Way::Copy | Way::Fresh | Way::CowChecked => 2 * page_size(),
+        };
         let reason = match way {
-            Way::Copy => Some(CopyReason::NothingFaster),
+            Way::Copy | Way::CopyLong => Some(CopyReason::NothingFaster),
             Way::CowChecked if probe::cow_check().is_ok_and(|works| works.is_none()) => {
                 Some(CopyReason::NoHugePages)
             }

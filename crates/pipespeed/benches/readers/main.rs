@@ -1,7 +1,7 @@
 //! Is `Method::Auto` as fast as the best forced method, into the readers that
 //! people use?
 //!
-//! `cargo bench -p pipespeed --bench readers [-- --slow] [--readers wc,cat] [--rounds N]
+//! `cargo bench -p pipespeed --bench readers [-- --slow STEPS] [--readers wc,cat] [--rounds N]
 //! [--seconds S] [--trials]`
 //!
 //! For each reader, a few rounds of every safe method find the best one, and the one that
@@ -9,7 +9,8 @@
 //! turns, with the same producer and capacity, and are compared by round. Fails if `Auto`
 //! misses the bar: the median ratio at least 0.93, its interval reaching 0.95, and the
 //! processor time of both ends at most 1.1 times that of the cheapest. `--trials` prints
-//! what `Auto` tried in each run.
+//! the forced methods' rates, and what `Auto` tried in each run. `--slow 50` makes the producer work for some 300 to
+//! 400 MiB/s, `--slow 100` for half of that.
 
 #[path = "../options/mod.rs"]
 mod options;
@@ -129,6 +130,12 @@ fn compare(name: &str, command: &str, options: &Options) -> anyhow::Result<bool>
         }
     }
     let median = |values: &[f64]| stats::median(values).unwrap_or(f64::NAN);
+    if options.trials {
+        for (way, rates, cpu) in &pilots {
+            let (rate, cpu) = (median(rates), median(cpu));
+            println!("  {name} {way}: {rate:.2} GiB/s, {cpu:.2} s of CPU per GiB");
+        }
+    }
     let rate = |pilot: &(Way, Vec<f64>, Vec<f64>)| median(&pilot.1);
     let best = pilots.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let best = best.context("no methods")?;
@@ -227,7 +234,10 @@ fn asked_for() -> anyhow::Result<Options> {
             "--seconds" => options.seconds = value()?.parse()?,
             "--readers" => options.readers = Some(value()?),
             "--trials" => options.trials = true,
-            "--slow" => options.speed = Speed::Slow,
+            "--slow" => {
+                let steps = value()?.parse()?;
+                options.speed = Speed::Slow { steps };
+            }
             _ => anyhow::bail!("unknown option {option}"),
         }
         Ok(())

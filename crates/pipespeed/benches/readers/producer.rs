@@ -46,8 +46,9 @@ pub struct Plan {
 pub enum Speed {
     /// As fast as memory allows.
     Fast,
-    /// About 300 MiB/s.
-    Slow,
+    /// With this many multiplications per 8 bytes, each of which depends on the one
+    /// before.
+    Slow { steps: u32 },
 }
 
 /// What a producing process reports on standard error.
@@ -62,10 +63,6 @@ pub struct Produced {
 
 /// The clock is looked at after this many bytes.
 const CLOCK_DISTANCE: u64 = 2 << 20;
-
-/// Multiplications per 8 bytes at [`Speed::Slow`]: each depends on the one
-/// before. 300 to 400 MiB/s on the machines of the documents.
-const SLOW_STEPS: u32 = 50;
 
 /// Starts this program as a producer that writes `to` a pipe.
 pub fn start(plan: Plan, to: PipeWriter) -> anyhow::Result<Child> {
@@ -130,8 +127,8 @@ fn produce(plan: Plan, out: &mut Writer<StdoutLock<'_>>) -> io::Result<()> {
         let mut loan = out.lend(0)?;
         let len = loan.len();
         match plan.speed {
-            Speed::Fast => lines.fill::<0>(&mut loan),
-            Speed::Slow => lines.fill::<SLOW_STEPS>(&mut loan),
+            Speed::Fast => lines.fill(&mut loan, 0),
+            Speed::Slow { steps } => lines.fill(&mut loan, steps),
         }
         loan.commit(len)?;
         bytes += len as u64;
@@ -151,11 +148,13 @@ struct Lines {
 }
 
 impl Lines {
-    fn fill<const STEPS: u32>(&mut self, to: &mut [u8]) {
+    /// Inlined where `steps` is zero, so that the compiler drops the loop.
+    #[inline(always)]
+    fn fill(&mut self, to: &mut [u8], steps: u32) {
         for line in to.chunks_exact_mut(64) {
             for word in line.chunks_exact_mut(8) {
                 let mut value = self.next;
-                for _ in 0..STEPS {
+                for _ in 0..steps {
                     value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.next;
                 }
                 let digits = (value ^ value << 29) & 0x0707_0707_0707_0707 | 0x3030_3030_3030_3030;

@@ -5,7 +5,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const CAPACITY: u64 = MIB;
 const REGION: u64 = 16 * MIB;
-const ALL: [Way; 3] = [Way::Copy, Way::CowChecked, Way::Fresh];
+const ALL: [Way; 4] = [Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh];
 
 /// What a simulated stream sent by each way, and the state at its end.
 struct Sent {
@@ -46,7 +46,7 @@ fn simulate(ways: &[Way], total: u64, mib_per_s: impl Fn(Way, u64) -> f64) -> Se
 
 fn fixed(copy: f64, fresh: f64, cow_checked: f64) -> impl Fn(Way, u64) -> f64 {
     move |way, _| match way {
-        Way::Copy => copy,
+        Way::Copy | Way::CopyLong => copy,
         Way::Fresh => fresh,
         Way::CowChecked => cow_checked,
     }
@@ -84,8 +84,22 @@ fn equal_ways_change_nothing() {
 
 #[test]
 fn a_slow_stream_has_no_trials() {
-    let sent = simulate(&ALL, 4 * GIB, fixed(199.0, 9000.0, 9000.0));
+    let sent = simulate(&ALL, 4 * GIB, fixed(19.0, 9000.0, 9000.0));
     assert_eq!(sent.by(Way::Copy), 4 * GIB);
+    // Nor is zero copy tried at a moderate rate.
+    let sent = simulate(&ALL, 4 * GIB, fixed(199.0, 9000.0, 9000.0));
+    assert_eq!(sent.by(Way::Copy) + sent.by(Way::CopyLong), 4 * GIB);
+}
+
+#[test]
+fn long_pieces_are_tried_only_where_the_program_is_slow() {
+    let long = |copy: f64, long: f64| {
+        let rate = move |way, _| if way == Way::CopyLong { long } else { copy };
+        simulate(&[Way::Copy, Way::CopyLong], GIB, rate)
+    };
+    assert_eq!(long(170.0, 220.0).auto.incumbent, Way::CopyLong);
+    assert_eq!(long(170.0, 170.0).auto.incumbent, Way::Copy);
+    assert_eq!(long(2000.0, 9000.0).by(Way::CopyLong), 0);
 }
 
 #[test]
@@ -150,7 +164,7 @@ fn a_way_that_is_not_available_is_never_used_again() {
             assert_eq!(auto.way(), Way::Copy);
         }
     }
-    assert_eq!(auto.ways, [Way::Copy]);
+    assert_eq!(auto.ways, [Way::Copy, Way::CopyLong]);
 }
 
 #[test]
@@ -181,8 +195,8 @@ proptest! {
             let random = (at >> 18).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
             rates(way, at) * (1.0 + noise * (random as f64 / (1 << 24) as f64 - 0.5))
         });
-        // The first trials of three ways come on top, at the slowest rate.
-        let first = 3 * (2 * REGION + REGION + 4 * CAPACITY) * 2;
+        // The first trials of four ways come on top, at the slowest rate.
+        let first = 4 * (2 * REGION + REGION + 4 * CAPACITY) * 2;
         let slowest = copy.min(fresh).min(cow) * 0.7;
         let limit = MAX_CHALLENGED * 1.5 * sent.seconds + first as f64 / MIB as f64 / slowest;
         prop_assert!(sent.auto.challenged.as_secs_f64() <= limit);
