@@ -8,7 +8,7 @@ pub use self::subject::Subject;
 pub use self::volume::pilot_bytes;
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
+    ChannelKind, EndSpec, PageKind, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
 };
 use crate::record::{Configuration, DataUse};
@@ -286,7 +286,7 @@ impl Case {
         let technique = self.subject.writer().map(|writer| writer.technique);
         matches!(
             technique,
-            Some(SinkTechnique::Fastpipe(Policy::Auto) | SinkTechnique::FastpipeIo(Policy::Auto))
+            Some(SinkTechnique::Fastpipe(Policy::Auto) | SinkTechnique::FastpipeIo)
         )
     }
 
@@ -295,14 +295,8 @@ impl Case {
         self.spins() && self.subject.channel().is_some()
     }
 
-    /// The specifications of the writing process, which is also that of a block of
-    /// memory, and of the reading process.
-    pub fn specs(&self, pipe_bytes: usize, durations: Durations) -> [Option<EndSpec>; 2] {
-        let parts = self.subject.parts();
-        parts.map(|part| Some(self.end_spec(part?, pipe_bytes, durations)))
-    }
-
-    fn end_spec(&self, part: Part, pipe_bytes: usize, durations: Durations) -> EndSpec {
+    /// The specification of both processes.
+    pub fn end_spec(&self, pipe_bytes: usize, durations: Durations) -> EndSpec {
         let loan = self.subject.writer().map_or(0, |writer| writer.loan_bytes);
         let (margin, look_every) = match self.subject.message_bytes() {
             // Each end may finish the piece it is at before it looks.
@@ -323,7 +317,7 @@ impl Case {
             }
         };
         EndSpec {
-            part,
+            subject: self.subject.clone(),
             data: self.data,
             work: self.work,
             warm_up_s: durations.warm_up_s,

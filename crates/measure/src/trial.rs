@@ -97,12 +97,12 @@ impl ProcessRunner {
         let timeout = HANG_TIMEOUT + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =
             Session::new(&self.program, &self.interrupt, timeout)?;
-        let [writer, reader] = case.specs(margin_bytes, self.durations);
-        for (role, spec, end) in [
-            (Role::Writer, writer, channel.write_end),
-            (Role::Reader, reader, channel.read_end),
+        let spec = case.end_spec(margin_bytes, self.durations);
+        for (role, end) in [
+            (Role::Writer, channel.write_end),
+            (Role::Reader, channel.read_end),
         ] {
-            if let Some(spec) = spec {
+            if case.subject.has(role) {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }

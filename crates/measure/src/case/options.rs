@@ -1,49 +1,18 @@
 //! What else may be changed of a case's memory and waiting, one thing each.
 
 use super::Case;
-use crate::endpoint::spec::{PageKind, SinkSpec, SourceSpec, Waiting};
-use crate::record::DataUse;
+use crate::endpoint::spec::{PageKind, SinkSpec, SourceSpec};
 
 impl Case {
-    /// The writer's pages are not written before the start.
-    pub fn untouched(self) -> Self {
-        self.change_writer(|writer| writer.touched = false)
-    }
-
-    /// The writer's pages are locked in memory.
-    pub fn locked(self) -> Self {
-        self.change_writer(|writer| writer.locked = true)
-    }
-
-    /// The pages are gifted: SPLICE_F_GIFT.
-    pub fn gift(self) -> Self {
-        self.change_writer(|writer| writer.gift = true)
-    }
-
     /// Sets the pages of the writer's buffers.
     pub fn pages(self, pages: PageKind) -> Self {
         self.change_writer(|writer| writer.pages = pages)
-    }
-
-    /// The writer's buffers are half as large.
-    pub fn half_pieces(self) -> Self {
-        self.change_writer(|writer| writer.buffer_bytes /= 2)
-    }
-
-    /// The writer sends the two halves of one buffer instead of two buffers.
-    pub fn same_buffer(self) -> Self {
-        self.change_writer(|writer| writer.same_buffer = true)
     }
 
     /// All buffers begin `offset` bytes after the start of a page.
     pub fn unaligned_by(self, offset: usize) -> Self {
         self.change_writer(|writer| writer.offset = offset)
             .change_reader(|reader| reader.offset = offset)
-    }
-
-    /// Both ends ask poll(2) before each transfer.
-    pub fn poll(self) -> Self {
-        self.waiting(Waiting::Poll)
     }
 
     /// Changes the writer, if there is one.
@@ -91,10 +60,6 @@ impl Case {
             }
             _ => return None,
         };
-        let data = match self.data {
-            DataUse::Verify => "verify",
-            _ => "touch",
-        };
-        Some(format!("with --data {data} {why}"))
+        Some(format!("with --data {} {why}", self.data.name()))
     }
 }

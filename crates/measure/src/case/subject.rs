@@ -1,13 +1,17 @@
 //! What runs in a trial.
 
+use serde::{Deserialize, Serialize};
+
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, Part, SinkSpec, SinkTechnique, SourceSpec, Waiting,
+    Access, ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, Waiting,
 };
 use crate::record::Configuration;
+use crate::session::Role;
 
 /// The processes of a trial and what connects them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// Two processes with a channel between them.
     Channel {
@@ -142,15 +146,12 @@ impl Subject {
         }
     }
 
-    /// What the first and the second process do.
-    pub(super) fn parts(&self) -> [Option<Part>; 2] {
-        match self.clone() {
-            Subject::Channel { writer, reader, .. } => {
-                [Some(Part::Writer(writer)), Some(Part::Reader(reader))]
-            }
-            Subject::Memory(memory) => [Some(Part::Memory(memory)), None],
-            Subject::Produce(writer) => [Some(Part::ProduceAlone(writer)), None],
-            Subject::Consume(reader) => [None, Some(Part::ConsumeAlone(reader))],
+    /// Whether a process of this role takes part. A block of memory is a writer's.
+    pub(crate) fn has(&self, role: Role) -> bool {
+        match self {
+            Subject::Channel { .. } => true,
+            Subject::Memory(_) | Subject::Produce(_) => role == Role::Writer,
+            Subject::Consume(_) => role == Role::Reader,
         }
     }
 

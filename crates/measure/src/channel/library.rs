@@ -71,9 +71,9 @@ impl LibrarySink {
                 policy,
                 buffer: None,
             },
-            SinkTechnique::FastpipeIo(policy) => AnyWriter::Writer {
-                out: open(policy, channel)?,
-                policy,
+            SinkTechnique::FastpipeIo => AnyWriter::Writer {
+                out: open(Policy::Auto, channel)?,
+                policy: Policy::Auto,
                 buffer: Some(buffer()?),
             },
             SinkTechnique::BufWriter => AnyWriter::Buffered {

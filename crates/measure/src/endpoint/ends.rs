@@ -61,9 +61,9 @@ impl Driver<'_> {
                 }
                 self.run_sink(pipe)
             }
-            SinkTechnique::Fastpipe(_)
-            | SinkTechnique::FastpipeIo(_)
-            | SinkTechnique::BufWriter => self.run_sink(LibrarySink::new(channel, sink)?),
+            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo | SinkTechnique::BufWriter => {
+                self.run_sink(LibrarySink::new(channel, sink)?)
+            }
             SinkTechnique::Send => {
                 self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes, 1)?)
             }

@@ -24,8 +24,9 @@ use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::ends::Driver;
 use super::outcome::Outcome;
-use super::spec::{EndSpec, Part};
+use super::spec::EndSpec;
 use super::{alone, memory};
+use crate::case::Subject;
 use crate::channel::{Sink, Source, Taken};
 use crate::record::NotRun;
 use crate::session::{self, Instructions, PeerGone, Role, refusal_or_failure};
@@ -51,12 +52,14 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
             spec,
             words: instructions.words.words(),
         };
-        match &spec.part {
-            Part::Writer(sink) => driver.write(sink, instructions.channel),
-            Part::Reader(source) => driver.read(source, instructions.channel),
-            Part::ProduceAlone(sink) => alone::produce(driver.control, spec, sink),
-            Part::ConsumeAlone(source) => alone::consume(driver.control, spec, source),
-            Part::Memory(block) => memory::run(driver.control, spec, block),
+        match &spec.subject {
+            Subject::Channel { reader, .. } if role == Role::Reader => {
+                driver.read(reader, instructions.channel)
+            }
+            Subject::Channel { writer, .. } => driver.write(writer, instructions.channel),
+            Subject::Produce(sink) => alone::produce(driver.control, spec, sink),
+            Subject::Consume(source) => alone::consume(driver.control, spec, source),
+            Subject::Memory(block) => memory::run(driver.control, spec, block),
         }
     })
 }

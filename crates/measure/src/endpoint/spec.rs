@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use self::access::Access;
 use self::access::words;
 pub use self::memory::{PageKind, Reuse};
-use super::memory::MemorySpec;
+use crate::case::Subject;
 use crate::record::DataUse;
 use pipespeed_base::named;
 
@@ -77,7 +77,7 @@ pub enum SinkTechnique {
     /// fastpipe's `Writer`, with the data produced in the memory that it lends.
     Fastpipe(Policy),
     /// fastpipe's `Writer` as an `io::Write`, which copies the data.
-    FastpipeIo(Policy),
+    FastpipeIo,
     /// The standard library's `BufWriter` on standard output.
     BufWriter,
     /// send(2).
@@ -103,10 +103,7 @@ words!(SinkTechnique {
     Fastpipe(Policy::Fresh) = "fastpipe, fresh",
     Fastpipe(Policy::Drained) = "fastpipe, drained",
     Fastpipe(Policy::CowChecked) = "fastpipe, cow_checked",
-    FastpipeIo(Policy::Auto) = "fastpipe as io::Write, auto",
-    FastpipeIo(Policy::Fresh) = "fastpipe as io::Write, fresh",
-    FastpipeIo(Policy::Drained) = "fastpipe as io::Write, drained",
-    FastpipeIo(Policy::CowChecked) = "fastpipe as io::Write, cow_checked",
+    FastpipeIo = "fastpipe as io::Write, auto",
     BufWriter = "BufWriter",
     Send = "send",
     SendZerocopy = "send, MSG_ZEROCOPY",
@@ -329,27 +326,11 @@ impl SourceSpec {
     }
 }
 
-/// The task of an endpoint process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// Its standard output is the channel.
-    Writer(SinkSpec),
-    /// Its standard input is the channel.
-    Reader(SourceSpec),
-    /// No channel: produces data in memory repeatedly.
-    ProduceAlone(SinkSpec),
-    /// No channel: consumes the same memory repeatedly.
-    ConsumeAlone(SourceSpec),
-    /// No channel: reads or writes a block of memory repeatedly.
-    Memory(MemorySpec),
-}
-
 /// The specification of an endpoint process for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndSpec {
-    /// Its task.
-    pub part: Part,
+    /// What runs.
+    pub subject: Subject,
     /// What is done with the data.
     pub data: DataUse,
     /// Passes of computing over the data.

@@ -232,9 +232,7 @@ mod tests {
         let is_library = |technique| {
             matches!(
                 technique,
-                SinkTechnique::Fastpipe(_)
-                    | SinkTechnique::FastpipeIo(_)
-                    | SinkTechnique::BufWriter
+                SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo | SinkTechnique::BufWriter
             )
         };
         let piece_bytes = |sink: &SinkSpec| {

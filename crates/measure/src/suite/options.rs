@@ -55,7 +55,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .against("busy_loop_huge", "sleeping instead of spinning"),
         base("poll_huge")
             .huge()
-            .poll()
+            .waiting(Waiting::Poll)
             .described("the same, asking poll(2) before each transfer")
             .against("vmsplice_splice_huge", "poll(2) before each transfer"),
         copying("write_read_spin").described("write(2) and read(2), spinning"),
@@ -80,13 +80,13 @@ fn of_pages(plain: &str, suffix: &str, pages: &str, make: impl Fn() -> Case) -> 
             ..make().described(&format!("vmsplice(2) and splice(2), spinning, {pages}"))
         },
         case("untouched", "buffers never written before")
-            .untouched()
+            .change_writer(|writer| writer.touched = false)
             .against(plain, "untouched buffers"),
         case("gift", "pages gifted to the kernel")
-            .gift()
+            .change_writer(|writer| writer.gift = true)
             .against(plain, "gifted pages"),
         case("locked", "buffers locked in memory")
-            .locked()
+            .change_writer(|writer| writer.locked = true)
             .against(plain, "locked memory"),
         case(
             "unaligned",
@@ -95,10 +95,10 @@ fn of_pages(plain: &str, suffix: &str, pages: &str, make: impl Fn() -> Case) -> 
         .unaligned_by(MALLOC_OFFSET)
         .against(plain, "unaligned buffers"),
         case("half_pieces", "two buffers of half the size")
-            .half_pieces()
+            .change_writer(|writer| writer.buffer_bytes /= 2)
             .against(plain, "pieces of half the size"),
         case("same_buffer", "one buffer, sent in halves")
-            .same_buffer()
+            .change_writer(|writer| writer.same_buffer = true)
             .against(&half, "one buffer in halves instead of two"),
     ]
 }

@@ -59,7 +59,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     };
     let lent = |name, policy| library(name, SinkTechnique::Fastpipe(policy), LOAN, LARGE_PIPE);
     let buffered = SinkTechnique::BufWriter;
-    let written = SinkTechnique::FastpipeIo(Policy::Auto);
+    let written = SinkTechnique::FastpipeIo;
     let others = [
         (
             case("vmsplice_read_huge", LARGE_PIPE)
