@@ -6,6 +6,7 @@ use super::format::{pluralize, wrap};
 use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
+use pipespeed_base::Named;
 use pipespeed_explain::check::{Check, Checked, Group, Record, Verdict};
 
 /// The checks by group, each with its verdict, name and value, then notes and a summary.
@@ -37,7 +38,7 @@ fn note(checked: &Checked) -> Option<Note> {
 /// A row for each check, by group.
 pub(super) fn table(record: &Record) -> Table {
     let mut table = Table::new([Column::left(""), Column::left("")]);
-    for group in Group::ALL {
+    for &group in Group::VALUES {
         let of_group = record.checks.iter().filter(|it| it.group == group);
         for (at, checked) in of_group.enumerate() {
             if at == 0 {

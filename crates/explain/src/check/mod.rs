@@ -61,25 +61,12 @@ pub enum Group {
     Permissions,
 }
 
-impl Group {
-    /// All groups, in the order of reports.
-    pub const ALL: [Group; 4] = [
-        Group::Limits,
-        Group::Semantics,
-        Group::ZeroCopy,
-        Group::Permissions,
-    ];
-
-    /// The name on the command line and in data.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Limits => "limits",
-            Group::Semantics => "semantics",
-            Group::ZeroCopy => "zero-copy",
-            Group::Permissions => "permissions",
-        }
-    }
-}
+pipespeed_base::named!(Group {
+    Limits = "limits": "capacity, slots and what may be set",
+    Semantics = "semantics": "reading, writing, closing and waiting",
+    ZeroCopy = "zero-copy": "pages that are moved rather than copied",
+    Permissions = "permissions": "what this process is allowed to do",
+});
 
 /// A statement about pipes and its test.
 #[derive(Debug, Clone, Copy)]
@@ -198,6 +185,7 @@ mod tests {
 
     use super::pipes::at;
     use super::*;
+    use pipespeed_base::Named;
     use pipespeed_host::Machine;
     use pipespeed_measure::record::{Header, Kind};
 
@@ -221,7 +209,7 @@ mod tests {
     #[test]
     fn names_are_unique_words() {
         let mut names: Vec<&str> = all().chain([&SOFT_LIMIT]).map(|check| check.name).collect();
-        names.extend(Group::ALL.map(Group::name));
+        names.extend(Group::VALUES.iter().map(|group| group.name()));
         for name in &names {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(name.chars().all(plain) && name.len() <= 24, "{name}");

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use crate::cli::CheckArgs;
 use crate::commands::files::Files;
 use crate::commands::{first_error, header};
+use pipespeed_base::Named;
 use pipespeed_base::failure::{Interrupted, require_address_space, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
@@ -98,12 +99,13 @@ fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
                  new pipes small"
             )));
         }
-        let is_group = Group::ALL.into_iter().any(|group| group.name() == name);
+        let is_group = name.parse::<Group>().is_ok();
         if !is_group && !all_checks().any(|check| check.name == name) {
+            let groups: Vec<&str> = Group::VALUES.iter().map(|group| group.name()).collect();
             return Err(usage(format!(
                 "--only {name}: no such check or group; the checks are {}; the groups are {}",
                 names(),
-                Group::ALL.map(Group::name).join(", ")
+                groups.join(", ")
             )));
         }
     }
