@@ -1,9 +1,8 @@
 //! The interface for running trials: in real processes, or by a fake in tests.
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::case::{Case, Durations};
 use crate::channel::Granted;
+use crate::endpoint::counters::monotonic_ns;
 use crate::endpoint::outcome::{Outcome, Setup};
 pub use crate::session::TrialError;
 use pipespeed_host::noise::NoiseDelta;
@@ -25,8 +24,7 @@ pub trait Timed: Runner {
     /// The time in seconds since an arbitrary start: CLOCK_MONOTONIC, or the simulated
     /// clock of a fake.
     fn now_s(&self) -> f64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+        monotonic_ns() as f64 / 1e9
     }
 }
 

@@ -442,15 +442,11 @@ fn unexpected_report(role: Role) -> TrialError {
 
 /// The index of the first readable descriptor; `None` after `limit` or a signal.
 fn readable(fds: &[BorrowedFd<'_>], limit: Duration) -> io::Result<Option<usize>> {
-    let timeout = Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    };
     let mut polled: Vec<PollFd<'_>> = fds
         .iter()
         .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
         .collect();
-    match poll(&mut polled, Some(&timeout)) {
+    match poll(&mut polled, Timespec::try_from(limit).ok().as_ref()) {
         Ok(0) | Err(rustix::io::Errno::INTR) => Ok(None),
         Ok(_) => Ok(polled.iter().position(|fd| !fd.revents().is_empty())),
         Err(errno) => Err(errno.into()),

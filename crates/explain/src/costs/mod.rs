@@ -8,7 +8,7 @@
 
 pub mod echo;
 pub mod pinning;
-mod probes;
+pub(crate) mod probes;
 mod wake_up;
 
 use std::collections::BTreeMap;

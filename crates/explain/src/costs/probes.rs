@@ -156,7 +156,7 @@ pub(super) fn ns_per(time: Duration, count: f64) -> f64 {
     time.as_nanos() as f64 / count
 }
 
-pub(super) fn dev_null() -> io::Result<File> {
+pub(crate) fn dev_null() -> io::Result<File> {
     File::options().write(true).open("/dev/null")
 }
 
@@ -164,7 +164,7 @@ pub(super) fn dev_null() -> io::Result<File> {
 ///
 /// # Errors
 /// The capacity is not granted.
-pub(super) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = pipe::create()?;
     let granted = pipe::set_capacity(&ends.1, bytes)?;
     if granted != bytes {

@@ -13,8 +13,9 @@ use std::process::{Child, Command, Stdio};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Sampler;
-use super::echo::{self, Message, decode, encode, now_ns};
+use super::echo::{self, Message};
 use pipespeed_base::failure::fork_error;
+use pipespeed_measure::endpoint::counters::monotonic_ns as now_ns;
 use pipespeed_measure::session::SUBCOMMAND;
 
 /// Number of round trips in a sample.
@@ -78,14 +79,14 @@ impl Echo {
         let warm_up_end = now_ns() + warm_up_ns;
         while calls.len() < TRIPS {
             let sent = now_ns();
-            to.write_all(&encode(sent, 0))?;
+            to.write_all(&message)?;
             let written = now_ns();
             self.from.read_exact(&mut message)?;
             let arrived = now_ns();
-            let (sent_back, latency_ns) = decode(message);
+            let echoed = u64::from_ne_bytes(message);
             if sent >= warm_up_end {
-                wake_ups.push(latency_ns as f64);
-                wake_ups.push(arrived.saturating_sub(sent_back) as f64);
+                wake_ups.push(echoed.saturating_sub(sent) as f64);
+                wake_ups.push(arrived.saturating_sub(echoed) as f64);
                 calls.push((written - sent) as f64);
             }
         }

@@ -7,7 +7,6 @@
 //! tail, offsets and pages are derived by the rules of fs/pipe.c and fs/splice.c, and
 //! whether they lead to the observed slots is checked.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -18,6 +17,8 @@ use fastpipe::wait::Wait;
 use itertools::Itertools as _;
 use pipespeed_measure::record::Header;
 use serde::Serialize;
+
+use crate::costs::probes::{dev_null, pipe_of};
 
 /// The number of slots of the pipe: few enough to be drawn in a line.
 const SLOTS: usize = 8;
@@ -295,17 +296,7 @@ struct Observed {
 
 impl Observed {
     fn new() -> io::Result<Self> {
-        let of_slots = |slots: usize| -> io::Result<_> {
-            let (read, write) = pipe::create()?;
-            let granted = pipe::set_capacity(&write, slots * page_size())?;
-            if granted == slots * page_size() {
-                Ok((read, write))
-            } else {
-                Err(io::Error::other(format!(
-                    "a pipe of {slots} pages was requested, one of {granted} bytes granted"
-                )))
-            }
-        };
+        let of_slots = |slots: usize| pipe_of(slots * page_size());
         let (read, write) = of_slots(SLOTS)?;
         Ok(Observed {
             read,
@@ -332,7 +323,7 @@ impl Observed {
             }
             PipeCall::Read { bytes } => moved(input.read(&mut vec![0; bytes])),
             PipeCall::Splice { bytes } => {
-                let null = File::options().write(true).open("/dev/null")?;
+                let null = dev_null()?;
                 let spliced = input.splice(&null, bytes as u64, SpliceOptions::default());
                 moved(spliced.map(|bytes| bytes as usize))
             }

@@ -106,10 +106,10 @@ impl Reading {
             moving_calls: self.counts.moving_calls - earlier.counts.moving_calls,
             would_blocks: self.counts.would_blocks - earlier.counts.would_blocks,
             page_faults: self.page_faults - earlier.page_faults,
-            run_delay_s: match (self.run_delay, earlier.run_delay) {
-                (Some(now), Some(then)) => Some((now - then).as_secs_f64()),
-                _ => None,
-            },
+            run_delay_s: self
+                .run_delay
+                .zip(earlier.run_delay)
+                .map(|(now, then)| (now - then).as_secs_f64()),
         }
     }
 }
@@ -121,7 +121,7 @@ pub fn process_time() -> Duration {
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC, which is the same in all processes.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

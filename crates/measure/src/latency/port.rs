@@ -363,10 +363,7 @@ impl Port {
                 self.transmitter.sleep(limit)
             };
         };
-        let timeout = limit.map(|limit| Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
+        let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut fds = [
             PollFd::from_borrowed_fd(input, events & PollFlags::IN),
             PollFd::from_borrowed_fd(output, events & PollFlags::OUT),

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use pipespeed_measure::endpoint::counters::monotonic_ns;
 use pipespeed_pipeline::find::{Process, ProcessId, Scanner};
 use pipespeed_pipeline::flow::Flow;
 use pipespeed_pipeline::proc::{PipeId, Proc};
 use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::account::Account;
 use super::status;
@@ -370,8 +370,7 @@ impl Stage {
 }
 
 fn now() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    Duration::from_nanos(monotonic_ns())
 }
 
 /// What a stage waits for if its threads sleep in these kernel functions. If there
