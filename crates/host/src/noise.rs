@@ -75,11 +75,6 @@ impl Default for NoiseProbe {
 }
 
 impl NoiseProbe {
-    /// Opens the files of this machine.
-    pub fn new() -> Self {
-        NoiseProbe::default()
-    }
-
     /// Opens the files below a root. Quotas set later are not noticed.
     pub fn open(root: &Root) -> Self {
         let quotas = Quotas::read(root);
@@ -166,12 +161,6 @@ impl NoiseDelta {
 }
 
 impl NoiseReading {
-    /// Takes a single reading of this machine. For several, use a [`NoiseProbe`],
-    /// which opens the files only once.
-    pub fn take() -> Self {
-        NoiseProbe::new().take()
-    }
-
     /// The difference to an earlier reading. Steal is that of `cpus`, or of all
     /// processors if `cpus` is empty. `own_cpu_s` is the CPU time of all our
     /// processes between the two readings, with starting and warm-up; the rest

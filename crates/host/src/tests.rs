@@ -289,7 +289,7 @@ fn this_machine_can_be_read() {
     for warning in of_machine(&machine) {
         assert!(!warning.message.ends_with('.'), "{}", warning.message);
     }
-    let probe = NoiseProbe::new();
+    let probe = NoiseProbe::default();
     let first = probe.take();
     let delta = probe.take().since(&first, &[], 0.0);
     assert!(delta.seconds >= 0.0 && delta.other_load.is_none_or(|load| load >= 0.0));

@@ -183,13 +183,13 @@ pub fn search(
     });
     let mut outcome = searching.rounds(effort.max_grid_trials, None, observer);
     if outcome.is_ok() {
-        let work = searching.work_mut();
+        let work = &mut searching.work;
         let finalists = |panel: &PanelResult| panel.ranking().into_iter().take(FINALISTS).collect();
         work.stage = Stage::Finals(work.search().panels.iter().map(finalists).collect());
         outcome = searching.rounds(effort.max_final_trials, None, observer);
     }
     let missing = searching.missing();
-    let work = searching.work_mut();
+    let work = &mut searching.work;
     let took_s = work.elapsed_s();
     work.run.warnings.extend(missing);
     work.search_mut().took_s = took_s;

@@ -42,7 +42,7 @@ impl ProcessRunner {
             cpus: [writer_cpu, reader_cpu],
             durations,
             interrupt,
-            noise: NoiseProbe::new(),
+            noise: NoiseProbe::default(),
         }
     }
 

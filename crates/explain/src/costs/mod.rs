@@ -391,7 +391,7 @@ pub fn measure(
     let mut run = Rounds::of(Probes::of_costs(&places, 0, signal));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
-    Ok(run.work().costs(&places))
+    Ok(run.work.costs(&places))
 }
 
 #[cfg(test)]
@@ -411,7 +411,7 @@ mod tests {
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
         let missing = run.missing();
-        (run.into_work(), missing)
+        (run.work, missing)
     }
 
     #[test]
@@ -469,7 +469,7 @@ mod tests {
         let mut run = Rounds::of(Probes::of_costs(&places, 1, signal));
         run.pilot(&mut ()).unwrap();
         assert!(run.rounds(100, None, &mut ()).is_err());
-        let probes = run.into_work();
+        let probes = run.work;
         let costs = probes.costs(&places);
         // The 40 trials cover the pilot and two rounds.
         assert!(costs.rounds >= 2, "{}", costs.rounds);

@@ -9,12 +9,7 @@ use super::scheme::{Architecture, Scheme, SchemeError, Wanted};
 
 /// The architecture this program was built for, if its page tables are known.
 pub fn own_architecture() -> Option<Architecture> {
-    match std::env::consts::ARCH {
-        "x86_64" => Some(Architecture::X86_64),
-        "aarch64" => Some(Architecture::Aarch64),
-        "riscv64" => Some(Architecture::Riscv64),
-        _ => None,
-    }
+    std::env::consts::ARCH.parse().ok()
 }
 
 /// The page-table format of this machine, which has this architecture.

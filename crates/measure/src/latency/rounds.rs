@@ -143,34 +143,34 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         budget: &Budget,
         observer: &mut impl Observer<Record>,
     ) -> anyhow::Result<()> {
-        let rounds = self.work().record.settings.rounds;
-        let is_timed = matches!(self.work().record.settings.length, Length::Time(_));
+        let rounds = self.work.record.settings.rounds;
+        let is_timed = matches!(self.work.record.settings.length, Length::Time(_));
         if is_timed {
             self.pilot(observer)?;
             self.share_time(rounds, budget)?;
         }
-        let few = few_messages(&self.work().record);
-        self.work_mut().record.warnings.extend(few);
+        let few = few_messages(&self.work.record);
+        self.work.record.warnings.extend(few);
         self.rounds(rounds, is_timed.then_some(budget), observer)?;
         Ok(())
     }
 
     /// Sets the length of launches so that all of them fit into the time.
     fn share_time(&mut self, rounds: usize, budget: &Budget) -> anyhow::Result<()> {
-        let cases = (0..self.work().cases()).filter(|case| self.work().is_open(*case));
+        let cases = (0..self.work.cases()).filter(|case| self.work.is_open(*case));
         let (launches, overhead_s) = cases.fold((0, 0.0), |(launches, sum), case| {
             (
                 launches + rounds,
-                sum + rounds as f64 * self.work().overhead_s[case],
+                sum + rounds as f64 * self.work.overhead_s[case],
             )
         });
-        let rate = self.work().record.rate();
+        let rate = self.work.record.rate();
         let min_s = rate.map_or(MIN_TIMED_S, |rate| MIN_TIMED_S.max(1.0 / rate));
         let needed_s = launches as f64 * min_s + overhead_s;
         require(budget, launches, needed_s)?;
         let timed_s = (budget.remaining_s() - overhead_s) / launches.max(1) as f64;
         let timed_s = timed_s.clamp(MIN_TIMED_S, MAX_TIMED_S);
-        self.work_mut().record.settings.length = Length::Time((timed_s * 1e9) as u64);
+        self.work.record.settings.length = Length::Time((timed_s * 1e9) as u64);
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         let missing = self.missing();
         let RoundTrips {
             mut record, noise, ..
-        } = self.into_work();
+        } = self.work;
         record.interrupted = interrupted.map(signal_name);
         record.header.machine.during = NoiseDelta::overall(&noise);
         record.warnings.extend(missing);

@@ -120,7 +120,8 @@ impl<R> Observer<R> for () {
 /// A run in progress.
 #[derive(Debug)]
 pub struct Rounds<W> {
-    work: W,
+    /// The cases and their record.
+    pub work: W,
     /// The trials of each case.
     trials: Vec<Trials>,
 }
@@ -143,21 +144,6 @@ impl<W: Work> Rounds<W> {
     pub fn of(work: W) -> Self {
         let trials = vec![Trials::default(); work.cases()];
         Rounds { work, trials }
-    }
-
-    /// The cases and their record.
-    pub fn work(&self) -> &W {
-        &self.work
-    }
-
-    /// The cases and their record, mutably.
-    pub fn work_mut(&mut self) -> &mut W {
-        &mut self.work
-    }
-
-    /// Ends the run and returns the cases and their record.
-    pub fn into_work(self) -> W {
-        self.work
     }
 
     /// The number of cases that can be run.

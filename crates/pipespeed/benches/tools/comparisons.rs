@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use pipespeed_tools::fizzbuzz::FizzBuzz;
+use pipespeed_tools::fizzbuzz::{CodePath, FizzBuzz};
 use tempfile::NamedTempFile;
 
 use super::pipeline::{Pipeline, Places, installed};
@@ -244,7 +244,7 @@ fn by_write() -> String {
 /// The same lines as `fizzbuzz` makes, written as most programs would, 64 KiB
 /// at a time.
 pub fn generate_by_write() {
-    let mut lines = FizzBuzz::new(1, u64::MAX);
+    let mut lines = FizzBuzz::with_path(CodePath::fastest(), 1, u64::MAX);
     let mut buffer = vec![0; 64 << 10];
     let mut out = std::io::stdout().lock();
     loop {

@@ -49,7 +49,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         interrupted: None,
         costs_ns: Costs::default(),
     };
-    let noise = NoiseProbe::new();
+    let noise = NoiseProbe::default();
     let (before, used_before) = (noise.take(), own_processor_time());
     let signal_of_run = || interrupt.signal();
     let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
@@ -68,7 +68,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     );
     progress.finish();
     let missing = probes.missing();
-    record.costs_ns = probes.work().costs(&places);
+    record.costs_ns = probes.work.costs(&places);
     // Reaps the processes of the wake-up probes, so that their CPU time counts as ours.
     drop(probes);
     let used = own_processor_time().saturating_sub(used_before);

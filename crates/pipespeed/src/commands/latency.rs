@@ -52,7 +52,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         cpus: [chosen.writer, chosen.reader],
         limit: Duration::from_secs_f64(args.limit),
         interrupt: Interrupt::install()?,
-        noise: NoiseProbe::new(),
+        noise: NoiseProbe::default(),
     };
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &Record| files.save_round(|option| text(option, record));

@@ -73,7 +73,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let outcome = costs::measure(&mut run, args, &budget, &mut progress, &mut rounds);
     progress.finish();
     let warnings = run.missing();
-    let figures = run.work().figures();
+    let figures = run.work.figures();
     let measured = |figure: &Figure| !figure.samples_ns.is_empty();
     let is_any_measured = figures.iter().any(measured);
     let failed = check(&warnings, is_any_measured);

@@ -50,5 +50,5 @@ pub(super) fn measure(
     let mut run = Rounds::of(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
-    Ok(run.work().figures())
+    Ok(run.work.figures())
 }
