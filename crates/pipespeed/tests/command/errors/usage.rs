@@ -12,7 +12,7 @@ use crate::common::{
 fn refused_into_a_pipe(args: &str, words: &[&str]) {
     let (writer, reader) = pipeline(pipespeed(args), pipespeed("read --bytes-to-pipe 1"));
     writer.refused(2, words);
-    reader.refused(1, &["got 0 bytes"]);
+    reader.refused(1, &["nothing to read"]);
 }
 
 /// Runs the command without standard input.
@@ -301,4 +301,17 @@ fn words_that_are_no_unicode_are_refused_like_any_other() {
     let mut command = pipespeed("");
     command.arg(strange).stdin(std::process::Stdio::null());
     start(command).finish().refused(2, &["--by"]);
+    // Of several arguments it is named.
+    let mut command = pipespeed("bench --size 4K --case");
+    command.arg(std::ffi::OsStr::from_bytes(b"a\xffb"));
+    run_alone(command).refused(2, &[r#"not UTF-8: "a\xFFb""#]);
+}
+
+#[test]
+fn empty_input_is_named_without_an_option() {
+    for args in ["read", "read --bytes-to-pipe 1G"] {
+        let outcome = run_alone(pipespeed(args));
+        let outcome = outcome.refused(1, &["nothing to read: standard input is empty"]);
+        assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
+    }
 }
