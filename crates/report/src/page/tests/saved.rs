@@ -84,29 +84,26 @@ fn whole_numbers(value: &mut Value, name: &str, found: &mut impl FnMut(&str, &mu
 }
 
 #[test]
-fn edited_counts_of_any_size_are_shown() {
-    let runs = [fixtures::memory(), fixtures::channels(false)];
-    let runs = runs.map(|run| Saved::Bench(Box::new(run))).into_iter();
+fn huge_counts_of_an_edited_record_do_no_harm() {
+    let memory = Saved::Bench(Box::new(fixtures::memory()));
     let pipeline = Saved::Profile(Box::new(profile::fixtures::pipeline()));
-    for saved in runs.chain(others()).chain([pipeline]) {
+    for saved in others().into_iter().chain([memory, pipeline]) {
         let mut whole: Value = serde_json::from_str(&json(&saved)).unwrap();
         let mut names = BTreeSet::new();
         whole_numbers(&mut whole, "", &mut |name, _| {
             names.insert(name.to_owned());
         });
         for name in &names {
-            for number in [u32::MAX.into(), u64::MAX] {
-                let mut edited = whole.clone();
-                whole_numbers(&mut edited, "", &mut |at, value| {
-                    if at == name {
-                        *value = number.into();
-                    }
-                });
-                // What a field can't hold is refused.
-                if let Ok(Some(saved)) = load(&edited.to_string()) {
-                    println!("{name}: {number}");
-                    page(&Records::new([saved]), None);
+            let mut edited = whole.clone();
+            whole_numbers(&mut edited, "", &mut |at, value| {
+                if at == name {
+                    *value = u64::MAX.into();
                 }
+            });
+            // What a field can't hold is refused.
+            if let Ok(Some(saved)) = load(&edited.to_string()) {
+                println!("{name}");
+                page(&Records::new([saved]), None);
             }
         }
     }
