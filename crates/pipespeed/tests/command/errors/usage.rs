@@ -12,7 +12,7 @@ use crate::common::{
 fn refused_into_a_pipe(args: &str, words: &[&str]) {
     let (writer, reader) = pipeline(pipespeed(args), pipespeed("read --bytes-to-pipe 1"));
     writer.refused(2, words);
-    reader.refused(1, &["nothing to read"]);
+    reader.refused(1, &["got 0 bytes"]);
 }
 
 /// Runs the command without standard input.
@@ -309,9 +309,7 @@ fn words_that_are_no_unicode_are_refused_like_any_other() {
 
 #[test]
 fn empty_input_is_named_without_an_option() {
-    for args in ["read", "read --bytes-to-pipe 1G"] {
-        let outcome = run_alone(pipespeed(args));
-        let outcome = outcome.refused(1, &["nothing to read: standard input is empty"]);
-        assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
-    }
+    let outcome = run_alone(pipespeed("read"));
+    let outcome = outcome.refused(1, &["nothing to read: standard input is empty"]);
+    assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
 }
