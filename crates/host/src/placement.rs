@@ -43,11 +43,8 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The text is not two numbers.
-    #[error("{text:?} is not two processor numbers W,R, as in --cpus 2,3")]
-    NotAPair {
-        /// The text.
-        text: String,
-    },
+    #[error("write the processor numbers of writer and reader, such as 2,3")]
+    NotAPair,
     /// The processor does not exist or is offline.
     #[error(
         "--cpus: processor {cpu} does not exist or is offline (this process may use {allowed})"
@@ -88,9 +85,7 @@ pub fn parse_cpus(text: &str) -> Result<(usize, usize), PlacementError> {
         let (writer, reader) = text.split_once(',')?;
         Some((writer.trim().parse().ok()?, reader.trim().parse().ok()?))
     };
-    pair().ok_or_else(|| PlacementError::NotAPair {
-        text: text.to_owned(),
-    })
+    pair().ok_or(PlacementError::NotAPair)
 }
 
 impl fmt::Display for Chosen {

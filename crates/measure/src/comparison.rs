@@ -117,6 +117,18 @@ pub struct ComparedCase {
     pub note: Option<String>,
 }
 
+impl ComparedCase {
+    /// Whether the ratio is above 1 and the newer median below the older one, or the other way
+    /// round, by what can be seen in figures with two decimals.
+    fn contradicts_medians(&self) -> bool {
+        let (Some(old), Some(new), Some(ratio)) = (self.old, self.new, self.ratio) else {
+            return false;
+        };
+        let (a, b) = (ratio.estimate.median - 1.0, new / old - 1.0);
+        a * b < 0.0 && a.abs().min(b.abs()) >= 0.005
+    }
+}
+
 /// Compares two runs, loaded from the files named.
 pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -> Comparison {
     let added = |case: &&CaseResult| old.cases.iter().all(|other| other.name != case.name);
@@ -398,6 +410,18 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         notes.push(format!(
             "the rate drifted during a run, so these intervals are too narrow: {}",
             drifting.join(", ")
+        ));
+    }
+    let contrary: Vec<&str> = cases
+        .iter()
+        .filter(|case| case.contradicts_medians())
+        .map(|case| &*case.name)
+        .collect();
+    if !contrary.is_empty() {
+        notes.push(format!(
+            "the ratio, an estimate from all samples, and the two medians point in different \
+             directions: {}",
+            contrary.join(", ")
         ));
     }
     if let Some(shift) = common_shift(cases) {

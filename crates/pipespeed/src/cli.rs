@@ -297,6 +297,7 @@ pub struct CompareArgs {
     /// Exit with status 1 if a case got slower by PERCENT or more.
     ///
     /// Exits with 2 if no verdict is possible for a case. Differences below 5 % never count.
+    /// Undecided cases don't fail: those that may be slower by PERCENT are named.
     #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
     pub fail_on: Option<FailOn>,
     /// Compare runs even if their settings or machines differ too much.

@@ -83,7 +83,7 @@ pub(super) fn table(run: &Run, cases: &[&CaseResult]) -> Table {
         let bytes = message(case);
         let size = match last.replace(bytes) {
             Some(last) if last == bytes => String::new(),
-            _ => size::format(bytes as u64),
+            _ => size::exact(bytes as u64),
         };
         let mut row = vec![size, channel(case).to_owned()];
         let Some(summary) = &case.summary else {
@@ -163,7 +163,7 @@ fn recommendation(run: &Run, bytes: usize) -> Option<String> {
             .map(|best| format!("{best} if they may spin")),
     };
     let parts = [blocking, any].into_iter().flatten().join("; ");
-    let size = size::format(bytes as u64);
+    let size = size::exact(bytes as u64);
     (!parts.is_empty()).then(|| format!("Fastest for messages of {size}: {parts}."))
 }
 
@@ -219,18 +219,21 @@ fn best<'a>(run: &Run, cases: impl Iterator<Item = &'a CaseResult>) -> Option<St
 }
 
 fn zerocopy(run: &Run) -> Option<String> {
-    let sum = |get: fn(&CaseResult) -> Option<u64>| run.cases.iter().filter_map(get).sum::<u64>();
+    let sum = |get: fn(&CaseResult) -> Option<u64>| -> f64 {
+        let counts = run.cases.iter().filter_map(get);
+        counts.map(|count| count as f64).sum()
+    };
     let sends = sum(|case| case.configuration.zerocopy_sends);
     let copied = sum(|case| case.configuration.zerocopy_copied);
-    (sends > 0).then(|| copied_share(copied, sends))
+    (sends > 0.0).then(|| copied_share(copied / sends))
 }
 
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
-pub(super) fn copied_share(copied: u64, sends: u64) -> String {
+pub(super) fn copied_share(share: f64) -> String {
     format!(
         "MSG_ZEROCOPY: the kernel copied {} of the sends anyway, according to their \
          completions.",
-        percent(copied as f64 / sends as f64, 1)
+        percent(share, 1)
     )
 }
 
@@ -331,7 +334,7 @@ pub(super) fn position(bytes: usize) -> f64 {
 
 /// The ticks of an axis of sizes.
 pub(super) fn size_ticks(sizes: &[usize]) -> Vec<(f64, String)> {
-    let tick = |bytes: &usize| (position(*bytes), size::format(*bytes as u64));
+    let tick = |bytes: &usize| (position(*bytes), size::exact(*bytes as u64));
     sizes.iter().map(tick).collect()
 }
 
@@ -388,7 +391,7 @@ fn sizes_not_shown(name: &str, cases: &[Shown<'_>]) -> Option<String> {
         .collect();
     let first = *missing.first()?;
     let reasons = own().filter_map(|case| case.2).sorted().dedup().join(", ");
-    let bytes = |bytes: usize| size::format(bytes as u64);
+    let bytes = |bytes: usize| size::exact(bytes as u64);
     let shown = own().filter(|case| case.2.is_none()).map(|case| case.1);
     let sizes = match shown.max() {
         None => String::new(),

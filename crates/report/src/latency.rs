@@ -145,9 +145,9 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
 fn zerocopy(record: &Record) -> Option<String> {
     let counts = || record.cases.iter().filter_map(|case| case.zerocopy);
-    let completed: u64 = counts().map(|counts| counts.completed).sum();
-    let copied: u64 = counts().map(|counts| counts.copied).sum();
-    (completed > 0).then(|| copied_share(copied, completed))
+    let completed: f64 = counts().map(|counts| counts.completed as f64).sum();
+    let copied: f64 = counts().map(|counts| counts.copied as f64).sum();
+    (completed > 0.0).then(|| copied_share(copied / completed))
 }
 
 /// Notes if a requested rate was not kept.
@@ -174,7 +174,7 @@ fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
 /// Notes if reads returned only parts of messages.
 fn short_reads(case: &CaseRecord) -> Option<String> {
     let short = case.summary?.short_reads;
-    let reads: u64 = case.launches.iter().map(|launch| launch.count).sum();
+    let reads: f64 = case.launches.iter().map(|launch| launch.count as f64).sum();
     (short > 0).then(|| {
         format!(
             "{}: {short} of {} returned only a part of a message: such a round trip is timed, but \

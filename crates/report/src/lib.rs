@@ -38,7 +38,7 @@ pub use self::costs::costs_table;
 pub use self::counted::counted_cases;
 pub use self::doctor::doctor;
 pub use self::findings::findings;
-pub use self::format::{interval, pluralize, ratio_interval, significant, times};
+pub use self::format::{interval, pluralize, ratio, ratio_interval, significant, times};
 pub use self::latency::{latency_chart, latency_notes, latency_table};
 pub use self::page::{Records, Saved, page};
 pub use self::pinning::pinning;

@@ -28,7 +28,8 @@ fn block(case: &CaseResult) -> usize {
 
 /// The memory that a case accesses, in bytes: two blocks for a copy.
 fn footprint(case: &CaseResult) -> usize {
-    block(case) * case.configuration.act.map_or(1, Act::blocks)
+    let blocks = case.configuration.act.map_or(1, Act::blocks);
+    block(case).saturating_mul(blocks)
 }
 
 /// The cases of one way to access a block, without the null control's twin.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
@@ -272,7 +273,17 @@ pub struct Stack {
     /// The cost it belongs to.
     pub group: Group,
     /// The weight of its samples.
+    #[serde(deserialize_with = "weight")]
     pub weight: u64,
+}
+
+/// The weight of a call chain. A larger one, of an edited record, could overflow the sums.
+fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    const MAX: u64 = 1 << 52;
+    match u64::deserialize(deserializer)? {
+        weight @ ..=MAX => Ok(weight),
+        _ => Err(D::Error::custom("a weight that no profile has")),
+    }
 }
 
 impl CaseProfile {

@@ -42,10 +42,15 @@ pub enum Problem {
     #[error("empty: the run that should have written it saved no round; run it again")]
     Empty,
     /// It is not JSON.
-    #[error("not JSON ({}); give a file made by --json, not the table or --csv", quoted(.0))]
+    #[error("not JSON ({}); give a file made by --json, not the table or --csv", found(.0))]
     NotJson(serde_json::Error),
     /// It is JSON, but ends early: the disk was full, or copying it was interrupted.
-    #[error("ends in the middle ({}): an incomplete copy; copy it again, or run it again", quoted(.0))]
+    #[error(
+        "ends in the middle (at line {} column {}): an incomplete copy; copy it again, or run it \
+         again",
+        .0.line(),
+        .0.column()
+    )]
     Truncated(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
@@ -65,8 +70,21 @@ pub enum Problem {
     )]
     OtherVersion(u64),
     /// A field is missing or has the wrong type.
-    #[error("a damaged record ({}): it is incomplete or was edited; run it again", quoted(.0))]
+    #[error("a damaged record ({}): it is incomplete or was edited; run it again", found(.0))]
     Damaged(serde_json::Error),
+}
+
+/// What is wrong and where, in plain words: without the names of Rust's types.
+fn found(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (what, place) = text.split_at(text.rfind(" at line ").unwrap_or(text.len()));
+    let what = match what.split(", expected ").next() {
+        _ if error.is_eof() => "the text ends",
+        Some(what) if error.is_data() && what.starts_with("invalid ") => "a wrong kind of value",
+        what => what.unwrap_or_default(),
+    };
+    let what = what.replace("unknown variant", "unknown value");
+    quoted(&format!("{what}{place}"))
 }
 
 /// What may repeat a text of the file, which may be long.
@@ -295,6 +313,31 @@ mod tests {
             load("/nonexistent/run.json").unwrap_err().problem,
             Problem::Unreadable(_)
         ));
+    }
+
+    #[test]
+    fn a_damaged_value_is_placed_without_the_types_of_rust() {
+        let whole = to_json(&ladder());
+        let timed = format!("\"timed_s\": {:?}", ladder().settings.timed_s);
+        for (from, to, words) in [
+            (&*timed, "\"timed_s\": \"x\"", "wrong kind of value"),
+            (
+                "\"suite\": \"ladder\"",
+                "\"suite\": \"x\"",
+                "unknown value `x`",
+            ),
+            ("\"samples\": [", "\"samples\": [7,", "wrong kind of value"),
+            ("\"cases\"", "\"casts\"", "missing field `cases`"),
+            ("[", "(", "not JSON (expected value"),
+        ] {
+            let message = error("a.json", &whole.replacen(from, to, 1));
+            assert!(message.contains(&format!("{words} at line ")), "{message}");
+            for jargon in ["invalid", "expected f", "struct", "sequence", "variant"] {
+                assert!(!message.contains(jargon), "{message}");
+            }
+        }
+        let half = error("a.json", &whole[..whole.len() / 2]);
+        assert!(half.contains("ends in the middle (at line "), "{half}");
     }
 
     #[test]

@@ -28,9 +28,9 @@ elapsed_seconds, eta_seconds, size_bytes, name, technique; unknown values are nu
 last object also has summary (true), end (end of data, size reached, consumer gone, \
 output failed), status, and passed_over: the techniques that were not used, and why.
 
-Exit status: 0 for success, else the sum of 2 (a file or process could not be \
-opened), 4 (an input is also the output) and 16 (data could not be read or written). \
-Wrong usage also exits with 2. A consumer that ends early is not a failure.
+Exit status: 0 for success, else the sum of 1 (the report of -n or --json could not \
+be written), 2 (a file or process could not be opened), 4 (an input is also the \
+output) and 16 (data could not be read or written). Wrong usage also exits with 2. A consumer that ends early is not a failure.
 
 Examples:
   pipespeed meter disk.img > /dev/sdb

@@ -85,8 +85,16 @@ fn parse_command<P: clap::Parser>(
             let _ = error.print();
             ExitCode::from(2)
         }
+        ErrorKind::InvalidUtf8 => exit_code(program, Err(not_utf8())),
         _ => exit_code(program, Err(usage(one_line(&error.to_string())))),
     })
+}
+
+/// Names the arguments that are not UTF-8, which clap does not.
+fn not_utf8() -> anyhow::Error {
+    let args = std::env::args_os().filter(|arg| arg.to_str().is_none());
+    let args: Vec<String> = args.map(|arg| format!("{arg:?}")).collect();
+    usage(format!("not UTF-8: {} (see --help)", args.join(", ")))
 }
 
 /// Joins the lines of clap's message, without its tips and the usage.

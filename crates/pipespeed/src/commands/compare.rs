@@ -11,6 +11,7 @@ use pipespeed_base::failure::{Closed, full_message, say, to_stdout, usage};
 use pipespeed_measure::comparison::{Comparison, Record, compare};
 use pipespeed_measure::record::{Kind, Run, Verdict, load, to_json};
 use pipespeed_report::{self as report, Style};
+use pipespeed_stats::EQUIVALENCE;
 
 /// Compares saved runs.
 ///
@@ -57,7 +58,8 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
     let disturbed = disturbed(&comparisons);
     if slower.is_empty() {
         first_error([saved, decidable(&comparisons)])?;
-        if !disturbed.is_empty() {
+        let doubts = undecided(&comparisons, limit.slower_by) + &disturbed;
+        if !doubts.is_empty() {
             let percent = (limit.slower_by * 1e5).round() / 1e3;
             let by = if percent > 0.0 {
                 format!(" by {percent} % or more")
@@ -65,7 +67,7 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
                 String::new()
             };
             say(&format!(
-                "pipespeed: --fail-on: no case is slower{by}{disturbed}"
+                "pipespeed: --fail-on: no case is proven slower{by}{doubts}"
             ));
         }
         return Ok(Ok(()));
@@ -148,6 +150,25 @@ fn slower(comparisons: &[Comparison], slower_by: f64) -> Vec<String> {
             .then(|| format!("{} ({})", case.name, report::times(ratio.estimate.median)))
     });
     slower.collect()
+}
+
+/// Returns an addition to a verdict that names the undecided cases that may have got slower by
+/// this fraction or more.
+fn undecided(comparisons: &[Comparison], slower_by: f64) -> String {
+    let cases = comparisons.iter().flat_map(|comparison| &comparison.cases);
+    let undecided = cases.filter_map(|case| {
+        let ratio = case.ratio?;
+        let may_be_slower = ratio.estimate.ends().0 < 1.0 - slower_by.max(EQUIVALENCE);
+        (ratio.verdict == Verdict::Undecided && may_be_slower)
+            .then(|| format!("{} {}", case.name, report::ratio(ratio.estimate)))
+    });
+    let names: Vec<String> = undecided.collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let count = report::pluralize(names.len(), "case");
+    let names = names.join(", ");
+    format!("; {count} undecided ({names}): measure more rounds")
 }
 
 /// Returns an addition to a verdict that names the disturbed runs.

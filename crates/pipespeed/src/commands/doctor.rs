@@ -51,6 +51,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         proc: Proc::default(),
         looker: (!args.watched.no_open).then(|| Looker::new(looker)),
         interrupt: Interrupt::install().context("signal handlers")?,
+        is_lost: false,
     };
     if args.watched.command.is_empty() {
         doctor.attend()
@@ -106,6 +107,8 @@ struct Doctor<'a> {
     proc: Proc,
     looker: Option<Looker>,
     interrupt: Interrupt,
+    /// The report on a command could not be written on standard error.
+    is_lost: bool,
 }
 
 impl Doctor<'_> {
@@ -130,11 +133,13 @@ impl Doctor<'_> {
         self.outcome(&findings)
     }
 
-    /// Fails if a signal arrived, or if anything is stuck.
+    /// Fails if a signal arrived, if anything is stuck, or if the report could not be written.
     fn outcome(&self, findings: &[Finding]) -> anyhow::Result<()> {
         match self.interrupt.signal() {
             Some(signal) => Err(Interrupted(signal).into()),
-            None if findings.iter().any(Finding::is_stuck) => Err(AlreadyReported(1).into()),
+            None if self.is_lost || findings.iter().any(Finding::is_stuck) => {
+                Err(AlreadyReported(1).into())
+            }
             None => Ok(()),
         }
     }
@@ -249,10 +254,12 @@ impl Doctor<'_> {
 
     /// Prints the report on a command on standard error, since the command may use standard
     /// output.
-    fn report(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+    fn report(&mut self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
         let style = Style::for_terminal(io::stderr().is_terminal(), self.args.verbose);
-        // Not `say`, which would wrap it again. A failure could not be reported anywhere.
-        let _ = io::stderr().write_all(report(observation, findings, style).as_bytes());
+        // Not `say`, which would wrap it again.
+        let text = report(observation, findings, style);
+        let written = io::stderr().write_all(text.as_bytes());
+        self.is_lost = written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
         self.save(observation, findings)
     }
 

@@ -1,14 +1,15 @@
 //! `pipespeed meter`.
 
 use crate::cli::MeterArgs;
+use crate::commands::memory_suffices;
 use pipespeed_base::failure::{AlreadyReported, usage};
 use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 
 /// Passes a stream on, or watches a process, and shows the progress.
 ///
 /// # Errors
-/// Wrong usage; or [`AlreadyReported`] with pv's exit status: each failure was printed
-/// when it happened.
+/// Wrong usage, or too large a buffer; or [`AlreadyReported`] with pv's exit status: each failure
+/// was printed when it happened.
 pub fn run(args: MeterArgs) -> anyhow::Result<()> {
     let unsupported = [
         (args.last_written.is_some(), "--last-written (-A)"),
@@ -22,7 +23,11 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
             )));
         }
     }
-    match meter::run(&options(args)) {
+    let options = options(args);
+    if let Some(bytes) = options.block {
+        memory_suffices("--buffer-size (-B)", bytes, bytes as u64)?;
+    }
+    match meter::run(&options) {
         0 => Ok(()),
         code => Err(AlreadyReported(code).into()),
     }

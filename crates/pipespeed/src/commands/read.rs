@@ -147,9 +147,14 @@ fn check_length(end: &EndArgs, received: u64) -> anyhow::Result<()> {
     if received >= expected {
         return Ok(());
     }
-    if received == 0 || end.bytes_to_pipe.is_some() {
+    if end.bytes_to_pipe.is_some() {
         return Err(anyhow!(
             "the stream ended early: got {received} bytes, expected {expected} (--bytes-to-pipe)"
+        ));
+    }
+    if received == 0 {
+        return Err(anyhow!(
+            "nothing to read: standard input is empty; pipe something into this command"
         ));
     }
     say(&format!(

@@ -21,6 +21,18 @@ fn the_channels_at_80_columns() {
 }
 
 #[test]
+fn sizes_that_differ_by_a_byte_are_shown_differently() {
+    let mut run = channels(false);
+    for (case, bytes) in run.cases.iter_mut().zip([4095, 4096, 4097]) {
+        case.configuration.message_bytes = Some(bytes);
+    }
+    let text = shown(&run, 120);
+    for size in ["4095B", "4KiB", "4097B"] {
+        assert!(text.contains(&format!("messages of {size}:")), "{text}");
+    }
+}
+
+#[test]
 fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
     let text = shown(&channels(false), 120);
     let rows = |name: &str| {

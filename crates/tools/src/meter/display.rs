@@ -1,6 +1,6 @@
 //! The display on standard error: when to draw, and in which form.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use unicode_width::UnicodeWidthStr;
 
+use super::NOT_SHOWN;
 use super::format::{Format, Line};
 use super::json;
 use super::options::{Options, Show};
@@ -42,6 +43,9 @@ pub struct Display<'o> {
     /// Whether the cursor is in a drawn line; shared with the signal handler.
     in_line: Arc<AtomicBool>,
     rows: Option<Rows>,
+    /// The exit status: [`NOT_SHOWN`] if a line of numbers or JSON could not be written, else 0.
+    /// A reader that is slow or gone is no failure.
+    pub status: u8,
 }
 
 impl<'o> Display<'o> {
@@ -74,6 +78,7 @@ impl<'o> Display<'o> {
             // If that fails, this meter draws a single line.
             rows: shared.then(|| Rows::new().ok()).flatten(),
             screen,
+            status: 0,
         }
     }
 
@@ -119,10 +124,15 @@ impl<'o> Display<'o> {
             Show::Number { count, timer } => number(snapshot, *count, *timer),
             Show::Json => json::line(snapshot, self.options.unit),
         };
-        if is_last {
-            self.screen.write_last(&text);
+        let written = if is_last {
+            self.screen.write_last(&text)
         } else {
-            self.screen.write(&text);
+            self.screen.write(&text)
+        };
+        if let Err(error) = written
+            && !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe)
+        {
+            self.status = NOT_SHOWN;
         }
     }
 
@@ -140,11 +150,11 @@ impl<'o> Display<'o> {
             .map(|snapshot| self.line(format, snapshot).0);
         let lines: Vec<String> = lines.collect();
         if !has_escapes() {
-            self.screen.write(&(lines.join("\n") + "\n"));
+            let _ = self.screen.write(&(lines.join("\n") + "\n"));
             return;
         }
         let drawing = rows::drawing(self.drawn_rows, &lines, self.size().1);
-        if self.screen.write(&drawing) {
+        if self.screen.write(&drawing).is_ok() {
             self.drawn_rows = lines.len();
         }
     }
@@ -157,10 +167,11 @@ impl<'o> Display<'o> {
             Show::Json => json::error(message),
             _ => format!("pipespeed: {message}\n"),
         };
-        match &self.rows {
+        // A failure could not be reported anywhere.
+        let _ = match &self.rows {
             Some(rows) => rows.print_above(&mut self.screen, &text),
             None => self.screen.write_last(&text),
-        }
+        };
     }
 
     /// Whether drawing is allowed: not on a terminal from the background.
@@ -205,7 +216,7 @@ impl<'o> Display<'o> {
         let blanks = self.columns.min(width).saturating_sub(columns);
         let text = format!("\r{text}{:blanks$}", "");
         self.in_line.store(true, Ordering::Relaxed);
-        if self.screen.write(&text) {
+        if self.screen.write(&text).is_ok() {
             self.columns = columns;
         }
     }
@@ -213,7 +224,7 @@ impl<'o> Display<'o> {
     /// Ends the line that the cursor is in, if any.
     fn end_line(&mut self) {
         if self.in_line.swap(false, Ordering::Relaxed) && self.may_draw() {
-            self.screen.write_last("\n");
+            let _ = self.screen.write_last("\n");
             self.columns = 0;
         }
     }

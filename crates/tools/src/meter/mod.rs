@@ -31,6 +31,8 @@ mod watch;
 pub use self::format::{Format, Item};
 pub use self::options::{Options, Show, Target, Unit};
 
+/// Bit of the exit status: the report, as numbers or JSON, could not be written.
+const NOT_SHOWN: u8 = 1;
 /// Bit of the exit status, as in pv(1): a file or a process could not be accessed.
 const ACCESS: u8 = 2;
 /// An input was skipped, since it is also the output.
@@ -39,7 +41,7 @@ const SAME_FILE: u8 = 4;
 const TRANSFER: u8 = 16;
 
 /// Runs the meter, and prints errors on standard error. Returns the exit status: 0, or
-/// the sum of pv's bits.
+/// the sum of the bits.
 pub fn run(options: &Options) -> u8 {
     match options.watch {
         Some(target) => watch::run(options, target),

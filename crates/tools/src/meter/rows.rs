@@ -117,7 +117,8 @@ impl Rows {
             ended,
             text: text.to_owned(),
         });
-        if !screen.write(&drawing(shared.drawn, &shared.rows, height)) {
+        let drawing = drawing(shared.drawn, &shared.rows, height);
+        if screen.write(&drawing).is_err() {
             return Ok(false);
         }
         shared.drawn = shared.rows.len();
@@ -130,15 +131,19 @@ impl Rows {
     }
 
     /// Prints lines that remain; the rows continue below them.
-    pub fn print_above(&self, screen: &mut Screen, text: &str) {
+    ///
+    /// # Errors
+    /// Those of [`Screen::write`].
+    pub fn print_above(&self, screen: &mut Screen, text: &str) -> io::Result<()> {
         let file = self.lock().ok().flatten();
-        screen.write_last(text);
+        let written = screen.write_last(text);
         if let Some(mut file) = file {
             let mut shared = Shared::read(&mut file);
             shared.drawn = 0;
             // If that fails, the rows overwrite the lines.
             let _ = shared.write(&mut file);
         }
+        written
     }
 
     /// Opens and locks the file; `None` if another meter has the lock.

@@ -77,21 +77,28 @@ impl Screen {
         tcgetpgrp(self.plain.get_ref()).map_or(true, |group| group == getpgrp())
     }
 
-    /// Writes without blocking. Returns whether all was written.
-    pub fn write(&mut self, text: &str) -> bool {
+    /// Writes without blocking.
+    ///
+    /// # Errors
+    /// Not all was written: `WouldBlock` for lack of room, or another error.
+    pub fn write(&mut self, text: &str) -> io::Result<()> {
         match &self.own {
-            Some(own) => rustix::io::write(own, text.as_bytes()) == Ok(text.len()),
-            None => self.plain.write(text.as_bytes()).is_ok(),
+            None => Ok(self.plain.write(text.as_bytes()).map(|_| ())?),
+            Some(own) if rustix::io::write(own, text.as_bytes())? == text.len() => Ok(()),
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
     /// Writes after waiting at most a second for the terminal or reader.
-    pub fn write_last(&mut self, text: &str) {
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_last(&mut self, text: &str) -> io::Result<()> {
         let stderr = self.plain.get_ref().as_fd();
         let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
         // If poll fails, try to write anyway.
         let _ = poll(&mut fds, Some(&LAST_TIMEOUT));
-        self.write(text);
+        self.write(text)
     }
 }
 

@@ -292,7 +292,7 @@ impl<'o> Session<'o> {
             let snapshot = self.snapshot(now.unwrap_or_default(), Some(ending));
             self.display.show(&snapshot);
         }
-        self.status
+        self.status | self.display.status
     }
 }
 

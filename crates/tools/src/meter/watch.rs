@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::ACCESS;
 use super::display::Display;
-use super::options::{Options, Target};
+use super::options::{Options, Show, Target};
 use super::progress::{Ending, History, Snapshot};
 use super::stream::{size_of, wait_until_readable};
 
@@ -26,9 +26,13 @@ pub fn run(options: &Options, target: Target) -> u8 {
     let mut display = Display::new(options);
     match Watch::begin(options, target) {
         Ok(mut watch) => {
+            if watch.files.is_empty() && options.show != Show::Nothing {
+                let what = "has no file open, only pipes, terminals or the like; waiting for one";
+                display.print_error(&format!("process {} {what}", target.pid));
+            }
             let end = watch.run(&mut display);
             watch.show(&mut display, Some(end));
-            0
+            display.status
         }
         Err(error) => {
             display.print_error(&format!("process {}: {error}", target.pid));

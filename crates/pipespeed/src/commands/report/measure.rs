@@ -106,6 +106,15 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
         directory,
         quiet: args.quiet,
     };
+    if let Some(Some(given)) = &args.resume
+        && report.records().is_empty()
+        && !report.running().exists()
+    {
+        let given = given.display();
+        return Err(usage(format!(
+            "--resume: {given} holds no record of a report"
+        )));
+    }
     steps.retain(|step| !report.is_done(*step));
     if let Some(at) = steps.iter().position(|step| step.name == PROFILE)
         && let Err(refused) = Sampling::find()
@@ -114,14 +123,9 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
         report.say(&format!("there will be no profile: {refused}"));
     }
     let outcome = report.measure(&steps, args.full);
-    let records = STEPS
-        .iter()
-        .chain(&FURTHER)
-        .map(|step| report.record(*step));
-    let records = records.filter(|path| path.exists()).collect();
     Ok(Measured {
+        records: report.records(),
         directory: report.directory,
-        records,
         outcome,
     })
 }
@@ -161,6 +165,12 @@ impl Report {
 
     fn running(&self) -> PathBuf {
         self.directory.join(RUNNING)
+    }
+
+    /// The records that are there.
+    fn records(&self) -> Vec<PathBuf> {
+        let all = STEPS.iter().chain(&FURTHER).map(|step| self.record(*step));
+        all.filter(|path| path.exists()).collect()
     }
 
     /// Whether the record of a command is there and complete.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -28,6 +28,15 @@ fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
     let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
     assert_eq!((outcome.code, &*outcome.out), (Some(0), "first\nlast\n"));
     assert_contains(&outcome.err, &["sleep (pid", "Nothing is stuck."]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = doctor("--time 0.2", "sleep 0.6 | cat; echo last");
+    let err = full.unwrap();
+    let out = command.stdin(Stdio::null()).stderr(err).output().unwrap();
+    assert_eq!((out.status.code(), &*out.stdout), (Some(1), &b"last\n"[..]));
 }
 
 #[test]

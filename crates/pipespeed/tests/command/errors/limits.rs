@@ -123,6 +123,7 @@ fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
         ("profile write_read --buffer-size 1024T", "--buffer-size"),
         ("profile --all --buffer-size 1024T", "--buffer-size"),
         ("costs --pinning --size 1024T", "--size 1024TiB"),
+        ("meter -B 7E", "--buffer-size (-B) 7340032TiB"),
     ] {
         let words = [
             option,

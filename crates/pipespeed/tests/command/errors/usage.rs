@@ -301,4 +301,15 @@ fn words_that_are_no_unicode_are_refused_like_any_other() {
     let mut command = pipespeed("");
     command.arg(strange).stdin(std::process::Stdio::null());
     start(command).finish().refused(2, &["--by"]);
+    // Of several arguments it is named.
+    let mut command = pipespeed("bench --size 4K --case");
+    command.arg(std::ffi::OsStr::from_bytes(b"a\xffb"));
+    run_alone(command).refused(2, &[r#"not UTF-8: "a\xFFb""#]);
+}
+
+#[test]
+fn empty_input_is_named_without_an_option() {
+    let outcome = run_alone(pipespeed("read"));
+    let outcome = outcome.refused(1, &["nothing to read: standard input is empty"]);
+    assert!(!outcome.err.contains("--bytes"), "{outcome:#?}");
 }

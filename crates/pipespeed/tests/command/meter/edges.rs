@@ -72,6 +72,28 @@ fn zeros_mean_that_nothing_was_said_as_with_pv() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
+    let file = file_of(MIB);
+    for (options, code) in [
+        ("--json", 1),
+        ("-n", 1),
+        ("-n -s 1M", 1),
+        ("-q", 0),
+        ("", 0),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = meter(options, &file);
+        command.stdin(std::process::Stdio::null());
+        let out = command.stderr(full.unwrap()).output().unwrap();
+        assert_eq!(
+            (out.status.code(), out.stdout.len()),
+            (Some(code), MIB),
+            "{options}"
+        );
+    }
+}
+
+#[test]
 fn a_directory_has_no_sectors_to_skip() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed("meter -q -E");

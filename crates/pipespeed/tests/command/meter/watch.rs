@@ -116,6 +116,33 @@ fn all_files_of_a_process_are_followed_until_it_ends() {
 }
 
 #[test]
+fn a_process_without_open_files_is_waited_for_with_a_message() {
+    // Without descriptors that the tests were started with.
+    let script = "exec cat 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&- 2>/dev/null";
+    let mut cat = Command::new("sh");
+    let cat = cat.args(["-c", script]);
+    let mut child = cat
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // Once it passes data on, its libraries are loaded and closed.
+    input.write_all(b"x").unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let mut watching = Watching::start(&child.id().to_string());
+    let line = watching.until(|_| true);
+    let words = format!("process {} has no file open, only pipes", child.id());
+    assert!(
+        line["error"].as_str().unwrap().starts_with(&words),
+        "{line}"
+    );
+    drop(input);
+    child.wait().unwrap();
+    assert!(watching.child.wait().unwrap().success());
+}
+
+#[test]
 fn on_a_terminal_each_file_has_a_row() {
     let on_disk = file_of(500_000);
     let (mut child, _out) = reading(on_disk.path().to_str().unwrap());

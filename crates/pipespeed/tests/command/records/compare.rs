@@ -84,6 +84,47 @@ fn fail_on_slower_fails_from_the_percentage_on_and_not_below() {
 }
 
 #[test]
+fn a_gate_names_undecided_cases_that_may_be_slower() {
+    let records = Records::new();
+    // Seven of twelve rounds at half the rate.
+    records.changed("wide.json", |run| {
+        let samples = run.cases[0].samples.iter_mut();
+        samples.take(7).for_each(|it| it.gib_per_s *= 0.5);
+    });
+    for (gate, by) in [("slower", ""), ("slower:10", " by 10 % or more")] {
+        let outcome = records.compare(&format!("old.json wide.json --fail-on {gate}"));
+        let outcome = outcome.succeeded();
+        let line = format!(
+            "no case is proven slower{by}; 1 case undecided (write_read x0.60 [0.50, 1.00]): \
+             measure more rounds"
+        );
+        assert!(outcome.err.contains(&line), "{outcome:#?}");
+    }
+    // It can't be slower by that much.
+    let outcome = records.compare("old.json wide.json --fail-on slower:60");
+    assert_eq!(outcome.succeeded().err, "");
+}
+
+#[test]
+fn a_ratio_that_contradicts_its_medians_has_a_note() {
+    let records = Records::new();
+    let note = "the two medians point in different directions: vmsplice_read";
+    records.slower("slow.json");
+    let outcome = records.compare("old.json slow.json").succeeded();
+    assert!(!outcome.out.contains("directions"), "{outcome:#?}");
+    let mut slow = run(Suite::Ladder, &[("vmsplice_read", 0.8)]);
+    let case = slow
+        .cases
+        .iter_mut()
+        .find(|case| case.name == "vmsplice_read");
+    let summary = case.unwrap().summary.as_mut().unwrap();
+    summary.gib_per_s.median *= 2.0;
+    records.save("odd.json", &slow);
+    let outcome = records.compare("old.json odd.json").succeeded();
+    assert!(outcome.unwrapped().contains(note), "{outcome:#?}");
+}
+
+#[test]
 fn several_files_make_one_table_and_a_list_of_comparisons() {
     let records = Records::new();
     records.slower("b.json");

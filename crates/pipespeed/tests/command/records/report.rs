@@ -261,6 +261,7 @@ fn nothing_is_measured_for_a_report_that_cannot_be_made() {
         ("--full old.json", "--full"),
         ("--resume old.json", "--resume"),
         ("--resume=old.json", "old.json is not a directory"),
+        ("--resume=.", "--resume: . holds no record of a report"),
         ("--resume", "there is no report in ./pipespeed-results"),
         ("-o no/such.html", "no/such.html"),
         ("--compare missing.json", "missing.json"),

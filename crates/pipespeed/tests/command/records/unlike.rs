@@ -345,7 +345,7 @@ fn a_verdict_on_a_disturbed_run_is_marked() {
     let passed = records.compare(&format!("old.json disturbed.json {gate}"));
     let passed = passed.succeeded();
     assert!(passed.out.contains("same (disturbed)"), "{passed:#?}");
-    let line = "no case is slower; the newer run was disturbed: measure again";
+    let line = "no case is proven slower; the newer run was disturbed: measure again";
     assert!(passed.err.contains(line), "{passed:#?}");
 
     let failed = records.compare(&format!("disturbed.json slow.json {gate}"));
@@ -353,7 +353,8 @@ fn a_verdict_on_a_disturbed_run_is_marked() {
     let line = "slower: vmsplice_read (x0.80); both runs were disturbed: measure again";
     failed.failed(1, &[line]);
     let passed = records.compare("old.json slow.json --fail-on slower:30%");
-    let line = "no case is slower by 30 % or more; the newer run was disturbed: measure again";
+    let line =
+        "no case is proven slower by 30 % or more; the newer run was disturbed: measure again";
     assert!(passed.succeeded().err.contains(line));
     let comparison = records.comparison("slow.json");
     assert_eq!(comparison["old"]["disturbed"], false);

@@ -29,7 +29,7 @@ fn records_that_a_page_has_no_use_for_are_left_out_and_damaged_ones_refused() {
     let text = json(&Saved::Check(Box::new(checks())));
     for (kind, words) in [
         ("bench", "a damaged record (missing field"),
-        ("odd", "a damaged record (unknown variant `odd`"),
+        ("odd", "a damaged record (unknown value `odd`"),
     ] {
         let other = text.replace("\"kind\": \"check\"", &format!("\"kind\": \"{kind}\""));
         let error = load(&other).unwrap_err();
@@ -69,4 +69,42 @@ fn files_are_left_out_of_command_lines() {
     ];
     let command = words.map(str::to_owned);
     assert_eq!(without_files(&command), "pipespeed bench sizes --quick");
+}
+
+/// The names of all fields that hold whole numbers, also in lists.
+fn whole_numbers(value: &mut Value, name: &str, found: &mut impl FnMut(&str, &mut Value)) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(|it| whole_numbers(it, name, found)),
+        Value::Object(all) => all
+            .iter_mut()
+            .for_each(|(name, it)| whole_numbers(it, name, found)),
+        Value::Number(number) if number.is_u64() => found(name, value),
+        _ => {}
+    }
+}
+
+#[test]
+fn huge_counts_of_an_edited_record_do_no_harm() {
+    let memory = Saved::Bench(Box::new(fixtures::memory()));
+    let pipeline = Saved::Profile(Box::new(profile::fixtures::pipeline()));
+    for saved in others().into_iter().chain([memory, pipeline]) {
+        let mut whole: Value = serde_json::from_str(&json(&saved)).unwrap();
+        let mut names = BTreeSet::new();
+        whole_numbers(&mut whole, "", &mut |name, _| {
+            names.insert(name.to_owned());
+        });
+        for name in &names {
+            let mut edited = whole.clone();
+            whole_numbers(&mut edited, "", &mut |at, value| {
+                if at == name {
+                    *value = u64::MAX.into();
+                }
+            });
+            // What a field can't hold is refused.
+            if let Ok(Some(saved)) = load(&edited.to_string()) {
+                println!("{name}");
+                page(&Records::new([saved]), None);
+            }
+        }
+    }
 }
