@@ -51,30 +51,23 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     drop(null);
     standard::close_inherited(kept);
     std::env::set_current_dir("/")?;
-    // The process that is forked next inherits it.
-    set_name()
+    // For `find_other`. The process that is forked next inherits it.
+    Ok(thread::set_name(NAME)?)
 }
 
 /// In the sidecar.
 fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
     if let Some(file) = &mut account_file {
-        writeln!(file, "{}", getpid().as_raw_pid())?;
+        file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
     let mut booster = Booster::new(subject, Looker::forking());
     let account = booster.run(&mut |interval| !has_ended(&root, interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
-        writeln!(file, "{text}")?;
+        // In one call.
+        file.write_all(format!("{text}\n").as_bytes())?;
     }
     Ok(())
-}
-
-/// Gives this process the name by which [`find_other`] finds it.
-///
-/// # Errors
-/// Those of prctl(2).
-pub fn set_name() -> io::Result<()> {
-    Ok(thread::set_name(NAME)?)
 }
 
 /// Another process that raises pipes.
