@@ -18,7 +18,7 @@ use self::account::Register;
 pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
-pub use self::sidecar::{Other, find_other, open_process, start};
+pub use self::sidecar::{find_other, open_process, start};
 use crate::find::{Process, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};

@@ -70,33 +70,19 @@ fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io
     Ok(())
 }
 
-/// Another process that raises pipes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Other {
-    /// Its process id.
-    pub pid: i32,
-    /// The process that it attends to: this one or an ancestor.
-    pub subject: i32,
-}
-
-/// Finds a process that raises the pipes of this process's descendants. Not found are those of
-/// another PID namespace, and those that /proc hides (mount option `hidepid`).
-pub fn find_other(proc: &Proc) -> Option<Other> {
+/// Finds another process that raises the pipes of this process's descendants. Not found are those
+/// of another PID namespace, and those that /proc hides (mount option `hidepid`).
+pub fn find_other(proc: &Proc) -> Option<i32> {
     let own = getpid().as_raw_pid();
     let line: Vec<i32> = [own].into_iter().chain(proc.ancestors(own)).collect();
     let is_other = |pid: &i32| {
-        let has_name = proc
-            .name(*pid)
-            .is_some_and(|name| name.as_bytes() == NAME.to_bytes());
-        // It leaves the pipes of other users alone.
-        has_name && *pid != own && proc.user(*pid) == Some(geteuid().as_raw())
+        let name = proc.name(*pid);
+        name.is_some_and(|name| name.as_bytes() == NAME.to_bytes())
+            // It leaves the pipes of other users alone.
+            && proc.user(*pid) == Some(geteuid().as_raw())
+            && proc.pidfds(*pid).iter().any(|subject| line.contains(subject))
     };
-    let mut others = proc.processes().into_iter().filter(is_other);
-    others.find_map(|pid| {
-        let mut subjects = proc.pidfds(pid).into_iter();
-        let subject = subjects.find(|subject| line.contains(subject))?;
-        Some(Other { pid, subject })
-    })
+    proc.processes().into_iter().find(is_other)
 }
 
 /// Refers to a running process, even if its number is reused.

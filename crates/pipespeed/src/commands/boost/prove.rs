@@ -82,10 +82,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     require_processes(&proc)?;
     if let Some(other) = find_other(&proc) {
         return Err(anyhow!(
-            "the plain runs would be boosted, too: process {} raises the pipes of all that \
-             process {} starts; end it (kill {0}), or run this elsewhere",
-            other.pid,
-            other.subject
+            "the plain runs would be boosted, too: process {other} raises the pipes of this session; \
+             end it (kill {other}), or run this elsewhere"
         ));
     }
     if !consent(args, pairs)? {
