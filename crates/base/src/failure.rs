@@ -166,7 +166,7 @@ fn current_limit(resource: Resource) -> String {
 
 /// Formats an error as [`full_message`] does. Adds the limit to raise to one about too many
 /// open files that does not name it.
-fn message_with_remedy(error: &anyhow::Error) -> String {
+pub fn message_with_remedy(error: &anyhow::Error) -> String {
     let mut text = full_message(error);
     let is_too_many = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref().and_then(Errno::from_io_error);

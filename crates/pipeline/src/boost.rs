@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::account::Register;
 pub use self::account::{Account, PipeName, TreatedPipe};
-use self::account::{Party, Register};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
-pub use self::sidecar::{Other, find_other, open_process, set_name, start};
+pub use self::sidecar::{find_other, open_process, start};
 use crate::find::{Process, Scanner};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
@@ -53,8 +53,8 @@ pub struct Subject {
     /// Whether the rest of its pipeline belongs to it: processes of its group with the same
     /// parent that pipes connect with it.
     pub with_group: bool,
-    /// Pipes that are left alone.
-    pub except: Vec<PipeName>,
+    /// The [name](PipeName) of pipes that are left alone, as text.
+    pub except: Option<String>,
 }
 
 /// Raises the pipes of a process and its descendants.
@@ -68,9 +68,10 @@ pub struct Booster {
     /// The processes in the order of their tree.
     tree: Vec<i32>,
     register: Register,
-    undecided: usize,
     is_limited: bool,
     scans: u64,
+    /// Processor time of the helper processes at the end of the last scan.
+    helpers_time: Duration,
     began: Instant,
     new_pid_at: Instant,
     changed_at: Instant,
@@ -89,9 +90,9 @@ impl Booster {
             scanner: Scanner::default(),
             tree: Vec::new(),
             register: Register::default(),
-            undecided: 0,
             is_limited: false,
             scans: 0,
+            helpers_time: Duration::ZERO,
             began: now,
             new_pid_at: now,
             changed_at: now,
@@ -105,9 +106,9 @@ impl Booster {
         let (mut budget, mut stepped_at) = (Budget::full(), Instant::now());
         let mut interval = MIN_INTERVAL;
         while pause(interval) {
-            let before = cpu_time();
+            let before = self.cpu_time();
             let next = self.step();
-            let cost = cpu_time().saturating_sub(before);
+            let cost = self.cpu_time().saturating_sub(before);
             let now = Instant::now();
             interval = next.max(budget.spend(cost, now.duration_since(stepped_at)));
             stepped_at = now;
@@ -120,12 +121,12 @@ impl Booster {
     pub fn run_once(&mut self, pause: &mut dyn FnMut(Duration) -> bool) -> Account {
         loop {
             self.scan();
-            let limit = if self.register.waits_for(Exemption::NotOpened) {
+            let limit = if self.register.waits_for_opening() {
                 MAX_OPENING
             } else {
                 ONCE
             };
-            let is_over = self.began.elapsed() >= limit || self.undecided == 0;
+            let is_over = self.began.elapsed() >= limit || !self.register.is_undecided();
             if is_over || !pause(MIN_INTERVAL) {
                 self.register.give_up();
                 return self.account();
@@ -153,7 +154,7 @@ impl Booster {
     }
 
     fn scan_interval(&self, now: Instant) -> Duration {
-        let max = if self.undecided > 0 {
+        let max = if self.register.is_undecided() {
             MAX_UNDECIDED_INTERVAL
         } else {
             MAX_SCAN_INTERVAL
@@ -203,60 +204,55 @@ impl Booster {
             let own = self.proc.tree(self.subject.pid);
             links = find_connected(links, own.into_iter().collect());
         }
-        for link in &links {
-            if let Some(reader) = link.readers.last() {
-                self.register.add(link.pipe, processes[reader].id);
+        self.register.update(processes);
+        let (settled, open): (Vec<Link>, Vec<Link>) = links
+            .into_iter()
+            .partition(|it| self.register.is_settled(it.pipe));
+        // One that is raised at once has hardly been read from.
+        for link in settled.iter().filter(|it| it.readers.len() > 1) {
+            let process = |pid: i32| self.scanner.snapshot.processes.get(&pid);
+            if let Some(reader) = self.find_reader(link).and_then(process) {
+                self.register.set_reader(link.pipe, reader);
             }
         }
-        self.register.update(processes);
-        self.undecided = 0;
-        links.retain(|link| !self.register.is_settled(link.pipe));
-        if !links.is_empty() {
+        if !open.is_empty() {
             self.looker.prepare(&self.proc);
         }
-        let examined: Vec<_> = links.iter().map(|it| self.examine_writers(it)).collect();
-        // The number of a pipe depends on the names of all.
-        for (link, (writer, _)) in links.iter().zip(&examined) {
-            let (writer, reader) = (self.party(*writer), self.party(self.find_reader(link)));
-            self.register.set_parties(link.pipe, writer, reader);
+        for link in &open {
+            self.settle(link);
         }
-        for (link, (_, activity)) in links.iter().zip(examined) {
-            self.settle(link, activity);
+        if !open.is_empty() {
+            let helpers = self.looker.pids(&self.proc).into_iter();
+            let times = helpers.filter_map(|pid| self.proc.schedule(pid, pid));
+            self.helpers_time = times.map(|(ran, _)| ran).sum();
         }
     }
 
-    fn party(&self, pid: Option<i32>) -> Party {
-        let processes = &self.scanner.snapshot.processes;
-        Party::of(pid.and_then(|pid| processes.get(&pid)))
-    }
-
-    fn settle(&mut self, link: &Link, activity: WriterActivity) {
+    /// Decides on a pipe, and does it.
+    fn settle(&mut self, link: &Link) {
+        let (writer, activity) = self.examine_writers(link);
+        let reader = self.find_reader(link).or(link.readers.last().copied());
+        let process = |pid: Option<i32>| self.scanner.snapshot.processes.get(&pid?);
+        let (writer, reader) = (process(writer), process(reader));
+        let name = self.register.set_parties(link.pipe, writer, reader);
+        let is_excluded = self.subject.except.as_ref() == Some(&name.to_string());
         let raised = self.register.count_raised();
         let treatment = match decide(activity, raised, self.is_limited) {
-            Decision::Wait(reason) => {
-                self.wait(link, reason);
-                return;
+            Decision::Wait(reason) => Err(reason),
+            Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
+            Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
+            // If it fails, the next scan finds another reader, or no pipe.
+            Decision::Raise => {
+                raise(&mut self.looker, &self.proc, link).ok_or(Exemption::NotOpened)
             }
-            Decision::Leave(exemption) => Treatment::Left(exemption),
-            Decision::Raise if self.subject.except.contains(&self.register.name(link.pipe)) => {
-                Treatment::Left(Exemption::Excluded)
-            }
-            Decision::Raise => match raise(&mut self.looker, &self.proc, link) {
-                Some(treatment) => treatment,
-                // The next scan finds another reader, or no pipe.
-                None => {
-                    self.wait(link, Exemption::NotOpened);
-                    return;
-                }
-            },
         };
-        self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
-        self.register.settle(link.pipe, treatment);
-    }
-
-    fn wait(&mut self, link: &Link, reason: Exemption) {
-        self.undecided += 1;
-        self.register.wait(link.pipe, reason);
+        match treatment {
+            Ok(treatment) => {
+                self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
+                self.register.settle(link.pipe, treatment);
+            }
+            Err(reason) => self.register.wait(link.pipe, reason),
+        }
     }
 
     /// The writer that has written most, and what was seen of all writers.
@@ -278,18 +274,21 @@ impl Booster {
         (most.map(|(_, pid)| pid), activity)
     }
 
-    /// Of several readers the one that waits for data or has read most. The last one if none
-    /// has read much: the shell that waits for it has the pipe, too.
+    /// Of several readers the one that has read most, or else waits for data. `None` if none was
+    /// seen to read.
     fn find_reader(&self, link: &Link) -> Option<i32> {
         if let [reader] = link.readers[..] {
             return Some(reader);
         }
         let reading = |pid: &i32| {
             let read = self.proc.io(*pid).map(|io| io.read_bytes);
+            // Programs read some to start.
             let much = read.filter(|bytes| *bytes >= MIN_WRITTEN);
-            (self.waits_for_data(*pid, link.pipe), much)
+            (much, self.waits_for_data(*pid, link.pipe))
         };
-        link.readers.iter().copied().max_by_key(reading)
+        let readers = link.readers.iter().map(|pid| (reading(pid), *pid));
+        let (seen, reader) = readers.max()?;
+        (seen != (None, false)).then_some(reader)
     }
 
     fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
@@ -321,18 +320,15 @@ impl Booster {
         let mut account = self.register.take_account();
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
-        let helpers = self.looker.pids(&self.proc).into_iter();
-        let helpers = helpers.filter_map(|pid| self.proc.schedule(pid, pid));
-        let helpers: Duration = helpers.map(|(ran, _)| ran).sum();
-        account.cpu_s = (cpu_time() + helpers).as_secs_f64();
+        account.cpu_s = self.cpu_time().as_secs_f64();
         account
     }
-}
 
-/// Processor time of this process.
-fn cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    /// Processor time of this process and its helpers.
+    fn cpu_time(&self) -> Duration {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.helpers_time
+    }
 }
 
 /// Notices new processes and threads, anywhere, by the last process id in proc_loadavg(5).

@@ -197,7 +197,8 @@ fn parse(line: &str) -> Option<Look> {
     })
 }
 
-fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
+/// Whether a pipe can be read from, or has ended, within this time.
+pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
     let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
     let within = Timespec::try_from(within).ok();
     poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)

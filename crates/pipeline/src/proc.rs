@@ -212,11 +212,7 @@ impl Proc {
     /// has ended.
     pub fn command_line(&self, pid: i32) -> Option<String> {
         let bytes = fs::read(self.path(&format!("proc/{pid}/cmdline"))).ok()?;
-        let words = String::from_utf8_lossy(&bytes);
-        // Programs may replace it by a title, which is one word followed by zeros or blanks.
-        let words = words.trim_end_matches(['\0', ' ']);
-        let words: Vec<&str> = words.split('\0').collect();
-        let line = visible(&proof::command_line(&words));
+        let line = visible(&parse_command_line(&String::from_utf8_lossy(&bytes)));
         (!line.is_empty()).then_some(line)
     }
 
@@ -321,6 +317,19 @@ pub fn tree(pid: i32, children: &dyn Fn(i32) -> Vec<i32>) -> Vec<i32> {
         at += 1;
     }
     all
+}
+
+/// The words of proc_pid_cmdline(5), quoted as for sh. Programs may replace them by a title: one
+/// word, followed by blanks or by the zeros that are left of the others.
+fn parse_command_line(text: &str) -> String {
+    let text = text.strip_suffix('\0').unwrap_or(text);
+    let words: Vec<&str> = text.split('\0').collect();
+    let is_one = words[1..].iter().all(|word| word.is_empty());
+    if is_one && words.len() != 2 {
+        words[0].trim_end().to_owned()
+    } else {
+        proof::command_line(&words)
+    }
 }
 
 /// Parses proc_pid_stat(5). The second field is a name in parentheses, which may contain
@@ -433,6 +442,9 @@ mod tests {
             ("sh\0-c\0sleep 1\0", "sh -c 'sleep 1'"),
             // A title, as of setproctitle(3).
             ("server: worker  \0\0\0", "server: worker"),
+            ("server: worker  ", "server: worker"),
+            ("grep\0\0", "grep ''"),
+            ("grep\0-v\0\0", "grep -v ''"),
         ] {
             fs::write(at.join("cmdline"), words).unwrap();
             assert_eq!(proc.command_line(7).as_deref(), Some(line));

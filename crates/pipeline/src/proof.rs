@@ -18,7 +18,7 @@ pub enum Way {
     Plain,
     /// With all pipes raised.
     Boosted,
-    /// With all pipes raised but this one.
+    /// With all pipes raised but those between these programs.
     Without(PipeName),
 }
 
@@ -270,9 +270,14 @@ pub fn portable(
             // The kernel cuts names (TASK_COMM_LEN).
             Some(name.chars().take(15).collect())
         };
-        let next = stages.get(at + 1).and_then(|stage| name(stage));
-        let own = name(stage)?;
-        let is_own = |it: &&TreatedPipe| it.writer == own && Some(&it.reader) == next.as_ref();
+        let own = PipeName {
+            writer: name(stage)?,
+            reader: stages
+                .get(at + 1)
+                .and_then(|it| name(it))
+                .unwrap_or_default(),
+        };
+        let is_own = |it: &&TreatedPipe| it.name == own;
         match raised().find(is_own).map(|pipe| pipe.treatment) {
             Some(Treatment::Raised { to_bytes, .. }) => {
                 if !is_program(stage.split_whitespace().next()?) {
@@ -344,14 +349,15 @@ mod tests {
 
     fn raised_pipe(writer: &str, reader: &str) -> TreatedPipe {
         TreatedPipe {
-            writer: writer.to_owned(),
-            reader: reader.to_owned(),
+            name: PipeName {
+                writer: writer.to_owned(),
+                reader: reader.to_owned(),
+            },
             treatment: Treatment::Raised {
                 from_bytes: 65536,
                 to_bytes: 1 << 20,
             },
             count: 1,
-            numbers: vec![0],
         }
     }
 

@@ -178,7 +178,11 @@ impl Exemption {
             Exemption::Excluded => "excluded",
             Exemption::LittleWritten => {
                 let size = size::format(MIN_WRITTEN);
-                return format!("its writer has written less than {size} so far").into();
+                let reason = format!(
+                    "its writer was not seen to wait for room, and has written less than {size} \
+                     so far (splice is not counted)"
+                );
+                return reason.into();
             }
             Exemption::ManyRaised => {
                 return format!("{MAX_RAISED} pipes are raised already").into();

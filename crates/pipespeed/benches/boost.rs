@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_stats::{self as stats, Rng};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
@@ -281,10 +281,16 @@ fn cost(slices: usize) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(1));
     };
-    let mut sidecar = Command::new(PIPESPEED)
-        .args(["boost", "--follow", "--report", "--pid", &root.to_string()])
-        .spawn()?;
-    let observer = Pid::from_child(&sidecar);
+    let root = root.to_string();
+    let mut follow = Command::new(PIPESPEED);
+    follow.args(["boost", "--follow", "--pid", &root]);
+    follow.status()?;
+    let is_sidecar = |pid: &i32| {
+        proc.name(*pid)
+            .is_some_and(|name| name == "pipespeed-boost")
+    };
+    let sidecar = proc.processes().into_iter().filter(is_sidecar).max();
+    let observer = sidecar.and_then(Pid::from_raw).context("no sidecar")?;
     let read = || {
         proc.io(gzip)
             .map(|io| io.read_bytes)
@@ -293,8 +299,6 @@ fn cost(slices: usize) -> anyhow::Result<()> {
     // The pipes are raised by then.
     thread::sleep(Duration::from_secs(1));
     let ratio = slices::rate_ratio(observer, slices, read)?;
-    kill_process(observer, Signal::INT)?;
-    sidecar.wait()?;
     println!("rate of a busy pipeline with / without the sidecar: {ratio}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_pipeline::boost::{Account, TreatedPipe};
+use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
 use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
 use pipespeed_pipeline::raise::{Exemption, Treatment};
@@ -142,7 +142,7 @@ fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
 
 /// `1MiB in place of 64KiB between cat and wc`.
 fn describe(pipe: &TreatedPipe) -> String {
-    let (writer, reader) = (&pipe.writer, &pipe.reader);
+    let PipeName { writer, reader } = &pipe.name;
     match pipe.treatment {
         Treatment::Raised {
             from_bytes,
@@ -321,20 +321,24 @@ pub fn describe_account(account: &Account) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_pipeline::boost::PipeName;
     use pipespeed_pipeline::diagnosis::{Certainty, Who};
     use pipespeed_pipeline::observe::Shares;
 
-    fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
-        TreatedPipe {
+    fn named(writer: &str, reader: &str) -> PipeName {
+        PipeName {
             writer: writer.to_owned(),
             reader: reader.to_owned(),
+        }
+    }
+
+    fn pipe(writer: &str, reader: &str, count: u64) -> TreatedPipe {
+        TreatedPipe {
+            name: named(writer, reader),
             treatment: Treatment::Raised {
                 from_bytes: 65536,
                 to_bytes: 1 << 20,
             },
             count,
-            numbers: vec![0],
         }
     }
 
@@ -388,15 +392,9 @@ mod tests {
         gain.portable = Some("pipesz -s 1M cat big.bin | wc -l".to_owned());
         let mut each = proof(0.15);
         each.pipes.as_mut().unwrap().push(pipe("tr", "wc", 3));
-        let without = |number| {
-            Way::Without(PipeName {
-                writer: "cat".to_owned(),
-                reader: "wc".to_owned(),
-                number,
-            })
-        };
-        each.cases.push(case(without(0), 0.4, 0.43));
-        each.cases.push(case(without(1), 0.4, 0.43));
+        let without = |writer| Way::Without(named(writer, "wc"));
+        each.cases.push(case(without("cat"), 0.4, 0.43));
+        each.cases.push(case(without("tr"), 0.4, 0.43));
         each.cases[3].samples[2].raised = None;
         each.evaluate();
         insta::assert_snapshot!([screen(&gain), screen(&each)].join("\n"));

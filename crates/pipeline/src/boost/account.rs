@@ -7,59 +7,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::find::{Process, ProcessId};
 use crate::proc::PipeId;
-use crate::raise::{Exemption, MAX_RAISED, Treatment};
+use crate::raise::{Exemption, Treatment};
 
-/// What a pipe is called, in this run and in others of the same pipeline.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The programs at the ends of a pipe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipeName {
     /// Name of the process that wrote most.
     pub writer: String,
     /// Name of the reader; of several, the one seen reading.
     pub reader: String,
-    /// Its number among the pipes between processes of these names, from 0, in the order in
-    /// which their readers were started.
-    pub number: usize,
 }
 
 impl fmt::Display for PipeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.writer, self.reader)?;
-        match self.number {
-            0 => Ok(()),
-            number => write!(f, " ({})", number + 1),
-        }
+        write!(f, "{}-{}", self.writer, self.reader)
     }
 }
 
 /// Pipes between programs of the same names that were treated alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreatedPipe {
-    /// Name of the process that wrote most.
-    pub writer: String,
-    /// Name of the reader; of several, the one seen reading.
-    pub reader: String,
+    /// The programs.
+    #[serde(flatten)]
+    pub name: PipeName,
     /// What was done to them.
     #[serde(flatten)]
     pub treatment: Treatment,
     /// How many there were.
     pub count: u64,
-    /// The numbers of the first [`MAX_RAISED`] of them, as in [`PipeName`].
-    pub numbers: Vec<usize>,
 }
 
 impl TreatedPipe {
     /// Whether they were raised.
     pub fn is_raised(&self) -> bool {
         self.treatment.is_raised()
-    }
-
-    /// The names of the first of them.
-    pub fn names(&self) -> impl Iterator<Item = PipeName> {
-        self.numbers.iter().map(|number| PipeName {
-            writer: self.writer.clone(),
-            reader: self.reader.clone(),
-            number: *number,
-        })
     }
 }
 
@@ -77,7 +58,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether one of [`Subject::except`](super::Subject::except) was left as it is.
+    /// Whether a pipe named [`Subject::except`](super::Subject::except) was left as it is.
     pub fn has_excluded(&self) -> bool {
         let excluded = Treatment::Left(Exemption::Excluded);
         self.pipes.iter().any(|it| it.treatment == excluded)
@@ -91,40 +72,47 @@ impl Account {
 }
 
 /// A process at an end of a pipe, with its last name.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Party {
+#[derive(Debug, Default)]
+struct Party {
     id: Option<ProcessId>,
     name: String,
 }
 
 impl Party {
-    pub(super) fn of(process: Option<&Process>) -> Self {
+    fn of(process: Option<&Process>) -> Self {
         Party {
             id: process.map(|it| it.id),
             name: process.map(|it| it.name.clone()).unwrap_or_default(),
         }
     }
+
+    /// Updates the name, which exec changes.
+    fn update(&mut self, processes: &BTreeMap<i32, Process>) {
+        let now = self.id.and_then(|id| processes.get(&id.pid));
+        if let Some(now) = now.filter(|now| Some(now.id) == self.id) {
+            self.name.clone_from(&now.name);
+        }
+    }
 }
 
 /// A pipe that exists.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
-    /// Start and process id of the first reader that was seen: the order of the pipes.
-    order: (u64, i32),
     /// The one that wrote most, at the last scan before the pipe was settled.
     writer: Party,
     reader: Party,
-    /// Why it is not settled, as of the last scan.
-    waits: Option<Exemption>,
-    /// What was decided.
-    settled: Option<Settled>,
+    /// What was done; before it is settled, why nothing was done in the last scan.
+    treatment: Option<Treatment>,
+    is_settled: bool,
 }
 
-#[derive(Debug)]
-struct Settled {
-    treatment: Treatment,
-    /// As in [`PipeName`].
-    number: usize,
+impl Known {
+    fn name(&self) -> PipeName {
+        PipeName {
+            writer: self.writer.name.clone(),
+            reader: self.reader.name.clone(),
+        }
+    }
 }
 
 /// The pipes that were seen, and what was decided about them.
@@ -137,18 +125,8 @@ pub(super) struct Register {
 }
 
 impl Register {
-    /// Adds a pipe unless it is known.
-    pub(super) fn add(&mut self, pipe: PipeId, reader: ProcessId) {
-        self.known.entry(pipe).or_insert_with(|| Known {
-            order: (reader.start, reader.pid),
-            writer: Party::default(),
-            reader: Party::default(),
-            waits: None,
-            settled: None,
-        });
-    }
-
-    /// Updates the names of processes, which exec changes, and forgets pipes that are gone.
+    /// Begins a scan: updates the names of processes, and forgets pipes that are gone and the
+    /// reasons of the scan before.
     pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>) {
         let ends = processes.values().flat_map(|process| &process.ends);
         let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
@@ -158,82 +136,74 @@ impl Register {
         self.known = kept;
         self.close(gone);
         for known in self.known.values_mut() {
-            for party in [&mut known.writer, &mut known.reader] {
-                let now = party.id.and_then(|id| processes.get(&id.pid));
-                if let Some(now) = now.filter(|now| Some(now.id) == party.id) {
-                    party.name.clone_from(&now.name);
-                }
+            known.writer.update(processes);
+            known.reader.update(processes);
+            if !known.is_settled {
+                known.treatment = None;
             }
         }
     }
 
-    /// Sets the processes after which a pipe that is not yet settled is named.
-    pub(super) fn set_parties(&mut self, pipe: PipeId, writer: Party, reader: Party) {
-        if let Some(known) = self.known.get_mut(&pipe) {
-            known.writer = writer;
-            known.reader = reader;
-        }
+    /// Sets the processes after which a pipe is named. Returns the name.
+    pub(super) fn set_parties(
+        &mut self,
+        pipe: PipeId,
+        writer: Option<&Process>,
+        reader: Option<&Process>,
+    ) -> PipeName {
+        let known = self.known.entry(pipe).or_default();
+        known.writer = Party::of(writer);
+        known.reader = Party::of(reader);
+        known.name()
     }
 
-    /// The name of a known pipe.
-    pub(super) fn name(&self, pipe: PipeId) -> PipeName {
-        fn names(known: &Known) -> (&String, &String) {
-            (&known.writer.name, &known.reader.name)
-        }
-        let own = &self.known[&pipe];
-        let (writer, reader) = names(own);
-        let gone = self.account.pipes.iter();
-        let gone = gone.filter(|it| (&it.writer, &it.reader) == (writer, reader));
-        let gone: u64 = gone.map(|it| it.count).sum();
-        let before = self.known.values();
-        let before = before.filter(|it| it.order < own.order && names(it) == names(own));
-        PipeName {
-            number: gone as usize + before.count(),
-            writer: writer.clone(),
-            reader: reader.clone(),
-        }
+    /// Sets the reader after which a pipe is named.
+    pub(super) fn set_reader(&mut self, pipe: PipeId, reader: &Process) {
+        self.known.entry(pipe).or_default().reader = Party::of(Some(reader));
     }
 
-    /// Notes what was done to a known pipe.
+    /// Notes what was done to a pipe.
     pub(super) fn settle(&mut self, pipe: PipeId, treatment: Treatment) {
-        let number = self.name(pipe).number;
-        if let Some(known) = self.known.get_mut(&pipe) {
-            known.settled = Some(Settled { treatment, number });
-        }
+        let known = self.known.entry(pipe).or_default();
+        known.treatment = Some(treatment);
+        known.is_settled = true;
     }
 
-    /// Notes why a known pipe is not settled yet.
+    /// Notes why a pipe is not settled yet.
     pub(super) fn wait(&mut self, pipe: PipeId, reason: Exemption) {
-        if let Some(known) = self.known.get_mut(&pipe) {
-            known.waits = Some(reason);
-        }
+        let known = self.known.entry(pipe).or_default();
+        known.treatment = Some(Treatment::Left(reason));
     }
 
-    /// Whether a pipe is not settled for this reason.
-    pub(super) fn waits_for(&self, reason: Exemption) -> bool {
-        let mut waiting = self.known.values().filter(|it| it.settled.is_none());
-        waiting.any(|it| it.waits == Some(reason))
+    /// Whether a pipe was not settled in the last scan.
+    pub(super) fn is_undecided(&self) -> bool {
+        let mut known = self.known.values();
+        known.any(|it| it.treatment.is_some() && !it.is_settled)
+    }
+
+    /// Whether a pipe was not settled in the last scan since it could not be opened.
+    pub(super) fn waits_for_opening(&self) -> bool {
+        let reason = Some(Treatment::Left(Exemption::NotOpened));
+        let mut known = self.known.values();
+        known.any(|it| it.treatment == reason && !it.is_settled)
     }
 
     /// Settles the pipes that still wait: they are left as they are.
     pub(super) fn give_up(&mut self) {
-        let waiting = self.known.iter().filter(|(_, it)| it.settled.is_none());
-        let waiting = waiting.filter_map(|(pipe, it)| Some((*pipe, it.waits?)));
-        for (pipe, reason) in waiting.collect::<Vec<_>>() {
-            self.settle(pipe, Treatment::Left(reason));
+        for known in self.known.values_mut() {
+            known.is_settled = true;
         }
     }
 
     /// Whether it was decided what is done to a pipe.
     pub(super) fn is_settled(&self, pipe: PipeId) -> bool {
-        let known = self.known.get(&pipe);
-        known.is_some_and(|known| known.settled.is_some())
+        self.known.get(&pipe).is_some_and(|known| known.is_settled)
     }
 
     /// Number of raised pipes that still exist.
     pub(super) fn count_raised(&self) -> usize {
-        let settled = self.known.values().filter_map(|it| it.settled.as_ref());
-        settled.filter(|it| it.treatment.is_raised()).count()
+        let treatments = self.known.values().filter_map(|it| it.treatment);
+        treatments.filter(|it| it.is_raised()).count()
     }
 
     /// The account of all pipes, which are forgotten.
@@ -245,30 +215,41 @@ impl Register {
 
     /// Adds pipes to the account in the order in which their readers were started.
     fn close(&mut self, pipes: BTreeMap<PipeId, Known>) {
-        let mut all: Vec<Known> = pipes.into_values().collect();
-        all.sort_by_key(|known| known.order);
+        let mut all: Vec<Known> = pipes.into_values().filter(|it| it.is_settled).collect();
+        all.sort_by_key(|known| known.reader.id.map(|id| (id.start, id.pid)));
         for known in all {
-            let Some(Settled { treatment, number }) = known.settled else {
+            let (name, Some(treatment)) = (known.name(), known.treatment) else {
                 continue;
             };
-            let (writer, reader) = (known.writer.name, known.reader.name);
             let mut alike = self.account.pipes.iter_mut();
-            let alike = alike
-                .find(|it| (&it.writer, &it.reader, it.treatment) == (&writer, &reader, treatment));
+            let alike = alike.find(|it| (&it.name, it.treatment) == (&name, treatment));
             if let Some(alike) = alike {
                 alike.count += 1;
-                if alike.numbers.len() < MAX_RAISED {
-                    alike.numbers.push(number);
-                }
             } else {
                 self.account.pipes.push(TreatedPipe {
-                    writer,
-                    reader,
+                    name,
                     treatment,
                     count: 1,
-                    numbers: vec![number],
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{process, reads};
+
+    #[test]
+    fn a_reason_of_an_earlier_scan_counts_no_longer() {
+        let mut register = Register::default();
+        let wc = process(1, "wc", vec![reads(0, 7)]);
+        let pipe = wc.ends[0].pipe;
+        let processes = BTreeMap::from([(1, wc)]);
+        register.wait(pipe, Exemption::NotOpened);
+        assert!(register.waits_for_opening() && register.is_undecided());
+        register.update(&processes);
+        assert!(!register.waits_for_opening() && !register.is_undecided());
     }
 }

@@ -51,59 +51,38 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     drop(null);
     standard::close_inherited(kept);
     std::env::set_current_dir("/")?;
-    // The process that is forked next inherits it.
-    set_name()
+    // For `find_other`. The process that is forked next inherits it.
+    Ok(thread::set_name(NAME)?)
 }
 
 /// In the sidecar.
 fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
     if let Some(file) = &mut account_file {
-        writeln!(file, "{}", getpid().as_raw_pid())?;
+        file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
     let mut booster = Booster::new(subject, Looker::forking());
     let account = booster.run(&mut |interval| !has_ended(&root, interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
-        writeln!(file, "{text}")?;
+        // In one call.
+        file.write_all(format!("{text}\n").as_bytes())?;
     }
     Ok(())
 }
 
-/// Gives this process the name by which [`find_other`] finds it.
-///
-/// # Errors
-/// Those of prctl(2).
-pub fn set_name() -> io::Result<()> {
-    Ok(thread::set_name(NAME)?)
-}
-
-/// Another process that raises pipes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Other {
-    /// Its process id.
-    pub pid: i32,
-    /// The process that it attends to: this one or an ancestor.
-    pub subject: i32,
-}
-
-/// Finds a process that raises the pipes of this process's descendants. Not found are those of
-/// another PID namespace, and those that /proc hides (mount option `hidepid`).
-pub fn find_other(proc: &Proc) -> Option<Other> {
+/// Finds another process that raises the pipes of this process's descendants. Not found are those
+/// of another PID namespace, and those that /proc hides (mount option `hidepid`).
+pub fn find_other(proc: &Proc) -> Option<i32> {
     let own = getpid().as_raw_pid();
     let line: Vec<i32> = [own].into_iter().chain(proc.ancestors(own)).collect();
     let is_other = |pid: &i32| {
-        let has_name = proc
-            .name(*pid)
-            .is_some_and(|name| name.as_bytes() == NAME.to_bytes());
-        // It leaves the pipes of other users alone.
-        has_name && *pid != own && proc.user(*pid) == Some(geteuid().as_raw())
+        let name = proc.name(*pid);
+        name.is_some_and(|name| name.as_bytes() == NAME.to_bytes())
+            // It leaves the pipes of other users alone.
+            && proc.user(*pid) == Some(geteuid().as_raw())
+            && proc.pidfds(*pid).iter().any(|subject| line.contains(subject))
     };
-    let mut others = proc.processes().into_iter().filter(is_other);
-    others.find_map(|pid| {
-        let mut subjects = proc.pidfds(pid).into_iter();
-        let subject = subjects.find(|subject| line.contains(subject))?;
-        Some(Other { pid, subject })
-    })
+    proc.processes().into_iter().find(is_other)
 }
 
 /// Refers to a running process, even if its number is reused.

@@ -15,7 +15,7 @@ use crate::wait::{PipeWait, Side, State, Wait};
 pub struct Knot {
     /// Its kind.
     pub kind: KnotKind,
-    /// Whether a process that is not known might wake a member.
+    /// Whether a process that is not known, or a timeout, might wake or end a member.
     pub certainty: Certainty,
     /// The processes that wait for each other, and what for.
     pub members: Vec<Member>,
@@ -229,6 +229,7 @@ fn knot(
         || observed.iter().any(|it| it.unseen != Unseen::None)
         // A handler may write to a pipe or read from one.
         || observed.iter().any(|it| REQUESTS.iter().any(|signal| handles(it, *signal)))
+        || observed.iter().any(|it| has_timeout(observation, it))
         // Anybody may have opened it.
         || observation.hidden > 0 && reasons().any(is_fifo)
         || kind.may_be_ended_by_anybody();
@@ -285,6 +286,13 @@ fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
         (true, _) if core.len() == 1 => KnotKind::OwnEnd,
         (true, _) => KnotKind::AllRead,
     }
+}
+
+/// Whether timeout(1) was started as part of what was asked for, and will end this process.
+fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
+    let ancestors = observed.ancestors.iter();
+    let mut above = ancestors.filter_map(|pid| observation.find(*pid));
+    above.any(|it| it.is_asked && it.process.name == "timeout")
 }
 
 fn handles(observed: &Observed, signal: i32) -> bool {
@@ -566,6 +574,22 @@ mod tests {
         };
         assert_eq!(handling(libc::SIGUSR1), Certainty::Likely);
         assert_eq!(handling(libc::SIGCHLD), Certainty::Clear);
+    }
+
+    #[test]
+    fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
+        let certainty = |name, is_asked| {
+            let sleeps = State::Waiting(Wait::Outside(Outside::Signal));
+            let mut above = frozen(process(9, name, Vec::new()), sleeps);
+            above.is_asked = is_asked;
+            let mut processes = pair(on_room(1), on_room(2));
+            processes[1].ancestors = vec![9, 1];
+            processes.push(above);
+            knots(&observation(processes))[0].certainty
+        };
+        assert_eq!(certainty("timeout", true), Certainty::Likely);
+        assert_eq!(certainty("timeout", false), Certainty::Clear);
+        assert_eq!(certainty("sh", true), Certainty::Clear);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::number::whole;
-use pipespeed_pipeline::boost::PipeName;
 
 /// The end of the short help.
 const EXAMPLES: &str = "\
@@ -29,8 +28,7 @@ with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is m
 
 --pid looks for about 0.3 s and prints on standard output what was raised, and why other pipes were \
 not: one to which less than 32 KiB was written so far is left as it is; --follow raises it once \
-more was written. With --follow it prints nothing, and with \
---follow --report it stays in the foreground and prints on standard error at the end.
+more was written. With --follow it prints nothing.
 
 What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
 that the programs before it may have written more and end with status 0 in place of 141 \
@@ -47,10 +45,6 @@ unless --input is given.
 
 Exit status: that of COMMAND; 126 or 127 if it can't be run; 2 for wrong usage. With --pid: 0, whether or not a pipe was raised. With --prove: 0, whether or not anything was gained; 1 if the outputs differ, if COMMAND can't be run, or if anything else failed; 130 after Ctrl-C.";
 
-fn pipe_name(text: &str) -> serde_json::Result<PipeName> {
-    serde_json::from_str(text)
-}
-
 /// `pipespeed boost`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{METHOD}\n\n{EXAMPLES}"))]
@@ -63,9 +57,9 @@ pub struct BoostArgs {
     )]
     pub command: Vec<OsString>,
     /// Raise the pipes of a running process, its descendants and the rest of its pipeline.
-    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell"])]
+    #[arg(long, value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["command", "shell", "report"])]
     pub pid: Option<i32>,
-    /// Go on in the background until the process ends; with --report, in the foreground.
+    /// Go on in the background until the process ends.
     #[arg(long, requires = "pid", conflicts_with = "command")]
     pub follow: bool,
     /// The shell that runs COMMAND [default: $SHELL].
@@ -77,9 +71,14 @@ pub struct BoostArgs {
     /// Where the sidecar writes its account.
     #[arg(long, hide = true, value_name = "FILE")]
     pub account: Option<String>,
-    /// The name of a pipe that is left alone, as JSON.
-    #[arg(long, hide = true, value_name = "NAME", value_parser = pipe_name)]
-    pub except: Vec<PipeName>,
+    /// Pipes that are left alone.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "WRITER-READER",
+        allow_hyphen_values = true
+    )]
+    pub except: Option<String>,
     /// The proof and its options.
     #[command(flatten)]
     pub proof: ProofArgs,
@@ -93,7 +92,8 @@ pub struct ProofArgs {
     /// Compare plain and boosted runs [default: 10 pairs].
     #[arg(long, value_name = "PAIRS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = whole::<u32>(1..=10_000))]
     pub prove: Option<u32>,
-    /// Also measure with each pipe left out, the first eight in turn.
+    /// Also measure with each pipe left out, the first eight in turn; those between programs of
+    /// the same names together.
     #[arg(long)]
     pub each: bool,
     /// Standard input of each run.

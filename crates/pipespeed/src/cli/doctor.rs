@@ -24,7 +24,7 @@ pipelines of this user.
 Stuck is what can't go on by itself: nothing in it ran for the whole time, and \
 everything that could wake it is part of it. Waiting for a socket, a terminal or a \
 timer is not stuck. Probably stuck is what a process that can't be examined, or \
-somebody outside, might wake; --kill leaves it running.
+somebody outside, might wake, or timeout(1) will end; --kill leaves it running.
 
 A stage works if any of its threads runs or could run; else it is blocked if one waits \
 for room in a pipe, starved if one waits for input from one, and elsewhere if all wait \
@@ -35,8 +35,8 @@ COMMAND is one quoted string for sh, or a program and its arguments. It keeps ru
 after the report, which goes to standard error. With --if-stuck nothing is printed \
 unless it gets stuck.
 
-Exit status: 0; 1 if anything is stuck; 2 for bad usage; 126 or 127 if COMMAND can't be \
-started. With --if-stuck that of COMMAND, or 1 if it got stuck.
+Exit status: 0; 1 if anything is stuck; 2 if the arguments are wrong or anything else failed; \
+126 or 127 if COMMAND can't be started. With --if-stuck that of COMMAND, or 1 if it got stuck.
 
 Examples:
   pipespeed doctor 4711                     this process and its pipeline

@@ -3,28 +3,28 @@
 mod prove;
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, PipeReader, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
-use crate::commands::looker;
+use crate::commands::{looker, require_process, require_processes};
 use pipespeed_base::failure::{
-    AlreadyReported, Interrupted, full_message, say, start_error, to_stdout, usage,
+    AlreadyReported, Interrupted, full_message, say, start_error, to_stdout,
 };
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
-use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::look::{Looker, is_readable};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
 
@@ -71,7 +71,9 @@ fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
         with_group: false,
         except: args.except.clone(),
     };
-    let started = if adopts_orphans() {
+    let started = if let Err(error) = require_processes(&Proc::default()) {
+        Err(error)
+    } else if adopts_orphans() {
         // It would wait for the sidecar, which waits for its end.
         Err(anyhow!(
             "the sidecar would be a child of the command, which adopts orphans (process 1 or \
@@ -139,7 +141,11 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     }
     let status = child.wait().context("the command")?;
     match receiver.account() {
-        Some(account) => print(&account),
+        Some(account) => {
+            for line in report::describe_account(&account) {
+                say(&format!("pipespeed: {line}"));
+            }
+        }
         None => {
             say("pipespeed: it is not known which pipes were raised: the sidecar reported nothing")
         }
@@ -148,12 +154,12 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
 }
 
 /// This command for the same pipeline, with the account sent to `receiver`, and without the
-/// pipe `except`.
+/// pipes named `except`.
 fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeName>) -> Command {
     let mut command = Command::new(ProcessRunner::this_program());
     command.args(["boost", "--account", &receiver.path()]);
-    if let Some(pipe) = except.and_then(|it| serde_json::to_string(it).ok()) {
-        command.args(["--except", &pipe]);
+    if let Some(pipe) = except {
+        command.args(["--except", &pipe.to_string()]);
     }
     if let Some(shell) = &args.shell {
         command.arg("--shell").arg(shell);
@@ -163,44 +169,24 @@ fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeNa
     command
 }
 
-fn print(account: &Account) {
-    for line in report::describe_account(account) {
-        say(&format!("pipespeed: {line}"));
-    }
-}
-
 /// Raises the pipes of a running process.
 fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
-    let proc = Proc::default();
-    let missing = || usage(format!("process {pid}: no such process"));
-    proc.stat(pid).ok_or_else(missing)?;
-    proc.ends(pid)
-        .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
-    // /proc shows threads, too.
-    let ending = sidecar::open_process(pid).map_err(|_| missing())?;
+    let ending = require_process(&Proc::default(), pid)?;
     let subject = Subject {
         pid,
         with_group: true,
-        except: args.except.clone(),
+        except: None,
     };
-    if args.follow && !args.report {
+    if args.follow {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut booster = Booster::new(subject, Looker::new(looker));
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
-    if args.follow {
-        sidecar::set_name().context("PR_SET_NAME")?;
-        let account = booster.run(&mut pause);
-        print(&account);
-    } else {
-        let account = booster.run_once(&mut pause);
-        let mut lines = report::describe_account(&account);
-        if !args.report {
-            lines.pop();
-        }
-        to_stdout(io::stdout().write_all((lines.join("\n") + "\n").as_bytes()))?;
-    }
+    let mut lines = report::describe_account(&booster.run_once(&mut pause));
+    // The processor time.
+    lines.pop();
+    to_stdout(io::stdout().write_all((lines.join("\n") + "\n").as_bytes()))?;
     match interrupt.signal() {
         Some(signal) => Err(Interrupted(signal).into()),
         None => Ok(()),
@@ -211,7 +197,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
 /// /proc: an inherited descriptor would be the command's, too.
 struct Receiver {
     reader: BufReader<PipeReader>,
-    writer: Option<OwnedFd>,
+    writer: Option<PipeWriter>,
 }
 
 impl Receiver {
@@ -219,7 +205,7 @@ impl Receiver {
         let (reader, writer) = io::pipe().context("pipe")?;
         Ok(Receiver {
             reader: BufReader::new(reader),
-            writer: Some(writer.into()),
+            writer: Some(writer),
         })
     }
 
@@ -230,7 +216,7 @@ impl Receiver {
 
     /// The sidecar's process id, once it is there. `None` if it can't be started.
     fn sidecar(&mut self) -> Option<i32> {
-        self.line(ACCOUNT_TIMEOUT)?.trim().parse().ok()
+        self.line()?.trim().parse().ok()
     }
 
     /// The account, once the command has ended.
@@ -238,41 +224,19 @@ impl Receiver {
         // The sidecar now has the only write end, so reading ends when it does.
         self.writer = None;
         loop {
-            let line = self.line(ACCOUNT_TIMEOUT)?;
+            let line = self.line()?;
             if line.starts_with('{') {
                 return serde_json::from_str(&line).ok();
             }
         }
     }
 
-    fn line(&mut self, timeout: Duration) -> Option<String> {
-        let until = Instant::now() + timeout;
-        let mut line = Vec::new();
-        loop {
-            if self.reader.buffer().is_empty() {
-                let fd = self.reader.get_ref().as_fd();
-                let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-                let left = until.saturating_duration_since(Instant::now());
-                let left = Timespec::try_from(left).ok()?;
-                match poll(&mut fds, Some(&left)) {
-                    Ok(0) => return None,
-                    Ok(_) => {}
-                    Err(rustix::io::Errno::INTR) => continue,
-                    Err(_) => return None,
-                }
-            }
-            let bytes = self.reader.fill_buf().ok()?;
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let len = end.map_or(bytes.len(), |at| at + 1);
-            if len == 0 {
-                return None;
-            }
-            line.extend_from_slice(&bytes[..len]);
-            self.reader.consume(len);
-            if end.is_some() {
-                return String::from_utf8(line).ok();
-            }
-        }
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let is_there =
+            !self.reader.buffer().is_empty() || is_readable(&self.reader, ACCOUNT_TIMEOUT);
+        let is_read = is_there && self.reader.read_line(&mut line).is_ok();
+        (is_read && !line.is_empty()).then_some(line)
     }
 }
 

@@ -12,8 +12,10 @@ use serde::Serialize;
 use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
-use crate::commands::{header, looker, require_processes};
-use pipespeed_base::failure::{AlreadyReported, Interrupted, say, to_stdout, usage};
+use crate::commands::{header, looker, require_process, require_processes};
+use pipespeed_base::failure::{
+    AlreadyReported, Closed, Interrupted, message_with_remedy, say, to_stdout, usage,
+};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
@@ -40,9 +42,19 @@ struct Record<'a> {
 /// Observes pipelines and prints what was found.
 ///
 /// # Errors
-/// Something is stuck, the process or the command does not exist, the record can't be saved,
-/// or a signal arrived.
+/// Something is stuck (status 1), or a signal arrived. Everything else counts as wrong usage
+/// (status 2), as in diff(1): the process does not exist, say, or the record can't be saved.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    examine(args).map_err(|error| {
+        if error.is::<AlreadyReported>() || error.is::<Interrupted>() || error.is::<Closed>() {
+            error
+        } else {
+            usage(message_with_remedy(&error))
+        }
+    })
+}
+
+fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
     require_processes(&Proc::default())?;
     let mut doctor = Doctor {
@@ -67,10 +79,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 pub(super) fn scope(proc: &Proc, args: &WatchedArgs) -> anyhow::Result<Scope> {
     Ok(match (args.pid, args.all) {
         (Some(pid), _) => {
-            let stat = proc.stat(pid);
-            stat.ok_or_else(|| usage(format!("process {pid}: no such process")))?;
-            proc.ends(pid)
-                .map_err(|error| anyhow::anyhow!("process {pid}: {error}; try as root"))?;
+            require_process(proc, pid)?;
             Scope::Pid(pid)
         }
         (None, true) => Scope::All,
@@ -137,9 +146,8 @@ impl Doctor<'_> {
     fn outcome(&self, findings: &[Finding]) -> anyhow::Result<()> {
         match self.interrupt.signal() {
             Some(signal) => Err(Interrupted(signal).into()),
-            None if self.is_lost || findings.iter().any(Finding::is_stuck) => {
-                Err(AlreadyReported(1).into())
-            }
+            None if self.is_lost => Err(AlreadyReported(2).into()),
+            None if findings.iter().any(Finding::is_stuck) => Err(AlreadyReported(1).into()),
             None => Ok(()),
         }
     }
@@ -212,14 +220,30 @@ impl Doctor<'_> {
             self.save(&observation, &[])?;
             return self.outcome(&[]);
         }
-        self.report(&observation, &findings)?;
-        let is_interrupted = self.interrupt.signal().is_some();
-        if findings.iter().any(Finding::is_stuck) && !is_interrupted {
-            self.leave(&command, &findings);
-        } else {
+        self.conclude(command, &observation, &findings)
+    }
+
+    /// Reports on a command. Ends it or leaves it alone if it is stuck; waits for it if not, or
+    /// if a signal has arrived, which is passed on.
+    fn conclude(
+        &mut self,
+        mut command: Started,
+        observation: &Observation,
+        findings: &[Finding],
+    ) -> anyhow::Result<()> {
+        self.report(observation, findings)?;
+        let is_stuck = findings.iter().any(Finding::is_stuck);
+        if is_stuck && self.interrupt.signal().is_none() {
+            if self.args.kill && findings.iter().any(Finding::is_certainly_stuck) {
+                self.kill(&command);
+                return self.outcome(findings);
+            }
+            self.say_left(&command, findings);
+        }
+        if !is_stuck || self.interrupt.signal().is_some() {
             self.wait(&mut command)?;
         }
-        self.outcome(&findings)
+        self.outcome(findings)
     }
 
     /// Whether a signal arrived or the command has ended.
@@ -245,9 +269,7 @@ impl Doctor<'_> {
                 say(&format!(
                     "pipespeed: the command has been stuck for {seconds} s"
                 ));
-                self.report(&observation, &findings)?;
-                self.leave(&command, &findings);
-                return self.outcome(&findings);
+                return self.conclude(command, &observation, &findings);
             }
         }
     }
@@ -263,21 +285,20 @@ impl Doctor<'_> {
         self.save(observation, findings)
     }
 
-    /// Ends a stuck command, or leaves it alone.
-    fn leave(&mut self, command: &Started, findings: &[Finding]) {
-        let is_certain = findings.iter().any(Finding::is_certainly_stuck);
-        if !self.args.kill || !is_certain {
-            let why = if is_certain {
-                "--kill ends it"
-            } else {
-                "something else may wake it"
-            };
-            let pid = command.child.id();
-            say(&format!(
-                "pipespeed: the command (pid {pid}) is left running ({why})"
-            ));
-            return;
-        }
+    fn say_left(&self, command: &Started, findings: &[Finding]) {
+        let why = if findings.iter().any(Finding::is_certainly_stuck) {
+            "--kill ends it"
+        } else {
+            "something else may wake or end it"
+        };
+        let pid = command.child.id();
+        say(&format!(
+            "pipespeed: the command (pid {pid}) is left running ({why})"
+        ));
+    }
+
+    /// Ends all processes of a stuck command.
+    fn kill(&mut self, command: &Started) {
         let count = self.count_processes();
         self.looker = None;
         if end(&self.proc, command) {

@@ -23,11 +23,14 @@ pub mod top;
 pub mod write;
 pub mod yes;
 
+use std::os::fd::OwnedFd;
+
+use anyhow::anyhow;
 use fastpipe::wait::Wait;
 
 use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
-use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::failure::{Closed, Interrupted, full_message, out_of_descriptors, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -37,6 +40,7 @@ use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::boost::open_process;
 use pipespeed_pipeline::look;
 use pipespeed_pipeline::proc::Proc;
 
@@ -76,9 +80,27 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
 /// Checks that processes can be seen at all.
 fn require_processes(proc: &Proc) -> anyhow::Result<()> {
     if proc.processes().is_empty() {
-        return Err(anyhow::anyhow!("no process can be seen: is /proc mounted?"));
+        return Err(anyhow!("no process can be seen: is /proc mounted?"));
     }
     Ok(())
+}
+
+/// Checks that a process exists and can be examined. Returns its pidfd.
+fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<OwnedFd> {
+    require_processes(proc)?;
+    // /proc shows threads, too.
+    let process = open_process(pid).map_err(|error| {
+        if out_of_descriptors(&error).is_some() {
+            error.into()
+        } else {
+            usage(format!("process {pid}: no such process"))
+        }
+    })?;
+    let shown = proc.stat(pid);
+    shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;
+    let ends = proc.ends(pid);
+    ends.map_err(|error| anyhow!("process {pid}: {error}; try as root"))?;
+    Ok(process)
 }
 
 /// This program as the helper that opens pipes.

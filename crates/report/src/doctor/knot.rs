@@ -103,8 +103,8 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         let text = if knot.kind.may_be_ended_by_anybody() {
             "  A program or a person from outside may end this."
         } else {
-            "  A process that can't be examined might have an end of these pipes, or a signal \
-             handler use them."
+            "  A process that can't be examined might have an end of these pipes, a signal \
+             handler use them, or timeout(1) end this."
         };
         lines.push(style.sentence(text));
     }

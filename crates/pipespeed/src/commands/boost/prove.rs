@@ -19,7 +19,7 @@ use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, seed};
+use crate::commands::{first_error, header, require_processes, seed};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
@@ -28,7 +28,7 @@ use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::act;
-use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe, find_other};
+use pipespeed_pipeline::boost::{Account, find_other};
 use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::observe::{Plan, observe};
@@ -78,12 +78,12 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(format!("--input: {error}")))?;
     }
-    if let Some(other) = find_other(&Proc::default()) {
+    let proc = Proc::default();
+    require_processes(&proc)?;
+    if let Some(other) = find_other(&proc) {
         return Err(anyhow!(
-            "the plain runs would be boosted, too: process {} raises the pipes of all that \
-             process {} starts; end it (kill {0}), or run this elsewhere",
-            other.pid,
-            other.subject
+            "the plain runs would be boosted, too: process {other} raises the pipes of this session; \
+             end it (kill {other}), or run this elsewhere"
         ));
     }
     if !consent(args, pairs)? {
@@ -114,7 +114,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let mut runner = Runner {
         args,
         interrupt: Interrupt::install().context("signal handlers")?,
-        proc: Proc::default(),
+        proc,
     };
     let record = |proof: &Proof| {
         to_json(&Record {
@@ -199,15 +199,10 @@ fn compare(
     if runner.args.proof.each {
         let cases = each_left_out(proof);
         if cases.is_empty() {
-            let count: u64 = proof.raised_pipes().map(|it| it.count).sum();
-            progress.say(&format!(
-                "pipespeed: --each: {} raised in the untimed run: none is left out in turn",
-                if count == 0 {
-                    "no pipe was"
-                } else {
-                    "only one pipe was"
-                }
-            ));
+            progress.say(
+                "pipespeed: --each: fewer than two pipes between different programs were raised in \
+                 the untimed run: none is left out in turn",
+            );
         }
         proof.cases.extend(cases);
     }
@@ -237,14 +232,15 @@ fn compare(
     Ok(())
 }
 
-/// The cases in which one of several raised pipes is left out, in the order of the pipeline.
+/// The cases in which the pipes of one of several names are left out, in the order of the
+/// pipeline.
 fn each_left_out(proof: &Proof) -> Vec<Case> {
-    let names = proof.raised_pipes().flat_map(TreatedPipe::names);
-    let mut names: Vec<PipeName> = names.take(MAX_EACH).collect();
-    if names.len() == 1 {
-        names.clear();
+    let mut names: Vec<_> = proof.raised_pipes().map(|it| it.name.clone()).collect();
+    names.dedup();
+    if names.len() < 2 {
+        return Vec::new();
     }
-    let ways = names.into_iter().map(Way::Without);
+    let ways = names.into_iter().take(MAX_EACH).map(Way::Without);
     ways.map(Case::new).collect()
 }
 

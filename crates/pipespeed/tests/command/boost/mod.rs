@@ -6,6 +6,7 @@ mod sidecar;
 mod terminal;
 mod unchanged;
 
+use std::fs::File;
 use std::process::Command;
 
 use rustix::process::Pid;
@@ -18,6 +19,16 @@ fn boost(options: &str, line: &str) -> Command {
     let mut command = pipespeed(&format!("boost {options}"));
     command.env("SHELL", "/bin/sh").arg(line);
     command
+}
+
+/// The number of marked processes whose standard input is a raised pipe.
+fn raised_inputs(mark: &Mark) -> usize {
+    let is_raised = |pid: Pid| {
+        let end = File::open(format!("/proc/{}/fd/0", pid.as_raw_pid())).ok()?;
+        Some(fastpipe::pipe::capacity(end).ok()? == 1 << 20)
+    };
+    let all = mark.processes().into_iter();
+    all.filter(|(pid, _)| is_raised(*pid) == Some(true)).count()
 }
 
 /// The process that raises the pipes of a marked command.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipespeed_stats::Rng;
 use rustix::process::{Resource, Signal, kill_process};
 
-use super::{boost, sidecar};
+use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{ForAll, limit};
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{PIPESPEED, run_alone, start};
@@ -26,6 +26,23 @@ fn the_pipes_of_a_busy_pipeline_are_raised() {
     };
     raised("head", "tr");
     raised("tr", "wc");
+}
+
+#[test]
+fn a_pipe_is_named_after_the_reader_that_read_later() {
+    let directory = tempfile::tempdir().unwrap();
+    // The last reader sleeps. The one that reads starts when the pipe is raised.
+    let line = "yes | { exec 3<&0; sleep 1000 <&3 & mkfifo go; read -r line < go; \
+                head -c 1G > /dev/null; kill $!; }";
+    let mut command = boost("--report", line);
+    command.current_dir(&directory);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    eventually(|| (raised_inputs(&mark) == 2).then_some(())).unwrap();
+    std::fs::write(directory.path().join("go"), "\n").unwrap();
+    let outcome = running.finish();
+    let words = "1MiB in place of 64KiB between yes and head\n";
+    assert!(outcome.err.contains(words), "{outcome:#?}");
 }
 
 #[test]

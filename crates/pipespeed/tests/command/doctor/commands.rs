@@ -1,11 +1,13 @@
 //! `doctor -- COMMAND`.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
@@ -36,7 +38,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
     let mut command = doctor("--time 0.2", "sleep 0.6 | cat; echo last");
     let err = full.unwrap();
     let out = command.stdin(Stdio::null()).stderr(err).output().unwrap();
-    assert_eq!((out.status.code(), &*out.stdout), (Some(1), &b"last\n"[..]));
+    assert_eq!((out.status.code(), &*out.stdout), (Some(2), &b"last\n"[..]));
 }
 
 #[test]
@@ -119,6 +121,47 @@ fn what_somebody_outside_may_end_is_not_killed() {
         assert_contains(&outcome.unwrapped_err(), &words);
         assert!(!mark.processes().is_empty());
     }
+}
+
+#[test]
+fn what_runs_under_timeout_is_not_killed() {
+    let mut command = doctor(
+        "--time 0.3 --kill",
+        "timeout 1000 sh -c ': | cat 3>/dev/stdin'",
+    );
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let words = ["PROBABLY STUCK: cat (pid", "timeout(1)", "is left running"];
+    assert_contains(&outcome.unwrapped_err(), &words);
+    assert!(!mark.processes().is_empty());
+}
+
+/// The report fills standard error, so that the signal arrives before it is written.
+#[test]
+fn a_signal_during_the_report_is_passed_on() {
+    let (mut reader, mut errors) = std::io::pipe().unwrap();
+    let capacity = fastpipe::pipe::capacity(&errors).unwrap();
+    errors.write_all(&vec![b' '; capacity]).unwrap();
+    let mut command = doctor("--if-stuck 1", STUCK);
+    let mark = Mark::on(&mut command);
+    let mut child = command.stdin(Stdio::null()).stderr(errors).spawn().unwrap();
+    // It holds the write end.
+    drop(command);
+    let pid = Pid::from_child(&child);
+    let call = format!("{} 0x2 ", libc::SYS_write);
+    let place = format!("/proc/{}/syscall", pid.as_raw_pid());
+    let reports = || {
+        fs::read_to_string(&place)
+            .ok()?
+            .starts_with(&call)
+            .then_some(())
+    };
+    eventually(reports).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    mark.nobody_left();
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn an_ordinary_user_sees_own_pipelines_only() {
     if outcome.code == Some(0) {
         return skip("process 1 belongs to this user");
     }
-    outcome.refused(1, &["process 1: Permission denied", "try as root"]);
+    outcome.refused(2, &["process 1: Permission denied", "try as root"]);
 }
 
 #[test]
@@ -55,12 +55,27 @@ fn processes_that_may_not_be_examined_are_counted() {
 #[test]
 fn without_proc_nothing_is_said_of_pipelines() {
     let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
-    for args in [["doctor", "--no-open"], ["top", "--once"]] {
-        let Some(command) = in_mount_namespace(script, PIPESPEED, &args) else {
+    for (args, code) in [
+        (&["doctor", "--no-open"][..], 2),
+        (&["doctor", "1"], 2),
+        (&["top", "--once"], 1),
+        (&["boost", "--pid=1"], 1),
+        (&["boost", "--prove", "true"], 1),
+    ] {
+        let Some(command) = in_mount_namespace(script, PIPESPEED, args) else {
             return;
         };
-        run_alone(command).refused(1, &["no process can be seen", "/proc"]);
+        run_alone(command).refused(code, &["no process can be seen: is /proc mounted?"]);
     }
+    let Some(command) = in_mount_namespace(script, PIPESPEED, &["boost", "echo run"]) else {
+        return;
+    };
+    let outcome = run_alone(command).succeeded();
+    assert_eq!(outcome.out, "run\n");
+    assert_contains(
+        &outcome.err,
+        &["pipes are not raised: no process can be seen"],
+    );
 }
 
 #[test]
@@ -92,6 +107,10 @@ fn a_proc_that_hides_processes_is_noted() {
             &outcome.unwrapped_err(),
             &["sets the pace: it waits for a timer", words],
         );
+        let Some(command) = in_mount_namespace(&script, path, &["boost", "--pid", "1"]) else {
+            return;
+        };
+        run_alone(command).refused(1, &["process 1: /proc hides it (hidepid)"]);
     }
 }
 
@@ -174,7 +193,7 @@ fn what_a_process_that_is_not_listed_may_wake_is_not_killed() {
         &outcome.unwrapped_err(),
         &[
             "PROBABLY STUCK: cat (pid",
-            "is left running (something else may wake it)",
+            "is left running (something else may wake or end it)",
         ],
     );
     assert!(mark.processes().iter().any(|(_, line)| line == "cat "));
