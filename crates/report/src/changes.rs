@@ -36,7 +36,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
 
 /// The table of [`ranking`]. Verdicts allow for what the null control shows.
 pub(super) fn table_of_ranking(run: &Run) -> Table {
-    let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
+    let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")])
+        .with_html_header(&["ratio", "interval", "processor time", "change"]);
     for step in &ranked(run) {
         let verdict = widened_verdict(&step.ratio, null_tolerance(run));
         let cells = [
@@ -94,13 +95,17 @@ pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
         None => sentences.push("No change is certain to help here.".to_owned()),
     }
     let instructions = instructions(run, tolerance).into_iter();
-    sentences.extend(instructions.map(|(case, advice)| format!("{}: {advice}", case.name)));
+    sentences.extend(
+        instructions.map(|(case, Advice { how, condition })| {
+            format!("{}: {how}, if {condition}", case.name)
+        }),
+    );
     sentences
 }
 
 /// How to make each change that gained more than `tolerance`, a logarithm, the largest
 /// certain gain first.
-pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, String)> {
+pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, Advice)> {
     let ranked = ranked(run).into_iter();
     let gained = ranked.filter(|step| step.certain_gain() > tolerance);
     gained
@@ -134,35 +139,48 @@ fn is_combined(step: &Step<'_>) -> bool {
     step.case.name == COMBINED
 }
 
-/// How to make the change in a program.
-fn advice(change: Change, case: &CaseResult) -> String {
-    match change {
-        Change::OneProcessor => format!(
-            "taskset -c {} sh -c 'WRITER | READER', or sched_setaffinity(2) in both, if neither end computes much",
-            case.configuration.writer_cpu.unwrap_or(0)
+/// How to make a change in a program.
+pub(super) struct Advice {
+    pub how: String,
+    /// Completes "if ...".
+    pub condition: &'static str,
+}
+
+fn advice(change: Change, case: &CaseResult) -> Advice {
+    let cpu = case.configuration.writer_cpu.unwrap_or(0);
+    let one_processor =
+        format!("taskset -c {cpu} sh -c 'WRITER | READER', or sched_setaffinity(2) in both");
+    let (how, condition) = match change {
+        Change::OneProcessor => (&*one_processor, "neither end computes much"),
+        Change::Spinning => (
+            "set O_NONBLOCK at both ends and retry at once after EAGAIN (fastpipe: Wait::Spin)",
+            "nobody else uses the pipe and each end may occupy a processor",
         ),
-        Change::Spinning => "on a pipe that nobody else uses, set O_NONBLOCK at both ends and retry at once after EAGAIN; each end \
-                             occupies a processor (fastpipe: Wait::Spin)"
-            .to_owned(),
-        Change::LargePipe => "fcntl(fd, F_SETPIPE_SZ, 1 << 20) at either end".to_owned(),
-        Change::SmallPieces => {
-            "pass at most 8 KiB to each write(2) and read(2); a BufWriter joins smaller writes, but divides no larger ones"
-                .to_owned()
-        }
-        Change::FreshBase => {
-            "fastpipe::Writer::builder().method(Method::Fresh).pages(Pages::Base) in the writer"
-                .to_owned()
-        }
-        Change::FreshHuge => {
-            "fastpipe::Writer::builder().method(Method::Fresh) in the writer; huge pages are its \
-                default"
-                .to_owned()
-        }
-        Change::Drained => {
-            "fastpipe::WriterBuilder::method(Method::Drained(AssertReaderCopies)), only \
-                            if every reader is known to copy (no splice(2), no tee(2))"
-                .to_owned()
-        }
+        Change::LargePipe => (
+            "fcntl(fd, F_SETPIPE_SZ, 1 << 20) at either end",
+            "the pieces are to stay as they are",
+        ),
+        Change::SmallPieces => (
+            "pass at most 8 KiB to each write(2) and read(2) (a BufWriter joins smaller writes, but \
+             divides no larger ones)",
+            "the pipe is to keep its size",
+        ),
+        Change::FreshBase => (
+            "fastpipe::Writer::builder().method(Method::Fresh).pages(Pages::Base)",
+            "the writer is in Rust",
+        ),
+        Change::FreshHuge => (
+            "fastpipe::Writer::builder().method(Method::Fresh); huge pages are its default",
+            "the writer is in Rust",
+        ),
+        Change::Drained => (
+            "fastpipe::WriterBuilder::method(Method::Drained(AssertReaderCopies))",
+            "every reader is known to copy (no splice(2), no tee(2))",
+        ),
+    };
+    Advice {
+        how: how.to_owned(),
+        condition,
     }
 }
 
@@ -220,7 +238,7 @@ mod tests {
             .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
         let found = findings(&run, 0.0);
         assert_eq!(found[0], "No change is certain to help here.");
-        assert!(found[1].contains("only if every reader is known to copy"));
+        assert!(found[1].contains("if every reader is known to copy"));
     }
 
     #[test]

@@ -37,7 +37,11 @@ fn note(checked: &Checked) -> Option<Note> {
 
 /// A row for each check, by group.
 pub(super) fn table(record: &Record) -> Table {
-    let mut table = Table::new([Column::left(""), Column::left("")]);
+    let mut table = Table::new([Column::left(""), Column::left("")]).with_html_header(&[
+        "result",
+        "check",
+        "statement",
+    ]);
     for &group in Group::VALUES {
         let of_group = record.checks.iter().filter(|it| it.group == group);
         for (at, checked) in of_group.enumerate() {

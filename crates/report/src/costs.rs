@@ -117,7 +117,8 @@ pub(super) fn table(costs: &Costs) -> Table {
         Column::right(""),
         Column::left(""),
         Column::right("").optional(1),
-    ]);
+    ])
+    .with_html_header(&["operation", "ns", "interval", "rate"]);
     for (title, rows) in groups(costs) {
         table.heading(title);
         for (name, cost, bytes) in rows {

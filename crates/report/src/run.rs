@@ -131,7 +131,8 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
 
 /// The table of [`comparisons`]. Verdicts allow for what the null control shows.
 pub(super) fn table_of_comparisons(run: &Run) -> Table {
-    let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
+    let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")])
+        .with_html_header(&["case", "ratio", "interval", "against (factor)"]);
     let tolerance = null_tolerance(run);
     for step in steps(run) {
         let cells = [
@@ -168,7 +169,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
     let uses = uses.into_iter();
     let used = uses.filter(|data| cases.iter().any(|case| case.data == *data));
     let chart = BarChart {
-        title: &format!("pipespeed: {}", run.suite),
+        title: &format!("pipespeed bench {}: GiB/s of each case", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
         legend: used.map(palette::of_data).collect(),
         rows: cases.iter().map(|case| row(run, case)).collect(),

@@ -112,6 +112,7 @@ enum Row {
 pub(super) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
+    html_header: &'static [&'static str],
 }
 
 impl Table {
@@ -120,6 +121,16 @@ impl Table {
         Table {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
+            html_header: &[],
+        }
+    }
+
+    /// Names the columns, and the text after them, in HTML only: screen readers need names where
+    /// a terminal does without.
+    pub fn with_html_header(self, html_header: &'static [&'static str]) -> Self {
+        Table {
+            html_header,
+            ..self
         }
     }
 
@@ -205,6 +216,8 @@ impl Table {
             table {
                 @if has_header {
                     thead { tr { @for column in columns { (column.html()) } } }
+                } @else if !self.html_header.is_empty() {
+                    thead { tr { @for name in self.html_header { th scope="col" { (name) } } } }
                 }
                 tbody { @for row in &self.rows { tr { (self.html_row(row)) } } }
             }

@@ -79,7 +79,7 @@ checks! {
     /// without these flags, and changes it afterwards. Compares what the readers get with and
     /// without the flags.
     "gift-and-move" => gift_and_move {
-        statement: "SPLICE_F_GIFT and SPLICE_F_MOVE change nothing",
+        statement: "SPLICE_F_GIFT and SPLICE_F_MOVE change nothing for a pipe or a file in memory",
         reference: "splice(2), vmsplice(2); fs/splice.c, user_page_pipe_buf_try_steal and iter_file_splice_write",
     }
 

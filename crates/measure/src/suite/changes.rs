@@ -53,7 +53,7 @@ named!(Change {
 
 impl Change {
     /// The change in a few words.
-    pub fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Change::OneProcessor => "one processor for both ends",
             Change::Spinning => "spinning instead of sleeping",

@@ -154,9 +154,11 @@ fn alarms(records: &Records) -> Markup {
         control.is_some_and(|it| matches!(it.verdict, Verdict::Faster | Verdict::Slower))
     });
     let interrupted = runs().filter(|run| run.interrupted.is_some());
-    let disturbed = records.all().filter_map(|saved| {
-        let mut warnings = warnings(saved).iter();
-        Some((saved, warnings.find(|it| it.kind.is_disturbance())?))
+    let is_disturbance =
+        |it: &&Warning| it.kind.is_disturbance() || it.kind == WarningKind::Flagged;
+    let disturbed = records.all().flat_map(|saved| {
+        let notes = warnings(saved).iter().filter(is_disturbance);
+        notes.map(move |warning| (saved, warning))
     });
     let disturbed: Vec<(&Saved, &Warning)> = disturbed.collect();
     html! {
@@ -172,15 +174,15 @@ fn alarms(records: &Records) -> Markup {
                 distrust small differences. " (control(run))
             }
         }
-        @if let [(_, warning), ..] = &disturbed[..] {
+        @if !disturbed.is_empty() {
             p.alarm {
                 "In these measurements something else used the machine, or rates changed within \
                 trials, so a repetition may give other figures: "
-                @for (at, (saved, _)) in disturbed.iter().enumerate() {
-                    @if at > 0 { ", " }
-                    code { (saved.subject()) }
+                @for (at, (saved, warning)) in disturbed.iter().enumerate() {
+                    @if at > 0 { "; " }
+                    code { (saved.subject()) } ", " q { (warning) }
                 }
-                ". The first of them notes: " q { (warning) } "."
+                "."
             }
         }
         @for run in interrupted {

@@ -1,19 +1,21 @@
 //! What the published experiment left open: data in use, sleeping, sizes, and other channels.
 
+use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
+use pipespeed_measure::record::{CaseResult, DataUse, PanelResult, Run, Sizes};
 use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::changes::BASELINE;
 use pipespeed_measure::suite::touched::BEST;
 
 use super::claim::{Claim, Found, Outcome};
-use super::figure::{bytes, ns_of};
+use super::figure::{self, bytes, ns_of};
+use super::programs::lines;
 use super::records::Records;
 use super::{Section, chart, claims, missing, rate_of, table_of_names};
-use crate::changes::{instructions, is_safe, table_of_ranking};
+use crate::changes::table_of_ranking;
 use crate::channels::{self, RING_POLLS, channel, message, rings_block, waiting};
-use crate::findings::null_tolerance;
 use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
 use crate::sizes::{self, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
@@ -78,19 +80,50 @@ pub(super) fn in_words(sizes: Sizes) -> Markup {
     html! { (bytes(sizes.buffer_bytes)) " pieces into a pipe of " (bytes(sizes.pipe_bytes)) }
 }
 
-/// The claim on a plain write in the published sizes.
-pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
-    let configuration = &run
-        .cases
-        .iter()
-        .find(|case| case.name == "write_read")?
-        .configuration;
-    let sizes = Sizes {
+/// What the readers of the suite touched ask for in one read(2).
+pub(super) fn bytes_read(run: &Run) -> Option<usize> {
+    let best = run.cases.iter().find(|case| case.name == BEST)?;
+    best.configuration.reader_buffer_bytes
+}
+
+/// The fastest pipe with write(2) and read(2) whose data is used and whose ends sleep.
+pub(super) fn best_pipe(records: &Records) -> Option<(&CaseResult, Markup)> {
+    let runs = [Suite::Touched, Suite::Changes].map(|suite| records.run(suite));
+    let cases = runs.into_iter().flatten().flat_map(cases_without_twin);
+    let plain = cases.filter_map(measured).filter(|(case, _)| {
+        Transport::of(&case.configuration) == Some(Transport::Pipe)
+            && case.configuration.wait == Some(Waiting::Block)
+            && case.data == DataUse::Touch
+    });
+    let (case, rate) = fastest(plain)?;
+    let words = html! {
+        (in_words(sizes_of(case)?))
+        @if is_on_one_processor(case) { ", both ends on one processor, which suits ends that compute little" }
+        ": " (figure::rate_of(rate))
+    };
+    Some((case, words))
+}
+
+/// Whether both ends run on one processor.
+fn is_on_one_processor(case: &CaseResult) -> bool {
+    let configuration = &case.configuration;
+    configuration.writer_cpu.is_some() && configuration.writer_cpu == configuration.reader_cpu
+}
+
+/// The sizes of a case.
+fn sizes_of(case: &CaseResult) -> Option<Sizes> {
+    let configuration = &case.configuration;
+    Some(Sizes {
         buffer_bytes: configuration.buffer_bytes,
         pipe_bytes: configuration
             .pipe_bytes
             .or(configuration.pipe_bytes_asked)?,
-    };
+    })
+}
+
+/// The claim on a plain write in the published sizes.
+pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
+    let sizes = sizes_of(run.cases.iter().find(|case| case.name == "write_read")?)?;
     let change = html! {
         "the published sizes, " (in_words(sizes)) ", instead of the best ones found"
         @if let Some(best) = best_write(run) { " (" (in_words(best)) ")" }
@@ -117,6 +150,9 @@ fn used(run: &Run) -> Markup {
             @if let Some(sizes) = best_write(run) { ": " (in_words(sizes)) }
             "."
             @if let Some(best) = rate_of(run, BEST) { " It moves " (best) "." }
+            @if let Some(read) = bytes_read(run) {
+                " All readers ask for " (bytes(read)) " at a time; others were not measured."
+            }
         }
         p {
             "fastpipe is the library of this project, for Rust. Its " code { "Writer" } " begins with \
@@ -196,8 +232,7 @@ fn sleeping(records: &Records) -> Markup {
     html! {
         p {
             "A pipe's end sleeps when it can't go on. Whoever wakes it makes a call into the \
-            scheduler, and the sleeper runs only some time later. A larger pipe, smaller pieces, one \
-            processor for both ends, or spinning can each avoid some of that."
+            scheduler, and the sleeper runs only some time later."
         }
         @if let Some((same, other)) = &wake_ups {
             p {
@@ -207,6 +242,7 @@ fn sleeping(records: &Records) -> Markup {
         }
         @match records.run(Suite::Changes) {
             Some(run) => {
+                (baseline(run, records.run(Suite::Touched)))
                 (claims(cases_without_twin(run).map(|case| change_claim(run, case))))
                 (chart(
                     |width| chart_of_width(run, width),
@@ -226,6 +262,32 @@ fn sleeping(records: &Records) -> Markup {
     }
 }
 
+/// What the changes are compared with, beside the best plain write of the suite touched.
+fn baseline(run: &Run, touched: Option<&Run>) -> Markup {
+    let base = run.cases.iter().find(|case| case.name == BASELINE);
+    let sizes = base.and_then(sizes_of);
+    let panel = touched.and_then(|run| run.search.as_ref()?.panels.first());
+    let cells = panel.into_iter().flat_map(|panel| &panel.cells);
+    let tried = cells.filter_map(|cell| Some((cell.sizes, cell.median?)));
+    let slowest = tried.min_by(|a, b| a.1.total_cmp(&b.1)).map(|it| it.0);
+    html! {
+        @if let Some(sizes) = sizes {
+            p {
+                "The changes below are each compared with a typical pipe, " (in_words(sizes))
+                @if slowest == Some(sizes) {
+                    ", the slowest sizes that the search for the best plain write tried, so the \
+                    ratios flatter"
+                }
+                "."
+                @if let Some(best) = touched.and_then(|run| rate_of(run, BEST)) {
+                    " The best plain write moves " (best) ": a rate below that is no gain for a \
+                    program that can choose its sizes."
+                }
+            }
+        }
+    }
+}
+
 /// The claim on a change to the typical pipe.
 pub(super) fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     let factor = case.factor.as_deref()?;
@@ -233,32 +295,25 @@ pub(super) fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     claim(run, &case.name, &format!("change-{}", case.name), change)
 }
 
-/// The claim on the safe change with the largest certain gain.
-pub(super) fn best_change(run: &Run) -> Option<Claim> {
-    let gained = instructions(run, null_tolerance(run));
-    let (case, _) = gained.into_iter().find(|(case, _)| is_safe(case))?;
-    let factor = case.factor.as_deref()?;
-    let change = html! { em { (factor) } " as a change to a typical pipe" };
-    claim(run, &case.name, &format!("change-{}", case.name), change)
-}
-
 fn best_sizes(run: &Run) -> Markup {
     let Some(search) = &run.search else {
         return html! { p { "The run was interrupted before its search." } };
     };
+    let recommended = search.panels.iter().filter(|it| is_recommended(run, it));
+    let mut commands = recommended.filter_map(|panel| panel.best.as_ref()?.command.as_deref());
+    let commands = commands
+        .join("\n\n")
+        .replace(" | ", " |\n  ")
+        .replace(" --buf-size", " \\\n    --buf-size");
     html! {
         p {
             "The published experiment used buffers of 256 KiB, the second-level cache of its \
             processor, and said that other sizes change little. A search tried pairs of sizes \
             here; the best of them were then measured again beside the published ones. The data is \
             moved, but neither produced nor used: with vmsplice, the same few buffers are in the \
-            pipe again and again, which is right only as long as nobody writes to them. The lines to \
-            paste repeat a case, and show its rate."
+            pipe again and again, which is right only as long as nobody writes to them."
         }
-        @for panel in &search.panels {
-            @if let Some(claim) = size_claim(run, panel) { (claim) }
-            (command(run, panel))
-        }
+        (claims(search.panels.iter().map(|panel| size_claim(run, panel))))
         @for (case, why) in not_run(run) {
             p { code { (case) } " was not measured: " q { (why) } "." }
         }
@@ -268,6 +323,12 @@ fn best_sizes(run: &Run) -> Markup {
              dark one.",
             &[("The best sizes of each case.", sizes::table(run, search))],
         ))
+        @if !commands.is_empty() {
+            details {
+                summary { "Lines to paste, each of which repeats a case and shows its rate" }
+                (lines(&commands))
+            }
+        }
     }
 }
 
@@ -298,18 +359,6 @@ fn size_claim(run: &Run, panel: &PanelResult) -> Option<Claim> {
     claim(run, &best.case, &name, change)
 }
 
-/// The command line that uses the best sizes, if they are recommended.
-fn command(run: &Run, panel: &PanelResult) -> Markup {
-    let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
-    let command = command.filter(|_| is_recommended(run, panel));
-    html! {
-        @if let Some(command) = command {
-            @let command = command.replace(" | ", " |\n  ").replace(" --buf-size", " \\\n    --buf-size");
-            pre tabindex="0" { code { (command) } }
-        }
-    }
-}
-
 fn other_channels(run: &Run) -> Markup {
     let ways = channels::WAYS.iter().filter_map(|(wait, heading)| {
         let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
@@ -319,7 +368,7 @@ fn other_channels(run: &Run) -> Markup {
         p {
             "The same messages through other channels. A message is what one call of the writer \
             carries, and every byte is produced and used. The pipe has its default size here, as \
-            most programs leave it. For each size of messages, this is the fastest other channel \
+            most programs leave it, so the ratios say nothing about a pipe in better sizes. For each size of messages, this is the fastest other channel \
             that is right for every reader and whose ends sleep while they wait."
         }
         (claims(channels::sizes(run).into_iter().map(|size| {
@@ -400,10 +449,9 @@ pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     Some(found.claim(format!("channel-{size}"), change))
 }
 
-/// The claim on the size of messages with the largest certain gain.
+/// The claim on the channel and the size of messages with the highest rate.
 pub(super) fn best_channel(run: &Run) -> Option<Claim> {
     let sizes = channels::sizes(run).into_iter();
     let cases = sizes.filter_map(|size| fastest_channel(run, size, |_, _| true));
-    let gain = |case: &&CaseResult| case.ratio.map_or(0.0, |ratio| ratio.estimate.ends().0);
-    channel_claim(run, cases.max_by(|a, b| gain(a).total_cmp(&gain(b)))?)
+    channel_claim(run, fastest(cases.filter_map(measured))?.0)
 }

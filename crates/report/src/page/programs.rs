@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
+use pipespeed_measure::suite::changes::Change;
 use pipespeed_measure::suite::touched::BEST;
 use pipespeed_measure::suite::{DEFAULT_PIPE, Suite};
 
@@ -10,12 +11,12 @@ use super::claim::{Claim, Outcome};
 use super::figure::{bytes, ms, rate_of as rate_figure};
 use super::ladder::larger_pipe;
 use super::practice::{
-    auto, best_change, best_channel, best_write, change_claim, channel_claim, fastest_channel,
-    in_words, needs_library, published_sizes, with_article,
+    auto, best_channel, best_pipe, best_write, bytes_read, change_claim, channel_claim,
+    fastest_channel, in_words, needs_library, published_sizes, with_article,
 };
 use super::records::Records;
 use super::{Section, claims, missing, rate_of};
-use crate::changes::{instructions, is_safe};
+use crate::changes::{Advice, instructions, is_safe};
 use crate::channels::sizes;
 use crate::findings::null_tolerance;
 use crate::steps::measured;
@@ -28,7 +29,6 @@ pub(super) fn in_short(records: &Records) -> Markup {
     let choices = [
         touched.and_then(published_sizes),
         touched.and_then(auto),
-        records.run(Suite::Changes).and_then(best_change),
         records.run(Suite::Channels).and_then(best_channel),
     ];
     let mut decided: Vec<Claim> = choices.into_iter().flatten().collect();
@@ -54,6 +54,9 @@ pub(super) fn in_short(records: &Records) -> Markup {
             }
         }
         (claims(decided.into_iter().map(Some)))
+        @if let Some((_, words)) = best_pipe(records).filter(|(case, _)| case.name != BEST) {
+            p { "The fastest plain pipe of these records whose data is used: " (words) "." }
+        }
         @if is_open {
             p {
                 "For none of the changes to a program that these records compare is it certain that \
@@ -72,23 +75,22 @@ pub(super) fn section(records: &Records) -> Section {
         title: "What it means for your programs",
         body: html! {
             (slow_stage())
-            (shell_pipeline(records.run(Suite::Ladder)))
-            h3 { "A program of your own, whatever reads its output" }
+            (shell_pipeline(records.run(Suite::Ladder), records.run(Suite::Changes)))
+            h3 { "A program of your own that writes to a pipe" }
             @match records.run(Suite::Touched) {
                 Some(run) => (write_sizes(run)),
                 None => (missing("the best sizes of a write", "bench touched --json touched.json")),
             }
+            @if let Some(run) = records.run(Suite::Changes) {
+                (alternatives(run, records.run(Suite::Touched)))
+            }
             @if let Some(run) = records.run(Suite::Touched) {
-                h3 { "The same in Rust, with fewer copies" }
+                h3 { "Or, if it is in Rust: fewer copies" }
                 (writer(run))
             }
-            @if let Some(run) = records.run(Suite::Changes) {
-                h3 { "Single changes to a typical pipe" }
-                (single_changes(run))
-            }
-            h3 { "Both programs are your own" }
+            h3 { "Or, if both programs are your own: another channel" }
             @match records.run(Suite::Channels) {
-                Some(run) => (channel_choice(run, records.run(Suite::Touched))),
+                Some(run) => (channel_choice(run, records)),
                 None => (missing("other channels", "bench channels --json channels.json")),
             }
             h3 { "Both programs send to each other" }
@@ -102,7 +104,7 @@ pub(super) fn section(records: &Records) -> Section {
 }
 
 /// Lines to paste.
-fn lines(text: &str) -> Markup {
+pub(super) fn lines(text: &str) -> Markup {
     html! { pre tabindex="0" { code { (text.trim_end()) } } }
 }
 
@@ -121,21 +123,48 @@ fn slow_stage() -> Markup {
     }
 }
 
-fn shell_pipeline(ladder: Option<&Run>) -> Markup {
+fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
+    const PIPE: &str = Change::LargePipe.words();
+    const PROCESSOR: &str = Change::OneProcessor.words();
+    let gain = |factor: &str| {
+        let mut cases = changes?.cases.iter();
+        let case = cases.find(|case| case.factor.as_deref() == Some(factor))?;
+        let claim = change_claim(changes?, case)?;
+        (claim.outcome == Outcome::Faster).then_some((claim, case.configuration.writer_cpu))
+    };
+    let larger = gain(PIPE).map(|it| it.0);
+    let on_one = [
+        (gain(PROCESSOR), "sh -c"),
+        (gain(&format!("{PROCESSOR} + {PIPE}")), "pipespeed boost"),
+    ];
+    let on_one = on_one.into_iter().filter_map(|(gain, command)| {
+        let (claim, cpu) = gain?;
+        let line = format!(
+            "taskset -c {} {command} 'head -c 1G /dev/zero | wc -l'",
+            cpu?
+        );
+        Some((claim, line))
+    });
+    let on_one: Vec<(Claim, String)> = on_one.collect();
     html! {
         h3 { "A pipeline in a shell, of programs that stay as they are" }
-        @if let Some(claim) = ladder.and_then(larger_pipe) {
-            (claim)
-            p { "Programs that write smaller pieces, or take longer for them, may gain nothing." }
-        }
         p {
-            "The first line runs a pipeline with larger pipes, and changes nothing else. The second \
-            one runs it several times with and without them, and says whether that helps:"
+            "Run it with larger pipes: the first line does that, and changes nothing else. Programs \
+            that write smaller pieces than those measured, or take longer for them, may gain \
+            nothing; the second line tries it several times with and without."
         }
+        @if let Some(claim) = larger.or_else(|| larger_pipe(ladder?)) { (claim) }
         (lines(
             "pipespeed boost 'head -c 1G /dev/zero | wc -l'\n\
             pipespeed boost --prove 'head -c 1G /dev/zero | wc -l'",
         ))
+        @if !on_one.is_empty() {
+            p {
+                "Or, if no program in it computes much, run it on one processor, which spares the \
+                wake-ups from one to another:"
+            }
+            @for (claim, line) in on_one { (claim) (lines(&line)) }
+        }
     }
 }
 
@@ -190,7 +219,11 @@ fn write_sizes(run: &Run) -> Markup {
         @match advice {
             Some(sizes) => {
                 p {
-                    "So write " (bytes(sizes.buffer_bytes)) " at a time: divide what is longer, as \
+                    "So write " (bytes(sizes.buffer_bytes)) " at a time"
+                    @if let Some(read) = bytes_read(run) {
+                        " (measured with a reader that asks for " (bytes(read)) ")"
+                    }
+                    ": divide what is longer, as \
                     these lines do, and join in a buffer of that size what is shorter. "
                     @if sizes.pipe_bytes > DEFAULT_PIPE {
                         "And enlarge the pipe once, at either end, to " (bytes(sizes.pipe_bytes)) "."
@@ -209,10 +242,11 @@ fn write_sizes(run: &Run) -> Markup {
     }
 }
 
+/// Rates from this share of the best on are nearly as good: another search might choose them.
+const NEAR: f64 = 0.9;
+
 /// The sizes whose rate in the search was nearly the best, if there are any.
 fn near_best(run: &Run) -> Markup {
-    /// Another search might choose one of these.
-    const NEAR: f64 = 0.9;
     let panel = run.search.iter().flat_map(|search| &search.panels).next();
     let ranking = panel.map_or(Vec::new(), PanelResult::ranking);
     let cells = ranking.iter().filter_map(|at| panel?.cells.get(*at));
@@ -263,21 +297,29 @@ fn writer(run: &Run) -> Markup {
     }
 }
 
-fn single_changes(run: &Run) -> Markup {
-    let mut gained = instructions(run, null_tolerance(run));
-    gained.retain(|(case, _)| is_safe(case));
+/// Changes that come near the best plain write, or surpass it, each with its condition.
+fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
+    let best = touched.and_then(|run| run.cases.iter().find(|case| case.name == BEST));
+    let least = best.and_then(measured).map_or(0.0, |it| NEAR * it.1.median);
+    let gained = instructions(run, null_tolerance(run)).into_iter();
+    let gained = gained.filter_map(|(case, advice)| Some((measured(case)?, advice)));
+    let gained = gained.filter(|((case, rate), _)| is_safe(case) && rate.median >= least);
+    let gained: Vec<_> = gained.collect();
     html! {
-        @if gained.is_empty() { p { "No single change is certain to help here." } }
-        @for (case, how) in gained {
-            @if let Some(claim) = change_claim(run, case) { (claim) }
-            p { "How: " (how) "." }
+        @if !gained.is_empty() {
+            p { "Or, instead of that, one of these:" }
+            ul {
+                @for ((_, rate), Advice { how, condition }) in gained {
+                    li { "if " (condition) ", " (rate_figure(rate)) ": " (how) }
+                }
+            }
         }
     }
 }
 
 /// The fastest channels among those that beat a pipe of default size: of all, and of those
 /// without a library.
-fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
+fn channel_choice(run: &Run, records: &Records) -> Markup {
     let faster = |size: usize, is_candidate: fn(&Run, &CaseResult) -> bool| {
         let case = fastest_channel(run, size, is_candidate)?;
         let claim = channel_claim(run, case)?;
@@ -318,10 +360,10 @@ fn channel_choice(run: &Run, touched: Option<&Run>) -> Markup {
                     }
                 }
             }
-            @if let Some(best) = touched.and_then(|run| rate_of(run, BEST)) {
+            @if let Some((_, words)) = best_pipe(records) {
                 p {
-                    "For comparison: a plain write in its best sizes, above, moves " (best)
-                    ". Where that is more, join messages in a buffer instead."
+                    "The fastest plain pipe of these records: " (words) ". Where that is more, \
+                    join messages in a buffer instead."
                 }
             }
             @for name in names { (opening(name)) }

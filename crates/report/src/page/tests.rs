@@ -4,9 +4,10 @@ use pipespeed_explain::check::{self, Checked, Group};
 use pipespeed_explain::costs::{self, Cost, Costs};
 use pipespeed_explain::pages::{self, Architecture, Scheme, Walk, Wanted};
 use pipespeed_explain::profile;
+use pipespeed_measure::endpoint::spec::SinkTechnique;
 use pipespeed_measure::fixtures::{self, estimate, within};
 use pipespeed_measure::latency::spec::{Mode, Naive};
-use pipespeed_measure::record::{Kind, NotRun, Run, SavedFile, to_json};
+use pipespeed_measure::record::{DataUse, Kind, NotRun, Run, SavedFile, to_json};
 use pipespeed_measure::suite::Suite;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
@@ -28,21 +29,36 @@ const OUTCOMES: [Outcome; 5] = [
 ];
 
 fn changes() -> Run {
-    use pipespeed_measure::suite::changes::{BASELINE, Change};
+    use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
     let made = |change: Change, rate| {
         let ratio = fixtures::ratio(rate / 0.763);
         fixtures::case(change.name(), rate, Some((BASELINE, change.words(), ratio)))
     };
-    fixtures::run(
+    let (one, large) = (Change::OneProcessor, Change::LargePipe);
+    let both = format!("{} + {}", one.words(), large.words());
+    let both = Some((BASELINE, &*both, fixtures::ratio(7.7 / 0.763)));
+    let mut run = fixtures::run(
         Suite::Changes,
         vec![
             fixtures::case(BASELINE, 0.763, None),
-            made(Change::OneProcessor, 6.9),
-            made(Change::LargePipe, 1.9),
+            made(one, 6.9),
+            made(large, 1.9),
             made(Change::SmallPieces, 0.5),
             made(Change::Drained, 9.1),
+            fixtures::case(COMBINED, 7.7, both),
         ],
-    )
+    );
+    for case in &mut run.cases {
+        case.data = DataUse::Touch;
+        let configuration = &mut case.configuration;
+        if [one.name(), COMBINED].contains(&&*case.name) {
+            (configuration.writer_cpu, configuration.reader_cpu) = (Some(2), Some(2));
+        }
+        if case.name == Change::Drained.name() {
+            configuration.writer = Some(SinkTechnique::Vmsplice.into());
+        }
+    }
+    run
 }
 
 fn checks() -> check::Record {

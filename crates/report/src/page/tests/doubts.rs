@@ -75,15 +75,20 @@ fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
 #[test]
 fn a_disturbance_of_any_record_is_an_alarm() {
     let mut disturbed = fixtures::latency_record(Mode::Closed);
-    let warning = pipespeed_host::Warning::new(WarningKind::OtherLoad, "others ran");
-    disturbed.warnings = vec![warning];
+    disturbed.warnings = [
+        (WarningKind::OtherLoad, "others ran"),
+        (WarningKind::Guest, "a guest"),
+        (WarningKind::Flagged, "disturbed trials change medians"),
+    ]
+    .map(|(kind, message)| pipespeed_host::Warning::new(kind, message))
+    .to_vec();
     let text = page(&Records::new([Saved::Latency(Box::new(disturbed))]), None);
     let document = parse(&text);
     let alarms = document.descendants();
     let mut alarms = alarms.filter(|it| it.attribute("class") == Some("alarm"));
     let alarm = text_without(alarms.next().unwrap(), &[]);
     assert!(
-        alarm.contains("latency. The first of them notes: others ran."),
+        alarm.ends_with(": latency, others ran; latency, disturbed trials change medians."),
         "{alarm}"
     );
     assert!(alarms.next().is_none());
