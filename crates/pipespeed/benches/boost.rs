@@ -172,13 +172,14 @@ fn generate(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes reads in random order.
+/// Makes reads in random order, enough for half a second: in less, the start of `boost`
+/// shows, which docs/boost.md states by itself.
 fn reads(directory: &Path) -> anyhow::Result<bool> {
     let mut sam = BufWriter::new(File::create(directory.join("reads.sam"))?);
     let mut rng = Rng::new(2);
     writeln!(sam, "@SQ\tSN:chr1\tLN:100000000")?;
     let (bases, quality) = ("ACGT".repeat(25), "I".repeat(100));
-    for number in 0..300_000 {
+    for number in 0..900_000 {
         let place = 1 + rng.next_u64() % 99_000_000;
         writeln!(
             sam,
