@@ -166,7 +166,7 @@ fn promises(record: &CheckRecord) -> Markup {
             (count(of(Verdict::Seen))) " record how this system behaves"
             @if refused > 0 { "; " (count(refused)) " refused here" }
             @if errors > 0 { "; " (count(errors)) " not testable" }
-            ". Those that did not hold, and those that matter to most programs:"
+            ". Those that matter to most programs, and any that failed or were refused:"
         }
         ul {
             @for checked in shown {

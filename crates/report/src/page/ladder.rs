@@ -161,8 +161,8 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
                     refers to the writer's own pages instead; only the reader copies. The published \
                     step also enlarges the pipe, which is measured separately here. A page in the \
                     pipe must not be written to: here the bytes never change, but a program that \
-                    produces data needs buffers worth more than the pipe, which is enough only if the \
-                    reader copies."
+                    produces data needs buffers that together hold more than the pipe, and even \
+                    that is safe only if the reader copies."
                 }
                 (steps(&[LARGER_PIPE, VMSPLICE, VMSPLICE_HUGE]))
             },
@@ -445,8 +445,8 @@ fn huge(records: &Records, steps: &Markup) -> Markup {
     html! {
         p {
             "To refer to a page, the kernel has to find it: it walks through the page tables with \
-            the parts of the address. In a huge page it finds all the pages of a step, 16 for \
-            vmsplice(2), at one entry of a table."
+            the parts of the address. vmsplice(2) looks up 16 pages at a time; in a huge page \
+            one entry of a table serves them all."
         }
         (steps)
         @if let Some(found) = records.costs() {

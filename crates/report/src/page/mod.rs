@@ -67,10 +67,12 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
                 in a program."
             }
             p {
-                "Rates are medians, with their " (level(records)) " interval in brackets. A ratio \
-                is called the same if its whole interval lies within five percent of one; faster \
-                or slower if the whole interval lies above or below one, by more than one case may \
-                differ from itself in that run (the null control); and otherwise undecided. "
+                "Rates are medians, with their " (level(records)) " interval in brackets. Compare \
+                rates within one run only: between runs the machine changes. A ratio is called the \
+                same if its whole interval lies within five percent of one, faster or slower if \
+                the whole interval lies above or below one, and otherwise undecided. Where a case \
+                measured twice (the null control) is not the same as itself, the interval must also \
+                lie outside the null control's. "
                 a href="#method" { "How this was measured" } "."
             }
             (alarms(records))

@@ -151,7 +151,7 @@ fn used(run: &Run) -> Markup {
             "."
             @if let Some(best) = rate_of(run, BEST) { " It moves " (best) "." }
             @if let Some(read) = bytes_read(run) {
-                " All readers ask for " (bytes(read)) " at a time; others were not measured."
+                " All readers ask for " (bytes(read)) " at a time; this run has no others."
             }
         }
         p {
@@ -193,7 +193,7 @@ fn used(run: &Run) -> Markup {
                 "Without any channel, the writer alone produces " (produce)
                 " and the reader alone uses " (consume) "."
                 @if is_below_both_ends(run) {
-                    " The slower of the two limits what any channel can do."
+                    " No channel can move more than the slower of the two."
                 }
             }
         }
@@ -246,7 +246,7 @@ fn sleeping(records: &Records) -> Markup {
                 (claims(cases_without_twin(run).map(|case| change_claim(run, case))))
                 (chart(
                     |width| chart_of_width(run, width),
-                    "A typical pipe, and single changes to it.",
+                    "A typical pipe, single changes to it, and two together.",
                     &[
                         ("Rates, processor time and context switches of both ends.",
                          table_of_cases(run, &run.cases)),

@@ -140,7 +140,7 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
     let on_one = on_one.into_iter().filter_map(|(gain, command)| {
         let (claim, cpu) = gain?;
         let line = format!(
-            "taskset -c {} {command} 'head -c 1G /dev/zero | wc -l'",
+            "taskset -c {} {command} 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'",
             cpu?
         );
         Some((claim, line))
@@ -149,19 +149,19 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
     html! {
         h3 { "A pipeline in a shell, of programs that stay as they are" }
         p {
-            "Run it with larger pipes: the first line does that, and changes nothing else. Programs \
-            that write smaller pieces than those measured, or take longer for them, may gain \
-            nothing; the second line tries it several times with and without."
+            "Run it with larger pipes: " code { "pipespeed boost" } " does that, and changes nothing \
+            else. Programs that write smaller pieces than those measured (head, say), or take \
+            longer for them, may gain nothing; " code { "--prove" } " tries it several times with \
+            and without. All pipes of a user share the limit in /proc/sys/fs/pipe-user-pages-soft."
         }
         @if let Some(claim) = larger.or_else(|| larger_pipe(ladder?)) { (claim) }
         (lines(
-            "pipespeed boost 'head -c 1G /dev/zero | wc -l'\n\
-            pipespeed boost --prove 'head -c 1G /dev/zero | wc -l'",
+            "pipespeed boost 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'\n\
+            pipespeed boost --prove 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'",
         ))
         @if !on_one.is_empty() {
             p {
-                "Or, if no program in it computes much, run it on one processor, which spares the \
-                wake-ups from one to another:"
+                "Or, if no program in it computes much, run it on one processor:"
             }
             @for (claim, line) in on_one { (claim) (lines(&line)) }
         }
@@ -362,8 +362,8 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
             }
             @if let Some((_, words)) = best_pipe(records) {
                 p {
-                    "The fastest plain pipe of these records: " (words) ". Where that is more, \
-                    join messages in a buffer instead."
+                    "The fastest plain pipe of these records whose data is used: " (words) ". Where \
+                    that is more than the channel, join messages in a buffer and use the pipe."
                 }
             }
             @for name in names { (opening(name)) }

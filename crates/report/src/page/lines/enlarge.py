@@ -6,4 +6,4 @@ try:
     if fcntl(1, F_GETPIPE_SZ) < 1048576:
         fcntl(1, F_SETPIPE_SZ, 1048576)
 except OSError:
-    pass  # The output is no pipe.
+    pass  # No pipe, or the user's limit.

@@ -1,7 +1,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Returns 0, or -1 with errno set. */
+/* Returns 0, or -1 with errno set. The
+   output must be blocking. After printf,
+   call fflush(stdout) first. */
 static int write_all(const char *data,
                      size_t length)
 {
