@@ -114,7 +114,7 @@ fn every_case_but_the_twin_is_named_with_its_value() {
         "64.2",
         "0.652",
         "GiB/s",
-        "pipespeed: ladder",
+        "pipespeed bench ladder: GiB/s of each case",
     ] {
         assert!(
             texts.iter().any(|text| text == wanted),
