@@ -96,22 +96,21 @@ pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
     }
     let instructions = instructions(run, tolerance).into_iter();
     sentences.extend(
-        instructions.map(|(case, Advice { how, condition })| {
-            format!("{}: {how}, if {condition}", case.name)
-        }),
+        instructions.map(|(case, how, condition)| format!("{}: {how}, if {condition}", case.name)),
     );
     sentences
 }
 
-/// How to make each change that gained more than `tolerance`, a logarithm, the largest
-/// certain gain first.
-pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, Advice)> {
+/// How to make each change that gained more than `tolerance`, a logarithm, and its condition,
+/// which completes "if ..."; the largest certain gain first.
+pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, String, &'static str)> {
     let ranked = ranked(run).into_iter();
     let gained = ranked.filter(|step| step.certain_gain() > tolerance);
     gained
         .filter_map(|step| {
             let change = step.case.name.parse().ok()?;
-            Some((step.case, advice(change, step.case)))
+            let (how, condition) = advice(change, step.case);
+            Some((step.case, how, condition))
         })
         .collect()
 }
@@ -139,14 +138,8 @@ fn is_combined(step: &Step<'_>) -> bool {
     step.case.name == COMBINED
 }
 
-/// How to make a change in a program.
-pub(super) struct Advice {
-    pub how: String,
-    /// Completes "if ...".
-    pub condition: &'static str,
-}
-
-fn advice(change: Change, case: &CaseResult) -> Advice {
+/// How to make a change in a program, and its condition.
+fn advice(change: Change, case: &CaseResult) -> (String, &'static str) {
     let cpu = case.configuration.writer_cpu.unwrap_or(0);
     let one_processor =
         format!("taskset -c {cpu} sh -c 'WRITER | READER', or sched_setaffinity(2) in both");
@@ -170,18 +163,15 @@ fn advice(change: Change, case: &CaseResult) -> Advice {
             "the writer is in Rust",
         ),
         Change::FreshHuge => (
-            "fastpipe::Writer::builder().method(Method::Fresh); huge pages are its default",
+            "fastpipe::Writer::builder().method(Method::Fresh) (huge pages are its default)",
             "the writer is in Rust",
         ),
         Change::Drained => (
             "fastpipe::WriterBuilder::method(Method::Drained(AssertReaderCopies))",
-            "every reader is known to copy (no splice(2), no tee(2))",
+            "every reader is known to copy (one that calls splice(2) or tee(2) gets wrong data)",
         ),
     };
-    Advice {
-        how: how.to_owned(),
-        condition,
-    }
+    (how.to_owned(), condition)
 }
 
 #[cfg(test)]

@@ -220,7 +220,6 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
             them."
         }
         @if let Some(claim) = plain_claim(run) { (claim) }
-        @if let Some(both) = both_ends(run) { (both) }
         (chart(
             |width| chart_of_width(run, width),
             "Every step of the published experiment on this machine. The colour shows whether the \
@@ -272,19 +271,6 @@ fn against_published(rate: Estimate) -> Outcome {
         Some(ends) if ends.low >= PLAIN.0 && ends.high <= PLAIN.1 => Outcome::Same,
         _ => Outcome::Undecided,
     }
-}
-
-/// The first and the last step.
-fn both_ends(run: &Run) -> Option<Markup> {
-    let rate = |name| Some(measured(case(run, name)?)?.1);
-    let (first, last) = (rate("write_read")?, rate("busy_loop_huge")?);
-    Some(html! {
-        p {
-            "All published steps together lead from " (rate_of(first)) " to " (rate_of(last))
-            " on this machine. There they led from " (published(PLAIN.0, "3.5")) " to "
-            (published(65.0, "65")) " GiB/s."
-        }
-    })
 }
 
 fn time(records: &Records, run: Option<&Run>) -> Markup {

@@ -96,18 +96,13 @@ pub(super) fn best_pipe(records: &Records) -> Option<(&CaseResult, Markup)> {
             && case.data == DataUse::Touch
     });
     let (case, rate) = fastest(plain)?;
+    let (writer, reader) = (case.configuration.writer_cpu, case.configuration.reader_cpu);
     let words = html! {
         (in_words(sizes_of(case)?))
-        @if is_on_one_processor(case) { ", both ends on one processor, which suits ends that compute little" }
+        @if writer.is_some() && writer == reader { ", both ends on one processor, which suits ends that compute little" }
         ": " (figure::rate_of(rate))
     };
     Some((case, words))
-}
-
-/// Whether both ends run on one processor.
-fn is_on_one_processor(case: &CaseResult) -> bool {
-    let configuration = &case.configuration;
-    configuration.writer_cpu.is_some() && configuration.writer_cpu == configuration.reader_cpu
 }
 
 /// The sizes of a case.
@@ -192,9 +187,6 @@ fn used(run: &Run) -> Markup {
             p {
                 "Without any channel, the writer alone produces " (produce)
                 " and the reader alone uses " (consume) "."
-                @if is_below_both_ends(run) {
-                    " No channel can move more than the slower of the two."
-                }
             }
         }
         (chart(
@@ -208,21 +200,6 @@ fn used(run: &Run) -> Markup {
             ],
         ))
     }
-}
-
-/// Whether every channel is slower than either end alone. In a disturbed run it may not be.
-fn is_below_both_ends(run: &Run) -> bool {
-    let is_end = |case: &CaseResult| case.configuration.channel.is_none();
-    let (ends, channels): (Vec<_>, Vec<_>) = run
-        .cases
-        .iter()
-        .filter_map(measured)
-        .partition(|(case, _)| is_end(case));
-    let slower_end = ends
-        .iter()
-        .map(|it| it.1.median)
-        .fold(f64::INFINITY, f64::min);
-    channels.iter().all(|it| it.1.median <= slower_end)
 }
 
 fn sleeping(records: &Records) -> Markup {

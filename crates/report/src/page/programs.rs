@@ -16,7 +16,7 @@ use super::practice::{
 };
 use super::records::Records;
 use super::{Section, claims, missing, rate_of};
-use crate::changes::{Advice, instructions, is_safe};
+use crate::changes::{instructions, is_safe};
 use crate::channels::sizes;
 use crate::findings::null_tolerance;
 use crate::steps::measured;
@@ -134,18 +134,14 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
     };
     let larger = gain(PIPE).map(|it| it.0);
     let on_one = [
-        (gain(PROCESSOR), "sh -c"),
-        (gain(&format!("{PROCESSOR} + {PIPE}")), "pipespeed boost"),
+        (format!("{PROCESSOR} + {PIPE}"), "pipespeed boost"),
+        (PROCESSOR.to_owned(), "sh -c"),
     ];
-    let on_one = on_one.into_iter().filter_map(|(gain, command)| {
-        let (claim, cpu) = gain?;
-        let line = format!(
-            "taskset -c {} {command} 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'",
-            cpu?
-        );
-        Some((claim, line))
+    let on_one = on_one.iter().find_map(|(factor, command)| {
+        let (claim, cpu) = gain(factor)?;
+        let words = "'dd if=/dev/zero bs=64K count=16K status=none | wc -l'";
+        Some((claim, format!("taskset -c {} {command} {words}", cpu?)))
     });
-    let on_one: Vec<(Claim, String)> = on_one.collect();
     html! {
         h3 { "A pipeline in a shell, of programs that stay as they are" }
         p {
@@ -159,11 +155,10 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
             "pipespeed boost 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'\n\
             pipespeed boost --prove 'dd if=/dev/zero bs=64K count=16K status=none | wc -l'",
         ))
-        @if !on_one.is_empty() {
-            p {
-                "Or, if no program in it computes much, run it on one processor:"
-            }
-            @for (claim, line) in on_one { (claim) (lines(&line)) }
+        @if let Some((claim, line)) = on_one {
+            p { "Or, if no program in it computes much, run all of it on one processor:" }
+            (claim)
+            (lines(&line))
         }
     }
 }
@@ -302,14 +297,16 @@ fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
     let best = touched.and_then(|run| run.cases.iter().find(|case| case.name == BEST));
     let least = best.and_then(measured).map_or(0.0, |it| NEAR * it.1.median);
     let gained = instructions(run, null_tolerance(run)).into_iter();
-    let gained = gained.filter_map(|(case, advice)| Some((measured(case)?, advice)));
-    let gained = gained.filter(|((case, rate), _)| is_safe(case) && rate.median >= least);
+    let gained = gained.filter_map(|(case, how, condition)| {
+        let (_, rate) = measured(case).filter(|it| is_safe(case) && it.1.median >= least)?;
+        Some((rate, how, condition))
+    });
     let gained: Vec<_> = gained.collect();
     html! {
         @if !gained.is_empty() {
-            p { "Or, instead of that, one of these:" }
+            p { "One of these changes to a typical pipe may do instead:" }
             ul {
-                @for ((_, rate), Advice { how, condition }) in gained {
+                @for (rate, how, condition) in gained {
                     li { "if " (condition) ", " (rate_figure(rate)) ": " (how) }
                 }
             }
@@ -362,8 +359,8 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
             }
             @if let Some((_, words)) = best_pipe(records) {
                 p {
-                    "The fastest plain pipe of these records whose data is used: " (words) ". Where \
-                    that is more than the channel, join messages in a buffer and use the pipe."
+                    "The fastest plain pipe of these records whose data is used: " (words) ". Where that is more \
+                    than the channel, join messages in a buffer and use the pipe."
                 }
             }
             @for name in names { (opening(name)) }
