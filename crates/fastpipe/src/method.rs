@@ -27,8 +27,8 @@ use crate::pipe::page_size;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Method {
-    /// The fastest of `Copy`, `CowChecked` and `Fresh` for this stream and its
-    /// reader, found by trials on the stream itself. Correct for every reader.
+    /// The fastest of `Copy` (in short or long pieces), `CowChecked` and `Fresh` for this
+    /// stream and its reader, found by trials on the stream itself. Correct for every reader.
     ///
     /// The writer copies at first. After 32 to 64 MiB, and then at doubling distances,
     /// it compares the wall time per byte with that of another method, over 8 or 16

@@ -286,7 +286,10 @@ impl Booster {
             let much = read.filter(|bytes| *bytes >= MIN_WRITTEN);
             (much, self.waits_for_data(*pid, link.pipe))
         };
-        let readers = link.readers.iter().map(|pid| (reading(pid), *pid));
+        // A shell's children that have ended count as its own reads.
+        let readers = link.readers.iter().copied();
+        let readers = readers.filter(|pid| self.proc.children(*pid).is_empty());
+        let readers = readers.map(|pid| (reading(&pid), pid));
         let (seen, reader) = readers.max()?;
         (seen != (None, false)).then_some(reader)
     }

@@ -17,6 +17,7 @@ use pipespeed_base::orphan::run_orphan;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::io::retry_on_intr;
 use rustix::process::getpid;
 use rustix::stdio;
 use rustix::thread::set_name;
@@ -201,7 +202,7 @@ fn parse(line: &str) -> Option<Look> {
 pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
     let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
     let within = Timespec::try_from(within).ok();
-    poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+    retry_on_intr(|| poll(&mut fds, within.as_ref())).is_ok_and(|ready| ready > 0)
 }
 
 /// Starts the helper process as an orphan. It answers requests from standard input until its

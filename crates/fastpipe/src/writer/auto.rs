@@ -281,10 +281,12 @@ impl Auto {
         self.settle(sent, now);
     }
 
-    /// Goes back to [`Way::Copy`], and to trials at doubling distances: there was no huge
-    /// page for the way in use.
+    /// Goes back to copying, and to trials at doubling distances: there was no huge page
+    /// for the way in use.
     pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
-        self.incumbent = Way::Copy;
+        if self.incumbent != Way::CopyLong {
+            self.incumbent = Way::Copy;
+        }
         self.phase = Phase::Watching;
         self.recent.clear();
         self.rate_at_trial = None;
@@ -293,10 +295,12 @@ impl Auto {
         self.settle(sent, now);
     }
 
-    /// Ends all trials: nothing but [`Way::Copy`] works.
+    /// Ends all trials: pages can't be handed over.
     pub(super) fn stop(&mut self) {
-        self.ways.retain(|way| *way == Way::Copy);
-        self.incumbent = Way::Copy;
+        (self.ways).retain(|way| matches!(way, Way::Copy | Way::CopyLong));
+        if self.incumbent != Way::CopyLong {
+            self.incumbent = Way::Copy;
+        }
         self.phase = Phase::Watching;
         self.due = u64::MAX;
     }

@@ -77,8 +77,8 @@ const FIRST_REGION: usize = 64 << 10;
 /// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
 /// flushed, and up to one loan of buffered bytes is lost.
 ///
-/// Copied bytes go into a pipe in pieces of two pages (see [`Method::Copy`]), and
-/// to anything else whole. Where pages are handed over, whole pages are sent by
+/// Copied bytes go into a pipe in pieces of two pages (see [`Method::Copy`]; of 64 KiB if
+/// [`Method::Auto`] finds that faster), and to anything else whole. Where pages are handed over, whole pages are sent by
 /// vmsplice(2), the rest by write(2).
 ///
 /// # Errors can be retried

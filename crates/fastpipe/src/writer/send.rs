@@ -314,10 +314,6 @@ impl<F: AsFd> Writer<F> {
         if way == before {
             return;
         }
-        self.piece = match way {
-            Way::CopyLong => LONG_PIECE,
-            Way::Copy | Way::Fresh | Way::CowChecked => 2 * page_size(),
-        };
         let reason = match way {
             Way::Copy | Way::CopyLong => Some(CopyReason::NothingFaster),
             Way::CowChecked if probe::cow_check().is_ok_and(|works| works.is_none()) => {
@@ -450,6 +446,12 @@ impl<F: AsFd> Writer<F> {
             // There may be some later.
             CopyReason::NoHugePages => self.postpone_auto(),
             _ => self.stop_auto(),
+        }
+        if let Some(auto) = &self.auto {
+            self.piece = match auto.way() {
+                Way::CopyLong => LONG_PIECE,
+                Way::Copy | Way::Fresh | Way::CowChecked => 2 * page_size(),
+            };
         }
         self.replace_region(at_least)
     }

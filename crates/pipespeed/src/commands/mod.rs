@@ -27,10 +27,11 @@ use std::os::fd::OwnedFd;
 
 use anyhow::anyhow;
 use fastpipe::wait::Wait;
+use rustix::io::Errno;
 
 use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
-use pipespeed_base::failure::{Closed, Interrupted, full_message, out_of_descriptors, say, usage};
+use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -90,10 +91,12 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<OwnedFd> {
     require_processes(proc)?;
     // /proc shows threads, too.
     let process = open_process(pid).map_err(|error| {
-        if out_of_descriptors(&error).is_some() {
-            error.into()
-        } else {
-            usage(format!("process {pid}: no such process"))
+        match Errno::from_io_error(&error) {
+            // A thread is no process.
+            Some(Errno::SRCH | Errno::INVAL | Errno::NOENT) => {
+                usage(format!("process {pid}: no such process"))
+            }
+            _ => error.into(),
         }
     })?;
     let shown = proc.stat(pid);

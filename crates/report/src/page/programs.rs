@@ -292,10 +292,10 @@ fn writer(run: &Run) -> Markup {
     }
 }
 
-/// Changes that come near the best plain write, or surpass it, each with its condition.
+/// Changes whose rate is above that of the best plain write, each with its condition.
 fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
     let best = touched.and_then(|run| run.cases.iter().find(|case| case.name == BEST));
-    let least = best.and_then(measured).map_or(0.0, |it| NEAR * it.1.median);
+    let least = best.and_then(measured).map_or(0.0, |it| it.1.median);
     let gained = instructions(run, null_tolerance(run)).into_iter();
     let gained = gained.filter_map(|(case, how, condition)| {
         let (_, rate) = measured(case).filter(|it| is_safe(case) && it.1.median >= least)?;
@@ -304,7 +304,7 @@ fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
     let gained: Vec<_> = gained.collect();
     html! {
         @if !gained.is_empty() {
-            p { "One of these changes to a typical pipe may do instead:" }
+            p { "Alternatives, measured as changes to a typical pipe:" }
             ul {
                 @for (rate, how, condition) in gained {
                     li { "if " (condition) ", " (rate_figure(rate)) ": " (how) }
@@ -357,9 +357,9 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
                     }
                 }
             }
-            @if let Some((_, words)) = best_pipe(records) {
+            @if let Some(best) = records.run(Suite::Touched).and_then(|run| rate_of(run, BEST)) {
                 p {
-                    "The fastest plain pipe of these records whose data is used: " (words) ". Where that is more \
+                    "A plain write in its best sizes, above, moves " (best) ". Where that is more \
                     than the channel, join messages in a buffer and use the pipe."
                 }
             }

@@ -100,6 +100,12 @@ fn long_pieces_are_tried_only_where_the_program_is_slow() {
     assert_eq!(long(170.0, 220.0).auto.incumbent, Way::CopyLong);
     assert_eq!(long(170.0, 170.0).auto.incumbent, Way::Copy);
     assert_eq!(long(2000.0, 9000.0).by(Way::CopyLong), 0);
+    // They stay in use where pages turn out not to be available.
+    let mut auto = long(170.0, 220.0).auto;
+    auto.postpone(GIB, Duration::from_secs(5));
+    assert_eq!(auto.way(), Way::CopyLong);
+    auto.stop();
+    assert_eq!(auto.way(), Way::CopyLong);
 }
 
 #[test]

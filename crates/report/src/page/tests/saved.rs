@@ -102,7 +102,6 @@ fn huge_counts_of_an_edited_record_do_no_harm() {
             });
             // What a field can't hold is refused.
             if let Ok(Some(saved)) = load(&edited.to_string()) {
-                println!("{name}");
                 page(&Records::new([saved]), None);
             }
         }
