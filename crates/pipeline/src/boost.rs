@@ -281,15 +281,14 @@ impl Booster {
             return Some(reader);
         }
         let reading = |pid: &i32| {
-            let read = self.proc.io(*pid).map(|io| io.read_bytes);
+            // Not the whole process's: a shell's includes its children that have ended.
+            let threads = self.proc.threads(*pid).into_iter();
+            let read = threads.filter_map(|tid| Some(self.proc.thread_io(*pid, tid)?.read_bytes));
             // Programs read some to start.
-            let much = read.filter(|bytes| *bytes >= MIN_WRITTEN);
+            let much = read.max().filter(|bytes| *bytes >= MIN_WRITTEN);
             (much, self.waits_for_data(*pid, link.pipe))
         };
-        // A shell's children that have ended count as its own reads.
-        let readers = link.readers.iter().copied();
-        let readers = readers.filter(|pid| self.proc.children(*pid).is_empty());
-        let readers = readers.map(|pid| (reading(&pid), pid));
+        let readers = link.readers.iter().map(|pid| (reading(pid), *pid));
         let (seen, reader) = readers.max()?;
         (seen != (None, false)).then_some(reader)
     }

@@ -260,9 +260,19 @@ impl Proc {
         Some((next()?, next()?))
     }
 
-    /// Bytes and calls of a process, also of a zombie.
+    /// Bytes and calls of a process, also of a zombie. Those of its children that have ended
+    /// are included.
     pub fn io(&self, pid: i32) -> Option<Io> {
-        let text = self.text(&format!("proc/{pid}/io"))?;
+        self.io_of(&format!("proc/{pid}"))
+    }
+
+    /// Bytes and calls of one thread.
+    pub fn thread_io(&self, pid: i32, tid: i32) -> Option<Io> {
+        self.io_of(&format!("proc/{pid}/task/{tid}"))
+    }
+
+    fn io_of(&self, directory: &str) -> Option<Io> {
+        let text = self.text(&format!("{directory}/io"))?;
         let field = |name: &str| {
             let mut lines = text.lines();
             lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
