@@ -24,7 +24,8 @@ const MIN_WINDOW: u64 = 8 << 20;
 /// different rate.
 const MIN_WINDOW_TIME: Duration = Duration::from_millis(8);
 /// [`Way::CowChecked`] checks once a region, which a window should contain unless it
-/// takes this long: the check's 0.2 ms are then a hundredth of it.
+/// takes this long: a check, which costs about as much as zeroing two huge pages, is then
+/// a small part of it.
 const LONG_WINDOW_TIME: Duration = Duration::from_millis(20);
 /// Length of a window, in capacities of the pipe.
 const WINDOW_CAPACITIES: u64 = 8;
@@ -258,7 +259,7 @@ impl Auto {
             let expected = missing * bytes as f64 / time.as_secs_f64().max(1e-6);
             (expected as u64).clamp(1, bytes)
         } else if time < LONG_WINDOW_TIME && self.ways.contains(&Way::CowChecked) {
-            self.cow_checked_region.saturating_sub(bytes)
+            self.cow_checked_region.saturating_sub(bytes).min(bytes)
         } else {
             0
         }
@@ -284,10 +285,7 @@ impl Auto {
     /// Goes back to copying, and to trials at doubling distances: there was no huge page
     /// for the way in use.
     pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
-        if self.incumbent != Way::CopyLong {
-            self.incumbent = Way::Copy;
-        }
-        self.phase = Phase::Watching;
+        self.go_back_to_copying();
         self.recent.clear();
         self.rate_at_trial = None;
         self.distance *= 2;
@@ -298,11 +296,15 @@ impl Auto {
     /// Ends all trials: pages can't be handed over.
     pub(super) fn stop(&mut self) {
         (self.ways).retain(|way| matches!(way, Way::Copy | Way::CopyLong));
+        self.go_back_to_copying();
+        self.due = u64::MAX;
+    }
+
+    fn go_back_to_copying(&mut self) {
         if self.incumbent != Way::CopyLong {
             self.incumbent = Way::Copy;
         }
         self.phase = Phase::Watching;
-        self.due = u64::MAX;
     }
 
     fn settle(&mut self, sent: u64, now: Duration) {

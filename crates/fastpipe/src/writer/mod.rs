@@ -78,8 +78,8 @@ const FIRST_REGION: usize = 64 << 10;
 /// flushed, and up to one loan of buffered bytes is lost.
 ///
 /// Copied bytes go into a pipe in pieces of two pages (see [`Method::Copy`]; of 64 KiB if
-/// [`Method::Auto`] finds that faster), and to anything else whole. Where pages are handed over, whole pages are sent by
-/// vmsplice(2), the rest by write(2).
+/// [`Method::Auto`] finds that faster), and to anything else whole. Where pages are handed
+/// over, whole pages are sent by vmsplice(2), the rest by write(2).
 ///
 /// # Errors can be retried
 /// After an error the bytes that were not sent remain queued, in order, and the

@@ -30,8 +30,9 @@ output failed), status, and passed_over: the techniques that were not used, and 
 
 Exit status: 0 for success, else the sum of 1 (the report of -n or --json could not \
 be written), 2 (a file or process could not be opened), 4 (an input is also the \
-output) and 16 (data could not be read or written). Wrong usage also exits with 2. A consumer that ends early is not \
-a failure, nor is a reader of the report that is slow or gone.
+output) and 16 (data could not be read or written). Wrong usage also exits with 2. \
+A consumer that ends early is not a failure, nor is a reader of the report that is \
+slow or gone.
 
 Examples:
   pipespeed meter disk.img > /dev/sdb

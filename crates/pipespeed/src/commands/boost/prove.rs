@@ -235,8 +235,12 @@ fn compare(
 /// The cases in which the pipes of one of several names are left out, in the order of the
 /// pipeline.
 fn each_left_out(proof: &Proof) -> Vec<Case> {
-    let mut names: Vec<_> = proof.raised_pipes().map(|it| it.name.clone()).collect();
-    names.dedup();
+    let mut names = Vec::new();
+    for pipe in proof.raised_pipes() {
+        if !names.contains(&pipe.name) {
+            names.push(pipe.name.clone());
+        }
+    }
     if names.len() < 2 {
         return Vec::new();
     }
