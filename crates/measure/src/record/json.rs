@@ -54,7 +54,7 @@ pub enum Problem {
     Truncated(serde_json::Error),
     /// It has no `schema_version`.
     #[error(
-        "JSON, but not a record of pipespeed (it has no schema_version); give a file made by --json"
+        "JSON, but not a record of pipespeed (no valid schema_version or kind); give a file made by --json"
     )]
     NotOurs,
     /// It is the record of another command.
