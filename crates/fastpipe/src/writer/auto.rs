@@ -9,7 +9,7 @@
 //! ```text
 //! watch the incumbent, window by window: at least 8 MiB and 8 ms each, and 16 MiB
 //! unless that takes longer than 20 ms
-//! at 32 MiB, and then at doubling distances, try a challenger:
+//! at 32 MiB, and then at twice the offset of the last trial, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
 //!     dropped    if the first pair is below 0.8, or two are not above 1.05
 //!     adopted    after two pairs above 1.5
@@ -32,7 +32,8 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
-/// Distance to the first trial, in bytes. Doubles with each trial.
+/// Distance from the start of a search to its first trial, in bytes, and to one that
+/// must be repeated. Later trials follow at twice the distance of the one before.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters.
 const MIN_RATE: f64 = (20 << 20) as f64;
@@ -64,6 +65,8 @@ const MAX_LOW_PAIRS: usize = 1;
 const CHANGED_RATE: f64 = 2.0;
 /// Number of windows over which the incumbent's rate is averaged for that.
 const RECENT_WINDOWS: usize = 4;
+/// Number of the incumbent's windows before a trial.
+const MIN_WINDOWS: usize = 2;
 
 /// The report keeps this many of the latest trials.
 const MAX_TRIALS: usize = 16;
@@ -99,6 +102,17 @@ pub struct Trial {
     pub challenger_rate: f64,
     /// What came of it.
     pub outcome: TrialOutcome,
+}
+
+impl Trial {
+    /// Mean rate of `way` in this trial, in bytes per second.
+    fn rate_of(&self, way: Way) -> Option<f64> {
+        match way {
+            _ if way == self.challenger => Some(self.challenger_rate),
+            _ if way == self.incumbent => Some(self.incumbent_rate),
+            _ => None,
+        }
+    }
 }
 
 /// The result of a [`Trial`].
@@ -153,8 +167,9 @@ pub(super) struct Auto {
     /// Offset from which [`advance`](Self::advance) is due.
     due: u64,
     next_trial: u64,
-    distance: u64,
-    /// Ways that have been tried since the search started.
+    /// Offset at which the search started.
+    search_start: u64,
+    /// Ways that have been compared with another since then, as challenger or incumbent.
     tried: Vec<Way>,
     /// Offset and time at which the challenger in use began to send.
     challenger_start: Option<(u64, Duration)>,
@@ -182,7 +197,7 @@ impl Auto {
             window_start: None,
             due: sent + settling,
             next_trial: FIRST_DISTANCE,
-            distance: FIRST_DISTANCE,
+            search_start: 0,
             tried: Vec::new(),
             challenger_start: None,
             challenged: Duration::ZERO,
@@ -282,14 +297,13 @@ impl Auto {
         self.settle(sent, now);
     }
 
-    /// Goes back to copying, and to trials at doubling distances: there was no huge page
-    /// for the way in use.
+    /// Goes back to copying, and puts the next trial off: there was no huge page for the
+    /// way in use.
     pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
         self.go_back_to_copying();
         self.recent.clear();
         self.rate_at_trial = None;
-        self.distance *= 2;
-        self.next_trial = sent + self.distance;
+        self.next_trial = self.doubled(sent);
         self.settle(sent, now);
     }
 
@@ -338,7 +352,7 @@ impl Auto {
         {
             self.start_anew(sent);
         }
-        let is_known = self.recent.len() == RECENT_WINDOWS;
+        let is_known = self.recent.len() >= MIN_WINDOWS;
         if !is_known || sent < self.next_trial || window.rate() < MIN_RATE {
             return;
         }
@@ -354,23 +368,27 @@ impl Auto {
     fn start_anew(&mut self, sent: u64) {
         self.tried.clear();
         self.rate_at_trial = None;
-        self.distance = FIRST_DISTANCE;
+        self.search_start = sent;
         self.next_trial = sent;
+    }
+
+    /// Offset of the stream that is twice as far from the search's start as `at`.
+    fn doubled(&self, at: u64) -> u64 {
+        at + (at - self.search_start).max(FIRST_DISTANCE)
     }
 
     /// The way that was tried least, of those whose trial would not take too much of
     /// the time. `rate` is the incumbent's.
     fn next_challenger(&self, now: Duration, rate: f64) -> Option<Way> {
         let is_affordable = |way: &Way| {
-            let before = self.trials.iter().rfind(|trial| {
-                trial.challenger == *way && trial.outcome != TrialOutcome::Disturbed
-            });
-            let Some(before) = before else {
+            let trials = self.trials.iter().rev();
+            let mut decided = trials.filter(|trial| trial.outcome != TrialOutcome::Disturbed);
+            let Some(rate_before) = decided.find_map(|trial| trial.rate_of(*way)) else {
                 let limit = now.mul_f64(MAX_FIRST).max(MAX_FIRST_TIME);
                 return self.challenged <= limit;
             };
             let bytes = self.settling_of(*way) + 2 * self.window.max(self.cow_checked_region);
-            let expected_s = bytes as f64 / before.challenger_rate.min(rate);
+            let expected_s = bytes as f64 / rate_before.min(rate);
             self.challenged.as_secs_f64() + expected_s <= MAX_CHALLENGED * now.as_secs_f64()
         };
         let times_tried = |way: &Way| self.tried.iter().filter(|tried| *tried == way).count();
@@ -428,14 +446,16 @@ impl Auto {
             MAX_PAIRS => TrialOutcome::Adopted,
             _ => return,
         };
-        // A pause in each of the incumbent's windows must not decide either.
+        // A pause in each of the incumbent's windows must not decide either. If the windows
+        // before the trial were faster, the stream itself has changed, and only another trial
+        // can tell.
         let best_rate = |windows: &mut dyn Iterator<Item = Window>| {
             windows.map(Window::rate).fold(0.0, f64::max)
         };
         let incumbents = best_rate(&mut of(false).chain(self.recent.iter().copied()));
         let is_best = best_rate(&mut of(true)) > ADOPTED * incumbents;
         let outcome = match outcome {
-            TrialOutcome::Adopted if !is_best => TrialOutcome::Dropped,
+            TrialOutcome::Adopted if !is_best => TrialOutcome::Disturbed,
             outcome => outcome,
         };
         let trial = Trial {
@@ -453,21 +473,24 @@ impl Auto {
         self.phase = Phase::Watching;
         match trial.outcome {
             TrialOutcome::Adopted => {
+                self.tried.push(self.incumbent);
                 self.incumbent = trial.challenger;
                 self.rate_at_trial = Some(trial.challenger_rate);
-                self.distance = FIRST_DISTANCE;
                 self.recent.clear();
             }
             TrialOutcome::Dropped => {
                 self.rate_at_trial = Some(trial.incumbent_rate);
-                self.distance *= 2;
             }
-            // It is still this way's turn.
+            // It is still this way's turn, compared with windows from here on.
             TrialOutcome::Disturbed => {
                 self.tried.pop();
+                self.recent.clear();
             }
         }
-        self.next_trial = trial.ended_at + self.distance;
+        self.next_trial = match trial.outcome {
+            TrialOutcome::Disturbed => trial.ended_at + FIRST_DISTANCE,
+            TrialOutcome::Adopted | TrialOutcome::Dropped => self.doubled(trial.ended_at),
+        };
         if self.trials.len() == MAX_TRIALS {
             self.trials.remove(0);
         }

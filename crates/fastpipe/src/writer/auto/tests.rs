@@ -191,6 +191,23 @@ fn missing_huge_pages_put_trials_off_ever_longer() {
     assert_ne!(auto.incumbent, Way::Copy);
 }
 
+/// As with a reader that the trial itself disturbs: the windows before it were faster.
+#[test]
+fn a_stream_that_slows_during_a_trial_is_tried_again() {
+    let sent = simulate(&[Way::Copy, Way::CowChecked], GIB, |way, at| match way {
+        Way::CowChecked => 400.0,
+        _ if at < 40 * MIB => 390.0,
+        _ => 330.0,
+    });
+    assert_eq!(sent.auto.trials()[0].outcome, TrialOutcome::Disturbed);
+    assert_eq!(
+        sent.auto.incumbent,
+        Way::CowChecked,
+        "{:#?}",
+        sent.auto.trials()
+    );
+}
+
 proptest! {
     #[test]
     fn challengers_take_little_time(copy in 250.0..9000.0, fresh in 250.0..9000.0,
