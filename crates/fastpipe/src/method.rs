@@ -30,12 +30,12 @@ pub enum Method {
     /// The fastest of `Copy` (in short or long pieces), `CowChecked` and `Fresh` for this
     /// stream and its reader, found by trials on the stream itself. Correct for every reader.
     ///
-    /// The writer copies at first. After 32 to 64 MiB, and then at doubling distances,
-    /// it compares the wall time per byte with that of another method, over 8 or 16
-    /// MiB at a time. It changes the method if the other one is faster by more than 5
-    /// % in three of four pairs, or by half in two. Apart from the first trial of
-    /// each method, other methods take at most 2 % of the time. While there are no huge
-    /// pages it copies, and tries again at doubling distances.
+    /// The writer copies at first. After 32 MiB or more, and then at twice the offset of
+    /// the last trial, it compares the wall time per byte with that of another method, over
+    /// 8 or 16 MiB at a time. It changes the method if the other one is faster by more than
+    /// 5 % in three of four pairs, or by half in two. Apart from the first trial of each
+    /// method, other methods take at most 2 % of the time. While there are no huge pages it
+    /// copies, and tries again ever more rarely.
     ///
     /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits
     /// for a slow program. Pages are handed over at 200 MiB/s or more, and there are no

@@ -12,8 +12,7 @@
 //! at 32 MiB, and then at twice the offset of the last trial, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
 //!     dropped    if the first pair is below 0.8, or two are not above 1.05
-//!     adopted    after two pairs above 1.5
-//!     otherwise  two more pairs; adopted if three of four are above 1.05
+//!     adopted    if both pairs are above 1.5, or three of at most four above 1.05
 //! ```
 
 use std::time::Duration;
@@ -35,10 +34,9 @@ const SETTLING_CAPACITIES: u64 = 2;
 /// Distance from the start of a search to its first trial, in bytes, and to one that
 /// must be repeated. Later trials follow at twice the distance of the one before.
 const FIRST_DISTANCE: u64 = 32 << 20;
-/// Below this rate, in bytes per second, how bytes are sent hardly matters.
-const MIN_RATE: f64 = (20 << 20) as f64;
-/// Pages are handed over at this rate or above, in bytes per second.
-const MIN_ZERO_COPY_RATE: f64 = (200 << 20) as f64;
+/// Below this rate, in bytes per second, how bytes are sent hardly matters: a wake-up of
+/// the reader for each 8 KiB takes a few percent of the time.
+const MIN_RATE: f64 = (50 << 20) as f64;
 /// Below this rate, in bytes per second, [`Way::CopyLong`] is tried: the pipe is
 /// likely to be empty, and each write wakes the reader.
 const MAX_LONG_RATE: f64 = (1 << 30) as f64;
@@ -55,9 +53,9 @@ const MAX_FIRST_TIME: Duration = Duration::from_millis(150);
 const DROPPED_BELOW: f64 = 0.8;
 const ADOPTED_EARLY: f64 = 1.5;
 const ADOPTED: f64 = 1.05;
-/// Pairs that decide a trial, and how many of them may be low: an interruption in
-/// one window should not decide.
-const MAX_PAIRS: usize = 4;
+/// Pairs above that which decide a trial, and how many others there may be: an
+/// interruption in one window should not decide.
+const MIN_HIGH_PAIRS: usize = 3;
 const MAX_LOW_PAIRS: usize = 1;
 
 /// A change of the incumbent's own rate by this factor starts the search anew. Within
@@ -259,6 +257,10 @@ impl Auto {
             }
         }
         if self.way() == before {
+            if before == self.incumbent {
+                // Perhaps adopted just now.
+                self.end_challenge(sent, now);
+            }
             self.window_start = Some((sent, now));
             self.due = sent + self.window;
         } else {
@@ -321,12 +323,17 @@ impl Auto {
         self.phase = Phase::Watching;
     }
 
-    fn settle(&mut self, sent: u64, now: Duration) {
+    /// Counts the time that a challenger took, if one was in use.
+    fn end_challenge(&mut self, sent: u64, now: Duration) {
         if let Some((from, started)) = self.challenger_start.take() {
             // A program may pause for hours.
             let longest = Duration::from_secs_f64((sent - from) as f64 / MIN_RATE);
             self.challenged += now.saturating_sub(started).min(longest);
         }
+    }
+
+    fn settle(&mut self, sent: u64, now: Duration) {
+        self.end_challenge(sent, now);
         if self.way() != self.incumbent {
             self.challenger_start = Some((sent, now));
         }
@@ -404,9 +411,9 @@ impl Auto {
             _ if way == self.incumbent => false,
             Way::Copy => true,
             Way::CopyLong => self.incumbent == Way::Copy && rate < MAX_LONG_RATE,
-            Way::CowChecked => rate >= MIN_ZERO_COPY_RATE,
+            Way::CowChecked => true,
             // CowChecked replaces the pages that are still in use, Fresh replaces all.
-            Way::Fresh => rate >= MIN_ZERO_COPY_RATE && self.incumbent != Way::CowChecked,
+            Way::Fresh => self.incumbent != Way::CowChecked,
         }
     }
 
@@ -443,7 +450,7 @@ impl Auto {
             2 if all_above(ADOPTED_EARLY) => TrialOutcome::Adopted,
             1 if ratios[0] < DROPPED_BELOW => TrialOutcome::Dropped,
             _ if low_pairs > MAX_LOW_PAIRS => TrialOutcome::Dropped,
-            MAX_PAIRS => TrialOutcome::Adopted,
+            pairs if pairs - low_pairs >= MIN_HIGH_PAIRS => TrialOutcome::Adopted,
             _ => return,
         };
         // A pause in each of the incumbent's windows must not decide either. If the windows

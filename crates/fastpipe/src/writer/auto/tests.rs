@@ -87,7 +87,7 @@ fn a_slow_stream_has_no_trials() {
     let sent = simulate(&ALL, 4 * GIB, fixed(19.0, 9000.0, 9000.0));
     assert_eq!(sent.by(Way::Copy), 4 * GIB);
     // Nor is zero copy tried at a moderate rate.
-    let sent = simulate(&ALL, 4 * GIB, fixed(199.0, 9000.0, 9000.0));
+    let sent = simulate(&ALL, 4 * GIB, fixed(49.0, 9000.0, 9000.0));
     assert_eq!(sent.by(Way::Copy) + sent.by(Way::CopyLong), 4 * GIB);
 }
 
