@@ -38,10 +38,10 @@ pub enum Method {
     /// copies, and tries again ever more rarely.
     ///
     /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits
-    /// for a slow program. Pages are handed over at 200 MiB/s or more, and there are no
-    /// trials below 20 MiB/s, where they would not matter; under
-    /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),
-    /// where the time says little about the writer; and on anything but a pipe.
+    /// for a slow program. There are no trials below 50 MiB/s, where they would hardly
+    /// matter; under [`Wait::Never`](crate::Wait::Never) and
+    /// [`Wait::Poll`](crate::Wait::Poll), where the time says little about the writer; and
+    /// on anything but a pipe.
     /// `CowChecked` is tried only while the process has a single thread and at most
     /// 64 MiB of memory, since its cost to the rest of the program could not be seen.
     /// It calls clone(2): where that must not happen (a seccomp filter that kills, reads

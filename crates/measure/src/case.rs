@@ -16,8 +16,8 @@ use crate::record::{Configuration, DataUse};
 /// The reader reads the clock at most once per this many bytes: every 15 us at
 /// the highest rates. Reading it costs some tens of nanoseconds.
 const LOOK_EVERY: u64 = 1 << 20;
-/// For messages, each of which takes a system call: once per this many.
-const LOOK_EVERY_MESSAGES: u64 = 256;
+/// For small messages and pieces, each of which takes a system call: once per this many.
+const LOOK_EVERY_CALLS: u64 = 256;
 
 /// The distance, in messages, from the writer's position to the offset that the
 /// reader announces. Large messages take longer each, so fewer are enough.
@@ -298,24 +298,21 @@ impl Case {
     /// The specification of both processes.
     pub fn end_spec(&self, pipe_bytes: usize, durations: Durations) -> EndSpec {
         let loan = self.subject.writer().map_or(0, |writer| writer.loan_bytes);
-        let (margin, look_every) = match self.subject.message_bytes() {
+        let piece = self.subject.message_bytes();
+        let margin = match piece {
             // Each end may finish the piece it is at before it looks.
-            None => (
-                2 * (pipe_bytes + self.subject.buffer_bytes().max(loan)),
-                LOOK_EVERY,
-            ),
+            None => 2 * (pipe_bytes + self.subject.buffer_bytes().max(loan)),
             Some(bytes) => {
                 let small = match self.subject.channel() {
                     Some(ChannelKind::Ring) => MARGIN_RING_MESSAGES,
                     _ => MARGIN_MESSAGES,
                 };
                 let messages = (MARGIN_BYTES / bytes).min(small);
-                (
-                    bytes * messages.max(MIN_MARGIN_MESSAGES),
-                    LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),
-                )
+                bytes * messages.max(MIN_MARGIN_MESSAGES)
             }
         };
+        let piece = piece.unwrap_or_else(|| self.subject.buffer_bytes());
+        let look_every = LOOK_EVERY.min(LOOK_EVERY_CALLS * piece as u64);
         EndSpec {
             subject: self.subject.clone(),
             data: self.data,

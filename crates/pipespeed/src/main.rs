@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use pipespeed::cli::parse;
+use pipespeed::commands::report;
 use pipespeed_base::failure::exit_code;
 use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
         }
         if role.as_deref().is_some_and(|role| role == look::ROLE) {
             return look::main();
+        }
+        if role.as_deref().is_some_and(|role| role == report::STEP) {
+            return report::run_step(args);
         }
         return match role.and_then(|role| role.to_str()?.parse::<Role>().ok()) {
             Some(role) => exit_code(

@@ -214,8 +214,8 @@ impl Doctor<'_> {
                 Some(0) => String::new(),
                 _ => format!(" ({status})"),
             };
-            say(&format!(
-                "pipespeed: the command ended after {seconds} s{how}, too soon to be examined"
+            self.print(&format!(
+                "pipespeed: the command ended after {seconds} s{how}, too soon to be examined\n"
             ));
             self.save(&observation, &[])?;
             return self.outcome(&[]);
@@ -274,15 +274,18 @@ impl Doctor<'_> {
         }
     }
 
-    /// Prints the report on a command on standard error, since the command may use standard
-    /// output.
     fn report(&mut self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
         let style = Style::for_terminal(io::stderr().is_terminal(), self.args.verbose);
+        self.print(&report(observation, findings, style));
+        self.save(observation, findings)
+    }
+
+    /// Prints a report on a command on standard error, since the command may use standard
+    /// output.
+    fn print(&mut self, text: &str) {
         // Not `say`, which would wrap it again.
-        let text = report(observation, findings, style);
         let written = io::stderr().write_all(text.as_bytes());
         self.is_lost = written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
-        self.save(observation, findings)
     }
 
     fn say_left(&self, command: &Started, findings: &[Finding]) {

@@ -3,23 +3,28 @@
 //! A process of its own, since `costs` times its own system calls and `check` uses up limits of
 //! its process, and since each record then names the command that makes another one like it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
 
 use crate::cli::ReportArgs;
 use crate::commands::files::DIRECTORY;
-use pipespeed_base::failure::{Interrupted, say, start_error, usage};
+use pipespeed_base::failure::{Interrupted, exit_code, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::perf::Sampling;
 use pipespeed_measure::record::check_directory;
+use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// A command whose record a page shows.
@@ -61,6 +66,9 @@ const FURTHER: [Step; 6] = [
     step("deadlock", "latency pipe --size 65537,128K --naive", 15),
 ];
 const PROFILE: &str = "profile";
+
+/// The role of a process that runs a step, after [`SUBCOMMAND`].
+pub const STEP: &str = "step";
 
 /// Directories of reports begin with this.
 const PREFIX: &str = "report-";
@@ -115,6 +123,12 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
             "--resume: {given} holds no record of a report"
         )));
     }
+    // A file that can't be used must not be found out about after minutes.
+    let done = STEPS.iter().chain(&FURTHER);
+    let done = done.filter(|step| report.is_done(**step));
+    let done: Vec<PathBuf> = done.map(|step| report.record(*step)).collect();
+    super::parse(&done, true)
+        .map_err(|error| usage(format!("--resume: {}", full_message(&error))))?;
     steps.retain(|step| !report.is_done(*step));
     if let Some(at) = steps.iter().position(|step| step.name == PROFILE)
         && let Err(refused) = Sampling::find()
@@ -247,7 +261,7 @@ impl Report {
         let program = ProcessRunner::this_program();
         let mut command = Command::new(&program);
         command
-            .arg0("pipespeed")
+            .args([SUBCOMMAND, STEP, &std::process::id().to_string()])
             .args(step.words.split(' '))
             .arg("--json")
             .arg(self.record(step));
@@ -259,6 +273,21 @@ impl Report {
         let started = command.spawn();
         started.map_err(|error| start_error(step.name, &program, error))
     }
+}
+
+/// Runs a step in this process, which is interrupted if its parent dies. `args` are the
+/// parent's id and the words of the command.
+pub fn run_step(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = args.next().and_then(|id| id.to_str()?.parse().ok());
+    // It outlives execve(2), but is not sent if the parent died before this call.
+    let bound = set_parent_process_death_signal(Some(Signal::INT));
+    if bound.is_ok() && getppid().map(Pid::as_raw_pid) != parent {
+        return ExitCode::FAILURE;
+    }
+    // A record names the command by its arguments.
+    let program = ProcessRunner::this_program();
+    let error = Command::new(&program).arg0("pipespeed").args(args).exec();
+    exit_code("pipespeed", Err(start_error("step", &program, error)))
 }
 
 /// Waits for the end of a command. Passes a signal on to it, unless it ends by itself.

@@ -34,11 +34,17 @@ fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_a_failure() {
-    let full = std::fs::File::options().write(true).open("/dev/full");
-    let mut command = doctor("--time 0.2", "sleep 0.6 | cat; echo last");
-    let err = full.unwrap();
-    let out = command.stdin(Stdio::null()).stderr(err).output().unwrap();
-    assert_eq!((out.status.code(), &*out.stdout), (Some(2), &b"last\n"[..]));
+    for (script, out) in [("sleep 0.6 | cat; echo last", "last\n"), ("true", "")] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = doctor("--time 0.2", script);
+        let outcome = command.stdin(Stdio::null()).stderr(full.unwrap()).output();
+        let outcome = outcome.unwrap();
+        assert_eq!(
+            (outcome.status.code(), &*outcome.stdout),
+            (Some(2), out.as_bytes()),
+            "{script}"
+        );
+    }
 }
 
 #[test]

@@ -245,6 +245,30 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
 }
 
 #[test]
+fn a_killed_report_leaves_no_process() {
+    let records = Records::new();
+    let (running, mark, directory) = until_the_ladder_runs(&records, "report -q");
+    running.send(Signal::KILL);
+    running.finish();
+    mark.nobody_left();
+    assert!(directory.join("unfinished").exists());
+    // It was interrupted rather than finished, perhaps in its first round.
+    if let Ok(ladder) = fs::read_to_string(directory.join("ladder.json")) {
+        assert!(ladder.contains("\"interrupted\": \"SIGINT\""), "{ladder}");
+    }
+}
+
+#[test]
+fn a_resumed_report_refuses_foreign_files_before_it_measures() {
+    let records = Records::new();
+    let directory = measured_before(&records);
+    fs::write(directory.join("sizes.json"), "{}").unwrap();
+    let outcome = records.pipespeed("report --resume=before");
+    outcome.refused(2, &["--resume: before/sizes.json", "not a record"]);
+    assert!(!directory.join("check.json").exists());
+}
+
+#[test]
 fn a_page_that_cannot_be_saved_is_a_failure() {
     let records = Records::new();
     // No directory can be made there.
