@@ -36,7 +36,8 @@ after the report, which goes to standard error. With --if-stuck nothing is print
 unless it gets stuck.
 
 Exit status: 0; 1 if anything is stuck; 2 if the arguments are wrong or anything else failed; \
-126 or 127 if COMMAND can't be started. With --if-stuck that of COMMAND, or 1 if it got stuck.
+126 or 127 if a program given with arguments can't be started (sh reports that of a string). \
+With --if-stuck that of COMMAND, or 1 if it got stuck.
 
 Examples:
   pipespeed doctor 4711                     this process and its pipeline
