@@ -31,8 +31,8 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
-/// Distance from the start of a search to its first trial, in bytes, and to one that
-/// must be repeated. Later trials follow at twice the distance of the one before.
+/// Distance from the start of a search to its first trial, in bytes, and from a disturbed
+/// trial to its repetition. Other trials follow at twice the distance of the one before.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters: a wake-up of
 /// the reader for each 8 KiB takes a few percent of the time.
@@ -494,9 +494,13 @@ impl Auto {
                 self.recent.clear();
             }
         }
+        // What disturbs one trial after another may last.
+        let before = self.trials.last().map(|trial| trial.outcome);
         self.next_trial = match trial.outcome {
-            TrialOutcome::Disturbed => trial.ended_at + FIRST_DISTANCE,
-            TrialOutcome::Adopted | TrialOutcome::Dropped => self.doubled(trial.ended_at),
+            TrialOutcome::Disturbed if before != Some(TrialOutcome::Disturbed) => {
+                trial.ended_at + FIRST_DISTANCE
+            }
+            _ => self.doubled(trial.ended_at),
         };
         if self.trials.len() == MAX_TRIALS {
             self.trials.remove(0);

@@ -208,6 +208,34 @@ fn a_stream_that_slows_during_a_trial_is_tried_again() {
     );
 }
 
+#[test]
+fn what_disturbs_every_trial_takes_ever_less_of_the_time() {
+    // The challenger starts slowly, and is not the same in its two windows.
+    let in_a_row = std::cell::Cell::new(0);
+    let rate = |way, _| {
+        in_a_row.set(if way == Way::Copy {
+            0
+        } else {
+            in_a_row.get() + 1
+        });
+        match in_a_row.get() {
+            0 => 2000.0,
+            1..=70 => 200.0,
+            71..=140 => 1900.0,
+            _ => 4200.0,
+        }
+    };
+    let sent = simulate(&[Way::Copy, Way::CowChecked], 64 * GIB, rate);
+    let trials = sent.auto.trials();
+    assert!(
+        trials
+            .iter()
+            .all(|it| it.outcome == TrialOutcome::Disturbed)
+    );
+    let challenged = sent.auto.challenged.as_secs_f64() / sent.seconds;
+    assert!(challenged < 0.04, "{challenged}");
+}
+
 proptest! {
     #[test]
     fn challengers_take_little_time(copy in 250.0..9000.0, fresh in 250.0..9000.0,
