@@ -81,6 +81,8 @@ fn found(error: &serde_json::Error) -> String {
     let what = match what.split(", expected ").next() {
         _ if error.is_eof() => "the text ends",
         Some(what) if error.is_data() && what.starts_with("invalid ") => "a wrong kind of value",
+        // Serde's words for a field that may hold one of two enums.
+        Some(what) if what.starts_with("data did not match") => "an unknown value",
         what => what.unwrap_or_default(),
     };
     let what = what.replace("unknown variant", "unknown value");
@@ -328,11 +330,25 @@ mod tests {
             ),
             ("\"samples\": [", "\"samples\": [7,", "wrong kind of value"),
             ("\"cases\"", "\"casts\"", "missing field `cases`"),
+            (
+                "\"channel\": \"pipe\"",
+                "\"channel\": \"x\"",
+                "unknown value `x`",
+            ),
+            ("\"wait\": \"block\"", "\"wait\": \"x\"", "an unknown value"),
             ("[", "(", "not JSON (expected value"),
         ] {
             let message = error("a.json", &whole.replacen(from, to, 1));
             assert!(message.contains(&format!("{words} at line ")), "{message}");
-            for jargon in ["invalid", "expected f", "struct", "sequence", "variant"] {
+            for jargon in [
+                "invalid",
+                "expected f",
+                "struct",
+                "sequence",
+                "variant",
+                "Kind",
+                "enum",
+            ] {
                 assert!(!message.contains(jargon), "{message}");
             }
         }

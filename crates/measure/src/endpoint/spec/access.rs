@@ -32,10 +32,7 @@ macro_rules! words {
                 let word = String::deserialize(deserializer)?;
                 match word.as_str() {
                     $($name => Ok($type::$variant $(($inner))?),)+
-                    _ => Err(serde::de::Error::custom(format!(
-                        "unknown {}: {word}",
-                        stringify!($type)
-                    ))),
+                    _ => Err(serde::de::Error::unknown_variant(&word, &[$($name,)+])),
                 }
             }
         }
