@@ -31,8 +31,9 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// Part of the stream after a change that is not timed, in capacities: the pipe
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
-/// Distance from the start of a search to its first trial, in bytes, and from a disturbed
-/// trial to its repetition. Other trials follow at twice the distance of the one before.
+/// Distance from the start of a search to its first trial, in bytes. Later trials follow
+/// at twice the distance of the one before. What follows a disturbed trial comes after this
+/// distance too, which doubles with each disturbed trial in a row.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters: a wake-up of
 /// the reader for each 8 KiB takes a few percent of the time.
@@ -82,6 +83,12 @@ pub enum Way {
     Fresh,
     /// [`Method::CowChecked`](crate::method::Method::CowChecked).
     CowChecked,
+}
+
+impl Way {
+    fn is_copy(self) -> bool {
+        matches!(self, Way::Copy | Way::CopyLong)
+    }
 }
 
 /// A comparison of two ways on the stream itself.
@@ -147,6 +154,8 @@ enum Phase {
         /// The windows so far, in [the order](sends_challenger) of a trial.
         windows: Vec<Window>,
     },
+    /// There are no more trials.
+    Stopped,
 }
 
 /// See the [module](self).
@@ -207,7 +216,10 @@ impl Auto {
 
     /// Offset of the stream from which [`advance`](Self::advance) is due.
     pub(super) fn due(&self) -> u64 {
-        self.due
+        match self.phase {
+            Phase::Stopped => u64::MAX,
+            Phase::Watching | Phase::Trying { .. } => self.due,
+        }
     }
 
     /// The way in use.
@@ -254,6 +266,7 @@ impl Auto {
                     windows.push(window);
                     self.judge(sent);
                 }
+                Phase::Stopped => {}
             }
         }
         if self.way() == before {
@@ -292,18 +305,19 @@ impl Auto {
     pub(super) fn remove(&mut self, way: Way, sent: u64, now: Duration) {
         self.ways.retain(|other| *other != way);
         if self.incumbent == way {
-            self.incumbent = Way::Copy;
+            self.copy_and_start_anew(sent);
         }
-        self.phase = Phase::Watching;
-        self.recent.clear();
+        self.end_trial();
         self.settle(sent, now);
     }
 
     /// Goes back to copying, and puts the next trial off: there was no huge page for the
     /// way in use.
     pub(super) fn postpone(&mut self, sent: u64, now: Duration) {
-        self.go_back_to_copying();
-        self.recent.clear();
+        if !self.incumbent.is_copy() {
+            self.copy_and_start_anew(sent);
+        }
+        self.end_trial();
         self.rate_at_trial = None;
         self.next_trial = self.doubled(sent);
         self.settle(sent, now);
@@ -311,16 +325,22 @@ impl Auto {
 
     /// Ends all trials: pages can't be handed over.
     pub(super) fn stop(&mut self) {
-        (self.ways).retain(|way| matches!(way, Way::Copy | Way::CopyLong));
-        self.go_back_to_copying();
-        self.due = u64::MAX;
-    }
-
-    fn go_back_to_copying(&mut self) {
-        if self.incumbent != Way::CopyLong {
+        if !self.incumbent.is_copy() {
             self.incumbent = Way::Copy;
         }
+        self.phase = Phase::Stopped;
+    }
+
+    /// Copies in place of an incumbent that can't be used any more.
+    fn copy_and_start_anew(&mut self, sent: u64) {
+        self.incumbent = Way::Copy;
+        self.start_anew(sent);
+    }
+
+    /// Watches the incumbent from here on.
+    fn end_trial(&mut self) {
         self.phase = Phase::Watching;
+        self.recent.clear();
     }
 
     /// Counts the time that a challenger took, if one was in use.
@@ -473,11 +493,16 @@ impl Auto {
             challenger_rate: mean(of(true)).unwrap_or(0.0),
             outcome,
         };
-        self.end_trial(trial);
+        self.conclude(trial);
     }
 
-    fn end_trial(&mut self, trial: Trial) {
+    fn conclude(&mut self, trial: Trial) {
         self.phase = Phase::Watching;
+        // Latest trials that were disturbed, in a row.
+        let before = self.trials.iter().rev();
+        let disturbed = before
+            .take_while(|trial| trial.outcome == TrialOutcome::Disturbed)
+            .count();
         match trial.outcome {
             TrialOutcome::Adopted => {
                 self.tried.push(self.incumbent);
@@ -488,19 +513,18 @@ impl Auto {
             TrialOutcome::Dropped => {
                 self.rate_at_trial = Some(trial.incumbent_rate);
             }
-            // It is still this way's turn, compared with windows from here on.
             TrialOutcome::Disturbed => {
-                self.tried.pop();
+                // It is still this way's turn, once more, compared with windows from here on.
+                if disturbed == 0 {
+                    self.tried.pop();
+                }
                 self.recent.clear();
             }
         }
-        // What disturbs one trial after another may last.
-        let before = self.trials.last().map(|trial| trial.outcome);
+        let doubled = self.doubled(trial.ended_at);
         self.next_trial = match trial.outcome {
-            TrialOutcome::Disturbed if before != Some(TrialOutcome::Disturbed) => {
-                trial.ended_at + FIRST_DISTANCE
-            }
-            _ => self.doubled(trial.ended_at),
+            TrialOutcome::Disturbed => doubled.min(trial.ended_at + (FIRST_DISTANCE << disturbed)),
+            TrialOutcome::Adopted | TrialOutcome::Dropped => doubled,
         };
         if self.trials.len() == MAX_TRIALS {
             self.trials.remove(0);
