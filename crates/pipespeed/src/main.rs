@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use pipespeed::cli::parse;
-use pipespeed::commands::report;
+use pipespeed::step;
 use pipespeed_base::failure::exit_code;
 use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
@@ -28,8 +28,11 @@ fn main() -> ExitCode {
         if role.as_deref().is_some_and(|role| role == look::ROLE) {
             return look::main();
         }
-        if role.as_deref().is_some_and(|role| role == report::STEP) {
-            return report::run_step(args);
+        if role.as_deref().is_some_and(|role| role == step::ROLE) {
+            return match step::end_with(args.next()) {
+                Ok(()) => run(),
+                Err(error) => exit_code("pipespeed", Err(error)),
+            };
         }
         return match role.and_then(|role| role.to_str()?.parse::<Role>().ok()) {
             Some(role) => exit_code(
@@ -39,6 +42,10 @@ fn main() -> ExitCode {
             None => ExitCode::from(2),
         };
     }
+    run()
+}
+
+fn run() -> ExitCode {
     match parse("pipespeed") {
         Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),
         Err(code) => code,

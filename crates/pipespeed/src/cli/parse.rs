@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::step::arguments;
 use clap::{Args, FromArgMatches};
 use pipespeed_base::failure::{exit_code, require_stdout, to_stdout, usage};
 use pipespeed_base::size;
@@ -34,7 +35,7 @@ pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
 /// Parses a correct command line of `boost`. To define all subcommands takes half as long as
 /// to start a shell, and every pipeline that is boosted would wait for it.
 fn boost() -> Option<super::BoostArgs> {
-    let mut words = std::env::args_os().skip(1).peekable();
+    let mut words = arguments().into_iter().skip(1).peekable();
     words.peek().filter(|word| *word == "boost")?;
     let command = super::BoostArgs::augment_args(clap::Command::new("boost"));
     let matches = command.infer_long_args(true).try_get_matches_from(words);
@@ -73,7 +74,8 @@ fn parse_command<P: clap::Parser>(
     if std::env::var_os("COLUMNS").is_some_and(|columns| columns == "0") {
         command = command.term_width(WIDTH);
     }
-    let matches = command.name(program).color(colour).try_get_matches();
+    let command = command.name(program).color(colour);
+    let matches = command.try_get_matches_from(arguments());
     let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -92,7 +94,8 @@ fn parse_command<P: clap::Parser>(
 
 /// Names the arguments that are not UTF-8, which clap does not.
 fn not_utf8() -> anyhow::Error {
-    let args = std::env::args_os().filter(|arg| arg.to_str().is_none());
+    let args = arguments().into_iter();
+    let args = args.filter(|arg| arg.to_str().is_none());
     let args: Vec<String> = args.map(|arg| format!("{arg:?}")).collect();
     usage(format!("not UTF-8: {} (see --help)", args.join(", ")))
 }

@@ -285,7 +285,7 @@ impl Doctor<'_> {
     fn print(&mut self, text: &str) {
         // Not `say`, which would wrap it again.
         let written = io::stderr().write_all(text.as_bytes());
-        self.is_lost = written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        self.is_lost |= written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
     }
 
     fn say_left(&self, command: &Started, findings: &[Finding]) {

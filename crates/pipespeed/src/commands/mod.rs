@@ -31,6 +31,7 @@ use rustix::io::Errno;
 
 use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
+use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -175,7 +176,8 @@ fn now() -> String {
 }
 
 fn command_line() -> Vec<String> {
-    std::env::args_os()
+    arguments()
+        .into_iter()
         .map(|word| word.to_string_lossy().into_owned())
         .enumerate()
         // Without the program's directory, since records may be published.

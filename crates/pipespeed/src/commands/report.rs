@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::ensure;
 
 use self::measure::Measured;
-pub use self::measure::{STEP, run_step};
 use crate::cli::ReportArgs;
 use crate::commands::files::{Files, PAGE};
 use crate::commands::first_error;

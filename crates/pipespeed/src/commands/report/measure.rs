@@ -3,28 +3,24 @@
 //! A process of its own, since `costs` times its own system calls and `check` uses up limits of
 //! its process, and since each record then names the command that makes another one like it.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
-    set_parent_process_death_signal,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cli::ReportArgs;
 use crate::commands::files::DIRECTORY;
-use pipespeed_base::failure::{Interrupted, exit_code, full_message, say, start_error, usage};
+use crate::step;
+use pipespeed_base::failure::{Interrupted, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::perf::Sampling;
 use pipespeed_measure::record::check_directory;
-use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// A command whose record a page shows.
@@ -66,9 +62,6 @@ const FURTHER: [Step; 6] = [
     step("deadlock", "latency pipe --size 65537,128K --naive", 15),
 ];
 const PROFILE: &str = "profile";
-
-/// The role of a process that runs a step, after [`SUBCOMMAND`].
-pub const STEP: &str = "step";
 
 /// Directories of reports begin with this.
 const PREFIX: &str = "report-";
@@ -261,7 +254,8 @@ impl Report {
         let program = ProcessRunner::this_program();
         let mut command = Command::new(&program);
         command
-            .args([SUBCOMMAND, STEP, &std::process::id().to_string()])
+            .arg0("pipespeed")
+            .args(step::prefix())
             .args(step.words.split(' '))
             .arg("--json")
             .arg(self.record(step));
@@ -273,21 +267,6 @@ impl Report {
         let started = command.spawn();
         started.map_err(|error| start_error(step.name, &program, error))
     }
-}
-
-/// Runs a step in this process, which is interrupted if its parent dies. `args` are the
-/// parent's id and the words of the command.
-pub fn run_step(mut args: impl Iterator<Item = OsString>) -> ExitCode {
-    let parent = args.next().and_then(|id| id.to_str()?.parse().ok());
-    // It outlives execve(2), but is not sent if the parent died before this call.
-    let bound = set_parent_process_death_signal(Some(Signal::INT));
-    if bound.is_ok() && getppid().map(Pid::as_raw_pid) != parent {
-        return ExitCode::FAILURE;
-    }
-    // A record names the command by its arguments.
-    let program = ProcessRunner::this_program();
-    let error = Command::new(&program).arg0("pipespeed").args(args).exec();
-    exit_code("pipespeed", Err(start_error("step", &program, error)))
 }
 
 /// Waits for the end of a command. Passes a signal on to it, unless it ends by itself.

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
-use crate::common::{Running, names_in, pipespeed, start};
+use crate::common::{PIPESPEED, Running, names_in, pipespeed, start};
 use pipespeed_measure::suite::Suite;
 use rustix::process::Signal;
 
@@ -201,8 +202,7 @@ fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
 }
 
 /// Starts a report and waits until it measures the ladder, which takes a minute.
-fn until_the_ladder_runs(records: &Records, args: &str) -> (Running, Mark, PathBuf) {
-    let mut command = pipespeed(args);
+fn until_the_ladder_runs(records: &Records, mut command: Command) -> (Running, Mark, PathBuf) {
     command.current_dir(&records.0);
     let mark = Mark::on(&mut command);
     let running = start(command);
@@ -218,7 +218,7 @@ fn until_the_ladder_runs(records: &Records, args: &str) -> (Running, Mark, PathB
 #[test]
 fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     let records = Records::new();
-    let (running, mark, directory) = until_the_ladder_runs(&records, "report");
+    let (running, mark, directory) = until_the_ladder_runs(&records, pipespeed("report"));
     running.send(Signal::TERM);
     let outcome = running.finish();
     mark.nobody_left();
@@ -235,7 +235,7 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     }
     let check = fs::read(directory.join("check.json")).unwrap();
     // The newest report is the one that goes on.
-    let (running, mark, again) = until_the_ladder_runs(&records, "report --resume -q");
+    let (running, mark, again) = until_the_ladder_runs(&records, pipespeed("report --resume -q"));
     assert_eq!(again, directory);
     running.send(Signal::INT);
     let outcome = running.finish();
@@ -247,14 +247,18 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
 #[test]
 fn a_killed_report_leaves_no_process() {
     let records = Records::new();
-    let (running, mark, directory) = until_the_ladder_runs(&records, "report -q");
+    // As shells without job control do for what they start in the background.
+    let script = "trap '' INT; exec \"$0\" report -q";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, PIPESPEED]);
+    let (running, mark, directory) = until_the_ladder_runs(&records, command);
     running.send(Signal::KILL);
     running.finish();
     mark.nobody_left();
     assert!(directory.join("unfinished").exists());
     // It was interrupted rather than finished, perhaps in its first round.
     if let Ok(ladder) = fs::read_to_string(directory.join("ladder.json")) {
-        assert!(ladder.contains("\"interrupted\": \"SIGINT\""), "{ladder}");
+        assert!(ladder.contains("\"interrupted\": \"SIGTERM\""), "{ladder}");
     }
 }
 
