@@ -16,7 +16,7 @@ use crate::record::{Configuration, DataUse};
 /// The reader reads the clock at most once per this many bytes: every 15 us at
 /// the highest rates. Reading it costs some tens of nanoseconds.
 const LOOK_EVERY: u64 = 1 << 20;
-/// For small messages and pieces, each of which takes a system call: once per this many.
+/// For small messages and pieces, most of which take a system call: once per this many.
 const LOOK_EVERY_CALLS: u64 = 256;
 
 /// The distance, in messages, from the writer's position to the offset that the
@@ -335,5 +335,25 @@ impl Case {
             options: self.options(),
             ..self.subject.configuration()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_pieces_look_at_the_clock_by_calls() {
+        let durations = Durations {
+            warm_up_s: 0.1,
+            timed_s: 0.1,
+        };
+        let look_every = |buffer: usize| {
+            let case = Case::new("plain", buffer, 64 << 10);
+            case.end_spec(64 << 10, durations).look_every
+        };
+        assert_eq!(look_every(1), LOOK_EVERY_CALLS);
+        assert_eq!(look_every(16), 16 * LOOK_EVERY_CALLS);
+        assert_eq!(look_every(256 << 10), LOOK_EVERY);
     }
 }

@@ -32,8 +32,8 @@ const WINDOW_CAPACITIES: u64 = 8;
 /// still holds bytes of the way before.
 const SETTLING_CAPACITIES: u64 = 2;
 /// Distance from the start of a search to its first trial, in bytes. Later trials follow
-/// at twice the distance of the one before. What follows a disturbed trial comes after this
-/// distance too, which doubles with each disturbed trial in a row.
+/// at twice the distance of the one before. After a disturbed trial, the distance to the
+/// next one: it doubles with each disturbed trial in a row.
 const FIRST_DISTANCE: u64 = 32 << 20;
 /// Below this rate, in bytes per second, how bytes are sent hardly matters: a wake-up of
 /// the reader for each 8 KiB takes a few percent of the time.
