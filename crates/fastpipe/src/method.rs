@@ -35,7 +35,7 @@ pub enum Method {
     /// 8 or 16 MiB at a time. It changes the method if the other one is faster by more than
     /// 5 % in three of four pairs, or by half in two, and its fastest part is faster than
     /// that of the method in use, too. Apart from the first trial of each method, which is
-    /// repeated if something disturbed it, other methods take at most 2 % of the time. While
+    /// repeated if something disturbed it, slower methods cost at most 2 % of the time. While
     /// there are no huge pages it copies, and tries again ever more rarely.
     ///
     /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits

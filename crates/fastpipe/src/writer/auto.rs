@@ -41,12 +41,12 @@ const MIN_RATE: f64 = (50 << 20) as f64;
 /// Below this rate, in bytes per second, [`Way::CopyLong`] is tried: the pipe is
 /// likely to be empty, and each write wakes the reader.
 const MAX_LONG_RATE: f64 = (1 << 30) as f64;
-/// Apart from the first trial of each way, challengers take at most this share of
-/// the time. A share of the bytes would not do: 2 % of them take 8 % of the time at a
-/// quarter of the rate.
-const MAX_CHALLENGED: f64 = 0.02;
+/// Apart from the first trial of each way, challengers cost at most this share of the time,
+/// compared with the incumbent's rate. A share of the bytes would not do: 2 % of them cost
+/// 6 % of the time at a quarter of the rate.
+const MAX_LOST: f64 = 0.02;
 /// The first trial of a way, which is repeated if something disturbed it, may begin while
-/// challengers took at most this share of the time, or this time.
+/// challengers cost at most this share of the time, or this time.
 const MAX_FIRST: f64 = 0.1;
 const MAX_FIRST_TIME: Duration = Duration::from_millis(150);
 
@@ -178,10 +178,10 @@ pub(super) struct Auto {
     search_start: u64,
     /// Ways that have been compared with another since then, as challenger or incumbent.
     tried: Vec<Way>,
-    /// Offset and time at which the challenger in use began to send.
-    challenger_start: Option<(u64, Duration)>,
-    /// Time taken by challengers.
-    challenged: Duration,
+    /// Offset and time at which the challenger in use began to send, and the incumbent's rate.
+    challenger_start: Option<(u64, Duration, f64)>,
+    /// Time that challengers took longer than the incumbent would have.
+    lost: Duration,
     /// The incumbent's rate in the latest trial.
     rate_at_trial: Option<f64>,
     recent: Vec<Window>,
@@ -207,7 +207,7 @@ impl Auto {
             search_start: 0,
             tried: Vec::new(),
             challenger_start: None,
-            challenged: Duration::ZERO,
+            lost: Duration::ZERO,
             rate_at_trial: None,
             recent: Vec::new(),
             trials: Vec::new(),
@@ -343,19 +343,22 @@ impl Auto {
         self.recent.clear();
     }
 
-    /// Counts the time that a challenger took, if one was in use.
+    /// Counts the time that a challenger cost, if one was in use.
     fn end_challenge(&mut self, sent: u64, now: Duration) {
-        if let Some((from, started)) = self.challenger_start.take() {
+        if let Some((from, started, incumbent_rate)) = self.challenger_start.take() {
+            let bytes = (sent - from) as f64;
             // A program may pause for hours.
-            let longest = Duration::from_secs_f64((sent - from) as f64 / MIN_RATE);
-            self.challenged += now.saturating_sub(started).min(longest);
+            let longest = Duration::from_secs_f64(bytes / MIN_RATE);
+            let time = now.saturating_sub(started).min(longest);
+            self.lost += time.saturating_sub(Duration::from_secs_f64(bytes / incumbent_rate));
         }
     }
 
     fn settle(&mut self, sent: u64, now: Duration) {
         self.end_challenge(sent, now);
         if self.way() != self.incumbent {
-            self.challenger_start = Some((sent, now));
+            let incumbent_rate = self.rate().unwrap_or(f64::INFINITY);
+            self.challenger_start = Some((sent, now, incumbent_rate));
         }
         self.window_start = None;
         self.due = sent + self.settling_of(self.way());
@@ -404,19 +407,19 @@ impl Auto {
         at + (at - self.search_start).max(FIRST_DISTANCE)
     }
 
-    /// The way that was tried least, of those whose trial would not take too much of
-    /// the time. `rate` is the incumbent's.
+    /// The way that was tried least, of those whose trial would not cost too much time.
+    /// `rate` is the incumbent's.
     fn next_challenger(&self, now: Duration, rate: f64) -> Option<Way> {
         let is_affordable = |way: &Way| {
             let trials = self.trials.iter().rev();
             let mut decided = trials.filter(|trial| trial.outcome != TrialOutcome::Disturbed);
             let Some(rate_before) = decided.find_map(|trial| trial.rate_of(*way)) else {
                 let limit = now.mul_f64(MAX_FIRST).max(MAX_FIRST_TIME);
-                return self.challenged <= limit;
+                return self.lost <= limit;
             };
             let bytes = self.settling_of(*way) + 2 * self.window.max(self.cow_checked_region);
-            let expected_s = bytes as f64 / rate_before.min(rate);
-            self.challenged.as_secs_f64() + expected_s <= MAX_CHALLENGED * now.as_secs_f64()
+            let expected_s = bytes as f64 * (1.0 / rate_before - 1.0 / rate).max(0.0);
+            self.lost.as_secs_f64() + expected_s <= MAX_LOST * now.as_secs_f64()
         };
         let times_tried = |way: &Way| self.tried.iter().filter(|tried| *tried == way).count();
         let challengers = self.ways.iter();
