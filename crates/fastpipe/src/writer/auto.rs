@@ -307,7 +307,7 @@ impl Auto {
         if self.incumbent == way {
             self.copy_and_start_anew(sent);
         }
-        self.end_trial();
+        self.abandon_trial();
         self.settle(sent, now);
     }
 
@@ -317,7 +317,7 @@ impl Auto {
         if !self.incumbent.is_copy() {
             self.copy_and_start_anew(sent);
         }
-        self.end_trial();
+        self.abandon_trial();
         self.rate_at_trial = None;
         self.next_trial = self.doubled(sent);
         self.settle(sent, now);
@@ -337,8 +337,8 @@ impl Auto {
         self.start_anew(sent);
     }
 
-    /// Watches the incumbent from here on.
-    fn end_trial(&mut self) {
+    /// Ends the trial under way, if there is one, without a result.
+    fn abandon_trial(&mut self) {
         self.phase = Phase::Watching;
         self.recent.clear();
     }
