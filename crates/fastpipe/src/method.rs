@@ -34,9 +34,10 @@ pub enum Method {
     /// the last trial, it compares the wall time per byte with that of another method, over
     /// 8 or 16 MiB at a time. It changes the method if the other one is faster by more than
     /// 5 % in three of four pairs, or by half in two, and its fastest part is faster than
-    /// that of the method in use, too. Apart from the first trial of each method, which is
-    /// repeated if something disturbed it, slower methods cost at most 2 % of the time. While
-    /// there are no huge pages it copies, and tries again ever more rarely.
+    /// that of the method in use by as much. For `CowChecked`, which takes the least processor
+    /// time, any gain will do. Apart from the first trial of each method, which is repeated if
+    /// something disturbed it, slower methods cost at most 1 % of the time. While there are no
+    /// huge pages it copies, and tries again ever more rarely.
     ///
     /// Below 1 GiB/s longer pieces are tried too: each write wakes a reader that waits
     /// for a slow program. There are no trials below 50 MiB/s, where they would hardly

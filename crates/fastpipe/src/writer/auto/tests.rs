@@ -106,11 +106,25 @@ fn the_first_challenger_follows_three_windows() {
 
 #[test]
 fn equal_ways_change_nothing() {
-    let sent = simulate(&ALL, 20 * GIB, fixed(4000.0, 4000.0, 4100.0));
+    let sent = simulate(&ALL, 20 * GIB, fixed(4000.0, 4100.0, 3950.0));
     assert_eq!(sent.auto.incumbent, Way::Copy);
     assert!(sent.auto.trials().len() > 3);
     let adopted = |trial: &Trial| trial.outcome == TrialOutcome::Adopted;
     assert!(!sent.auto.trials().iter().any(adopted));
+}
+
+#[test]
+fn cow_checked_is_adopted_where_it_is_no_slower() {
+    for copy in [300.0, 4000.0] {
+        let sent = simulate(&ALL, 20 * GIB, fixed(copy, copy, 1.01 * copy));
+        assert_eq!(sent.auto.incumbent, Way::CowChecked);
+        assert_eq!(sent.auto.trials()[0].outcome, TrialOutcome::Adopted);
+        // It stays, although it is not faster than what it replaced.
+        let later = &sent.auto.trials()[1..];
+        assert!(later.len() > 1);
+        let dropped = |trial: &Trial| trial.outcome == TrialOutcome::Dropped;
+        assert!(later.iter().all(dropped));
+    }
 }
 
 #[test]
@@ -291,7 +305,7 @@ fn nothing_is_tried_once_stopped() {
 fn a_stream_that_slows_during_a_trial_is_tried_again() {
     let sent = simulate(&[Way::Copy, Way::CowChecked], GIB, |way, at| match way {
         Way::CowChecked => 400.0,
-        _ if at < 40 * MIB => 390.0,
+        _ if at < 40 * MIB => 410.0,
         _ => 330.0,
     });
     assert_eq!(sent.auto.trials()[0].outcome, TrialOutcome::Disturbed);
