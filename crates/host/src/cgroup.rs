@@ -54,11 +54,50 @@ impl Cgroup {
     }
 }
 
+/// How often a CPU quota stopped the processes of a control group, since the group exists.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Throttling {
+    /// The quota: CPU time per second, in processors.
+    pub quota: f64,
+    /// Periods in which a process of the group could run.
+    pub periods: u64,
+    /// Periods in which the quota was used up before their end.
+    pub throttled: u64,
+}
+
+impl Throttling {
+    /// Reads the counts of each quota that applies to the processes in these control groups, given
+    /// as the text of proc_pid_cgroup(5), the innermost group first. Empty if there is no quota.
+    pub fn read(root: &Root, groups: &str) -> Vec<Throttling> {
+        let limited = Quotas::of_groups(root, groups).groups.into_iter();
+        limited
+            .filter_map(|group| {
+                let text = root.text(group.directory.join("cpu.stat"))?;
+                let count = |key: &str| {
+                    let mut lines = text.lines();
+                    lines.find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+                };
+                Some(Throttling {
+                    quota: group.quota,
+                    periods: count("nr_periods ")?,
+                    throttled: count("nr_throttled ")?,
+                })
+            })
+            .collect()
+    }
+}
+
 impl Quotas {
-    /// Finds our groups. Either version may have the `cpu` controller; on a hybrid
-    /// system version 1 has.
+    /// Finds our groups.
     pub(super) fn read(root: &Root) -> Quotas {
-        let own = own_groups(root);
+        let groups = root.text("proc/self/cgroup").unwrap_or_default();
+        Quotas::of_groups(root, &groups)
+    }
+
+    /// Finds groups by the text of proc_pid_cgroup(5). Either version may have the `cpu`
+    /// controller; on a hybrid system version 1 has.
+    fn of_groups(root: &Root, groups: &str) -> Quotas {
+        let own = parse_groups(groups);
         for (controllers, path) in &own {
             if has_controller(controllers, "cpu") {
                 let mounts = [controllers, "cpu,cpuacct", "cpu"];
@@ -83,10 +122,14 @@ impl Quotas {
     }
 }
 
-/// The controllers and the path of each of our groups, from the lines
-/// `hierarchy:controllers:path`. Version 2 has no controllers there.
+/// The controllers and the path of each of our groups.
 pub(super) fn own_groups(root: &Root) -> Vec<(String, String)> {
-    let text = root.text("proc/self/cgroup").unwrap_or_default();
+    parse_groups(&root.text("proc/self/cgroup").unwrap_or_default())
+}
+
+/// The controllers and the path of each group, from the lines `hierarchy:controllers:path`.
+/// Version 2 has no controllers there.
+fn parse_groups(text: &str) -> Vec<(String, String)> {
     let groups = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;

@@ -38,7 +38,7 @@ mod placement_tests;
 mod tests;
 
 pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
-pub use self::cgroup::Cgroup;
+pub use self::cgroup::{Cgroup, Throttling};
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
 pub use self::frequency::{Clock, Frequency};

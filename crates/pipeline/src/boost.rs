@@ -9,6 +9,7 @@ mod sidecar;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
@@ -337,16 +338,32 @@ impl Booster {
 /// That is far cheaper than reading the children of each process.
 #[derive(Debug)]
 struct Newest {
+    /// `None` if it does not show them: some containers replace it by a file that is updated
+    /// rarely or never (lxcfs, gVisor).
     file: Option<File>,
     last: Vec<u8>,
 }
 
 impl Newest {
     fn open() -> Self {
-        Newest {
-            file: File::open("/proc/loadavg").ok(),
+        Newest::open_file(Path::new("/proc/loadavg"))
+    }
+
+    /// Opens the file, and tries out whether it shows a new thread.
+    fn open_file(path: &Path) -> Self {
+        let mut newest = Newest {
+            file: File::open(path).ok(),
             last: Vec::new(),
+        };
+        newest.has_changed();
+        let thread = std::thread::Builder::new().spawn(|| ());
+        let is_started = thread.is_ok_and(|thread| thread.join().is_ok());
+        if is_started && !newest.has_changed() {
+            newest.file = None;
         }
+        // What is new from now on counts.
+        newest.last.clear();
+        newest
     }
 
     /// Whether there may be a new process since the last call.
@@ -374,5 +391,16 @@ mod tests {
         assert!(newest.has_changed());
         std::process::Command::new("true").status().unwrap();
         assert!(newest.has_changed());
+    }
+
+    #[test]
+    fn a_file_that_does_not_show_new_processes_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("loadavg");
+        std::fs::write(&path, "0.10 0.20 0.30 1/100 4711\n").unwrap();
+        let mut newest = Newest::open_file(&path);
+        assert!(newest.file.is_none());
+        assert!(newest.has_changed() && newest.has_changed());
+        assert!(Newest::open().file.is_some());
     }
 }

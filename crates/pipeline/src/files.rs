@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use crate::proc::{End, PipeId, Proc, Stat, Target, parse_stat, visible};
+use crate::proc::{End, Io, PipeId, Proc, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -398,6 +398,13 @@ impl ThreadFiles {
     ) -> Option<String> {
         let function = text(&mut self.function, files, self.tid, "wchan", allowance)?;
         (function != "0").then_some(function)
+    }
+
+    /// What it has read and written itself, unlike `/proc/PID/io` without the children for which
+    /// the process has waited.
+    pub(crate) fn io(&self, files: Files<'_>) -> Option<Io> {
+        let place = format!("task/{}/io", self.tid);
+        parse_io(&read(&files.open(&place, OFlags::RDONLY).ok()?).ok()?)
     }
 
     /// Its state, by the third field of proc_pid_stat(5).

@@ -445,6 +445,7 @@ mod tests {
                 parent,
                 group,
                 start,
+                ..Stat::default()
             };
             let between = Stat {
                 parent: 5,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::diagnosis::{Certainty, Pace, Room, Who};
 use crate::find::{Process, ProcessId, Unseen};
 use crate::observe::{Observation, Observed, OnPipe, Pipe, Shares};
 use crate::proc::{End, Io, PipeId};
+use crate::processors::Load;
 use crate::wait::{PipeWait, Side, State, Wait};
 
 /// A process with these pipes.
@@ -94,11 +96,15 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         shares,
         outside,
         on: waits,
+        children: None,
         is_frozen: true,
         threads: vec![thread],
         counted_s: 2.0,
         ran_s: 0.0,
         delayed_s: 0.0,
+        allowed: None,
+        quota: None,
+        has_reaped: false,
         io: Some(Io::default()),
         splices: false,
         handled_signals: 0,
@@ -107,8 +113,8 @@ pub fn frozen(process: Process, thread: State) -> Observed {
     }
 }
 
-/// A process that moves data, with these shares of working, blocked and starved.
-pub fn busy(process: Process, working: f64, blocked: f64, starved: f64) -> Observed {
+/// A process that moves data, with these shares of running, blocked and starved.
+pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed {
     let mut on = Vec::new();
     for end in &process.ends {
         let (side, share) = if end.reads {
@@ -124,14 +130,14 @@ pub fn busy(process: Process, working: f64, blocked: f64, starved: f64) -> Obser
     }
     Observed {
         shares: Shares {
-            working,
+            runs,
             blocked,
             starved,
             ..Shares::default()
         },
         on,
         is_frozen: false,
-        ran_s: 2.0 * working,
+        ran_s: 2.0 * runs,
         io: Some(Io {
             read_bytes: 100 << 20,
             written_bytes: 100 << 20,
@@ -139,6 +145,24 @@ pub fn busy(process: Process, working: f64, blocked: f64, starved: f64) -> Obser
             writes: 1600,
         }),
         ..frozen(process, State::Working)
+    }
+}
+
+/// A stage that sets the pace, with these shares of its time.
+pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
+    Pace {
+        stage: Who {
+            pid,
+            name: name.to_owned(),
+        },
+        certainty: Certainty::Clear,
+        shares,
+        outside: None,
+        children: None,
+        delay: None,
+        room: Room::Usual,
+        before: Vec::new(),
+        after: Vec::new(),
     }
 }
 
@@ -151,11 +175,13 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
             path: end.path.clone(),
             capacity: Some(65536),
             fill: Some(0.5),
+            bytes_per_s: None,
+            owner: Some(1000),
             is_held: false,
             held_by: None,
         });
     }
-    Observation {
+    let mut observation = Observation {
         seconds: 2.0,
         samples: 100,
         cost: 0.008,
@@ -167,5 +193,9 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         hidden_calls: 0,
         is_survey: false,
         own_parent: None,
-    }
+        load: Load::default(),
+        new_pipe: None,
+    };
+    observation.set_rates();
+    observation
 }

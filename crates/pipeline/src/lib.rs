@@ -12,6 +12,7 @@
 //! | [`flow`] | the pipes by which a process belongs to a pipeline |
 //! | [`wait`] | what a thread waits for |
 //! | [`look`] | capacity and fill of a pipe |
+//! | [`processors`] | how busy the processors are, and who may use them |
 //! | [`observe`] | all that for some seconds |
 //! | [`diagnosis`] | conclusions: pure functions of an observation |
 //! | [`act`] | ends processes |
@@ -31,6 +32,7 @@ pub mod flow;
 pub mod look;
 pub mod observe;
 pub mod proc;
+pub mod processors;
 pub mod proof;
 pub mod raise;
 pub mod wait;

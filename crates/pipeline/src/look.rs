@@ -43,6 +43,8 @@ pub enum Look {
         capacity: u64,
         /// Unread bytes.
         unread: u64,
+        /// The user who made it.
+        owner: u32,
     },
     /// Its lock is held: opening it blocks.
     Held,
@@ -189,12 +191,13 @@ impl Helper {
     }
 }
 
-/// Parses an answer: capacity and unread bytes.
+/// Parses an answer: capacity, unread bytes and owner.
 fn parse(line: &str) -> Option<Look> {
-    let (capacity, unread) = line.trim().split_once(' ')?;
+    let mut words = line.split_ascii_whitespace();
     Some(Look::Seen {
-        capacity: capacity.parse().ok()?,
-        unread: unread.parse().ok()?,
+        capacity: words.next()?.parse().ok()?,
+        unread: words.next()?.parse().ok()?,
+        owner: words.next()?.parse().ok()?,
     })
 }
 
@@ -233,8 +236,8 @@ fn serve() -> io::Result<()> {
         if let Some(request) = request.strip_prefix(raise::REQUEST) {
             serde_json::to_writer(&mut out, &raise::answer(request))?;
             writeln!(out)?;
-        } else if let Some((capacity, unread)) = examine(&request) {
-            writeln!(out, "{capacity} {unread}")?;
+        } else if let Some((capacity, unread, owner)) = examine(&request) {
+            writeln!(out, "{capacity} {unread} {owner}")?;
         } else {
             writeln!(out, "-")?;
         }
@@ -244,12 +247,13 @@ fn serve() -> io::Result<()> {
 }
 
 /// Opens a pipe for reading and closes it at once.
-fn examine(request: &str) -> Option<(usize, usize)> {
+fn examine(request: &str) -> Option<(usize, usize, u32)> {
     let mut words = request.split(' ');
     let end = open(words.next()?, words.next()?, words.next()?)?;
     Some((
         fastpipe::pipe::capacity(&end).ok()?,
         fastpipe::pipe::unread(&end).ok()?,
+        fstat(&end).ok()?.st_uid,
     ))
 }
 
@@ -266,12 +270,6 @@ pub(crate) fn open(pid: &str, fd: &str, inode: &str) -> Option<OwnedFd> {
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     openat(CWD, own, flags, Mode::empty()).ok()
-}
-
-/// The user's share of what all pipes may take is used up: a new pipe has two slots
-/// (alloc_pipe_info() in fs/pipe.c).
-pub fn is_minimal(capacity: u64) -> bool {
-    capacity <= 2 * fastpipe::pipe::page_size() as u64
 }
 
 #[cfg(test)]
@@ -291,7 +289,11 @@ mod tests {
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
         let capacity = fastpipe::pipe::capacity(&reader).unwrap();
-        assert_eq!(examine(&request(inode, &reader)), Some((capacity, 4)));
+        let owner = fstat(&reader).unwrap().st_uid;
+        assert_eq!(
+            examine(&request(inode, &reader)),
+            Some((capacity, 4, owner))
+        );
         assert_eq!(examine(&request(inode + 1, &reader)), None);
         drop(writer);
         let mut left = Vec::new();

@@ -1,10 +1,12 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod children;
 mod flow;
 mod history;
 mod live;
 mod moment;
+mod rate;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -13,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use pipespeed_host::CpuList;
 use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -20,12 +23,13 @@ use serde::Serialize;
 pub use self::history::Window;
 pub use self::live::{Live, TICK};
 pub use self::moment::{Link, Moment, Pipeline, Stage};
-use self::tally::Tally;
+use self::tally::{Limits, Tally};
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
 use crate::find::{Process, ProcessId, Scanner, Scope, Unseen};
 use crate::look::{Look, Looker};
 use crate::proc::{Io, PipeId, Proc};
+use crate::processors::{Load, ProcessorTimes, Quota, Quotas};
 use crate::wait::{Outside, Side, State, is_moving};
 
 /// The shortest time between two samples.
@@ -34,10 +38,20 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_millis(50);
 /// Sampling, searches and looks may take this share of one processor.
 const BUDGET: f64 = 0.01;
-/// Of these, searches and looks may take this share of one processor each.
+/// A short observation may take this share where that brings [`ENOUGH_SAMPLES`].
+const SHORT_BUDGET: f64 = 0.03;
+/// An observation of less than this is short.
+const SHORT: Duration = Duration::from_secs(60);
+/// More samples are taken only within [`BUDGET`].
+const ENOUGH_SAMPLES: u32 = 40;
+/// Of the budget, searches and looks may take this share of one processor each.
 const RARE_BUDGET: f64 = BUDGET / 4.0;
 /// A sample of many processes that takes longer is continued at the next one.
 const MAX_SAMPLE: Duration = Duration::from_micros(250);
+/// The same in a short observation: what [`SHORT_BUDGET`] allows in [`MAX_INTERVAL`].
+const MAX_SHORT_SAMPLE: Duration = Duration::from_micros(1500);
+/// The processors that a process may use are looked up once it was delayed for this share.
+const MIN_DELAY: f64 = 0.03;
 /// Threads sampled between two readings of the clock, which cost about as much as one of them.
 const BATCH: usize = 16;
 /// Time between two looks at all pipes.
@@ -83,6 +97,8 @@ pub struct Observation {
     pub processes: Vec<Observed>,
     /// The pipes between them.
     pub pipes: Vec<Pipe>,
+    /// How busy the processors were.
+    pub load: Load,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
     /// Whether there may be processes that are not even listed.
@@ -91,6 +107,8 @@ pub struct Observation {
     pub hidden_calls: usize,
     /// Whether all processes of a user or of the system were asked for.
     pub is_survey: bool,
+    /// What this user's pipes are made like; `None` unless one of the pipes is small.
+    pub new_pipe: Option<NewPipe>,
     /// The parent of the observer, which may wait for its end.
     #[serde(skip)]
     pub own_parent: Option<i32>,
@@ -114,6 +132,8 @@ pub struct Observed {
     pub outside: BTreeMap<Outside, f64>,
     /// Shares of samples in which it waited on a pipe.
     pub on: Vec<OnPipe>,
+    /// What its children did while it waited for them.
+    pub children: Option<Children>,
     /// Whether no thread of it ran during the whole observation.
     pub is_frozen: bool,
     /// The states of its threads at the end.
@@ -122,9 +142,15 @@ pub struct Observed {
     pub counted_s: f64,
     /// Processor time.
     pub ran_s: f64,
-    /// Time that its threads waited for a processor.
+    /// Time for which its threads were ready to run, and did not.
     pub delayed_s: f64,
-    /// Bytes and calls; `None` if not known.
+    /// The processors that it may use; `None` if it was hardly delayed.
+    pub allowed: Option<CpuList>,
+    /// The CPU quota of its control groups that stopped it.
+    pub quota: Option<Quota>,
+    /// Whether it has waited for children that have ended.
+    pub has_reaped: bool,
+    /// Bytes and calls, without those of its children; `None` if not known.
     pub io: Option<Io>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
@@ -138,11 +164,13 @@ pub struct Observed {
     pub unseen: Unseen,
 }
 
-/// Shares of the samples of a process.
+/// Shares of the time of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Shares {
-    /// A thread ran or was runnable.
-    pub working: f64,
+    /// A thread ran.
+    pub runs: f64,
+    /// A thread was ready to run, and waited for a processor.
+    pub queued: f64,
     /// A thread waited for a file's data.
     pub disk: f64,
     /// A thread waited for room in a pipe.
@@ -153,6 +181,21 @@ pub struct Shares {
     pub elsewhere: f64,
     /// It was stopped.
     pub stopped: f64,
+}
+
+/// What the children of a process did while it waited for them: as shares of its time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Children {
+    /// Their usual names, those that were seen most often first.
+    pub names: Vec<String>,
+    /// Their states. Of several children the one counts that is nearest to running.
+    pub shares: Shares,
+    /// What they waited for outside of pipes.
+    pub outside: BTreeMap<Outside, f64>,
+    /// The pipes on which they waited.
+    pub on: Vec<OnPipe>,
+    /// Their processor time, in processors.
+    pub processors: f64,
 }
 
 /// How often a process waited on a pipe.
@@ -178,16 +221,46 @@ pub struct Pipe {
     pub capacity: Option<u64>,
     /// The mean share of its capacity that was filled.
     pub fill: Option<f64>,
+    /// Bytes that went through it per second; `None` if not known.
+    pub bytes_per_s: Option<f64>,
+    /// The user who made it; `None` if it could not be opened.
+    pub owner: Option<u32>,
     /// Whether its lock was held for long, and by which process if known.
     pub is_held: bool,
     /// The process that holds the lock, if known.
     pub held_by: Option<i32>,
 }
 
+/// What a new pipe of this user is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NewPipe {
+    /// Its user.
+    pub user: u32,
+    /// Whether the user's privileges exempt it from limits.
+    pub is_privileged: bool,
+    /// Its capacity in bytes.
+    pub capacity: u64,
+    /// The largest capacity allowed without privileges (/proc/sys/fs/pipe-max-size).
+    pub max: Option<u64>,
+}
+
+impl NewPipe {
+    fn read(proc: &Proc) -> Option<Self> {
+        let (reader, _writer) = std::io::pipe().ok()?;
+        Some(NewPipe {
+            user: rustix::process::geteuid().as_raw(),
+            is_privileged: proc.may_exceed_pipe_limits(),
+            capacity: fastpipe::pipe::capacity(&reader).ok()? as u64,
+            max: proc.root().number("proc/sys/fs/pipe-max-size"),
+        })
+    }
+}
+
 /// What was seen of a pipe so far.
 #[derive(Debug, Default)]
 struct PipeSamples {
     capacity: Option<u64>,
+    owner: Option<u32>,
     fills: Vec<f64>,
     is_held: bool,
     held_by: Option<i32>,
@@ -210,6 +283,10 @@ struct Observer<'a> {
     pipes: BTreeMap<PipeId, PipeSamples>,
     /// The pipes to look into. `None`: all.
     wanted: Option<BTreeSet<PipeId>>,
+    began: Instant,
+    times: ProcessorTimes,
+    quotas: Quotas,
+    max_sample: Duration,
 }
 
 /// Observes pipelines. `pause` waits for that long at most, and returns false to end the
@@ -228,6 +305,10 @@ pub fn observe(
     let scanned = observer.spent() - cost_before;
     let sampled = || Instant::now().saturating_duration_since(began);
     let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
+    let is_short = plan.window < SHORT;
+    if is_short {
+        observer.max_sample = MAX_SHORT_SAMPLE;
+    }
     let mut count = 1;
     loop {
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
@@ -235,8 +316,14 @@ pub fn observe(
         chores.run(&mut observer);
         let left = plan.window.saturating_sub(start.elapsed());
         let spent = observer.spent() - cost_before - scanned;
-        let due = spent.div_f64(BUDGET).saturating_sub(sampled());
-        let interval = due.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let due = |budget: f64| spent.div_f64(budget).saturating_sub(sampled());
+        let enough = plan.window / ENOUGH_SAMPLES;
+        let interval = if is_short && due(BUDGET) > enough {
+            due(SHORT_BUDGET).max(enough)
+        } else {
+            due(BUDGET)
+        };
+        let interval = interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
         if left.is_zero() || !pause(interval.min(left)) {
             break;
         }
@@ -324,6 +411,10 @@ impl<'a> Observer<'a> {
             sampled: None,
             pipes: BTreeMap::new(),
             wanted: None,
+            began: Instant::now(),
+            times: ProcessorTimes::read(proc),
+            quotas: Quotas::default(),
+            max_sample: MAX_SAMPLE,
         }
     }
 
@@ -436,16 +527,46 @@ impl Observer<'_> {
         }
     }
 
-    fn tally(&self, process: Process, is_start: bool) -> Tally {
-        Tally::new(self.proc, process, is_start, &self.allowance)
+    fn tally(&mut self, process: Process, is_start: bool) -> Tally {
+        let tally = if is_start {
+            Tally::new(self.proc, process, true, &self.allowance)
+        } else {
+            Tally::new_since(self.proc, process, self.began, &self.allowance)
+        };
+        if let Some(groups) = &tally.groups {
+            self.quotas.add(self.proc, groups);
+        }
+        tally
+    }
+
+    /// What may have kept a process from running since the times of the processors were read.
+    fn limits(&self, tally: &Tally, load: &Load) -> Limits {
+        let proc = self.proc;
+        let groups = tally.groups.as_ref();
+        let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
+        let is_delayed = tally.delay_share() >= MIN_DELAY;
+        let waits_for_children = !tally.children.is_empty();
+        let allowed = (is_delayed || waits_for_children)
+            .then(|| proc.allowed_processors(tally.process.id.pid))
+            .flatten();
+        let contention = if quota.is_some() {
+            1.0
+        } else {
+            load.max_contention(allowed.as_ref())
+        };
+        Limits {
+            contention,
+            allowed,
+            quota,
+        }
     }
 
     fn add(&mut self, pid: i32, is_start: bool) {
-        if let Some(process) = self.scanner.snapshot.processes.get(&pid)
-            && !self.tallies.contains_key(&process.id)
-        {
-            let tally = self.tally(process.clone(), is_start);
-            self.tallies.insert(process.id, tally);
+        let process = self.scanner.snapshot.processes.get(&pid).cloned();
+        if let Some(process) = process.filter(|it| !self.tallies.contains_key(&it.id)) {
+            let id = process.id;
+            let tally = self.tally(process, is_start);
+            self.tallies.insert(id, tally);
         }
     }
 
@@ -459,13 +580,12 @@ impl Observer<'_> {
             if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
                 pids.extend(self.scanner.snapshot.neighbours(pid));
             }
-            for process in pids
-                .iter()
-                .filter_map(|pid| self.scanner.snapshot.processes.get(pid))
-            {
+            let processes = &self.scanner.snapshot.processes;
+            let found = pids.iter().filter_map(|pid| processes.get(pid).cloned());
+            for process in found.collect::<Vec<Process>>() {
                 let id = process.id;
                 if !self.tallies.contains_key(&id) {
-                    let mut tally = self.tally(process.clone(), is_start);
+                    let mut tally = self.tally(process, is_start);
                     tally.sample(self.proc, &self.allowance);
                     self.tallies.insert(id, tally);
                     open.push(id);
@@ -502,7 +622,7 @@ impl Observer<'_> {
             }
             if examined >= BATCH {
                 examined = 0;
-                if own_time() - start > MAX_SAMPLE {
+                if own_time() - start > self.max_sample {
                     self.sampled = Some(*id);
                     break;
                 }
@@ -550,8 +670,13 @@ impl Observer<'_> {
                 continue;
             }
             match looker.look(self.proc, pid, fd, pipe) {
-                Look::Seen { capacity, unread } => {
+                Look::Seen {
+                    capacity,
+                    unread,
+                    owner,
+                } => {
                     seen.capacity = Some(capacity);
+                    seen.owner = Some(owner);
                     seen.fills.push(unread as f64 / capacity.max(1) as f64);
                 }
                 Look::Held => {
@@ -582,6 +707,8 @@ impl Observer<'_> {
             path,
             capacity: seen.capacity,
             fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            bytes_per_s: None,
+            owner: seen.owner,
             is_held: seen.is_held,
             held_by: seen.held_by,
         }
@@ -592,7 +719,13 @@ impl Observer<'_> {
         let replaced = ids.filter(|id| is_replaced(&self.tallies, *id));
         let replaced: BTreeSet<ProcessId> = replaced.collect();
         let snapshot = &self.scanner.snapshot;
-        let tallies = self.tallies.values_mut();
+        for tally in self.tallies.values_mut() {
+            if snapshot.is_running(tally.process.id) {
+                tally.update(self.proc, &self.allowance);
+            }
+        }
+        let load = ProcessorTimes::read(self.proc).since(&self.times);
+        let tallies = self.tallies.values();
         let mut processes: Vec<Observed> = tallies
             .map(|tally| {
                 let id = tally.process.id;
@@ -600,7 +733,8 @@ impl Observer<'_> {
                 let mut ancestors = snapshot.ancestors(id.pid);
                 ancestors.retain(|pid| !self.plan.excluded.contains(pid));
                 let is_asked = self.asked.contains(&id);
-                tally.observed(self.proc, &self.allowance, now, ancestors, is_asked)
+                let limits = self.limits(tally, &load);
+                tally.observed(self.proc, limits, now, ancestors, is_asked)
             })
             .collect();
         // Conclusions name processes by their numbers.
@@ -623,7 +757,7 @@ impl Observer<'_> {
             .tallies
             .values()
             .filter(|it| self.asked.contains(&it.process.id));
-        Observation {
+        let mut observation = Observation {
             samples: self
                 .tallies
                 .values()
@@ -632,13 +766,32 @@ impl Observer<'_> {
                 .unwrap_or(0),
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
+            load,
             hidden: snapshot.hidden.len(),
             hides_processes: self.proc.hides_processes(),
             hidden_calls: asked.filter(|it| it.hides_calls && !it.has_ended).count(),
             is_survey: self.plan.scope.root().is_none(),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()
+        };
+        observation.set_rates();
+        if observation.pipes.iter().any(Pipe::is_small) {
+            observation.new_pipe = NewPipe::read(self.proc);
         }
+        observation
+    }
+}
+
+/// Capacity of a new pipe in bytes (PIPE_DEF_BUFFERS in include/linux/pipe_fs_i.h).
+pub fn default_capacity() -> u64 {
+    16 * fastpipe::pipe::page_size() as u64
+}
+
+impl Pipe {
+    /// Whether it holds less than a new pipe usually does.
+    pub fn is_small(&self) -> bool {
+        self.capacity
+            .is_some_and(|capacity| capacity < default_capacity())
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pipespeed_host::Root;
+use pipespeed_host::{CpuList, Root};
 use rustix::process::getpid;
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ pub struct End {
 }
 
 /// Fields of proc_pid_stat(5).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The state of the main thread: R, S, D, T, t, Z, X or I.
     pub state: char,
@@ -81,6 +81,12 @@ pub struct Stat {
     pub group: i32,
     /// When it started, in ticks since boot. With the process id this identifies it.
     pub start: u64,
+    /// Processor time of all its threads, in ticks.
+    pub ran_ticks: u64,
+    /// Processor time of the children it has waited for, and of theirs, in ticks.
+    pub children_ticks: u64,
+    /// Page faults of these children. Every child has some, so that the number grows with each.
+    pub children_faults: u64,
 }
 
 /// What a process has read and written (proc_pid_io(5)), with the children it has waited
@@ -251,6 +257,36 @@ impl Proc {
         Some(counts.next()? + counts.next()?)
     }
 
+    /// The processors on which a process may run.
+    pub fn allowed_processors(&self, pid: i32) -> Option<CpuList> {
+        CpuList::parse(
+            &self
+                .root
+                .field(format!("proc/{pid}/status"), "Cpus_allowed_list")?,
+        )
+    }
+
+    /// Whether this process may exceed the limits on pipes: it has CAP_SYS_RESOURCE or
+    /// CAP_SYS_ADMIN in the first user namespace (pipe_is_unprivileged_user() in fs/pipe.c).
+    pub(crate) fn may_exceed_pipe_limits(&self) -> bool {
+        const SYS_ADMIN: u64 = 1 << 21;
+        const SYS_RESOURCE: u64 = 1 << 24;
+        let mask = self.root.field("proc/self/status", "CapEff");
+        let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+        let has_any = mask.is_some_and(|mask| mask & (SYS_ADMIN | SYS_RESOURCE) != 0);
+        has_any && self.root.in_first_user_namespace()
+    }
+
+    /// The control groups of a process: the text of proc_pid_cgroup(5).
+    pub(crate) fn control_groups(&self, pid: i32) -> Option<String> {
+        self.text(&format!("proc/{pid}/cgroup"))
+    }
+
+    /// The directory that contains `proc` and `sys`.
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
     /// Running time of a thread, and its time waiting for a processor
     /// (Documentation/scheduler/sched-stats.rst).
     pub fn schedule(&self, pid: i32, tid: i32) -> Option<(Duration, Duration)> {
@@ -272,17 +308,7 @@ impl Proc {
     }
 
     fn io_of(&self, directory: &str) -> Option<Io> {
-        let text = self.text(&format!("{directory}/io"))?;
-        let field = |name: &str| {
-            let mut lines = text.lines();
-            lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-        };
-        Some(Io {
-            read_bytes: field("rchar:")?,
-            written_bytes: field("wchar:")?,
-            reads: field("syscr:")?,
-            writes: field("syscw:")?,
-        })
+        parse_io(&self.text(&format!("{directory}/io"))?)
     }
 
     /// The kernel function in which a thread sleeps. `None` if it does not, or if this
@@ -342,17 +368,35 @@ fn parse_command_line(text: &str) -> String {
     }
 }
 
+/// Parses proc_pid_io(5).
+pub(crate) fn parse_io(text: &str) -> Option<Io> {
+    let field = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some(Io {
+        read_bytes: field("rchar:")?,
+        written_bytes: field("wchar:")?,
+        reads: field("syscr:")?,
+        writes: field("syscw:")?,
+    })
+}
+
 /// Parses proc_pid_stat(5). The second field is a name in parentheses, which may contain
 /// anything.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
+    let number = |at: usize| field(at)?.parse::<u64>().ok();
     Some(Stat {
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
         start: field(22)?.parse().ok()?,
+        ran_ticks: number(14)? + number(15)?,
+        children_ticks: number(16)? + number(17)?,
+        children_faults: number(11)?,
     })
 }
 
@@ -434,7 +478,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("proc/7");
         fs::create_dir_all(&at).unwrap();
-        let rest = "S 3 5 9 0 -1 4194560 1 0 0 0 2 1 0 0 20 0 1 0 4711 1 1";
+        let rest = "S 3 5 9 0 -1 4194560 1 9 0 0 2 3 4 3 20 0 1 0 4711 1 1";
         fs::write(at.join("stat"), format!("7 (a) R 1 (b) {rest}\n")).unwrap();
         fs::write(at.join("comm"), "a\x1b[31m\n").unwrap();
         let proc = Proc::below(Root(directory.path().to_owned()));
@@ -443,6 +487,9 @@ mod tests {
             parent: 3,
             group: 5,
             start: 4711,
+            ran_ticks: 5,
+            children_ticks: 7,
+            children_faults: 9,
         };
         assert_eq!(proc.stat(7), Some(expected));
         assert_eq!(proc.name(7).as_deref(), Some("a?[31m"));

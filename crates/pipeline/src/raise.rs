@@ -262,10 +262,15 @@ fn enlarge(end: impl AsFd, size: usize) -> io::Result<Treatment> {
         return leave(Exemption::OtherUser);
     }
     let before = pipe::capacity(&end)?;
-    if before != DEFAULT_SLOTS * pipe::page_size() {
-        // Beyond the limit the kernel has chosen it.
-        return leave(if !new_pipes_are_whole()? {
-            Exemption::Limit
+    let default = DEFAULT_SLOTS * pipe::page_size();
+    if before != default {
+        // The kernel makes new pipes as small.
+        return leave(if before < default && before == new_capacity()? {
+            if size < default {
+                Exemption::MaxSize
+            } else {
+                Exemption::Limit
+            }
         } else if before == size {
             Exemption::Already {
                 size_bytes: before as u64,
@@ -300,6 +305,12 @@ fn is_allowed(size: usize) -> io::Result<bool> {
     let mut ends = pipes.iter();
     let fit = ends.all(|(end, _)| pipe::set_capacity(end, size).is_ok());
     Ok(fit && new_pipes_are_whole()?)
+}
+
+/// The capacity of a new pipe in bytes.
+fn new_capacity() -> io::Result<usize> {
+    let (reader, _writer) = pipe::create()?;
+    Ok(pipe::capacity(&reader)?)
 }
 
 /// Whether a new pipe has the usual number of slots. Once the pipes of the user exceed the

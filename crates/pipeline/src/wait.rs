@@ -60,7 +60,8 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "sigsuspend" | "do_sigtimedwait" | "__do_sys_pause" => Asleep::Signal,
         "futex_wait" | "futex_wait_queue" | "futex_wait_queue_me" | "__futex_wait" => Asleep::Futex,
         "futex_do_wait" => Asleep::Futex,
-        "folio_wait_bit_common" | "wait_on_page_bit" => Asleep::Disk,
+        "folio_wait_bit_common" | "folio_wait_bit" | "wait_on_page_bit" => Asleep::Disk,
+        "submit_bio_wait" | "__wait_on_buffer" | "folio_wait_writeback" => Asleep::Disk,
         "filemap_read" | "io_schedule" | "blk_io_schedule" => Asleep::Disk,
         "n_tty_read" | "wait_woken" => Asleep::TerminalOrSocket,
         "do_signal_stop" => Asleep::Stopped,
@@ -115,6 +116,8 @@ pub enum Outside {
     Timer,
     /// Another thread or process, by a futex.
     Lock,
+    /// A lock on a file (flock(2), fcntl(2)).
+    FileLock,
     /// A child process.
     Child,
     /// A signal: programs that run another one often wait for SIGCHLD.
@@ -135,6 +138,7 @@ impl Outside {
             Outside::Terminal => "a terminal",
             Outside::Timer => "a timer",
             Outside::Lock => "a lock",
+            Outside::FileLock => "a file lock",
             Outside::Child => "a child process",
             Outside::Signal => "a signal",
             Outside::Event => "an event",

@@ -6,10 +6,10 @@ use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Pace;
 use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
 use pipespeed_pipeline::raise::{Exemption, Treatment};
-use pipespeed_pipeline::wait::Outside;
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
 use super::format::{interval, pluralize, ratio, significant};
+use super::pace::describe_pace;
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 
 /// Nothing is promised for pipelines that take less.
@@ -216,26 +216,8 @@ fn is_short(proof: &Proof) -> bool {
 
 /// What the stage that sets the pace does, and what would help.
 fn describe_limit(pace: &Pace) -> String {
-    let (name, shares) = (&pace.stage.name, &pace.shares);
-    let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
-    let outside = pace.outside.unwrap_or(Outside::Other);
-    if shares.working >= shares.disk.max(shares.elsewhere) {
-        format!(
-            "{name} works {}: nothing around it helps; a faster {name} would",
-            percent(shares.working)
-        )
-    } else if shares.disk >= shares.elsewhere {
-        format!(
-            "{name} waits for a disk {}: a faster disk or less data would help",
-            percent(shares.disk)
-        )
-    } else {
-        format!(
-            "{name} waits for {} {}: the pipes are not the cause",
-            outside.name(),
-            percent(shares.elsewhere)
-        )
-    }
+    let text = describe_pace(pace, false);
+    format!("{} {}. {}", pace.stage.name, text.does, text.remedy)
 }
 
 fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
@@ -321,7 +303,7 @@ pub fn describe_account(account: &Account) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_pipeline::diagnosis::{Certainty, Who};
+    use pipespeed_pipeline::fixtures;
     use pipespeed_pipeline::observe::Shares;
 
     fn named(writer: &str, reader: &str) -> PipeName {
@@ -403,20 +385,11 @@ mod tests {
     #[test]
     fn without_a_gain_the_reason_is_named() {
         let mut busy = proof(0.41);
-        busy.pace = Some(Pace {
-            stage: Who {
-                pid: 7,
-                name: "zcat".to_owned(),
-            },
-            certainty: Certainty::Clear,
-            shares: Shares {
-                working: 0.98,
-                ..Shares::default()
-            },
-            outside: None,
-            before: Vec::new(),
-            after: Vec::new(),
-        });
+        let runs = Shares {
+            runs: 0.98,
+            ..Shares::default()
+        };
+        busy.pace = Some(fixtures::pace(7, "zcat", runs));
         let mut none = proof(0.41);
         none.pipes = Some(Vec::new());
         for sample in &mut none.cases[1].samples {

@@ -6,33 +6,37 @@ use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, Who};
-use pipespeed_pipeline::observe::{Observation, Observed, Pipe};
+use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, SmallPipeCause, Unread, Who};
+use pipespeed_pipeline::observe::{Observation, Observed, Pipe, Shares};
 use pipespeed_pipeline::proc::PipeId;
 use pipespeed_pipeline::wait::{Outside, Side};
 
 use self::knot::knot_text;
-use super::format::{pluralize, significant};
+use super::format::{list, pluralize, significant};
+use super::pace::{describe_children, describe_pace};
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
 /// The stages with their shares of time, then what was found, the worst first.
 pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> String {
-    let mut blocks = vec![
-        style.heading(&headline(observation)),
-        table(observation, findings, style),
-    ];
-    blocks.extend(
-        findings
-            .iter()
-            .map(|finding| text(observation, finding, style)),
-    );
+    let mut blocks = vec![style.heading(&headline(observation))];
+    for section in sections(observation, findings, style) {
+        if let Some(name) = &section.name {
+            blocks.push(style.heading(name));
+        }
+        blocks.push(table(observation, &section.stages, style));
+        let texts = section.findings.iter();
+        blocks.extend(texts.map(|finding| text(observation, findings, finding, style)));
+    }
     let unknown_pace = unknown_pace(observation);
     let is_stuck = findings.iter().any(Finding::is_stuck);
     let is_nothing = findings.is_empty() && unknown_pace.is_none();
     blocks.extend(unknown_pace.map(|text| style.sentence(&text)));
     if is_nothing {
         blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
+    } else if findings.iter().any(Finding::is_standstill) && !is_stuck {
+        let text = "Nothing is proven to be stuck: what stands still may go on by itself.";
+        blocks.push(style.sentence(text));
     } else if !is_stuck {
         blocks.push("Nothing is stuck.".to_owned());
     }
@@ -131,91 +135,210 @@ fn named(finding: &Finding) -> Vec<&Who> {
             ..
         } => [reader, holder].into_iter().chain(waits_for).collect(),
         Finding::SmallCalls { process, .. } => vec![process],
+        Finding::Unread(unread) => {
+            let readers = unread.readers.iter().map(|reader| &reader.who);
+            std::iter::once(&unread.writer).chain(readers).collect()
+        }
         Finding::SmallPipe { between, .. } => between.iter().collect(),
     }
 }
 
-/// The stages of all pipelines; of many, only of those that a finding names.
-fn table(observation: &Observation, findings: &[Finding], style: Style) -> String {
-    let mut table = Table::new([
-        Column::right("pid"),
-        Column::left("stage"),
-        Column::right("works"),
-        Column::right("disk").optional(1),
-        Column::right("blocked"),
-        Column::right("starved"),
-        Column::right("elsewhere"),
-        Column::right("MiB/s").optional(2),
-        Column::left("output").optional(3),
-    ]);
-    let mut pipelines = observation.pipelines();
-    if observation.is_survey && !style.verbose {
-        let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
-        pipelines.retain(|stages| {
-            let mut pids = stages.iter().map(|it| it.process.id.pid);
-            pids.any(|pid| mentioned.contains(&pid))
-        });
-    }
-    let in_pipelines: BTreeSet<i32> = pipelines
-        .iter()
-        .flatten()
-        .map(|it| it.process.id.pid)
+/// A pipeline, or processes outside of pipelines, with what was found about them.
+#[derive(Default)]
+struct Section<'a> {
+    /// Its stages as a heading; `None` if it is the only one.
+    name: Option<String>,
+    stages: Vec<&'a Observed>,
+    findings: Vec<&'a Finding>,
+}
+
+/// The pipelines with what was found about each, the worst first; of many, only those with
+/// findings.
+fn sections<'a>(
+    observation: &'a Observation,
+    findings: &'a [Finding],
+    style: Style,
+) -> Vec<Section<'a>> {
+    let pids = |stages: &[&Observed]| -> BTreeSet<i32> {
+        stages.iter().map(|stage| stage.process.id.pid).collect()
+    };
+    let mut sections: Vec<Section<'a>> = observation
+        .pipelines()
+        .into_iter()
+        .map(|stages| Section {
+            stages,
+            ..Section::default()
+        })
         .collect();
+    let mut rest = Section::default();
+    for finding in findings {
+        let named: BTreeSet<i32> = named(finding).iter().map(|who| who.pid).collect();
+        let mut owners = sections.iter_mut();
+        let owner = owners.find(|section| !pids(&section.stages).is_disjoint(&named));
+        owner.unwrap_or(&mut rest).findings.push(finding);
+    }
+    if observation.is_survey && !style.verbose {
+        sections.retain(|section| !section.findings.is_empty());
+    }
+    let all: BTreeSet<i32> = sections.iter().flat_map(|it| pids(&it.stages)).collect();
     if !observation.is_survey {
         // A process in a knot may have no stage before or after it.
-        let is_alone = |it: &&Observed| !in_pipelines.contains(&it.process.id.pid);
-        let alone = observation.living().filter(is_alone);
         let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
-        let wanted = |it: &&Observed| {
-            mentioned.contains(&it.process.id.pid) || it.is_asked && in_pipelines.is_empty()
+        let wanted = |process: &&Observed| {
+            let pid = process.process.id.pid;
+            let is_alone = process.is_asked && all.is_empty();
+            !all.contains(&pid) && (mentioned.contains(&pid) || is_alone)
         };
-        pipelines.push(alone.filter(wanted).collect());
+        rest.stages = observation.living().filter(wanted).collect();
     }
+    // One pipeline and what belongs to it are one section.
+    if let [only] = &mut sections[..] {
+        only.stages.append(&mut rest.stages);
+        only.findings.append(&mut rest.findings);
+        only.findings
+            .sort_by_key(|finding| position(findings, finding));
+        return sections;
+    }
+    if !rest.stages.is_empty() || !rest.findings.is_empty() {
+        sections.push(rest);
+    }
+    // Findings stand in this order, the worst first.
+    sections.sort_by_key(|section| {
+        let first = section.findings.iter().map(|it| position(findings, it));
+        first.min().unwrap_or(usize::MAX)
+    });
+    if sections.len() > 1 {
+        for section in &mut sections {
+            let names = section.stages.iter().map(|stage| &*stage.process.name);
+            let separator = if is_chain(observation, &section.stages) {
+                " | "
+            } else {
+                ", "
+            };
+            section.name =
+                (!section.stages.is_empty()).then(|| names.collect::<Vec<_>>().join(separator));
+        }
+    }
+    sections
+}
+
+fn position(all: &[Finding], finding: &Finding) -> usize {
+    let at = all.iter().position(|other| std::ptr::eq(other, finding));
+    at.unwrap_or(usize::MAX)
+}
+
+/// Whether each stage writes to the next one.
+fn is_chain(observation: &Observation, stages: &[&Observed]) -> bool {
     let edges = observation.edges();
-    for observed in pipelines.into_iter().flatten() {
+    let pairs = stages.iter().tuple_windows();
+    let mut pairs = pairs.map(|(a, b)| (a.process.id.pid, b.process.id.pid));
+    pairs.all(|(a, b)| edges.iter().any(|(from, to, _)| (*from, *to) == (a, b)))
+}
+
+/// A column for the share of time in a state.
+struct StateColumn {
+    header: &'static str,
+    share: fn(&Shares) -> f64,
+    /// Shown only if a stage was in this state.
+    is_optional: bool,
+}
+
+const STATES: [StateColumn; 6] = [
+    StateColumn {
+        header: "runs",
+        share: |shares| shares.runs,
+        is_optional: false,
+    },
+    StateColumn {
+        header: "queued",
+        share: |shares| shares.queued,
+        is_optional: true,
+    },
+    StateColumn {
+        header: "disk",
+        share: |shares| shares.disk,
+        is_optional: true,
+    },
+    StateColumn {
+        header: "blocked",
+        share: |shares| shares.blocked,
+        is_optional: false,
+    },
+    StateColumn {
+        header: "starved",
+        share: |shares| shares.starved,
+        is_optional: false,
+    },
+    StateColumn {
+        header: "elsewhere",
+        share: |shares| shares.elsewhere + shares.stopped,
+        is_optional: false,
+    },
+];
+
+/// A smaller share is shown as none.
+const MIN_SHOWN: f64 = 0.005;
+
+fn table(observation: &Observation, stages: &[&Observed], style: Style) -> String {
+    let is_used = |state: &&StateColumn| {
+        let mut shares = stages.iter().map(|stage| (state.share)(&stage.shares));
+        !state.is_optional || shares.any(|share| share >= MIN_SHOWN)
+    };
+    let states: Vec<&StateColumn> = STATES.iter().filter(is_used).collect();
+    let mut columns = vec![Column::right("pid"), Column::left("stage")];
+    columns.extend(states.iter().map(|state| Column::right(state.header)));
+    columns.push(Column::right("MiB/s").optional(1));
+    columns.push(Column::left("output").optional(2));
+    let mut table = Table::new(columns);
+    let edges = observation.edges();
+    for observed in stages {
         let pid = observed.process.id.pid;
         let outputs = edges.iter().filter(|(from, ..)| *from == pid);
         let outputs = outputs.map(|(.., pipe)| *pipe).unique();
-        let outputs = outputs.filter_map(|id| observation.pipes.iter().find(|it| it.id == id));
-        let outputs = outputs.filter_map(size_and_fill).join("; ");
-        table.row(row(observed, outputs));
+        let outputs: Vec<&Pipe> = outputs
+            .filter_map(|id| observation.pipes.iter().find(|pipe| pipe.id == id))
+            .collect();
+        table.row(row(observed, &states, &outputs));
     }
     table.render(style)
 }
 
-fn row(observed: &Observed, outputs: String) -> Vec<Cell> {
-    let shares = &observed.shares;
-    let share = |share: f64| match share {
-        0.0 => "-".to_owned(),
-        share => percent(share),
-    };
+fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&Pipe]) -> Vec<Cell> {
+    let shares: Vec<f64> = states
+        .iter()
+        .map(|state| (state.share)(&observed.shares))
+        .collect();
     // The largest share is what the stage mainly did.
-    let all = [
-        shares.working,
-        shares.disk,
-        shares.blocked,
-        shares.starved,
-        shares.elsewhere + shares.stopped,
-    ];
-    let most = all.into_iter().fold(0.0, f64::max);
-    let cell = |value: f64| {
-        if value == most && value > 0.0 {
-            Cell::painted(share(value), BOLD)
-        } else {
-            share(value).into()
-        }
-    };
-    let rate = match observed.io.filter(|_| !observed.splices) {
-        Some(io) => significant(io.written_bytes as f64 / observed.counted_s / f64::from(1 << 20)),
-        None => "?".to_owned(),
-    };
+    let most = shares.iter().copied().fold(MIN_SHOWN, f64::max);
     let mut cells = vec![
         observed.process.id.pid.to_string().into(),
         observed.process.name.clone().into(),
     ];
-    cells.extend(all.map(cell));
-    cells.extend([rate.into(), outputs.into()]);
+    cells.extend(shares.iter().map(|share| match *share {
+        share if share < MIN_SHOWN => "-".into(),
+        share if share == most => Cell::painted(percent(share), BOLD),
+        share => percent(share).into(),
+    }));
+    cells.push(
+        outputs
+            .iter()
+            .map(|pipe| rate(pipe.bytes_per_s))
+            .join("; ")
+            .into(),
+    );
+    let sizes = outputs.iter().filter_map(|pipe| size_and_fill(pipe));
+    cells.push(sizes.collect::<Vec<String>>().join("; ").into());
     cells
+}
+
+/// A rate in MiB/s.
+pub(super) fn rate(bytes_per_s: Option<f64>) -> String {
+    match bytes_per_s.map(|rate| rate / f64::from(1 << 20)) {
+        None => "?".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(rate) if rate < 0.001 => "<0.001".to_owned(),
+        Some(rate) => significant(rate),
+    }
 }
 
 fn percent(share: f64) -> String {
@@ -235,16 +358,6 @@ fn size_and_fill(pipe: &Pipe) -> Option<String> {
 /// `gzip (pid 4711)`.
 fn full(who: &Who) -> String {
     format!("{} (pid {})", who.name, who.pid)
-}
-
-/// Joins names: `a, b and c`.
-fn list(names: impl IntoIterator<Item = String>) -> String {
-    let names: Vec<String> = names.into_iter().collect();
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, first)) => format!("{} and {last}", first.join(", ")),
-        None => "nobody".to_owned(),
-    }
 }
 
 fn descriptor(fd: i32) -> String {
@@ -269,7 +382,7 @@ fn pipe_name(observation: &Observation, id: PipeId) -> String {
     }
 }
 
-fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
+fn text(observation: &Observation, all: &[Finding], finding: &Finding, style: Style) -> String {
     match finding {
         Finding::Knot(knot) => knot_text(observation, knot, style),
         Finding::Held {
@@ -290,7 +403,11 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
                 style.sentence(&text)
             }
         }
-        Finding::Pace(pace) => style.sentence(&pace_text(pace)),
+        Finding::Pace(pace) => {
+            let is_its = |finding: &Finding| matches!(finding, Finding::SmallCalls { process, .. } if *process == pace.stage);
+            style.sentence(&pace_text(pace, all.iter().any(is_its)))
+        }
+        Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
         Finding::Turns { stages } => style.sentence(&format!(
             "No single stage sets the pace: {} wait for each other by turns. A larger pipe between \
              them may help: {}.",
@@ -317,16 +434,21 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
                     list(waits_for.iter().map(full))
                 ),
             };
+            let holder = if holder == reader {
+                "it".to_owned()
+            } else {
+                full(holder)
+            };
             let text = format!(
-                "{} waits for input or its end on {}, but {also}{} holds a write end ({}), and wrote \
-                 nothing in {} s.{waits_for} There is no end of file before it closes that. Remedy: \
+                "{} waits for input or its end on {}, but {also}{holder} holds a write end ({}), and wrote \
+                 nothing in {} s.{waits_for} {} can't reach the end of file until that is closed. Remedy: \
                  unless it is to write there, start it without the descriptor ('{fd}>&-' in a shell), \
                  or end it.",
                 full(reader),
                 pipe_name(observation, *pipe),
-                full(holder),
                 descriptor(*fd),
                 significant(observation.seconds),
+                reader.name,
             );
             style.note(&text, YELLOW)
         }
@@ -337,16 +459,30 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
             calls_per_s,
             wakes,
         } => {
-            let (verb, remedy) = match side {
-                Side::Input => ("reads", "a larger buffer"),
-                Side::Room => ("writes", "buffering (no flush after each line)"),
+            let wakes = wakes
+                .as_ref()
+                .map(|who| format!(", and wakes {} each time", full(who)));
+            let verb = match side {
+                Side::Input => "reads",
+                Side::Room => "writes",
             };
-            let wakes = wakes.as_ref().map(|who| format!(", and wakes {} each time", full(who)));
+            // Nothing but a shell's `read` reads a pipe byte by byte on purpose: what it must leave to
+            // the next program it may not take.
+            let remedy = match side {
+                Side::Input if *bytes_per_call < MAX_SHELL_READ => {
+                    "A shell's 'read' takes a pipe byte by byte and can't do better: let awk or \
+                     another program read the lines, or bash's mapfile, or put them into a file. Any \
+                     other program needs a larger buffer."
+                }
+                Side::Input => "A larger buffer would save most of these calls.",
+                Side::Room => {
+                    "Buffering (no flush after each line) would save most of these calls."
+                }
+            };
             style.sentence(&format!(
-                "{} {verb} only {} bytes a call, {} times a second{}: {remedy} would save most of \
-                 these calls.",
+                "{} {verb} only {} a call, {} times a second{}. {remedy}",
                 full(process),
-                significant(*bytes_per_call),
+                count_bytes(*bytes_per_call),
                 significant(*calls_per_s),
                 wakes.unwrap_or_default()
             ))
@@ -354,16 +490,85 @@ fn text(observation: &Observation, finding: &Finding, style: Style) -> String {
         Finding::SmallPipe {
             pipe,
             capacity,
+            cause,
             between,
         } => style.sentence(&format!(
-            "{} between {} has only {}: the pipes of this user exceed \
-             /proc/sys/fs/pipe-user-pages-soft, so that new ones are small. Remedy: close or shrink \
-             others, or raise that limit.",
+            "{} between {} has only {}: {}.",
             pipe_name(observation, *pipe),
             list(between.iter().map(full)),
-            size::format(*capacity)
+            size::format(*capacity),
+            small_pipe_cause(*cause)
         )),
     }
+}
+
+/// Fewer bytes a call are those of a shell's `read`.
+const MAX_SHELL_READ: f64 = 1.05;
+
+fn count_bytes(mean: f64) -> String {
+    if mean < MAX_SHELL_READ {
+        "one byte".to_owned()
+    } else {
+        format!("{} bytes", significant(mean))
+    }
+}
+
+/// Why a pipe is small, and what can be done.
+fn small_pipe_cause(cause: SmallPipeCause) -> &'static str {
+    match cause {
+        SmallPipeCause::SoftLimit => {
+            "the pipes of this user exceed /proc/sys/fs/pipe-user-pages-soft, so that new ones are \
+             small. Remedy: close or shrink others, or raise that limit"
+        }
+        SmallPipeCause::MaxSize => {
+            "/proc/sys/fs/pipe-max-size allows no more. Remedy: raise that limit"
+        }
+        SmallPipeCause::Program => {
+            "a program has set it (F_SETPIPE_SZ). Remedy: let that program choose 64KiB or more"
+        }
+        SmallPipeCause::ProgramOrLimit => {
+            "a program has set it (F_SETPIPE_SZ), or a limit was reached when it was made \
+             (/proc/sys/fs/pipe-user-pages-soft or pipe-max-size)"
+        }
+        SmallPipeCause::Unknown => "why can't be seen here",
+    }
+}
+
+fn unread_text(observation: &Observation, unread: &Unread) -> String {
+    let readers = unread.readers.iter().map(|reader| {
+        let name = full(&reader.who);
+        let child = reader.child.as_ref();
+        let waits_for = reader.waits_for.map(Outside::name);
+        match (child, waits_for) {
+            _ if reader.is_stopped => format!("{name}, which is stopped"),
+            (Some(child), _) => format!(
+                "{name}, which waits for the end of its child {}",
+                full(child)
+            ),
+            (None, _) if reader.children.is_some() => {
+                let children = reader.children.iter().map(describe_children);
+                format!("{name}, which {}", children.collect::<String>())
+            }
+            (None, Some(what)) => format!("{name}, which waits for {what}"),
+            (None, None) => name,
+        }
+    });
+    let readers: Vec<String> = readers.collect();
+    let names = list(unread.readers.iter().map(|reader| reader.who.name.clone()));
+    let waits_for_child = unread.readers.iter().any(|reader| reader.child.is_some());
+    let remedy = if waits_for_child {
+        format!("Remedy: {names} must read it before it waits, or in another thread.")
+    } else {
+        format!("Until {names} reads, {} waits.", unread.writer.name)
+    };
+    format!(
+        "{} waited for room in {} for all of the {} s, and nobody read from it. Its read end is held \
+         by {}. {remedy}",
+        full(&unread.writer),
+        pipe_name(observation, unread.pipe),
+        significant(observation.seconds),
+        list(readers)
+    )
 }
 
 /// The command that raises the pipes between these stages.
@@ -376,47 +581,13 @@ fn boost_line(observation: &Observation, stages: &[Who]) -> String {
     }
 }
 
-fn pace_text(pace: &Pace) -> String {
-    let shares = &pace.shares;
+fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
     let stage = full(&pace.stage);
     let verb = match pace.certainty {
         Certainty::Clear => "sets the pace",
         Certainty::Likely => "probably sets the pace",
     };
-    let outside = pace.outside.map_or("something else", Outside::name);
-    let largest = [
-        shares.working,
-        shares.disk,
-        shares.elsewhere,
-        shares.stopped,
-    ]
-    .into_iter()
-    .fold(0.0, f64::max);
-    let (does, remedy) = if largest == shares.working {
-        let does = format!("it works {} of the time", percent(shares.working));
-        (
-            does,
-            format!(
-                "Only a faster {} helps; larger pipes don't.",
-                pace.stage.name
-            ),
-        )
-    } else if largest == shares.disk {
-        let does = format!("it waits for a disk {} of the time", percent(shares.disk));
-        (
-            does,
-            "Only a faster disk or less data helps; larger pipes don't.".to_owned(),
-        )
-    } else if largest == shares.stopped {
-        let remedy = format!("Continue it by 'kill -CONT {}'.", pace.stage.pid);
-        ("it is stopped".to_owned(), remedy)
-    } else {
-        let does = format!(
-            "it waits for {outside} {} of the time",
-            percent(shares.elsewhere)
-        );
-        (does, "The pipes are not the cause.".to_owned())
-    };
+    let text = describe_pace(pace, has_small_calls);
     let waits = |stages: &[(Who, f64)], what: &str| {
         let most = stages.iter().filter(|(_, share)| *share >= 0.05);
         let names = most.map(|(who, share)| format!("{} {}", full(who), percent(*share)));
@@ -433,7 +604,7 @@ fn pace_text(pace: &Pace) -> String {
     } else {
         format!(" ({others})")
     };
-    format!("{stage} {verb}: {does}{others}. {remedy}")
+    format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy)
 }
 
 #[cfg(test)]

@@ -78,6 +78,16 @@ pub(super) fn level(share: f64) -> String {
     format!("{} %", tenths.trim_end_matches(".0"))
 }
 
+/// Joins names: `a, b and c`.
+pub(super) fn list(names: impl IntoIterator<Item = String>) -> String {
+    let names: Vec<String> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, first)) => format!("{} and {last}", first.join(", ")),
+        None => "nobody".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ mod format;
 mod latency;
 mod memory;
 mod notes;
+mod pace;
 mod page;
 mod pinning;
 mod pipeline;

@@ -12,7 +12,8 @@ use pipespeed_pipeline::observe::{Link, Moment, Pipeline, Stage};
 
 use self::line::{Layout, Line, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES};
 use super::doctor::{hidden, hidden_calls};
-use super::format::{fixed, pluralize, significant};
+use super::format::{fixed, list, pluralize};
+use super::pace::waits_for;
 use super::style::{BOLD, DIM, Style};
 
 /// The order of the pipelines.
@@ -166,7 +167,7 @@ fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
     if layout.is_wide {
         line.right(layout.bar + SHARES, "last second, %", DIM);
     } else {
-        line.left(layout.bar, "last second", DIM);
+        line.left(layout.bar, "second", DIM);
     }
     if layout.is_medium {
         let minute = match moment.seconds.round() {
@@ -175,8 +176,7 @@ fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
         };
         line.right(SHARES, &minute, DIM);
     }
-    line.right(RATE, "writes", DIM);
-    line.put(" pipe after it", DIM);
+    line.put("   pipe after it", DIM);
     line.text
 }
 
@@ -255,7 +255,8 @@ fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize
     lines
 }
 
-/// The pipelines in this order. Those in which nothing happens come last, unless it is by name.
+/// The pipelines in this order, after those that stand still before a full pipe. Others in which
+/// nothing happens come last, unless it is by name.
 fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
     let value = |stage: &Stage| match sort {
         // In whole percent, so that nothing moves for nothing.
@@ -268,7 +269,13 @@ fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
         let most = stages.clone().map(value).max();
         let age = stages.map(|it| (it.start, it.pid)).min();
         let name = (sort == Sort::Name).then(|| chain(pipeline));
-        (name, is_still(pipeline), Reverse(most), age)
+        (
+            !is_stuck(pipeline),
+            name,
+            is_still(pipeline),
+            Reverse(most),
+            age,
+        )
     })
 }
 
@@ -314,7 +321,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
         let links: Vec<&Link> = links.collect();
         let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
         if let [link] = links[..] {
-            line.pipe(&link.pipe, layout);
+            line.pipe(&link.pipe, stage.has_ended, layout);
             lines.push(line.text);
         } else {
             let width = line.filled;
@@ -325,7 +332,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
                 let name = reader.map_or("", |it| &it.name);
                 let mut line = Line::new(view);
                 line.left(width, &format!("{:MARKER$}to {}", "", escape(name)), DIM);
-                line.pipe(&link.pipe, layout);
+                line.pipe(&link.pipe, stage.has_ended, layout);
                 lines.push(line.text);
             }
         }
@@ -343,8 +350,28 @@ fn is_still(pipeline: &Pipeline) -> bool {
     pipeline.still_s >= 5.0
 }
 
+/// Whether a pipeline stands still, or a writer in it waits for a reader that does not read.
+fn is_stuck(pipeline: &Pipeline) -> bool {
+    pipeline.unread.is_some()
+}
+
 /// What is known about a pipeline as a whole.
 fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
+    if let Some(unread) = &pipeline.unread {
+        let readers = unread
+            .readers
+            .iter()
+            .map(|it| escape(&it.who.name).into_owned());
+        let readers = list(readers.unique());
+        return if is_long {
+            format!(
+                "{} waits, {readers} does not read",
+                escape(&unread.writer.name)
+            )
+        } else {
+            format!("unread: {readers}")
+        };
+    }
     if is_still(pipeline) {
         let seconds = pipeline.still_s as u64;
         return match seconds {
@@ -359,9 +386,10 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
                 Certainty::Clear => "",
                 Certainty::Likely => "probably ",
             };
-            let is_outside = pace.shares.elsewhere > pace.shares.working.max(pace.shares.disk);
-            let waits = pace.outside.filter(|_| is_outside);
-            let waits = waits.map_or(String::new(), |it| format!(" (waits for {})", it.name()));
+            let waits = waits_for(pace);
+            let waits = waits.map_or(String::new(), |what| {
+                format!(" (waits for {})", escape(&what))
+            });
             format!(
                 "{} {probably}sets the pace{waits}",
                 escape(&pace.stage.name)
@@ -402,22 +430,7 @@ fn row(stage: &Stage, is_pace: bool, view: &View<'_>, layout: &Layout) -> Line {
     if layout.is_medium {
         line.numbers(&stage.minute.shares);
     }
-    let rate = match second.written_per_s {
-        _ if stage.has_ended => String::new(),
-        Some(bytes) => rate(bytes),
-        None => "?".to_owned(),
-    };
-    line.right(RATE, &rate, "");
     line
-}
-
-/// A rate in MiB/s.
-fn rate(bytes_per_s: f64) -> String {
-    match bytes_per_s / f64::from(1 << 20) {
-        0.0 => "0".to_owned(),
-        rate if rate < 0.001 => "<0.001".to_owned(),
-        rate => significant(rate),
-    }
 }
 
 /// The lines of a text. Words that are too long are cut off.

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::{Finding, Observed, Who};
-use crate::look::is_minimal;
-use crate::observe::Observation;
+use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
 use crate::proc::PipeId;
-use crate::wait::{Outside, Side};
+use crate::wait::Side;
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
 /// Calls of fewer bytes are small.
 const MAX_SMALL: f64 = 512.0;
-/// A process that waits for its children in more of the samples has hardly calls of its own.
-const MAX_WAITS_FOR_CHILD: f64 = 0.2;
 /// So many small calls a second take noticeable time: about 1 % of a processor at half a
 /// microsecond each.
 const MIN_CALLS_PER_S: f64 = 20_000.0;
@@ -62,8 +61,11 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
         let has_both = |it: &&&Observed| it.process.holds(pipe.id, Side::Input);
         let is_token = holders.iter().filter(has_both).count() > 1;
-        let wakes_itself = holders.len() == 1 && holders.iter().any(|it| has_both(&it));
-        if is_token || wakes_itself {
+        let is_reader = |it: &&&Observed| it.process.id == reader.process.id;
+        let wakes_itself = holders.len() == 1 && holders.iter().any(|it| is_reader(&it));
+        // What reads its standard input, waits for somebody else to write there.
+        let is_stdin = reader.is_standard(pipe.id, Side::Input);
+        if (is_token || wakes_itself) && !is_stdin {
             continue;
         }
         for holder in &holders {
@@ -115,6 +117,12 @@ fn is_meant(
     if holder.waited_on(pipe, Side::Room) > 0.0 || !holder.is_silent() {
         return true;
     }
+    // A shell that keeps a FIFO open for others, while it waits for them.
+    let keeps_open = holder.process.holds(pipe, Side::Input) && holder.only_waits_for_children();
+    if keeps_open && pipe.is_fifo() {
+        let mut others = others().filter(|it| it.process.id != reader.process.id);
+        return others.any(|it| observation.descends(it, own));
+    }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
     let writes = |it: &&&Observed| !it.is_silent() || it.is_standard(pipe, Side::Room);
@@ -165,10 +173,7 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
 }
 
 fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<Finding> {
-    // What its children did counts for it once they have ended.
-    let waits = observed.outside.get(&Outside::Child).copied();
-    let is_own = !observed.splices && waits.unwrap_or_default() < MAX_WAITS_FOR_CHILD;
-    let io = observed.io.filter(|_| is_own)?;
+    let io = observed.io.filter(|_| !observed.splices)?;
     let (bytes, calls) = match side {
         Side::Input => (io.read_bytes, io.reads),
         Side::Room => (io.written_bytes, io.writes),
@@ -205,14 +210,55 @@ fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Opt
     })
 }
 
-/// Pipes with the capacity that the kernel gives once a user's share is used up.
+/// Why a pipe holds less than usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmallPipeCause {
+    /// The pipes of its user exceed /proc/sys/fs/pipe-user-pages-soft: also a new one is small.
+    SoftLimit,
+    /// /proc/sys/fs/pipe-max-size is as low: also a new pipe is small.
+    MaxSize,
+    /// A program has set it (F_SETPIPE_SZ).
+    Program,
+    /// A program has set it, or one of these limits was in force when it was made.
+    ProgramOrLimit,
+    /// It does not show.
+    Unknown,
+}
+
+/// Why a pipe is small. The kernel gives a new pipe two pages once the pipes of an unprivileged
+/// user exceed the soft limit (one before Linux 5.14), and never more than the maximum
+/// (alloc_pipe_info() in fs/pipe.c).
+fn cause(pipe: &Pipe, capacity: u64, new: Option<NewPipe>) -> SmallPipeCause {
+    let page = fastpipe::pipe::page_size() as u64;
+    let is_minimal = capacity <= 2 * page;
+    let Some(new) = new else {
+        return SmallPipeCause::Unknown;
+    };
+    let is_own = pipe.owner == Some(new.user);
+    let is_privileged = pipe.owner == Some(0) || is_own && new.is_privileged;
+    let is_max = new
+        .max
+        .is_some_and(|max| max < default_capacity() && max == capacity);
+    if is_privileged && new.is_privileged {
+        SmallPipeCause::Program
+    } else if is_own && new.capacity == capacity && is_max {
+        SmallPipeCause::MaxSize
+    } else if is_own && new.capacity == capacity && is_minimal {
+        SmallPipeCause::SoftLimit
+    } else if is_minimal || is_max {
+        SmallPipeCause::ProgramOrLimit
+    } else {
+        SmallPipeCause::Program
+    }
+}
+
+/// Pipes that hold less than a new one usually does.
 pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
     let is_asked = |it: &&Observed| it.is_asked;
     let mut findings = Vec::new();
-    for pipe in &observation.pipes {
-        let Some(capacity) = pipe.capacity.filter(|capacity| is_minimal(*capacity)) else {
-            continue;
-        };
+    for pipe in observation.pipes.iter().filter(|pipe| pipe.is_small()) {
+        let capacity = pipe.capacity.unwrap_or_default();
         let mut between = observation.users(pipe.id, Side::Room);
         between.extend(observation.users(pipe.id, Side::Input));
         // A program that made itself a small pipe knows why.
@@ -221,6 +267,7 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
             findings.push(Finding::SmallPipe {
                 pipe: pipe.id,
                 capacity,
+                cause: cause(pipe, capacity, observation.new_pipe),
                 between: between.iter().map(|it| it.who()).collect(),
             });
         }
@@ -233,8 +280,8 @@ mod tests {
     use super::*;
     use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::proc::Io;
-    use crate::wait::{State, Wait};
+    use crate::proc::{End, Io};
+    use crate::wait::{Outside, PipeWait, State, Wait};
 
     fn sleeping() -> State {
         State::Waiting(Wait::Outside(Outside::Timer))
@@ -356,6 +403,77 @@ mod tests {
             frozen(own, on_input(7))
         };
         assert!(spare([make(3), make(4)]).is_empty());
+    }
+
+    #[test]
+    fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
+        let fifo = |end: End| End {
+            pipe: PipeId {
+                device: 5,
+                inode: 7,
+            },
+            ..end
+        };
+        let both = fifo(End {
+            writes: true,
+            ..reads(3, 7)
+        });
+        let shell = frozen(process(9, "bash", vec![both]), on_child());
+        let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
+        let waits = State::Waiting(Wait::Pipes {
+            any_of: vec![PipeWait {
+                pipe: cat.ends[0].pipe,
+                fd: Some(0),
+                side: Side::Input,
+            }],
+            or: None,
+        });
+        cat.parent = 9;
+        let observation = observation(vec![shell, frozen(cat, waits)]);
+        let findings = spare_ends(&observation, &BTreeSet::new());
+        let [Finding::SpareEnd { holder, fd, .. }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((&*holder.name, *fd), ("bash", 3));
+    }
+
+    #[test]
+    fn a_small_pipe_is_explained_only_as_far_as_it_shows() {
+        use SmallPipeCause::{MaxSize, Program, ProgramOrLimit, SoftLimit, Unknown};
+        let page = fastpipe::pipe::page_size() as u64;
+        let usual = default_capacity();
+        let find = |capacity, owner, user, new_capacity, max| {
+            let pipe = Pipe {
+                owner: Some(owner),
+                ..observation(vec![sleeper(1, 1)]).pipes[0].clone()
+            };
+            let new = NewPipe {
+                user,
+                is_privileged: user == 0,
+                capacity: new_capacity,
+                max: Some(max),
+            };
+            cause(&pipe, capacity, Some(new))
+        };
+        let (own, other, root, large) = (1000, 1001, 0, 1 << 20);
+        for (capacity, owner, user, new, max, expected) in [
+            (2 * page, own, own, 2 * page, large, SoftLimit),
+            (page, own, own, page, page, MaxSize),
+            (2 * page, own, own, usual, large, ProgramOrLimit),
+            (4 * page, own, own, usual, large, Program),
+            // The limits don't apply to root.
+            (2 * page, root, root, usual, large, Program),
+            (2 * page, other, root, usual, large, ProgramOrLimit),
+            (4 * page, other, own, 4 * page, 4 * page, ProgramOrLimit),
+        ] {
+            assert_eq!(
+                find(capacity, owner, user, new, max),
+                expected,
+                "{capacity}"
+            );
+        }
+        let pipe = &observation(vec![sleeper(1, 1)]).pipes[0];
+        assert_eq!(cause(pipe, page, None), Unknown);
     }
 
     #[test]

@@ -3,14 +3,17 @@
 mod habits;
 mod knot;
 mod pace;
+mod unread;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+pub use self::habits::SmallPipeCause;
 pub use self::knot::{Knot, KnotKind, Member, Reason};
-pub use self::pace::{Certainty, Pace};
-use crate::observe::{Observation, Observed, Pipe};
+pub use self::pace::{Certainty, Delay, Pace, Room};
+pub use self::unread::{Idle, Unread};
+use crate::observe::{Observation, Observed, OnPipe, Pipe};
 use crate::proc::PipeId;
 use crate::wait::{Outside, Side, State};
 
@@ -60,8 +63,19 @@ impl Observed {
     /// Whether it only waits for its children, as a shell does. timeout(1), and `wait` in some
     /// shells, wait for their signal.
     fn only_waits_for_children(&self) -> bool {
+        self.waits_for_children() >= 0.9
+    }
+
+    /// The share of the time in which it waits for a child or for a signal.
+    fn waits_for_children(&self) -> f64 {
         let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
-        share(Outside::Child) + share(Outside::Signal) >= 0.9
+        share(Outside::Child) + share(Outside::Signal)
+    }
+
+    /// How often the children for which it waits wait on its pipes.
+    fn children_on(&self) -> impl Iterator<Item = &OnPipe> {
+        let children = self.children.iter().flat_map(|children| &children.on);
+        children.filter(|on| self.process.holds(on.pipe, on.side))
     }
 
     /// Whether it wrote to no pipe at all, nor to anything else.
@@ -88,7 +102,7 @@ impl Observation {
     }
 
     /// The processes that held an end of a pipe, also those that have ended.
-    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
+    pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
         self.processes
             .iter()
             .filter(move |it| it.process.holds(pipe, side))
@@ -263,12 +277,16 @@ pub enum Finding {
         /// The reader that each of them wakes, if one does.
         wakes: Option<Who>,
     },
-    /// A pipe of two slots.
+    /// A full pipe from which nobody read.
+    Unread(Unread),
+    /// A pipe that holds less than a new one usually does.
     SmallPipe {
         /// The pipe.
         pipe: PipeId,
         /// Its capacity.
         capacity: u64,
+        /// Why it is small, as far as that is known.
+        cause: SmallPipeCause,
         /// Its writers and readers.
         between: Vec<Who>,
     },
@@ -282,6 +300,11 @@ impl Finding {
             } => *is_last && holder == who,
             _ => false,
         }
+    }
+
+    /// Whether somebody waited for the whole observation, and may do so for ever.
+    pub fn is_standstill(&self) -> bool {
+        matches!(self, Finding::Unread(_) | Finding::SpareEnd { .. })
     }
 
     /// Whether nothing moves without help.
@@ -331,12 +354,18 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
     let spare = habits::spare_ends(observation, &tied);
+    let unread = unread::find(observation, &tied);
     let mut paces = pace::paces(observation, &tied);
-    // Who does not write at all does not set a pace.
+    // Who does not write or read at all does not set a pace.
     paces.retain(|finding| match finding {
-        Finding::Pace(pace) => !spare.iter().any(|spare| spare.is_last_holder(&pace.stage)),
+        Finding::Pace(pace) => {
+            let mut unread = unread.iter();
+            let is_reader = unread.any(|unread| unread.is_reader(&pace.stage));
+            !is_reader && !spare.iter().any(|spare| spare.is_last_holder(&pace.stage))
+        }
         _ => true,
     });
+    findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(paces);
     findings.extend(spare);
     findings.extend(habits::small_calls(observation));
@@ -418,7 +447,13 @@ mod tests {
         let small = Finding::SmallPipe {
             pipe,
             capacity: 8192,
+            cause: SmallPipeCause::SoftLimit,
             between: Vec::new(),
+        };
+        let unread = Unread {
+            pipe,
+            writer: who(),
+            readers: Vec::new(),
         };
         let turns = Finding::Turns { stages: Vec::new() };
         for (finding, expected) in [
@@ -429,7 +464,8 @@ mod tests {
                 calls,
                 "small_calls bytes_per_call calls_per_s process side wakes",
             ),
-            (small, "small_pipe between capacity pipe"),
+            (Finding::Unread(unread), "unread pipe readers writer"),
+            (small, "small_pipe between capacity cause pipe"),
             (turns, "turns stages"),
         ] {
             let value = serde_json::to_value(finding).unwrap();

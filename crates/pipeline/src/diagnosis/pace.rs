@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use pipespeed_host::CpuList;
+
 use super::{Finding, Observed, Who};
-use crate::observe::{Observation, Shares};
+use crate::observe::{Children, Observation, Shares};
 use crate::proc::PipeId;
+use crate::processors::Quota;
 use crate::wait::{Outside, Side};
 
 /// With less evidence no stage is named.
@@ -17,6 +20,14 @@ const MIN_CLEAR: f64 = 0.8;
 const MIN_MARGIN: f64 = 0.1;
 /// Stages that wait for each other for less than this share lose nothing worth mentioning.
 const MIN_TURNS: f64 = 0.1;
+/// A stage that waits for a processor for less than this share is not held up by that.
+const MIN_QUEUED: f64 = 0.1;
+/// Others hold a stage up if they take this share of what its processors did.
+const MIN_OTHERS: f64 = 0.2;
+/// A quota holds a stage up if it was used up in this share of its periods.
+const MIN_THROTTLED: f64 = 0.1;
+/// A stage that waits for its children for this share does what they do.
+const MIN_THROUGH_CHILDREN: f64 = 0.5;
 
 /// How certain it is that a stage sets the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,10 +50,64 @@ pub struct Pace {
     pub shares: Shares,
     /// What it waited for outside of pipes, most of the time.
     pub outside: Option<Outside>,
+    /// What its children did, if it mainly waited for them.
+    pub children: Option<Children>,
+    /// What kept it, or these children, from running, if they often waited for a processor.
+    pub delay: Option<Delay>,
+    /// Whether the pipes next to it are smaller than usual.
+    pub room: Room,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
     /// The stages that get their data only through it, and their shares of waiting for input.
     pub after: Vec<(Who, f64)>,
+}
+
+/// What keeps a stage from running, as far as it shows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Delay {
+    /// The CPU quota of a control group.
+    Quota(Quota),
+    /// Other processes use its processors.
+    Others {
+        /// The processors that it may use; `None` if all.
+        allowed: Option<CpuList>,
+        /// How much of them others used, in processors.
+        processors: f64,
+    },
+    /// The hypervisor runs something else.
+    Hypervisor {
+        /// The share of the time of its processors.
+        steal: f64,
+    },
+    /// The stages of the pipeline share too few processors.
+    OwnStages {
+        /// The number of stages.
+        stages: usize,
+        /// The processors that it may use; `None` if all.
+        allowed: Option<CpuList>,
+        /// Their number.
+        processors: usize,
+    },
+    /// It does not show.
+    Unknown,
+}
+
+/// How large the pipes next to a stage are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Room {
+    /// As large as a new pipe, or larger.
+    Usual,
+    /// The smallest is smaller than a new pipe.
+    Small {
+        /// The pipe.
+        pipe: PipeId,
+        /// Its capacity in bytes.
+        capacity: u64,
+    },
+    /// Not all could be opened.
+    Unknown,
 }
 
 /// The stage that sets the pace of each pipeline with a process that was asked for. Those
@@ -143,7 +208,9 @@ impl Level {
     /// while a reader waits for input.
     fn by_waits(stages: &[&Observed]) -> BTreeMap<PipeId, Level> {
         let mut levels: BTreeMap<PipeId, Level> = BTreeMap::new();
-        for on in stages.iter().flat_map(|stage| &stage.on) {
+        let own = stages.iter().flat_map(|stage| &stage.on);
+        let theirs = stages.iter().flat_map(|stage| stage.children_on());
+        for on in own.chain(theirs) {
             let level = levels.entry(on.pipe).or_default();
             match on.side {
                 Side::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
@@ -194,7 +261,10 @@ impl<'a> Candidate<'a> {
     /// each pipe before it was, and of how empty each one after it.
     fn evidence(&self, levels: &BTreeMap<PipeId, Level>) -> f64 {
         let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
-        let own = 1.0 - self.stage.shares.blocked - self.stage.shares.starved;
+        let children = self.stage.children_on();
+        let through_children: f64 = children.map(|on| on.share).sum();
+        let waits = self.stage.shares.blocked + self.stage.shares.starved + through_children;
+        let own = (1.0 - waits).max(0.0);
         let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
         let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
         let count = 1 + self.inputs.len() + self.outputs.len();
@@ -215,13 +285,23 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         }
     }
     let flow = Flow::new(edges);
-    let candidates = stages.iter().map(|stage| Candidate::new(stage, &flow));
-    let candidates: Vec<Candidate<'_>> = candidates.collect();
+    // A shell that waits for this very pipeline is as fast as that.
+    let waits_for_it = |stage: &Observed| {
+        let mut others = stages.iter();
+        let own = stage.process.id.pid;
+        stage.waits_for_children() >= MIN_THROUGH_CHILDREN
+            && others.any(|other| observation.descends(other, own))
+    };
+    let candidates = stages.iter().filter(|stage| !waits_for_it(stage));
+    let candidates: Vec<Candidate<'_>> = candidates
+        .map(|stage| Candidate::new(stage, &flow))
+        .collect();
     let evidence = candidates.iter().map(|it| (it.evidence(&levels), it));
     let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
     evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let margin = evidence[0].0 - evidence.get(1).map_or(0.0, |next| next.0);
-    let (evidence, best) = evidence[0];
+    let next = evidence.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = *evidence.first()?;
+    let margin = evidence - next;
     if evidence < MIN_LIKELY || margin < MIN_MARGIN {
         return turns(stages);
     }
@@ -237,6 +317,13 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         them.map(|it| (it.who(), share(&it.shares))).collect()
     };
     let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
+    let stage = best.stage;
+    let children = stage.children.clone();
+    let children = children.filter(|_| stage.waits_for_children() >= MIN_THROUGH_CHILDREN);
+    let queued = children
+        .as_ref()
+        .map_or(stage.shares.queued, |it| it.shares.queued);
+    let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
     Some(Finding::Pace(Pace {
         stage: best.stage.who(),
         certainty: if is_clear {
@@ -246,9 +333,73 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         },
         shares: best.stage.shares,
         outside: best.stage.mainly(),
+        children,
+        delay,
+        room: room(observation, best),
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     }))
+}
+
+/// Why a stage waits for a processor.
+fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> Delay {
+    if let Some(quota) = stage.quota.filter(|it| it.throttled >= MIN_THROTTLED) {
+        return Delay::Quota(quota);
+    }
+    let allowed = stage.allowed.as_ref();
+    let usages: Vec<_> = observation.load.among(allowed).collect();
+    let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
+    let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
+    let own = stages.iter().map(|stage| {
+        let children = stage.children.as_ref().map_or(0.0, |it| it.processors);
+        stage.ran_s / stage.counted_s.max(f64::MIN_POSITIVE) + children
+    });
+    let others = (busy - steal - own.sum::<f64>()).max(0.0);
+    if usages.is_empty() {
+        Delay::Unknown
+    } else if steal >= MIN_OTHERS * busy && steal >= others {
+        Delay::Hypervisor {
+            steal: steal / usages.len() as f64,
+        }
+    } else if others >= MIN_OTHERS * busy {
+        Delay::Others {
+            allowed: allowed.cloned(),
+            processors: others,
+        }
+    } else if stages.len() > usages.len() {
+        Delay::OwnStages {
+            stages: stages.len(),
+            allowed: allowed.cloned(),
+            processors: usages.len(),
+        }
+    } else {
+        Delay::Unknown
+    }
+}
+
+/// How large the pipes next to a stage are.
+fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
+    let own = candidate.stage.process.pipes();
+    let around = candidate.inputs.union(&candidate.outputs);
+    let next = around.filter(|pipe| own.contains(pipe));
+    let next: Vec<_> = next
+        .map(|id| observation.pipes.iter().find(|pipe| pipe.id == *id))
+        .collect();
+    let small = next.iter().flatten().filter(|pipe| pipe.is_small());
+    let smallest = small.min_by_key(|pipe| pipe.capacity);
+    match smallest {
+        Some(pipe) => Room::Small {
+            pipe: pipe.id,
+            capacity: pipe.capacity.unwrap_or_default(),
+        },
+        None if next
+            .iter()
+            .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
+        {
+            Room::Usual
+        }
+        None => Room::Unknown,
+    }
 }
 
 /// Two or more stages that wait for each other by turns: on one pipe its writer waits for
@@ -269,10 +420,13 @@ fn turns(stages: &[&Observed]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+    use crate::observe::OnPipe;
+    use crate::processors::{Load, Usage};
     use crate::wait::{State, Wait};
 
-    /// A chain of stages, with their shares of working, blocked and starved.
+    /// A chain of stages, with their shares of running, blocked and starved.
     fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
         let last = shares.len() - 1;
         let stages = shares.iter().enumerate();
@@ -433,6 +587,138 @@ mod tests {
             panic!("{findings:?}");
         };
         assert_eq!((pace.stage.pid, pace.outside), (2, Some(Outside::Child)));
+    }
+
+    fn only_pace(findings: &[Finding]) -> &Pace {
+        let [Finding::Pace(pace)] = findings else {
+            panic!("{findings:?}");
+        };
+        pace
+    }
+
+    /// A shell that waits for its children all the time, which have these shares.
+    fn shell(shares: Shares, on: Vec<OnPipe>) -> Observed {
+        let child = State::Waiting(Wait::Child(None));
+        let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
+        Observed {
+            children: Some(Children {
+                names: vec!["head".to_owned()],
+                shares,
+                outside: BTreeMap::new(),
+                on,
+                processors: shares.runs,
+            }),
+            ..frozen(process, child)
+        }
+    }
+
+    #[test]
+    fn a_shell_whose_children_wait_for_the_next_stage_is_not_blamed() {
+        let blocked = Shares {
+            blocked: 1.0,
+            ..Shares::default()
+        };
+        let on_output = OnPipe {
+            pipe: PipeId::pipe(8),
+            side: Side::Room,
+            share: 1.0,
+        };
+        let yes = || busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0);
+        let gzip = || busy(process(4, "gzip", vec![reads(0, 8)]), 1.0, 0.0, 0.0);
+        let findings = found(vec![yes(), shell(blocked, vec![on_output]), gzip()]);
+        assert_eq!(only_pace(&findings).stage.name, "gzip");
+        let runs = Shares {
+            runs: 1.0,
+            ..Shares::default()
+        };
+        let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
+        let findings = found(vec![yes(), shell(runs, Vec::new()), wc]);
+        let pace = only_pace(&findings);
+        assert_eq!(pace.stage.name, "sh");
+        assert_eq!(pace.children.as_ref().unwrap().shares.runs, 1.0);
+    }
+
+    #[test]
+    fn a_shell_that_waits_for_its_own_pipeline_does_not_set_its_pace() {
+        let runs = Shares {
+            runs: 1.0,
+            ..Shares::default()
+        };
+        let below = |process: Process| Process {
+            parent: 2,
+            ..process
+        };
+        let cat = below(process(3, "cat", vec![writes(1, 8)]));
+        let findings = found(vec![
+            shell(runs, Vec::new()),
+            busy(cat, 0.0, 1.0, 0.0),
+            busy(below(process(4, "wc", vec![reads(0, 8)])), 0.9, 0.0, 0.1),
+        ]);
+        assert_eq!(only_pace(&findings).stage.name, "wc");
+    }
+
+    #[test]
+    fn what_keeps_a_stage_from_running_is_named() {
+        let allowed = CpuList::parse("1");
+        let cause = |change: &dyn Fn(&mut Observed), busy_share: f64, steal: f64| {
+            let mut stages = chain(&[(0.02, 0.98, 0.0), (0.2, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+            stages[1].shares.queued = 0.8;
+            stages[1].allowed.clone_from(&allowed);
+            change(&mut stages[1]);
+            let mut observation = observation(stages);
+            let usage = |busy, steal| Usage { busy, steal };
+            observation.load = Load([(0, usage(0.1, 0.0)), (1, usage(busy_share, steal))].into());
+            let findings = paces(&observation, &BTreeSet::new());
+            only_pace(&findings).delay.clone().unwrap()
+        };
+        let unchanged = |_: &mut Observed| {};
+        let Delay::Others { processors, .. } = cause(&unchanged, 1.0, 0.0) else {
+            panic!("{:?}", cause(&unchanged, 1.0, 0.0));
+        };
+        assert!((processors - 0.76).abs() < 1e-9, "{processors}");
+        let hypervisor = Delay::Hypervisor { steal: 0.7 };
+        assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
+        let own = Delay::OwnStages {
+            stages: 3,
+            allowed: allowed.clone(),
+            processors: 1,
+        };
+        assert_eq!(cause(&unchanged, 0.25, 0.0), own);
+        let anywhere = |stage: &mut Observed| stage.allowed = CpuList::parse("0-3");
+        assert_eq!(
+            cause(&anywhere, 0.15, 0.0),
+            Delay::OwnStages {
+                stages: 3,
+                allowed: CpuList::parse("0-3"),
+                processors: 2,
+            }
+        );
+        let quota = Quota {
+            processors: 0.2,
+            throttled: 0.9,
+        };
+        let limited = |stage: &mut Observed| stage.quota = Some(quota);
+        assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));
+    }
+
+    #[test]
+    fn small_and_unknown_pipes_next_to_the_stage_are_seen() {
+        let room = |capacity: Option<u64>| {
+            let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
+            observation.pipes[0].capacity = capacity;
+            let findings = paces(&observation, &BTreeSet::new());
+            only_pace(&findings).room
+        };
+        let pipe = PipeId::pipe(1);
+        assert_eq!(room(Some(65536)), Room::Usual);
+        assert_eq!(
+            room(Some(4096)),
+            Room::Small {
+                pipe,
+                capacity: 4096
+            }
+        );
+        assert_eq!(room(None), Room::Unknown);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub struct Window {
     pub waits_for: Option<Outside>,
     /// Processor time as a share of one processor.
     pub processor: f64,
-    /// Bytes read per second, by any call that the kernel counts; `None` if not known.
+    /// Bytes that it read itself per second, by any call that the kernel counts; `None` if not
+    /// known.
     pub read_per_s: Option<f64>,
     /// Bytes written per second.
     pub written_per_s: Option<f64>,
@@ -39,7 +40,7 @@ impl Slice {
         let outside = self.counts.outside.iter();
         Window {
             samples: self.counts.samples,
-            shares: self.counts.shares(),
+            shares: self.divide().shares(&self.counts),
             waits_for: outside.max_by_key(|(_, count)| **count).map(|it| *it.0),
             processor: if is_counted {
                 self.ran.as_secs_f64() / seconds
@@ -103,7 +104,7 @@ pub(super) mod tests {
         Slice {
             counts: Counts {
                 samples: 100,
-                working,
+                awake: working,
                 blocked,
                 starved,
                 outside: [(Outside::Socket, outside)].into(),
@@ -115,7 +116,7 @@ pub(super) mod tests {
                 written_bytes: 1000,
                 ..Io::default()
             }),
-            delayed: Duration::ZERO,
+            ..Slice::default()
         }
     }
 
@@ -140,13 +141,10 @@ pub(super) mod tests {
         let (second, minute) = (history.last(1).window(), history.last(MINUTE).window());
         assert_eq!((second.shares.blocked, second.processor), (1.0, 0.0));
         assert_eq!((minute.samples, minute.written_per_s), (6000, Some(1000.0)));
-        let expected = Shares {
-            working: 50.0 / 60.0,
-            blocked: 1.0 / 60.0,
-            starved: 9.0 / 60.0,
-            ..Shares::default()
-        };
-        assert_eq!(minute.shares, expected);
+        let shares = minute.shares;
+        let found = [shares.runs, shares.blocked, shares.starved, shares.queued];
+        let seconds = found.map(|share| (share * 60.0 * 1e6).round() / 1e6);
+        assert_eq!(seconds, [50.0, 1.0, 9.0, 0.0]);
     }
 
     #[test]

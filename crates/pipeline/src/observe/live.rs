@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use super::flow::{connected, holders, with_flow};
 use super::history::{History, MINUTE};
 use super::moment::{LiveProcess, Moment, pipelines};
+use super::tally::Limits;
 use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
+use crate::processors::{Load, ProcessorTimes};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Time between two moments.
@@ -82,6 +84,8 @@ pub struct Live<'a> {
     next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
     next_moment: Instant,
+    /// How busy the processors were in the last second.
+    load: Load,
     /// Processor time at the beginning of the last moment, until its cost is known.
     spent_before: Option<Duration>,
 }
@@ -102,6 +106,7 @@ impl<'a> Live<'a> {
             next_stage: 0,
             histories: BTreeMap::new(),
             next_moment: start + TICK,
+            load: Load::default(),
             spent_before: None,
         };
         live.close_slices(&connected(live.processes().values()), start);
@@ -180,7 +185,9 @@ impl<'a> Live<'a> {
         let members = groups.iter().map(|group| self.members(group, &processes));
         let members: Vec<Vec<LiveProcess<'_>>> = members.collect();
         let is_survey = self.observer.plan.scope.root().is_none();
-        let pipelines = members.iter().map(|it| pipelines(it, &pipes, is_survey));
+        let pipelines = members
+            .iter()
+            .map(|it| pipelines(it, &pipes, &self.load, is_survey));
         let pipelines = pipelines.flatten().collect();
         let tally = |it: &LiveProcess<'_>| self.observer.tallies.get(&it.process.id);
         let stages = members.iter().flatten().filter_map(tally);
@@ -217,6 +224,7 @@ impl<'a> Live<'a> {
     /// Returns the most samples of a process.
     fn close_slices(&mut self, groups: &[Vec<ProcessId>], now: Instant) -> u32 {
         let stages: BTreeSet<ProcessId> = groups.iter().flatten().copied().collect();
+        let mut limits = self.close_limits(&stages);
         let snapshot = &self.observer.scanner.snapshot;
         let mut samples = 0;
         let mut gone = Vec::new();
@@ -227,7 +235,7 @@ impl<'a> Live<'a> {
                 }
                 continue;
             }
-            let slice = tally.take(self.observer.proc, &self.observer.allowance);
+            let slice = tally.take(limits.remove(id).unwrap_or_default());
             samples = samples.max(slice.counts.samples);
             let Some(history) = self.histories.get_mut(id) else {
                 // It was not sampled so far.
@@ -255,6 +263,26 @@ impl<'a> Live<'a> {
         let stages = self.histories.iter();
         self.stages = stages.map(|(id, it)| (*id, is_active(it))).collect();
         samples
+    }
+
+    /// What may have kept each stage from running since the last moment. Reads its counters, and
+    /// begins to count anew.
+    fn close_limits(&mut self, stages: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, Limits> {
+        let observer = &mut self.observer;
+        for tally in observer.tallies.values_mut() {
+            if !tally.has_ended {
+                tally.update(observer.proc, &observer.allowance);
+            }
+        }
+        let now = ProcessorTimes::read(observer.proc);
+        self.load = now.since(&observer.times);
+        let tallies = observer.tallies.iter();
+        let stages = tallies.filter(|(id, _)| stages.contains(id));
+        let limits = stages.map(|(id, tally)| (*id, observer.limits(tally, &self.load)));
+        let limits = limits.collect();
+        observer.times = now;
+        observer.quotas.restart(observer.proc);
+        limits
     }
 
     /// What was seen of each pipe. Forgets those that are gone.

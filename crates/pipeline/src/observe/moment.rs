@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::history::{History, Window};
 use super::tally::Slice;
-use super::{Observation, Observed, Pipe};
-use crate::diagnosis::{Finding, Pace, diagnose};
+use super::{Observation, Observed, Pipe, TICK};
+use crate::diagnosis::{Finding, Pace, Unread, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::proc::PipeId;
+use crate::processors::Load;
 
 /// The stage that sets the pace is found from this many slices: few enough to follow a change.
 const PACE_SLICES: usize = 5;
@@ -39,6 +40,8 @@ pub struct Moment {
 pub struct Pipeline {
     /// The stage that sets the pace, from the last seconds.
     pub pace: Option<Pace>,
+    /// A writer that waits for a reader that does not read, all of the last seconds.
+    pub unread: Option<Unread>,
     /// Whether no stage stands out, but stages wait for each other by turns.
     pub is_by_turns: bool,
     /// For how long no stage has run.
@@ -115,17 +118,21 @@ impl LiveProcess<'_> {
 pub(super) fn pipelines(
     members: &[LiveProcess<'_>],
     pipes: &BTreeMap<PipeId, Pipe>,
+    load: &Load,
     is_survey: bool,
 ) -> Vec<Pipeline> {
     let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
     let observation = |processes: Vec<Observed>| Observation {
         processes,
         pipes: held.iter().map(|id| pipes[id].clone()).collect(),
+        load: load.clone(),
         is_survey,
         ..Observation::default()
     };
     let of_minute = members.iter().map(|it| it.observed(&it.history.minute));
     let minute = observation(of_minute.collect());
+    let of_second = members.iter().map(|it| it.observed(&it.history.last(1)));
+    let second = observation(of_second.collect());
     let recent = |it: &LiveProcess<'_>| it.observed(&it.history.last(PACE_SLICES));
     let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
@@ -145,7 +152,10 @@ pub(super) fn pipelines(
                     .map(|(from, to, pipe)| Link {
                         from: *from,
                         to: *to,
-                        pipe: pipes[pipe].clone(),
+                        pipe: Pipe {
+                            bytes_per_s: second.rate(*pipe),
+                            ..pipes[pipe].clone()
+                        },
                     })
                     .collect(),
                 ..Pipeline::default()
@@ -156,6 +166,16 @@ pub(super) fn pipelines(
                 match finding {
                     Finding::Pace(pace) if has(pace.stage.pid) => {
                         pipeline.pace = Some(pace.clone());
+                    }
+                    Finding::Unread(unread) if has(unread.writer.pid) => {
+                        let mut writers = stages.iter();
+                        let is_long = |it: &&&LiveProcess<'_>| {
+                            let is_writer = it.process.id.pid == unread.writer.pid;
+                            is_writer && it.history.still >= TICK * PACE_SLICES as u32
+                        };
+                        if writers.any(|it| is_long(&it)) {
+                            pipeline.unread.get_or_insert_with(|| unread.clone());
+                        }
                     }
                     Finding::Turns { stages } => {
                         pipeline.is_by_turns |= stages.iter().any(|it| has(it.pid));
@@ -214,7 +234,7 @@ mod tests {
         let observed = processes.iter().map(|it| busy(it.clone(), 0.0, 0.0, 0.0));
         let pipes = observation(observed.collect()).pipes;
         let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
-        pipelines(&members, &pipes.collect(), false)
+        pipelines(&members, &pipes.collect(), &Load::default(), false)
     }
 
     #[test]

@@ -4,19 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use pipespeed_host::CpuList;
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::children::{ChildSlice, ChildTally};
 use super::{Observed, OnPipe, Shares};
 use crate::files::{Allowance, Files, Kept, Schedule, ThreadFiles};
-use crate::find::{Process, Unseen};
+use crate::find::{Process, ProcessId, Unseen};
 use crate::proc::{End, Io, PipeId, Proc};
+use crate::processors::Quota;
 use crate::wait::{Outside, PipeWait, Side, State, ThreadSample, Wait, examine_files};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
 pub(super) const MAX_THREADS: usize = 32;
+/// The counters of a process that runs are read again once its age has grown by this share, so
+/// that little is missing of one that ends.
+const COUNTER_AGE: u32 = 8;
+/// Minimum time between two readings of the counters.
+const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
+/// Ends of processes are rounded to ticks: an older process was there before.
+const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
+/// A process that never slept in a sample, and neither ran nor was delayed for more than this
+/// share, was kept from running by the hypervisor.
+const MAX_UNEXPLAINED: f64 = 0.1;
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Activity {
-    Working,
+pub(super) enum Activity {
+    /// A thread ran or was ready to.
+    Awake,
     Disk,
     Blocked,
     Starved,
@@ -25,7 +42,7 @@ enum Activity {
 }
 
 /// What a process does if its threads are in these states.
-fn activity(threads: &[&State]) -> Activity {
+pub(super) fn activity(threads: &[&State]) -> Activity {
     let any = |wanted: &State| threads.contains(&wanted);
     let waits = || {
         threads.iter().filter_map(|state| match state {
@@ -40,7 +57,7 @@ fn activity(threads: &[&State]) -> Activity {
         })
     };
     if any(&State::Working) {
-        Activity::Working
+        Activity::Awake
     } else if any(&State::Disk) {
         Activity::Disk
     } else if any(&State::Stopped) {
@@ -66,7 +83,7 @@ fn activity(threads: &[&State]) -> Activity {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) samples: u32,
-    pub(super) working: u32,
+    pub(super) awake: u32,
     pub(super) disk: u32,
     pub(super) blocked: u32,
     pub(super) starved: u32,
@@ -78,10 +95,12 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, threads: &[&State]) {
+    /// Adds a sample of threads in these states. Returns what they did together.
+    pub(super) fn add(&mut self, threads: &[&State]) -> Activity {
         self.samples += 1;
-        match activity(threads) {
-            Activity::Working => self.working += 1,
+        let activity = activity(threads);
+        match activity {
+            Activity::Awake => self.awake += 1,
             Activity::Disk => self.disk += 1,
             Activity::Blocked => self.blocked += 1,
             Activity::Starved => self.starved += 1,
@@ -97,22 +116,111 @@ impl Counts {
         for one in on {
             *self.on.entry(one).or_default() += 1;
         }
+        activity
     }
 
-    fn share(&self, count: u32) -> f64 {
-        f64::from(count) / f64::from(self.samples.max(1))
-    }
-
-    /// The shares of the samples.
-    pub(super) fn shares(&self) -> Shares {
-        Shares {
-            working: self.share(self.working),
-            disk: self.share(self.disk),
-            blocked: self.share(self.blocked),
-            starved: self.share(self.starved),
-            elsewhere: self.share(self.outside.values().sum()),
-            stopped: self.share(self.stopped),
+    /// Adds those of another time.
+    pub(super) fn merge(&mut self, other: &Counts) {
+        self.samples += other.samples;
+        self.awake += other.awake;
+        self.disk += other.disk;
+        self.blocked += other.blocked;
+        self.starved += other.starved;
+        self.stopped += other.stopped;
+        for (outside, count) in &other.outside {
+            *self.outside.entry(*outside).or_default() += count;
         }
+        for (on, count) in &other.on {
+            *self.on.entry(*on).or_default() += count;
+        }
+        self.splices |= other.splices;
+    }
+
+    /// Divides the time of `samples` among the states. What a thread did while it was awake is
+    /// known from the scheduler, which counts all the time; the samples divide the rest. They can't
+    /// do more: a thread that is just going to sleep or to wake up looks awake, which makes up to a
+    /// quarter of the samples of one that sleeps 10,000 times a second.
+    pub(super) fn divide(&self, samples: u32, awake: Awake) -> Division {
+        let share = |count: u32| f64::from(count) / f64::from(samples.max(1));
+        let sampled = share(self.awake);
+        let asleep = share(self.samples - self.awake);
+        let all = sampled + asleep;
+        let (mut runs, mut queued) = if awake.ran == 0.0 && awake.queued == 0.0 {
+            (sampled, 0.0)
+        } else {
+            let most = if awake.is_threaded { sampled } else { all };
+            let runs = awake.ran.min(most);
+            (runs, awake.queued.min(most - runs))
+        };
+        let rest = all - runs - queued;
+        let scale = if asleep > 0.0 { rest / asleep } else { 0.0 };
+        if asleep == 0.0 && rest > MAX_UNEXPLAINED && !awake.is_threaded {
+            queued += rest;
+        } else if asleep == 0.0 && runs + queued > 0.0 {
+            let factor = all / (runs + queued);
+            (runs, queued) = (runs * factor, queued * factor);
+        }
+        Division {
+            runs,
+            queued,
+            scale: scale / f64::from(samples.max(1)),
+        }
+    }
+}
+
+/// How long a process was awake, as shares of the time, summed over its threads.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Awake {
+    pub(super) ran: f64,
+    /// At most this share it was ready to run while others used the processors.
+    pub(super) queued: f64,
+    /// Whether several threads may have been awake at once.
+    pub(super) is_threaded: bool,
+}
+
+/// How the time of a process divides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Division {
+    runs: f64,
+    queued: f64,
+    /// The share of the time for which each sample counts in which it slept.
+    scale: f64,
+}
+
+impl Division {
+    /// The share of the time for this number of samples in which it slept.
+    pub(super) fn share(&self, count: u32) -> f64 {
+        f64::from(count) * self.scale
+    }
+
+    /// The shares of all states.
+    pub(super) fn shares(&self, counts: &Counts) -> Shares {
+        Shares {
+            runs: self.runs,
+            queued: self.queued,
+            disk: self.share(counts.disk),
+            blocked: self.share(counts.blocked),
+            starved: self.share(counts.starved),
+            elsewhere: self.share(counts.outside.values().sum()),
+            stopped: self.share(counts.stopped),
+        }
+    }
+
+    /// The shares of waits outside of pipes.
+    pub(super) fn outside(&self, counts: &Counts) -> BTreeMap<Outside, f64> {
+        let outside = counts.outside.iter();
+        outside.map(|(key, n)| (*key, self.share(*n))).collect()
+    }
+
+    /// The shares of waits on pipes.
+    pub(super) fn on(&self, counts: &Counts) -> Vec<OnPipe> {
+        let on = counts.on.iter();
+        on.map(|((pipe, side), count)| OnPipe {
+            pipe: *pipe,
+            side: *side,
+            share: self.share(*count),
+        })
+        .collect()
     }
 }
 
@@ -124,29 +232,48 @@ pub(super) struct Slice {
     pub(super) counted: Duration,
     pub(super) ran: Duration,
     pub(super) delayed: Duration,
+    /// Of that, at most so much while others used the processors.
+    pub(super) queued: Duration,
+    /// Whether it had several threads.
+    pub(super) is_threaded: bool,
     pub(super) io: Option<Io>,
+    /// Whether it has waited for children that have ended.
+    pub(super) has_reaped: bool,
+    /// The children that it waited for.
+    pub(super) children: ChildSlice,
+    /// What might keep it from running.
+    pub(super) limits: Limits,
+}
+
+/// What may keep a process from running.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Limits {
+    /// At most this share of the time all its processors were used by others.
+    pub(super) contention: f64,
+    /// The processors that it may use, if that was looked up.
+    pub(super) allowed: Option<CpuList>,
+    /// A quota that stopped it.
+    pub(super) quota: Option<Quota>,
 }
 
 impl Slice {
-    /// Adds another one of the same process.
+    /// Adds an earlier one of the same process.
     pub(super) fn add(&mut self, other: &Slice) {
-        let (sum, counts) = (&mut self.counts, &other.counts);
-        sum.samples += counts.samples;
-        sum.working += counts.working;
-        sum.disk += counts.disk;
-        sum.blocked += counts.blocked;
-        sum.starved += counts.starved;
-        sum.stopped += counts.stopped;
-        for (outside, count) in &counts.outside {
-            *sum.outside.entry(*outside).or_default() += count;
-        }
-        for (on, count) in &counts.on {
-            *sum.on.entry(*on).or_default() += count;
-        }
-        sum.splices |= counts.splices;
+        self.counts.merge(&other.counts);
         self.counted += other.counted;
         self.ran += other.ran;
         self.delayed += other.delayed;
+        self.queued += other.queued;
+        self.is_threaded |= other.is_threaded;
+        self.has_reaped |= other.has_reaped;
+        self.children.add(&other.children);
+        if self.limits.allowed.is_none() {
+            self.limits.allowed.clone_from(&other.limits.allowed);
+        }
+        let throttled = |quota: &Quota| quota.throttled;
+        if self.limits.quota.as_ref().map(throttled) < other.limits.quota.as_ref().map(throttled) {
+            self.limits.quota = other.limits.quota;
+        }
         // They can't be read any more in the second in which the process ended.
         if let Some(io) = other.io {
             let sum = self.io.get_or_insert_default();
@@ -159,31 +286,45 @@ impl Slice {
 
     /// Whether the process ran.
     pub(super) fn has_run(&self) -> bool {
-        self.counts.working > 0 || self.counts.disk > 0 || !self.ran.is_zero()
+        self.counts.awake > 0 || self.counts.disk > 0 || !self.ran.is_zero()
+    }
+
+    /// How its time divides.
+    pub(super) fn divide(&self) -> Division {
+        let share = |time: Duration| {
+            let seconds = self.counted.as_secs_f64();
+            let share = time.as_secs_f64() / seconds;
+            if seconds > 0.0 { share } else { 0.0 }
+        };
+        let awake = Awake {
+            ran: share(self.ran),
+            queued: share(self.queued),
+            is_threaded: self.is_threaded,
+        };
+        self.counts.divide(self.counts.samples, awake)
     }
 
     /// What it says about a process; the rest is as of one that was not asked for.
     pub(super) fn observed(&self, process: Process) -> Observed {
         let counts = &self.counts;
-        let outside = counts.outside.iter();
-        let on = |((pipe, side), count): (&(PipeId, Side), &u32)| OnPipe {
-            pipe: *pipe,
-            side: *side,
-            share: counts.share(*count),
-        };
+        let division = self.divide();
         Observed {
             process,
             is_asked: false,
             has_ended: false,
             samples: counts.samples,
-            shares: counts.shares(),
-            outside: outside.map(|(key, n)| (*key, counts.share(*n))).collect(),
-            on: counts.on.iter().map(on).collect(),
+            shares: division.shares(counts),
+            outside: division.outside(counts),
+            on: division.on(counts),
+            children: self.children.observed(self),
             is_frozen: !self.has_run(),
             threads: Vec::new(),
             counted_s: self.counted.as_secs_f64(),
             ran_s: self.ran.as_secs_f64(),
             delayed_s: self.delayed.as_secs_f64(),
+            allowed: self.limits.allowed.clone(),
+            quota: self.limits.quota,
+            has_reaped: self.has_reaped,
             io: self.io,
             splices: counts.splices,
             handled_signals: 0,
@@ -198,20 +339,48 @@ impl Slice {
 pub(super) struct Counters {
     ran: Duration,
     delayed: Duration,
-    io: Option<Io>,
+    io: Option<OwnIo>,
+    /// Processor time of the children that it has waited for.
+    children_ran: Duration,
+    /// Their page faults.
+    children_faults: u64,
     /// How often each thread got a processor.
     turns: BTreeMap<i32, u64>,
 }
 
-impl Io {
-    /// What was counted since then.
-    fn since(self, then: Io) -> Io {
-        Io {
-            read_bytes: self.read_bytes.saturating_sub(then.read_bytes),
-            written_bytes: self.written_bytes.saturating_sub(then.written_bytes),
-            reads: self.reads.saturating_sub(then.reads),
-            writes: self.writes.saturating_sub(then.writes),
+/// What a process has read and written itself. The kernel adds what its children have moved once
+/// it has waited for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OwnIo {
+    io: Io,
+    /// The page faults of the children that are included; `None` if none are.
+    children_faults: Option<u64>,
+}
+
+impl OwnIo {
+    /// Those of a new process.
+    const NONE: OwnIo = OwnIo {
+        io: Io {
+            read_bytes: 0,
+            written_bytes: 0,
+            reads: 0,
+            writes: 0,
+        },
+        children_faults: None,
+    };
+
+    /// What it has moved itself since then. `None` if that can't be told from what its children
+    /// have.
+    fn since(self, then: OwnIo) -> Option<Io> {
+        if self.children_faults != then.children_faults {
+            return None;
         }
+        Some(Io {
+            read_bytes: self.io.read_bytes.checked_sub(then.io.read_bytes)?,
+            written_bytes: self.io.written_bytes.checked_sub(then.io.written_bytes)?,
+            reads: self.io.reads.checked_sub(then.io.reads)?,
+            writes: self.io.writes.checked_sub(then.io.writes)?,
+        })
     }
 }
 
@@ -281,6 +450,11 @@ pub(super) struct Tally {
     pub(super) may_have_changed: bool,
     has_run: bool,
     pub(super) counts: Counts,
+    pub(super) children: ChildTally,
+    is_threaded: bool,
+    /// Its control groups, as the text of proc_pid_cgroup(5).
+    pub(super) groups: Option<String>,
+    created: Instant,
     /// A thread of it, if the main thread has ended.
     thread: Option<i32>,
     /// The thread to begin with in the next sample.
@@ -301,11 +475,16 @@ impl Tally {
         let directory = Files::of(proc, process.id.pid).directory().ok();
         // It may have been opened after the number was reused.
         let directory = directory.filter(|_| process.id.is_running(proc));
+        let now = Instant::now();
         let mut tally = Tally {
             directory: directory.and_then(|directory| allowance.keep(directory)),
             watches: Vec::new(),
-            first: (Instant::now(), Counters::default()),
-            last: (Instant::now(), Counters::default()),
+            first: (now, Counters::default()),
+            last: (now, Counters::default()),
+            children: ChildTally::default(),
+            is_threaded: false,
+            groups: proc.control_groups(process.id.pid),
+            created: now,
             process,
             is_from_start,
             has_ended: false,
@@ -329,6 +508,31 @@ impl Tally {
         tally.watches = watches;
         tally.last = (tally.first.0, first.clone());
         tally.first.1 = first;
+        tally
+    }
+
+    /// As [`new`](Self::new), for a process that may have started after `since`: what such a
+    /// process has done counts from its beginning.
+    pub(super) fn new_since(
+        proc: &Proc,
+        process: Process,
+        since: Instant,
+        allowance: &Allowance,
+    ) -> Self {
+        let age = age(process.id);
+        let mut tally = Tally::new(proc, process, false, allowance);
+        if let Some(born) = age.and_then(|age| tally.created.checked_sub(age))
+            && born + MAX_BIRTH_ERROR > since
+        {
+            let nothing = Counters {
+                io: tally.first.1.io.map(|_| OwnIo::NONE),
+                // Turns that are unknown stay so.
+                turns: tally.first.1.turns.clone(),
+                ..Counters::default()
+            };
+            tally.first = (born.max(since), nothing);
+            tally.has_run = true;
+        }
         tally
     }
 
@@ -397,7 +601,16 @@ impl Tally {
                     states.push(&seen.state);
                 }
             }
-            self.counts.add(&states);
+            let activity = self.counts.add(&states);
+            self.is_threaded |= self.watches.len() > 1;
+            if let Activity::Elsewhere(Outside::Child | Outside::Signal) = activity {
+                self.children.sample(proc, &self.process, &states);
+            }
+            let age = self.created.elapsed();
+            let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
+            if has_run && self.last.0.elapsed() >= interval {
+                self.update(proc, allowance);
+            }
         } else {
             self.has_ended = true;
         }
@@ -431,64 +644,113 @@ impl Tally {
         }
     }
 
+    /// Time for which it was ready to run since the counters were read first, as a share.
+    pub(super) fn delay_share(&self) -> f64 {
+        let counted = self.last.0.duration_since(self.first.0);
+        let delayed = self.last.1.delayed.saturating_sub(self.first.1.delayed);
+        delayed.as_secs_f64() / counted.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
     /// What it did since the counters were read first.
-    fn slice(&self) -> Slice {
+    fn slice(&self, limits: Limits) -> Slice {
         let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
+        let counted = ended_at.duration_since(*began_at);
+        let delayed = last.delayed.saturating_sub(first.delayed);
         Slice {
             counts: self.counts.clone(),
-            counted: ended_at.duration_since(*began_at),
+            counted,
             ran: last.ran.saturating_sub(first.ran),
-            delayed: last.delayed.saturating_sub(first.delayed),
-            io: first.io.zip(last.io).map(|(before, now)| now.since(before)),
+            delayed,
+            queued: delayed.min(counted.mul_f64(limits.contention)),
+            is_threaded: self.is_threaded,
+            has_reaped: last.children_faults != first.children_faults,
+            io: first
+                .io
+                .zip(last.io)
+                .and_then(|(before, now)| now.since(before)),
+            children: self
+                .children
+                .slice(last.children_ran.saturating_sub(first.children_ran)),
+            limits,
         }
     }
 
     /// What it did since this was called last; everything is counted anew.
-    pub(super) fn take(&mut self, proc: &Proc, allowance: &Allowance) -> Slice {
-        if !self.has_ended {
-            self.update(proc, allowance);
-        }
-        let slice = self.slice();
+    pub(super) fn take(&mut self, limits: Limits) -> Slice {
+        let slice = self.slice(limits);
         self.counts = Counts::default();
+        self.children.restart();
+        self.is_threaded = self.watches.len() > 1;
         self.first = self.last.clone();
         slice
     }
 
     /// What it did. `now` is the process that has its number, `ancestors` are those of it.
     pub(super) fn observed(
-        &mut self,
+        &self,
         proc: &Proc,
-        allowance: &Allowance,
+        limits: Limits,
         now: Option<Process>,
         ancestors: Vec<i32>,
         is_asked: bool,
     ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
-        if same.is_some() {
-            self.update(proc, allowance);
-        }
         Observed {
             is_asked,
             has_ended: same.is_none(),
             is_frozen: same.is_some()
                 && self.is_from_start
                 && self.counts.samples > 0
-                && self.counts.working == 0
+                && self.counts.awake == 0
                 && self.first.1.turns == self.last.1.turns,
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
             threads: self.threads(),
             ancestors,
             ..self
-                .slice()
+                .slice(limits)
                 .observed(same.unwrap_or_else(|| self.process.clone()))
         }
     }
 }
 
+/// How long ago a process started, exact to a tick.
+fn age(id: ProcessId) -> Option<Duration> {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    now.checked_sub(ticks(id.start))
+}
+
+/// A time in clock ticks.
+pub(super) fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
+}
+
+/// What a process has read and written itself, as far as that is known.
+fn own_io(at: &At<'_>, pid: i32, children_faults: u64, watches: &[Watch]) -> Option<OwnIo> {
+    let io = match watches {
+        // It never waited for a child.
+        _ if children_faults == 0 => at.proc.io(pid),
+        [only] => only.files.io(at.files),
+        _ => {
+            return Some(OwnIo {
+                io: at.proc.io(pid)?,
+                children_faults: Some(children_faults),
+            });
+        }
+    };
+    Some(OwnIo {
+        io: io?,
+        children_faults: None,
+    })
+}
+
 fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
+    let stat = at.files.stat().map(|(stat, _)| stat).unwrap_or_default();
     let mut counters = Counters {
-        io: at.proc.io(pid),
+        io: own_io(at, pid, stat.children_faults, watches),
+        children_ran: ticks(stat.children_ticks),
+        children_faults: stat.children_faults,
         ..Counters::default()
     };
     for watch in watches {
@@ -514,7 +776,7 @@ mod tests {
         let lock = || State::Waiting(Wait::Thread);
         let socket = || State::Waiting(Wait::Outside(Outside::Socket));
         for (threads, expected) in [
-            (vec![on_input(1), State::Working], Activity::Working),
+            (vec![on_input(1), State::Working], Activity::Awake),
             (vec![on_room(1), State::Disk], Activity::Disk),
             (vec![on_input(1), on_room(2)], Activity::Blocked),
             (vec![lock(), on_input(1)], Activity::Starved),

@@ -264,6 +264,8 @@ impl Thread<'_> {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pause => return Outside::Signal,
             libc::SYS_futex => return Outside::Lock,
+            // The only waits in this call.
+            libc::SYS_flock | libc::SYS_fcntl => return Outside::FileLock,
             libc::SYS_wait4 | libc::SYS_waitid => return Outside::Child,
             _ => {}
         }

@@ -6,7 +6,8 @@ use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::PipeId;
 use pipespeed_pipeline::wait::Side;
 
-use super::{descriptor, full, list, pipe_name};
+use super::{descriptor, full, pipe_name};
+use crate::format::list;
 use crate::style::{RED, Style};
 
 /// The headline, a line for each member, and the remedy.

@@ -3,28 +3,31 @@
 use pipespeed_pipeline::observe::{Pipe, Shares};
 
 use super::View;
+use crate::doctor::rate;
 use crate::style::{BOLD, DIM, Style};
 
 /// A state in which a stage can be: its letter, the heading of its column, its meaning, its colour.
 type State = (&'static str, &'static str, &'static str, &'static str);
 
 /// In the order of [`in_order`].
-pub(super) const STATES: [State; 6] = [
-    ("W", "work", "works", "30;42"),
+pub(super) const STATES: [State; 7] = [
+    ("R", "run", "runs", "30;42"),
+    ("Q", "qued", "queued (CPU)", "30;46"),
     ("D", "disk", "disk", "30;45"),
-    ("B", "blkd", "blocked (pipe full)", "30;43"),
-    ("S", "strv", "starved (pipe empty)", "97;44"),
+    ("B", "blkd", "blocked (full)", "30;43"),
+    ("S", "strv", "starved (empty)", "97;44"),
     ("E", "else", "elsewhere", "30;47"),
     ("T", "", "stopped", "97;41"),
 ];
 
 /// The states with a column of their own.
-pub(super) const NUMBERS: usize = 5;
+pub(super) const NUMBERS: usize = 6;
 
 /// The shares in the order of [`STATES`].
-fn in_order(shares: &Shares) -> [f64; 6] {
+fn in_order(shares: &Shares) -> [f64; 7] {
     [
-        shares.working,
+        shares.runs,
+        shares.queued,
         shares.disk,
         shares.blocked,
         shares.starved,
@@ -46,9 +49,9 @@ const PIPE: usize = 1 + PIPE_BAR + 2;
 const PERCENT: usize = 5;
 
 /// A narrower screen has neither pids nor numbers.
-pub(super) const MIN_MEDIUM: usize = 76;
+pub(super) const MIN_MEDIUM: usize = 80;
 /// A narrower screen has the shares of the last second as a bar only.
-const MIN_WIDE: usize = 110;
+const MIN_WIDE: usize = 117;
 
 /// Which columns there are, and how wide those are that differ.
 pub(super) struct Layout {
@@ -173,8 +176,14 @@ impl Line {
         }
     }
 
-    /// Adds the columns about a pipe.
-    pub(super) fn pipe(&mut self, pipe: &Pipe, layout: &Layout) {
+    /// Adds the columns about a pipe. One whose writer has ended has no rate.
+    pub(super) fn pipe(&mut self, pipe: &Pipe, has_ended: bool, layout: &Layout) {
+        let rate = if has_ended {
+            String::new()
+        } else {
+            rate(pipe.bytes_per_s)
+        };
+        self.right(RATE, &rate, "");
         let bar = match pipe.fill {
             _ if pipe.is_held => "held".to_owned(),
             Some(fill) => "#".repeat((fill * PIPE_BAR as f64).round() as usize),

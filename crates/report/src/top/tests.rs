@@ -1,5 +1,6 @@
 use pipespeed_base::text::is_printable;
-use pipespeed_pipeline::diagnosis::{Pace, Who};
+use pipespeed_pipeline::diagnosis::{Idle, Pace, Unread, Who};
+use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::observe::{Pipe, Shares, Window};
 use pipespeed_pipeline::proc::PipeId;
 use pipespeed_pipeline::wait::Outside;
@@ -7,19 +8,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Shares of working, blocked and starved; the rest is elsewhere.
-fn window(working: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> Window {
+/// Shares of running, blocked and starved; the rest is elsewhere.
+fn window(runs: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> Window {
     Window {
         samples: 80,
         shares: Shares {
-            working,
+            runs,
             blocked,
             starved,
-            elsewhere: 1.0 - working - blocked - starved,
+            elsewhere: 1.0 - runs - blocked - starved,
             ..Shares::default()
         },
         waits_for: Some(Outside::Socket),
-        processor: working,
+        processor: runs,
         read_per_s: None,
         written_per_s: mib_per_s.map(|rate| rate * f64::from(1 << 20)),
     }
@@ -45,6 +46,8 @@ fn link(from: i32, to: i32, fill: f64) -> Link {
             path: None,
             capacity: Some(65536),
             fill: Some(fill),
+            bytes_per_s: Some(fill * 155e6),
+            owner: None,
             is_held: false,
             held_by: None,
         },
@@ -52,17 +55,9 @@ fn link(from: i32, to: i32, fill: f64) -> Link {
 }
 
 fn pace(pid: i32, name: &str, certainty: Certainty) -> Pace {
-    let stage = Who {
-        pid,
-        name: name.to_owned(),
-    };
     Pace {
-        stage,
         certainty,
-        shares: Shares::default(),
-        outside: None,
-        before: Vec::new(),
-        after: Vec::new(),
+        ..fixtures::pace(pid, name, Shares::default())
     }
 }
 
@@ -272,14 +267,45 @@ fn pipelines_are_sorted_as_requested() {
 }
 
 #[test]
+fn a_pipeline_whose_reader_does_not_read_comes_first() {
+    let who = |pid, name: &str| Who {
+        pid,
+        name: name.to_owned(),
+    };
+    let reader = Idle {
+        who: who(78, "cat"),
+        waits_for: Some(Outside::Child),
+        children: None,
+        child: None,
+        is_stopped: false,
+    };
+    let stuck = Pipeline {
+        unread: Some(Unread {
+            pipe: PipeId::pipe(77),
+            writer: who(77, "sleep"),
+            readers: vec![reader],
+        }),
+        ..still()
+    };
+    let moment = Moment {
+        pipelines: vec![packing(), stuck.clone()],
+        ..moment()
+    };
+    for sort in [Sort::Cpu, Sort::Rate, Sort::Name] {
+        assert_eq!(sorted(&moment, sort).next(), Some(&stuck));
+    }
+    assert_eq!(verdict(&stuck, true), "sleep waits, cat does not read");
+}
+
+#[test]
 fn a_bar_is_divided_by_shares() {
-    let bar = |working, starved| {
+    let bar = |runs, starved| {
         let mut line = Line::new(&view(80, 24));
-        line.bar(&window(working, 0.0, starved, None).shares, 10);
+        line.bar(&window(runs, 0.0, starved, None).shares, 10);
         line.text
     };
-    assert_eq!(bar(0.5, 0.25), "WWWWWSSSEE");
-    assert_eq!(bar(0.97, 0.03), "WWWWWWWWWW");
+    assert_eq!(bar(0.5, 0.25), "RRRRRSSSEE");
+    assert_eq!(bar(0.97, 0.03), "RRRRRRRRRR");
     let mut line = Line::new(&view(80, 24));
     line.bar(&Shares::default(), 3);
     assert_eq!(line.text, "   ");

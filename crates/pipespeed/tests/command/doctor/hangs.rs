@@ -251,7 +251,11 @@ fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
     let words = format!("tail (pid {server}) holds a write end (standard output), and wrote");
     assert_contains(
         &outcome.unwrapped_err(),
-        &["waits for input or its end", &words, "Nothing is stuck."],
+        &[
+            "waits for input or its end",
+            &words,
+            "Nothing is proven to be stuck",
+        ],
     );
 }
 

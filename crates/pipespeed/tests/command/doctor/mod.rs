@@ -6,6 +6,7 @@ mod healthy;
 mod hidden;
 mod keys;
 mod robust;
+mod truths;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;

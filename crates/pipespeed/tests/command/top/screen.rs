@@ -113,11 +113,11 @@ fn masked(text: &str) -> String {
         words.join(" ").replace(", N hidden", "")
     };
     let (before, after) = text.split_once("note: ").unwrap_or((text, ""));
-    let (_, after) = after.split_once("\nW works").unwrap_or_default();
+    let (_, after) = after.split_once("\nR runs").unwrap_or_default();
     let text = if after.is_empty() {
         text.to_owned()
     } else {
-        format!("{before}W works{after}")
+        format!("{before}R runs{after}")
     };
     let lines: Vec<String> = text.lines().map(line).collect();
     lines

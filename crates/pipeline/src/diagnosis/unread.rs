@@ -1,0 +1,174 @@
+//! Full pipes from which nobody read while a writer waited for room.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{Observed, Who};
+use crate::observe::{Children, Observation, Shares};
+use crate::proc::PipeId;
+use crate::wait::{Outside, Side, State, Wait};
+
+/// A writer that waited for this share of the time waited all the time.
+const MIN_BLOCKED: f64 = 0.95;
+/// A reader that ran or waited for its disk for this share has something to do before it reads on.
+const MIN_BUSY: f64 = 0.5;
+
+/// A writer waited for room for the whole observation, and nobody read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unread {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// The writer.
+    pub writer: Who,
+    /// The processes that hold a read end.
+    pub readers: Vec<Idle>,
+}
+
+/// A process that could read from a full pipe, and did not.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Idle {
+    /// The process.
+    pub who: Who,
+    /// What it waits for, as last seen.
+    pub waits_for: Option<Outside>,
+    /// What its children did, if it waited for them.
+    pub children: Option<Children>,
+    /// The child for whose end one of its threads waits: the writer, or one through which the
+    /// writer was started.
+    pub child: Option<Who>,
+    /// Whether it is stopped.
+    pub is_stopped: bool,
+}
+
+impl Unread {
+    /// Whether a process holds the read end.
+    pub fn is_reader(&self, who: &Who) -> bool {
+        self.readers.iter().any(|reader| reader.who == *who)
+    }
+}
+
+/// Finds the full pipes from which nobody read, except where a reader has something else to do
+/// or waits for room itself. Those with a process in `tied` are left out.
+pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unread> {
+    let mut found = Vec::new();
+    for pipe in &observation.pipes {
+        let writers = observation.holders(pipe.id, Side::Room);
+        let mut blocked = writers.filter(|it| {
+            let waited = it.waited_on(pipe.id, Side::Room) >= MIN_BLOCKED;
+            waited && it.is_frozen && !it.has_ended && !tied.contains(&it.process.id.pid)
+        });
+        let Some(writer) = blocked.next() else {
+            continue;
+        };
+        let readers = observation.holders(pipe.id, Side::Input);
+        let readers = readers.filter(|it| !it.has_ended && it.process.id != writer.process.id);
+        let readers: Vec<&Observed> = readers.collect();
+        let is_asked = writer.is_asked || readers.iter().any(|it| it.is_asked);
+        let is_busy = |it: &&Observed| {
+            let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
+            let children = it.children.as_ref().map_or(0.0, |it| awake(&it.shares));
+            awake(&it.shares) + children >= MIN_BUSY || it.shares.blocked >= MIN_BLOCKED
+        };
+        let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input) > 0.0;
+        if !is_asked || readers.is_empty() || readers.iter().any(|it| is_busy(it) || is_starved(it))
+        {
+            continue;
+        }
+        found.push(Unread {
+            pipe: pipe.id,
+            writer: writer.who(),
+            readers: readers
+                .iter()
+                .map(|reader| idle(observation, reader, writer))
+                .collect(),
+        });
+    }
+    found
+}
+
+fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle {
+    let own = reader.process.id.pid;
+    let waits_for_child = |state: &State| matches!(state, State::Waiting(Wait::Child(_)));
+    let is_parent = observation.descends(writer, own) && reader.threads.iter().any(waits_for_child);
+    // The nearest child on the way to the writer.
+    let line = writer.ancestors.iter().copied();
+    let mut line = std::iter::once(writer.process.id.pid).chain(line);
+    let child = line.find_map(|pid| {
+        let process = observation.find(pid)?;
+        (process.process.parent == own).then(|| process.who())
+    });
+    Idle {
+        who: reader.who(),
+        waits_for: reader.mainly(),
+        children: reader.children.clone(),
+        child: child.filter(|_| is_parent),
+        is_stopped: reader.shares.stopped >= MIN_BUSY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find::Process;
+    use crate::fixtures::{busy, frozen, observation, on_room, process, reads, writes};
+
+    fn waiting(outside: Outside) -> State {
+        State::Waiting(Wait::Outside(outside))
+    }
+
+    fn found(processes: Vec<Observed>) -> Vec<Unread> {
+        find(&observation(processes), &BTreeSet::new())
+    }
+
+    fn blocked() -> Observed {
+        let yes = Process {
+            parent: 2,
+            ..process(1, "yes", vec![writes(1, 7)])
+        };
+        frozen(yes, on_room(7))
+    }
+
+    fn reader(thread: State) -> Observed {
+        frozen(process(2, "python3", vec![reads(5, 7)]), thread)
+    }
+
+    #[test]
+    fn a_parent_that_waits_beside_a_timer_and_does_not_read_is_named() {
+        let mut parent = reader(waiting(Outside::Timer));
+        parent.is_frozen = false;
+        let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
+            panic!();
+        };
+        assert_eq!((&*unread.writer.name, unread.readers.len()), ("yes", 1));
+        assert_eq!(unread.readers[0].child, None);
+        parent.threads.push(State::Waiting(Wait::Child(Some(1))));
+        let [unread] = &found(vec![blocked(), parent])[..] else {
+            panic!();
+        };
+        assert_eq!(unread.readers[0].child, Some(blocked().who()));
+    }
+
+    #[test]
+    fn a_reader_that_works_or_is_held_up_itself_is_not_named() {
+        let works = busy(process(2, "gzip", vec![reads(0, 7)]), 0.9, 0.0, 0.0);
+        assert_eq!(found(vec![blocked(), works]), []);
+        let cat = frozen(
+            process(2, "cat", vec![reads(0, 7), writes(1, 8)]),
+            on_room(8),
+        );
+        let sleep = frozen(
+            process(3, "sleep", vec![reads(0, 8)]),
+            waiting(Outside::Timer),
+        );
+        let unread = found(vec![blocked(), cat, sleep]);
+        let names = unread.iter().map(|it| &*it.writer.name);
+        assert_eq!(names.collect::<Vec<&str>>(), ["cat"]);
+    }
+
+    #[test]
+    fn a_writer_that_ran_had_a_reader() {
+        let writer = busy(blocked().process, 0.01, 0.99, 0.0);
+        assert_eq!(found(vec![writer, reader(waiting(Outside::Timer))]), []);
+    }
+}

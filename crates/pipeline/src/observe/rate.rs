@@ -1,0 +1,187 @@
+//! How many bytes went through a pipe, by what its ends have read and written.
+//!
+//! The kernel counts bytes for a process, not for a pipe. So an end counts only if all its bytes
+//! went through this pipe, as far as can be seen. No more can have gone through than either end
+//! has moved.
+
+use super::{Observation, Observed};
+use crate::proc::PipeId;
+use crate::wait::Side;
+
+/// What the processes at one side of a pipe have moved.
+enum Moved {
+    /// So many bytes per second.
+    Bytes(f64),
+    /// Nothing: none of them ran.
+    Nothing,
+    /// Nothing by a call that the kernel counts.
+    Uncounted,
+    /// It can't be known how much.
+    Unknown,
+}
+
+impl Observation {
+    /// Sets the rates of all pipes.
+    pub(crate) fn set_rates(&mut self) {
+        let rates: Vec<Option<f64>> = self.pipes.iter().map(|pipe| self.rate(pipe.id)).collect();
+        for (pipe, rate) in self.pipes.iter_mut().zip(rates) {
+            pipe.bytes_per_s = rate;
+        }
+    }
+
+    /// Bytes per second through a pipe; `None` if not known.
+    pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
+        match (self.moved(pipe, Side::Input), self.moved(pipe, Side::Room)) {
+            (Moved::Bytes(read), Moved::Bytes(written)) => Some(read.min(written)),
+            (Moved::Nothing, _) | (_, Moved::Nothing) => Some(0.0),
+            (Moved::Bytes(bytes), _) | (_, Moved::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether a process may have moved its bytes through another pipe on this side. Not through one
+    /// that was left to it by accident, which others have, too; and standard error mostly carries
+    /// little.
+    fn uses_others(&self, process: &Observed, pipe: PipeId, side: Side) -> bool {
+        let mut ends = process.process.ends.iter();
+        ends.any(|end| {
+            let (is_open, standard) = match side {
+                Side::Input => (end.reads, 0),
+                Side::Room => (end.writes, 1),
+            };
+            let is_other = end.pipe != pipe && is_open;
+            let is_inherited = || self.holders(end.pipe, side).nth(1).is_some();
+            is_other
+                && (end.fd == standard
+                    || process
+                        .on
+                        .iter()
+                        .any(|on| (on.pipe, on.side) == (end.pipe, side))
+                    || end.fd > 2 && !is_inherited())
+        })
+    }
+
+    fn moved(&self, pipe: PipeId, side: Side) -> Moved {
+        let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
+        let holders: Vec<&Observed> = self.holders(pipe, side).collect();
+        let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
+            holders.into_iter().partition(|holder| holder.is_frozen);
+        if active.is_empty() && !frozen.is_empty() {
+            return Moved::Nothing;
+        }
+        for process in &active {
+            // Children that have ended may have moved some.
+            let is_shared = process.has_reaped || self.uses_others(process, pipe, side);
+            let Some(io) = process.io.filter(|_| !process.splices && !is_shared) else {
+                return Moved::Unknown;
+            };
+            let (more_bytes, more_calls) = match side {
+                Side::Input => (io.read_bytes, io.reads),
+                Side::Room => (io.written_bytes, io.writes),
+            };
+            (bytes, calls) = (bytes + more_bytes, calls + more_calls);
+            seconds = seconds.max(process.counted_s);
+        }
+        if calls == 0 || seconds == 0.0 {
+            Moved::Uncounted
+        } else {
+            Moved::Bytes(bytes as f64 / seconds)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::proc::Io;
+
+    /// The rate in bytes per 2 s of a pipe between these two.
+    fn rate(writer: Observed, reader: Observed) -> Option<f64> {
+        let rate = observation(vec![writer, reader]).rate(PipeId::pipe(7));
+        rate.map(|rate| rate * 2.0)
+    }
+
+    fn moves(process: &Observed, bytes: u64, calls: u64) -> Observed {
+        let io = Io {
+            read_bytes: bytes,
+            written_bytes: bytes,
+            reads: calls,
+            writes: calls,
+        };
+        Observed {
+            io: Some(io),
+            ..process.clone()
+        }
+    }
+
+    #[test]
+    fn the_rate_of_a_pipe_is_that_of_the_end_whose_bytes_all_went_there() {
+        let writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
+        let reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.0);
+        let both = |written, read| rate(moves(&writer, written, 9), moves(&reader, read, 9));
+        // One of them also writes to a file, or reads one.
+        assert_eq!((both(900, 500), both(500, 900)), (Some(500.0), Some(500.0)));
+        // By splice(2).
+        assert_eq!(
+            rate(moves(&writer, 500, 9), moves(&reader, 0, 0)),
+            Some(500.0)
+        );
+        assert_eq!(
+            rate(moves(&writer, 0, 0), moves(&reader, 500, 9)),
+            Some(500.0)
+        );
+        assert_eq!(rate(moves(&writer, 0, 0), moves(&reader, 0, 0)), None);
+        let splices = |process: &Observed| Observed {
+            splices: true,
+            ..moves(process, 70, 9)
+        };
+        assert_eq!(rate(splices(&writer), moves(&reader, 500, 9)), Some(500.0));
+        assert_eq!(rate(splices(&writer), splices(&reader)), None);
+    }
+
+    #[test]
+    fn bytes_of_children_and_of_other_pipes_are_not_counted() {
+        let reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.0);
+        let xargs = busy(process(1, "xargs", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
+        let unknown = Observed {
+            has_reaped: true,
+            ..moves(&xargs, 466 << 20, 9)
+        };
+        assert_eq!(rate(unknown.clone(), moves(&reader, 852, 9)), Some(852.0));
+        let other = Observed {
+            io: None,
+            ..reader.clone()
+        };
+        assert_eq!(rate(unknown, other), None);
+        let ends = vec![writes(1, 7), writes(4, 8)];
+        let tee = busy(process(1, "tee", ends), 0.5, 0.0, 0.0);
+        assert_eq!(
+            rate(moves(&tee, 9000, 9), moves(&reader, 4500, 9)),
+            Some(4500.0)
+        );
+        // Standard error carries little, and an inherited end nothing.
+        let noisy = busy(
+            process(1, "a", vec![writes(1, 7), writes(2, 8), writes(251, 9)]),
+            0.5,
+            0.0,
+            0.0,
+        );
+        let parent = frozen(process(3, "sh", vec![writes(251, 9)]), on_input(5));
+        let splices = Observed {
+            splices: true,
+            ..reader
+        };
+        let mut noisy = moves(&noisy, 9000, 9);
+        noisy.on.clear();
+        let all = observation(vec![noisy, splices, parent]);
+        assert_eq!(all.rate(PipeId::pipe(7)), Some(4500.0));
+    }
+
+    #[test]
+    fn nothing_goes_through_a_pipe_whose_reader_sleeps() {
+        let writer = busy(process(1, "gzip", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+        let reader = frozen(process(2, "wc", vec![reads(0, 7)]), on_input(7));
+        assert_eq!(rate(moves(&writer, 0, 0), reader), Some(0.0));
+    }
+}

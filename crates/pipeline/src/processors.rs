@@ -1,0 +1,248 @@
+//! How busy the processors were, and what keeps a process from one that it is ready to use.
+
+use std::collections::BTreeMap;
+
+use pipespeed_host::{CpuList, Throttling};
+use serde::Serialize;
+
+use crate::proc::Proc;
+
+/// Time of one processor since boot, in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ticks {
+    total: u64,
+    busy: u64,
+    steal: u64,
+}
+
+/// Times of all processors since boot (proc_stat(5)), by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProcessorTimes(BTreeMap<usize, Ticks>);
+
+impl ProcessorTimes {
+    /// Reads the times. None are known where the file is replaced by another one (lxcfs), which
+    /// shows the load of one container only.
+    pub(crate) fn read(proc: &Proc) -> Self {
+        let root = proc.root();
+        let mounts = root.text("proc/self/mountinfo").unwrap_or_default();
+        let is_mount = |line: &str| line.split(' ').nth(4) == Some("/proc/stat");
+        if mounts.lines().any(is_mount) {
+            return ProcessorTimes::default();
+        }
+        let text = root.text("proc/stat").unwrap_or_default();
+        ProcessorTimes(text.lines().filter_map(parse_line).collect())
+    }
+
+    /// The load between an earlier reading and this one.
+    pub(crate) fn since(&self, earlier: &ProcessorTimes) -> Load {
+        let each = self.0.iter().filter_map(|(cpu, now)| {
+            let before = earlier.0.get(cpu)?;
+            let total = now.total.checked_sub(before.total).filter(|it| *it > 0)?;
+            let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / total as f64;
+            let usage = Usage {
+                busy: share(now.busy, before.busy).min(1.0),
+                steal: share(now.steal, before.steal).min(1.0),
+            };
+            Some((*cpu, usage))
+        });
+        Load(each.collect())
+    }
+}
+
+/// Parses `cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...`. Guest times, which follow, are
+/// part of the first two.
+fn parse_line(line: &str) -> Option<(usize, Ticks)> {
+    let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
+    let cpu = words.next()?.parse().ok()?;
+    let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).take(8).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else {
+        return None;
+    };
+    let busy = user + nice + system + irq + softirq + steal;
+    let total = busy + idle + iowait;
+    Some((cpu, Ticks { total, busy, steal }))
+}
+
+/// How a processor was used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Usage {
+    /// Share of the time in which it was not idle.
+    pub busy: f64,
+    /// Share of the time in which the hypervisor ran something else.
+    pub steal: f64,
+}
+
+/// How each processor was used, by number; empty if not known.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Load(pub BTreeMap<usize, Usage>);
+
+impl Load {
+    /// The processors among those that a process may use.
+    pub fn among<'a>(&'a self, allowed: Option<&'a CpuList>) -> impl Iterator<Item = &'a Usage> {
+        let is_allowed = move |cpu: &usize| allowed.is_none_or(|allowed| allowed.contains(*cpu));
+        let all = self.0.iter();
+        all.filter(move |(cpu, _)| is_allowed(cpu))
+            .map(|(_, usage)| usage)
+    }
+
+    /// The largest share of the time in which a process may have had to wait while others used all
+    /// of its processors; 1 if not known. A process that is ready for longer waits for an idle
+    /// processor to wake up, which in a guest takes some 30 us each time.
+    pub(crate) fn max_contention(&self, allowed: Option<&CpuList>) -> f64 {
+        let busy = self.among(allowed).map(|usage| usage.busy);
+        busy.reduce(f64::min).unwrap_or(1.0)
+    }
+}
+
+/// A CPU quota that stopped a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Quota {
+    /// CPU time per second, in processors.
+    pub processors: f64,
+    /// Share of the quota's periods in which it was used up.
+    pub throttled: f64,
+}
+
+/// The quotas of the control groups of the processes observed.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas(BTreeMap<String, Vec<Throttling>>);
+
+impl Quotas {
+    /// Begins to count for the groups of a process, given as the text of proc_pid_cgroup(5).
+    pub(crate) fn add(&mut self, proc: &Proc, groups: &str) {
+        if !self.0.contains_key(groups) {
+            let counts = Throttling::read(proc.root(), groups);
+            self.0.insert(groups.to_owned(), counts);
+        }
+    }
+
+    /// The quota of these groups that was used up most often since they were added or
+    /// [`restart`](Self::restart)ed.
+    pub(crate) fn used_up(&self, proc: &Proc, groups: &str) -> Option<Quota> {
+        let before = self.0.get(groups).filter(|counts| !counts.is_empty())?;
+        let now = Throttling::read(proc.root(), groups);
+        // A quota that was set meanwhile has no counterpart.
+        let pairs = now.iter().zip(before);
+        let used_up = pairs.filter_map(|(now, before)| {
+            let periods = now.periods.checked_sub(before.periods)?;
+            let throttled = now.throttled.saturating_sub(before.throttled);
+            (throttled > 0).then(|| Quota {
+                processors: now.quota,
+                throttled: throttled as f64 / periods.max(throttled) as f64,
+            })
+        });
+        used_up.max_by(|a, b| a.throttled.total_cmp(&b.throttled))
+    }
+
+    /// Counts anew from now on.
+    pub(crate) fn restart(&mut self, proc: &Proc) {
+        for (groups, counts) in &mut self.0 {
+            if !counts.is_empty() {
+                *counts = Throttling::read(proc.root(), groups);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pipespeed_host::Root;
+
+    use super::*;
+
+    fn usage(busy: f64) -> Usage {
+        Usage { busy, steal: 0.0 }
+    }
+
+    #[test]
+    fn the_load_is_that_between_two_readings() {
+        let directory = tempfile::tempdir().unwrap();
+        let proc = Proc::below(Root(directory.path().to_owned()));
+        fs::create_dir_all(directory.path().join("proc/self")).unwrap();
+        let read = |text: &str| {
+            fs::write(directory.path().join("proc/stat"), text).unwrap();
+            ProcessorTimes::read(&proc)
+        };
+        let before = read(
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 0 0 90 0 0 0 0 0 0\ncpu2 1 0 0 0 0 0 0 0 0 0\n",
+        );
+        let after = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 30 1 9 150 5 2 3 10 30 0\ncpu1 7 0 0 0 0 0 0 0 0 0\nintr 1\n";
+        let load = read(after).since(&before);
+        let expected = Usage {
+            busy: 45.0 / 110.0,
+            steal: 10.0 / 110.0,
+        };
+        assert_eq!(load, Load([(0, expected)].into()));
+        // lxcfs
+        let mounts = "1 2 0:3 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n";
+        fs::write(directory.path().join("proc/self/mountinfo"), mounts).unwrap();
+        assert_eq!(read(after), ProcessorTimes::default());
+    }
+
+    #[test]
+    fn a_process_waits_for_others_only_while_all_its_processors_are_busy() {
+        let load = Load([(0, usage(1.0)), (1, usage(0.2)), (2, usage(0.6))].into());
+        let only = |text: &str| load.max_contention(CpuList::parse(text).as_ref());
+        assert_eq!((only("0"), only("0-1"), only("0,2")), (1.0, 0.2, 0.6));
+        assert_eq!(load.max_contention(None), 0.2);
+        assert_eq!(Load::default().max_contention(None), 1.0);
+    }
+
+    #[test]
+    fn the_quota_that_was_used_up_is_found_in_both_versions() {
+        for (files, groups) in [
+            (
+                [
+                    ("cgroup.controllers", "cpu"),
+                    ("a/cpu.max", "20000 100000"),
+                    ("a/b/cpu.max", "max 100000"),
+                ],
+                "0::/a/b\n",
+            ),
+            (
+                [
+                    ("cpu/a/cpu.cfs_quota_us", "20000"),
+                    ("cpu/a/cpu.cfs_period_us", "100000"),
+                    ("cpu/a/b/x", ""),
+                ],
+                "3:cpuset:/\n2:cpu:/a/b\n0::/\n",
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let write = |file: &str, text: &str| {
+                let path = directory.path().join("sys/fs/cgroup").join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            for (file, text) in files {
+                write(file, text);
+            }
+            let group = if groups.starts_with('0') {
+                "a"
+            } else {
+                "cpu/a"
+            };
+            let count = |periods: u32, throttled: u32| {
+                let text =
+                    format!("nr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 5\n");
+                write(&format!("{group}/cpu.stat"), &text);
+            };
+            let proc = Proc::below(Root(directory.path().to_owned()));
+            let mut quotas = Quotas::default();
+            count(100, 90);
+            quotas.add(&proc, groups);
+            assert_eq!(quotas.used_up(&proc, groups), None);
+            count(120, 105);
+            let expected = Quota {
+                processors: 0.2,
+                throttled: 0.75,
+            };
+            assert_eq!(quotas.used_up(&proc, groups), Some(expected));
+            quotas.restart(&proc);
+            assert_eq!(quotas.used_up(&proc, groups), None);
+            assert_eq!(quotas.used_up(&proc, "0::/other"), None);
+        }
+    }
+}

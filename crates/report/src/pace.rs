@@ -1,0 +1,367 @@
+//! What the stage that sets the pace of a pipeline does, and what would help.
+
+use pipespeed_base::size;
+use pipespeed_host::CpuList;
+use pipespeed_pipeline::diagnosis::{Delay, Pace, Room};
+use pipespeed_pipeline::observe::{Children, Shares};
+use pipespeed_pipeline::wait::Outside;
+
+use super::format::{list, significant};
+
+/// A smaller share is not worth mentioning.
+const MIN_MENTIONED: f64 = 0.1;
+/// A stage that runs for a smaller share has something else to wait for, too.
+const MIN_ONLY: f64 = 0.5;
+
+/// What a stage mainly does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    Runs,
+    WaitsForProcessor,
+    WaitsForDisk,
+    WaitsForPipe,
+    WaitsFor(Outside),
+    IsStopped,
+}
+
+impl Activity {
+    fn main(shares: &Shares, outside: Option<Outside>) -> Self {
+        let outside = outside.unwrap_or(Outside::Other);
+        let all = [
+            (shares.runs, Activity::Runs),
+            (shares.queued, Activity::WaitsForProcessor),
+            (shares.disk, Activity::WaitsForDisk),
+            (shares.elsewhere, Activity::WaitsFor(outside)),
+            (shares.stopped, Activity::IsStopped),
+        ];
+        let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        most.map_or(Activity::Runs, |(_, activity)| activity)
+    }
+}
+
+/// The sentences about a stage that sets the pace.
+pub(super) struct PaceText {
+    /// `runs 98 % of the time`, after the name of the stage.
+    pub(super) does: String,
+    /// What would help.
+    pub(super) remedy: String,
+}
+
+/// What a stage does and what would help. `has_small_calls` says that it moves few bytes a call,
+/// which is explained elsewhere.
+pub(super) fn describe_pace(pace: &Pace, has_small_calls: bool) -> PaceText {
+    let (shares, activity) = match &pace.children {
+        Some(children) => (&children.shares, children_activity(children)),
+        None => (&pace.shares, Activity::main(&pace.shares, pace.outside)),
+    };
+    let name = match &pace.children {
+        Some(children) => children.names.first().unwrap_or(&pace.stage.name),
+        None => &pace.stage.name,
+    };
+    PaceText {
+        does: does(pace, activity, shares),
+        remedy: remedy(pace, activity, shares, name, has_small_calls),
+    }
+}
+
+/// What the stage waits for, if it does not mainly run itself.
+pub(super) fn waits_for(pace: &Pace) -> Option<String> {
+    if let Some(children) = &pace.children {
+        return Some(match children.names.first() {
+            Some(name) => format!("its child {name}"),
+            None => "its children".to_owned(),
+        });
+    }
+    match Activity::main(&pace.shares, pace.outside) {
+        Activity::WaitsForProcessor => Some("a processor".to_owned()),
+        Activity::WaitsForDisk => Some("a disk".to_owned()),
+        Activity::WaitsFor(outside) => Some(outside.name().to_owned()),
+        Activity::Runs | Activity::WaitsForPipe | Activity::IsStopped => None,
+    }
+}
+
+/// What the children waited for most, outside of pipes.
+fn main_wait(children: &Children) -> Option<Outside> {
+    let outside = children.outside.iter();
+    let most = outside.max_by(|a, b| a.1.total_cmp(b.1))?;
+    Some(*most.0)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn does(pace: &Pace, activity: Activity, shares: &Shares) -> String {
+    match &pace.children {
+        Some(children) => describe_children(children),
+        None => state(activity, shares, true),
+    }
+}
+
+/// `waits for its child sleep, which waits for a timer 94 % of the time`.
+pub(super) fn describe_children(children: &Children) -> String {
+    let names = &children.names[..];
+    let (who, is_one) = match names {
+        [] => ("its children".to_owned(), false),
+        [only] => (format!("its child {only}"), true),
+        [_, _] | [_, _, _] => (
+            format!("its children {}", list(names.iter().cloned())),
+            false,
+        ),
+        [first, second, ..] => (
+            format!("its children ({first}, {second} and others)"),
+            false,
+        ),
+    };
+    let state = state(children_activity(children), &children.shares, is_one);
+    let processors = if children.processors >= 1.0 + MIN_MENTIONED {
+        format!(" ({} processors)", significant(children.processors))
+    } else {
+        String::new()
+    };
+    format!("waits for {who}, which {state}{processors}")
+}
+
+/// What children mainly do: they may wait on a pipe of their own.
+fn children_activity(children: &Children) -> Activity {
+    let shares = &children.shares;
+    let largest = [shares.runs, shares.queued, shares.disk, shares.elsewhere];
+    let largest = largest.into_iter().fold(shares.stopped, f64::max);
+    if shares.blocked + shares.starved > largest {
+        Activity::WaitsForPipe
+    } else {
+        Activity::main(shares, main_wait(children))
+    }
+}
+
+/// `runs 55 % of the time and waits for a processor 40 %`.
+fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
+    let s = if is_one { "s" } else { "" };
+    let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
+    let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
+    let queued = (shares.queued, waits("a processor", shares.queued));
+    let disk = (shares.disk, waits("a disk", shares.disk));
+    let (first, others) = match activity {
+        Activity::Runs => (runs, [queued, disk]),
+        Activity::WaitsForProcessor => (queued, [runs, disk]),
+        Activity::WaitsForDisk => (disk, [runs, queued]),
+        Activity::WaitsFor(outside) => {
+            return format!("{} of the time", waits(outside.name(), shares.elsewhere));
+        }
+        Activity::WaitsForPipe => {
+            return format!(
+                "{} of the time",
+                waits("a pipe", shares.blocked + shares.starved)
+            );
+        }
+        Activity::IsStopped if is_one => return "is stopped".to_owned(),
+        Activity::IsStopped => return "are stopped".to_owned(),
+    };
+    let others = others
+        .into_iter()
+        .filter(|(share, _)| *share >= MIN_MENTIONED);
+    let others: Vec<String> = others.map(|(_, text)| text).collect();
+    let all = std::iter::once(format!("{} of the time", first.1)).chain(others);
+    list(all)
+}
+
+fn remedy(
+    pace: &Pace,
+    activity: Activity,
+    shares: &Shares,
+    name: &str,
+    has_small_calls: bool,
+) -> String {
+    let pipes = match pace.room {
+        Room::Usual => "; larger pipes don't",
+        Room::Small { .. } | Room::Unknown => "",
+    };
+    let small = match pace.room {
+        Room::Small { capacity, .. } => format!(
+            " A larger pipe may help, too: the one next to it holds only {}.",
+            size::format(capacity)
+        ),
+        Room::Usual | Room::Unknown => String::new(),
+    };
+    let delay = pace.delay.as_ref().map(describe_delay);
+    let text = match activity {
+        Activity::Runs if has_small_calls => format!("Fewer calls would help (see below){pipes}."),
+        Activity::Runs => {
+            let also_disk = shares.disk >= MIN_MENTIONED;
+            let only = if delay.is_none() && !also_disk && shares.runs >= MIN_ONLY {
+                "Only a"
+            } else {
+                "A"
+            };
+            let disk = if also_disk { " or a faster disk" } else { "" };
+            let delay = delay.map_or(String::new(), |delay| {
+                format!(" More processor time helps, too: {delay}.")
+            });
+            format!("{only} faster {name}{disk} helps{pipes}.{delay}")
+        }
+        Activity::WaitsForProcessor => {
+            let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
+            format!("More processor time helps{pipes}: {delay}.")
+        }
+        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED => {
+            format!("Only a faster disk or less data helps{pipes}.")
+        }
+        Activity::WaitsForDisk => {
+            format!("A faster disk, less data or a faster {name} helps{pipes}.")
+        }
+        Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", pace.stage.pid),
+        Activity::WaitsFor(_) | Activity::WaitsForPipe => "The pipes are not the cause.".to_owned(),
+    };
+    let may_gain = matches!(activity, Activity::Runs | Activity::WaitsForProcessor);
+    if may_gain { text + &small } else { text }
+}
+
+const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
+
+/// `other processes use 0.88 of processor 1 (end or move them)`.
+fn describe_delay(delay: &Delay) -> String {
+    let place = |allowed: &Option<CpuList>| match allowed {
+        Some(only) if only.len() == 1 => format!("processor {only}"),
+        Some(several) => format!("its {} processors", several.len()),
+        None => "the processors".to_owned(),
+    };
+    match delay {
+        Delay::Quota(quota) => format!(
+            "its CPU quota of {} processors is used up in {} of the periods (cpu.max, docker --cpus)",
+            significant(quota.processors),
+            percent(quota.throttled)
+        ),
+        Delay::Others {
+            allowed,
+            processors,
+        } => format!(
+            "other processes use {} of {} (end them, move them or lower their priority)",
+            significant(*processors),
+            place(allowed)
+        ),
+        Delay::Hypervisor { steal } => format!(
+            "the hypervisor takes {} of its processors' time (steal)",
+            percent(*steal)
+        ),
+        Delay::OwnStages {
+            stages,
+            allowed,
+            processors,
+        } => {
+            let place = match (allowed, processors) {
+                (Some(only), 1) => format!("processor {only}"),
+                (_, 1) => "one processor".to_owned(),
+                (_, several) => format!("{several} processors"),
+            };
+            format!(
+                "the {stages} stages of the pipeline share {place}, so less work in any of them helps"
+            )
+        }
+        Delay::Unknown => UNKNOWN_DELAY.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipespeed_pipeline::fixtures;
+    use pipespeed_pipeline::processors::Quota;
+
+    use super::*;
+
+    fn text(change: impl FnOnce(&mut Pace)) -> String {
+        let mut pace = fixtures::pace(7, "tr", Shares::default());
+        change(&mut pace);
+        let text = describe_pace(&pace, false);
+        format!("tr {}. {}", text.does, text.remedy)
+    }
+
+    #[test]
+    fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
+        let queued = Shares {
+            runs: 0.12,
+            queued: 0.83,
+            ..Shares::default()
+        };
+        let delays = [
+            Delay::Others {
+                allowed: CpuList::parse("1"),
+                processors: 0.88,
+            },
+            Delay::Quota(Quota {
+                processors: 0.2,
+                throttled: 0.97,
+            }),
+            Delay::OwnStages {
+                stages: 3,
+                allowed: CpuList::parse("1"),
+                processors: 1,
+            },
+            Delay::Hypervisor { steal: 0.4 },
+            Delay::Unknown,
+        ];
+        let queued = delays.map(|delay| {
+            text(|pace| {
+                pace.shares = queued;
+                pace.delay = Some(delay);
+            })
+        });
+        assert!(queued.iter().all(|text| !text.contains("faster")));
+        let disk = Shares {
+            runs: 0.3,
+            disk: 0.7,
+            ..Shares::default()
+        };
+        let disk = text(|pace| pace.shares = disk);
+        let both = text(|pace| {
+            pace.shares.runs = 0.6;
+            pace.shares.queued = 0.4;
+            pace.delay = Some(Delay::Unknown);
+        });
+        insta::assert_snapshot!([queued.join("\n"), disk, both].join("\n"));
+    }
+
+    #[test]
+    fn children_are_named_with_what_they_do() {
+        let children = |names: &[&str], shares: Shares| Children {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            shares,
+            outside: [(Outside::Timer, shares.elsewhere)].into(),
+            on: Vec::new(),
+            processors: shares.runs * 1.5,
+        };
+        let sleeps = Shares {
+            elsewhere: 0.94,
+            ..Shares::default()
+        };
+        let runs = Shares {
+            runs: 0.98,
+            ..Shares::default()
+        };
+        let texts = [
+            children(&["sleep"], sleeps),
+            children(&["md5sum"], runs),
+            children(&["a", "b", "c", "d"], runs),
+        ];
+        let texts = texts.map(|children| text(|pace| pace.children = Some(children)));
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn larger_pipes_are_only_excluded_where_they_are_known_to_be_usual() {
+        let texts = [
+            Room::Usual,
+            Room::Unknown,
+            Room::Small {
+                pipe: pipespeed_pipeline::proc::PipeId::pipe(7),
+                capacity: 4096,
+            },
+        ];
+        let texts = texts.map(|room| {
+            text(|pace| {
+                pace.shares.runs = 0.97;
+                pace.room = room;
+            })
+        });
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+}
