@@ -57,7 +57,7 @@ pub fn profile_pipeline(
         blocks.push(block);
     }
     let trees = pipeline.shown();
-    blocks.extend(trees.map(|stage| call_tree(&stage.end, threshold, style)));
+    blocks.extend(trees.filter_map(|stage| call_tree(&stage.end, threshold, style)));
     let stages = format!("stages: {}", profile.settings.placement);
     let method = format!(
         "run once; phases with sampling ({FREQUENCY} times per second of running time) and without \

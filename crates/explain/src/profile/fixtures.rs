@@ -2,7 +2,7 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::{Event, EventScope};
+use super::perf::{Event, EventScope, FREQUENCY};
 use super::pipeline::OUTPUT;
 use super::record::{
     CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, Settings, StageProfile,
@@ -31,7 +31,11 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    end_profile(role, EventScope::Processors, usage, usage, all)
+    let sampled = Usage {
+        cpu_s: all.samples as f64 / FREQUENCY as f64,
+        ..usage
+    };
+    end_profile(role, EventScope::Processors, usage, sampled, all)
 }
 
 const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
@@ -93,7 +97,7 @@ fn profile() -> Profile {
 pub fn ladder() -> Profile {
     let spliced = "do_syscall_64 __do_sys_vmsplice iov_iter_get_pages2 get_user_pages_fast";
     let copying = vec![writer(1000.0, 200.0), reader(1000.0, 500.0)];
-    let vmsplicing = end("writer", 400.0, 300.0, &[(spliced, 10)]);
+    let vmsplicing = end("writer", 400.0, 300.0, &[(spliced, 100)]);
     let vmsplicing = vec![vmsplicing, reader(400.0, 10.0)];
     Profile {
         cases: vec![

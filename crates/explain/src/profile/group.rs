@@ -42,12 +42,14 @@ pub enum Group {
     Sampling,
     /// All other kernel code.
     Other,
+    /// All of the running time, if there are too few samples to divide it.
+    Running,
 }
 
 /// All groups in the order of reports, with their names.
-const NAMES: [(Group, &str); 18] = [
+const NAMES: [(Group, &str); 19] = [
     (Group::Asleep, "asleep, waiting for the other end"),
-    (Group::RunDelay, "woken, waiting for a processor"),
+    (Group::RunDelay, "waiting for a processor"),
     (Group::Spinning, "spinning on would-block (estimate)"),
     (Group::CopyToKernel, "copy to kernel"),
     (Group::CopyToUser, "copy to user"),
@@ -64,6 +66,7 @@ const NAMES: [(Group, &str); 18] = [
     (Group::Interrupts, "interrupts"),
     (Group::Sampling, "sampling itself"),
     (Group::Other, "other kernel"),
+    (Group::Running, "running (not divided)"),
 ];
 
 impl Group {

@@ -253,6 +253,7 @@ mod tests {
             Group::Spinning,
             Group::UserCode,
             Group::Other,
+            Group::Running,
         ];
         for (at, group) in Group::all().enumerate() {
             assert_eq!(group as usize, at);

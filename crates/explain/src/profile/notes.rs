@@ -3,6 +3,7 @@
 use itertools::Itertools;
 
 use super::account::FEW_BYTES;
+use super::gathered::MIN_SAMPLES;
 use super::perf::{Event, EventScope, FREQUENCY};
 use super::record::{EndProfile, Losses, PipelineProfile, Profile};
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
@@ -21,6 +22,8 @@ const COSTLY: &[&str] = &[
 
 /// Maximum share of samples in "other kernel" without a warning.
 const MAX_OTHER: f64 = 0.1;
+/// Minimum share of the samples that are due without a warning.
+const MIN_SHARE_OF_DUE: f64 = 0.5;
 /// Maximum slowdown by sampling without a warning.
 const MAX_SLOWDOWN: f64 = 0.05;
 /// Maximum difference of costs and wall time without a warning.
@@ -127,7 +130,15 @@ fn of_losses<'a>(
 
 /// Adds notes about the samples of one end.
 fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
-    let other = end.other_share_of_samples();
+    let due = end.due_samples();
+    if (end.samples as f64) < MIN_SHARE_OF_DUE * due && due >= MIN_SAMPLES as f64 {
+        notes.push(format!(
+            "{whose}: {} samples, where {due:.0} were due: the event was not counted all the time, so the samples \
+             may not represent the running time",
+            end.samples
+        ));
+    }
+    let other = end.other_share_of_samples().unwrap_or(0.0);
     if other > MAX_OTHER {
         notes.push(format!(
             "{whose}: {:.0} % of the samples are in functions that the table of costs does not know",
@@ -207,6 +218,21 @@ mod tests {
             case.ends.remove(0);
         }
         assert_eq!(joined(&of_samples(&profile)), "");
+    }
+
+    #[test]
+    fn an_event_that_counts_for_one_end_only_is_reported() {
+        let mut profile = fixtures::ladder();
+        profile.cases.truncate(1);
+        let case = &mut profile.cases[0];
+        case.gib_per_s = case.gib_per_s_unsampled;
+        case.ends[1].usage_sampled.cpu_s = 0.4;
+        let notes = joined(&of_samples(&profile));
+        assert!(
+            notes.contains("reader: 100 samples, where 800 were due"),
+            "{notes}"
+        );
+        assert!(!notes.contains("writer: 100 samples"), "{notes}");
     }
 
     #[test]

@@ -8,8 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::account::Usage;
+use super::gathered::MIN_SAMPLES;
 use super::groups::Group;
-use super::perf::{Event, EventScope};
+use super::perf::{Event, EventScope, FREQUENCY};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -307,6 +308,16 @@ impl CaseProfile {
 }
 
 impl EndProfile {
+    /// Whether there are enough samples for shares of the running time.
+    pub fn is_divided(&self) -> bool {
+        self.samples >= MIN_SAMPLES
+    }
+
+    /// The number of samples that its running time with sampling should have.
+    pub fn due_samples(&self) -> f64 {
+        self.usage_sampled.cpu_s * FREQUENCY as f64
+    }
+
     /// The cost of a group, if the end has it.
     pub fn cost(&self, group: Group) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.group == group)
@@ -334,13 +345,17 @@ impl EndProfile {
         self.costs.iter().map(|cost| cost.share).sum()
     }
 
-    /// The share of samples in functions that the table of costs does not know.
-    pub fn other_share_of_samples(&self) -> f64 {
+    /// The share of samples in functions that the table of costs does not know; `None` with
+    /// too few samples.
+    pub fn other_share_of_samples(&self) -> Option<f64> {
+        if !self.is_divided() {
+            return None;
+        }
         let weight = |is_counted: fn(&&Stack) -> bool| -> u64 {
             let stacks = self.stacks.iter().filter(is_counted);
             stacks.map(|stack| stack.weight).sum()
         };
         let other = weight(|stack| stack.group == Group::Other);
-        other as f64 / weight(|_| true).max(1) as f64
+        Some(other as f64 / weight(|_| true).max(1) as f64)
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn of_cost(group: Group) -> Colour {
         Group::Interrupts => Colour(100, 60, 50),
         Group::Sampling => Colour(150, 90, 90),
         Group::Other => Colour(31, 35, 40),
+        Group::Running => Colour(70, 120, 200),
     }
 }
 

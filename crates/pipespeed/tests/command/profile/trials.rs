@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use super::{is_only_for_root, is_refused, number};
@@ -134,6 +135,86 @@ fn events_of_processors_have_no_bounds() {
         return;
     }
     assert!(bounds(&outcome).values().all(|(bound, _)| bound == "exact"));
+}
+
+/// Replaces syscall(2), through which the library opens events: an event of a
+/// type up to MAX_TYPE becomes one that never counts (PERF_COUNT_SW_DUMMY).
+const NEVER_COUNTS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+long syscall(long number, ...) {
+    static long (*next)(long, ...);
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
+    va_end(list);
+    if (!next) next = dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_perf_event_open) {
+        struct perf_event_attr *event = (void *)a[0];
+        if (event->type <= MAX_TYPE) {
+            event->type = PERF_TYPE_SOFTWARE;
+            event->config = PERF_COUNT_SW_DUMMY;
+        }
+    }
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"#;
+
+/// Makes the events of the command never count: those of hardware (type 0), or also those of
+/// software (type 1). False, with a skip, without a C compiler.
+fn never_count(command: &mut Command, max_type: u32, directory: &Path) -> bool {
+    let source = directory.join("never_counts.c");
+    let library = directory.join("never_counts.so");
+    fs::write(&source, NEVER_COUNTS).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", &format!("-DMAX_TYPE={max_type}"), "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        skip("no C compiler");
+        return false;
+    }
+    command.env("LD_PRELOAD", library);
+    true
+}
+
+#[test]
+fn a_counter_that_opens_and_never_counts_is_not_used() {
+    const ARGS: &str = "write_read --time 0.5 --json -";
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!("profile {ARGS} --quiet"));
+    if sampled(ARGS).is_none() || !never_count(&mut command, 0, directory.path()) {
+        return;
+    }
+    let profile = json(&run_alone(command).succeeded().out);
+    assert_eq!(profile["settings"]["event"], "cpu-clock", "{profile:#}");
+    for end in profile["cases"][0]["ends"].as_array().unwrap() {
+        assert!(number(&end["samples"]) > 0.0, "{end:#}");
+    }
+}
+
+#[test]
+fn counts_replace_events_that_never_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("profile write_read --time 0.2 --quiet");
+    if is_refused(&run_alone(pipespeed(
+        "profile write_read --time 0.2 --quiet",
+    ))) || !never_count(&mut command, 1, directory.path())
+    {
+        return;
+    }
+    let outcome = run_alone(command);
+    if !outcome.out.contains("never count") {
+        // Refused for another reason.
+        assert!(is_counted(&outcome), "{outcome:#?}");
+        return;
+    }
+    assert_counted(outcome, &["can be opened but never count"]);
 }
 
 #[test]
