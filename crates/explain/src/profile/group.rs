@@ -32,8 +32,10 @@ pub enum Group {
     Scheduling,
     /// System-call entry and exit, and the checks of files on the way.
     EntryExit,
-    /// Page faults and zeroing of pages.
+    /// Page faults, without zeroing.
     PageFaults,
+    /// Zeroing of new pages: after a page fault, or of every page with init_on_alloc.
+    PageZeroing,
     /// The process's own code.
     UserCode,
     /// Interrupts.
@@ -47,7 +49,7 @@ pub enum Group {
 }
 
 /// All groups in the order of reports, with their names.
-const NAMES: [(Group, &str); 19] = [
+const NAMES: [(Group, &str); 20] = [
     (Group::Asleep, "asleep, waiting for the other end"),
     (Group::RunDelay, "waiting for a processor"),
     (Group::Spinning, "spinning on would-block (estimate)"),
@@ -61,7 +63,8 @@ const NAMES: [(Group, &str); 19] = [
     (Group::PipeSlots, "pipe slots, splice's own code"),
     (Group::Scheduling, "waking and scheduling"),
     (Group::EntryExit, "system-call entry and exit"),
-    (Group::PageFaults, "page faults and zeroing"),
+    (Group::PageFaults, "page faults"),
+    (Group::PageZeroing, "zeroing of pages"),
     (Group::UserCode, "user code"),
     (Group::Interrupts, "interrupts"),
     (Group::Sampling, "sampling itself"),
