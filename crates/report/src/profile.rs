@@ -16,7 +16,7 @@ use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
-use super::style::{DIM, Style};
+use super::style::{DIM, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
 /// Width of the column of names.
@@ -180,6 +180,13 @@ pub(super) fn bars(
         let of_samples = percent(share, 1);
         let others = format!("other kernel ({of_samples} of samples): {}", others(end));
         text += &format!("\n{}", style.note(&others, DIM));
+    }
+    if let Some(due) = end.missing_samples() {
+        let missing = format!(
+            "{} of {due:.0} samples that were due: the event was not counted all the time",
+            end.samples
+        );
+        text += &format!("\n{}", style.note(&missing, YELLOW));
     }
     if let Some(reason) = why_undivided(end) {
         text += &format!("\n{}", style.note(&reason, DIM));
@@ -383,9 +390,12 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
         ),
     };
     let release = profile.header.machine.kernel.release.as_deref();
+    let how = match profile.settings.event {
+        Some(event) => format!("sampled by {event}"),
+        None => "not sampled".to_owned(),
+    };
     let sampled = format!(
-        "{bars_are}; sampled by {}, Linux {}",
-        profile.settings.event,
+        "{bars_are}; {how}, Linux {}",
         release.unwrap_or("of unknown release")
     );
     let chart = BarChart {

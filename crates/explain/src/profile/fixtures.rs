@@ -82,8 +82,9 @@ fn profile() -> Profile {
         header,
         interrupted: None,
         settings: Settings {
-            event: Event::CpuClock,
-            scope: EventScope::Processors,
+            event: Some(Event::CpuClock),
+            scope: Some(EventScope::Processors),
+            refusal: None,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },
@@ -112,16 +113,22 @@ pub fn ladder() -> Profile {
     }
 }
 
-/// A stage whose phases without sampling were half of its time.
+/// A stage with the costs of `end`, which is half as long and moved half as much in the phases
+/// without sampling.
 fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile) -> StageProfile {
     StageProfile {
         command: command.to_owned(),
         status: Some(Status::Exited(0)),
         reads_from: (number > 1).then_some(number - 1),
         writes_to: (number < 3).then_some(number + 1),
-        wall_s: 2.0 * end.usage.wall_s,
-        cpu_s: 2.0 * end.usage.cpu_s,
-        by_phases: true,
+        wall_s: end.usage.wall_s,
+        cpu_s: end.usage.cpu_s,
+        usage_unsampled: Some(Usage {
+            bytes: end.usage.bytes / 2,
+            wall_s: end.usage.wall_s / 2.0,
+            cpu_s: end.usage.cpu_s / 2.0,
+            ..end.usage
+        }),
         taken_bytes: bytes[0],
         given_bytes: bytes[1],
         waits: Vec::new(),
@@ -158,6 +165,7 @@ pub fn pipeline() -> Profile {
         pipeline: Some(PipelineProfile {
             command: "produce | filter | sink".to_owned(),
             wall_s: first.wall_s,
+            cpu_s: None,
             out_of_time: false,
             status: Some(Status::Exited(3)),
             left: 0,

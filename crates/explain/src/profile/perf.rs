@@ -147,6 +147,22 @@ impl Sampling {
     }
 }
 
+impl Sampling {
+    /// As [`find`](Self::find), and makes sure that processes can be sampled, of which each runs
+    /// on these processors.
+    ///
+    /// # Errors
+    /// [`SamplingError`].
+    pub fn find_for(cpus: &[&[usize]]) -> Result<Self, SamplingError> {
+        let sampling = Self::find()?;
+        let mut probe = Probe::new(&sampling, cpus);
+        for (owner, cpus) in cpus.iter().enumerate() {
+            probe.add(owner, std::process::id(), cpus)?;
+        }
+        Ok(sampling)
+    }
+}
+
 /// Longest trial of an event, in running time: forty samples are due.
 const EVENT_TRIAL: Duration = Duration::from_millis(20);
 
@@ -208,6 +224,20 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
+    /// The message without the advice.
+    pub fn reason(&self) -> String {
+        let message = self.to_string();
+        match message.strip_suffix(INSTEAD) {
+            Some(reason) => reason.trim_end_matches("; ").to_owned(),
+            None => message,
+        }
+    }
+
+    /// Whether it also prevents a profile without samples: too few descriptors.
+    pub fn is_final(&self) -> bool {
+        matches!(self, SamplingError::Descriptors(_))
+    }
+
     pub(super) fn of(call: Call, error: io::Error) -> Self {
         match refusals::of(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),

@@ -36,10 +36,12 @@ pub struct Profile {
 /// How a profile was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The event that triggered samples.
-    pub event: Event,
+    /// The event that triggered samples; null without samples.
+    pub event: Option<Event>,
     /// What the event was bound to.
-    pub scope: EventScope,
+    pub scope: Option<EventScope>,
+    /// Why there are no samples.
+    pub refusal: Option<String>,
     /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
@@ -57,6 +59,8 @@ pub struct PipelineProfile {
     pub command: String,
     /// Its duration in seconds.
     pub wall_s: f64,
+    /// Processor time of all its processes, in seconds, by getrusage(2).
+    pub cpu_s: Option<f64>,
     /// Whether it was ended at the time limit (--time).
     pub out_of_time: bool,
     /// How it ended; null if it was ended.
@@ -90,9 +94,9 @@ pub struct StageProfile {
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
     pub cpu_s: f64,
-    /// Whether its costs are those of the phases without sampling. False if its
-    /// processes are too short-lived; the costs are then those of all phases.
-    pub by_phases: bool,
+    /// Its usage in phases without sampling; null if they are too short, or its processes too
+    /// short-lived, to compare them with the others.
+    pub usage_unsampled: Option<Usage>,
     /// Bytes from the stage before; null if unknown.
     pub taken_bytes: Option<u64>,
     /// Bytes to the stage after; null if unknown.
@@ -202,13 +206,13 @@ impl std::ops::AddAssign for Losses {
 pub struct EndProfile {
     /// `writer` or `reader`.
     pub role: String,
-    /// Its usage in trials without sampling.
+    /// Its usage in trials without sampling; of a stage, its whole usage.
     pub usage: Usage,
-    /// Its usage in trials with sampling.
+    /// Its usage in trials, or phases, with sampling.
     pub usage_sampled: Usage,
     /// Samples within the timed parts.
     pub samples: u64,
-    /// The parts of the wall time without sampling.
+    /// The parts of its wall time.
     pub costs: Vec<Cost>,
     /// The functions of "other kernel", the largest first.
     pub others: Vec<Function>,
@@ -313,9 +317,12 @@ impl EndProfile {
         self.samples >= MIN_SAMPLES
     }
 
-    /// The number of samples that its running time with sampling should have.
-    pub fn due_samples(&self) -> f64 {
-        self.usage_sampled.cpu_s * FREQUENCY as f64
+    /// The number of samples that its running time with sampling should have, if it has less
+    /// than half of them.
+    pub fn missing_samples(&self) -> Option<f64> {
+        let due = self.usage_sampled.cpu_s * FREQUENCY as f64;
+        let is_missing = due >= MIN_SAMPLES as f64 && (self.samples as f64) < 0.5 * due;
+        is_missing.then_some(due)
     }
 
     /// The cost of a group, if the end has it.

@@ -270,9 +270,8 @@ fn an_ordinary_user_gets_counts_and_the_setting_that_refuses() {
     ];
     let profile = |options: &str| program.command(&format!("profile {options} --quiet"));
     assert_counted(run_alone(profile("write_read --time 0.2")), &words);
-    // These need samples.
+    // This needs samples.
     run_alone(profile("write_read --folded -")).refused(1, &words);
-    run_alone(profile("-- true")).refused(1, &words);
 }
 
 #[test]
