@@ -19,8 +19,8 @@ use pipespeed_pipeline::act::{end_descendants, reap_others};
 use pipespeed_pipeline::proc::Proc;
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
-/// are no multiples of it. Phases with sampling alternate with phases without. Times are taken
-/// from the latter, since sampling slows down frequent switches.
+/// are no multiples of it. Phases with sampling alternate with phases without: sampling
+/// slows down frequent switches, and the difference shows how much.
 const PHASE: Duration = Duration::from_millis(38);
 /// The duration of a phase in milliseconds.
 pub const PHASE_MS: u128 = PHASE.as_millis();
