@@ -291,14 +291,18 @@ fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
             };
         }
         ([], starved) => too_few_processors(starved),
-        ([only], []) => match pipeline.stages.len() {
-            1 => format!("{} {}.", only.end.role, what_it_does(only)),
-            _ => format!(
-                "The pipeline is as fast as {}: it {}.",
-                only.end.role,
-                what_it_does(only)
-            ),
-        },
+        ([only], []) => {
+            let subject = match pipeline.stages.len() {
+                1 => only.end.role.clone(),
+                _ => format!("The pipeline is as fast as {}: it", only.end.role),
+            };
+            let processors = if delayed(only) >= MIN_STARVED {
+                " More free processors would help, too."
+            } else {
+                ""
+            };
+            format!("{subject} {}.{processors}", what_it_does(only))
+        }
         (several, []) => match busy
             .iter()
             .copied()
@@ -762,6 +766,10 @@ mod tests {
                 (
                     [(0.1, 0.1), (0.7, 0.2), (0.1, 0.0)],
                     "as fast as 2: filter: it sleeps 10 % of its time, waits for a processor 20 %",
+                ),
+                (
+                    [(0.1, 0.1), (0.5, 0.4), (0.1, 0.0)],
+                    "More free processors would help, too.",
                 ),
                 (
                     [(0.8, 0.0), (0.8, 0.1), (0.1, 0.0)],
