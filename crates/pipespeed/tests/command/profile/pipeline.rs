@@ -353,8 +353,6 @@ fn the_report_names_stages_and_what_they_wait_for() {
     let words = [
         "1: sh ",
         "2: cat",
-        "as fast as 1: sh",
-        "runs mostly user code",
         "asleep, waiting for: input (pipe empty)",
         "sum ",
     ];
@@ -363,9 +361,15 @@ fn the_report_names_stages_and_what_they_wait_for() {
         let command = profile(&format!("--time {seconds}"), "(while :; do :; done) | cat");
         let outcome = run_alone(command).succeeded();
         let text = outcome.unwrapped();
+        // On a busy machine it waits for a processor longer than it runs.
+        let is_named = text.contains("as fast as 1: sh: it")
+            && text.contains("runs mostly user code")
+            || text.contains("There are too few free processors: 1: sh");
         let missing = words.iter().find(|words| !text.contains(*words));
-        let Some(missing) = missing else { break };
-        assert!(seconds < 10.0, "{missing}: {outcome:#?}");
+        if missing.is_none() && is_named {
+            break;
+        }
+        assert!(seconds < 10.0, "{missing:?}: {outcome:#?}");
         seconds *= 2.0;
     }
 }
