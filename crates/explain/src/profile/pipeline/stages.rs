@@ -486,7 +486,7 @@ impl Stages {
             let stage = &mut self.all[stage];
             if is_seen {
                 stage.weight_seen += sample.weight;
-            } else if time <= stage.seen {
+            } else {
                 stage.weight_unseen += sample.weight;
             }
             stage.chains.add(sample.chain, sample.weight);

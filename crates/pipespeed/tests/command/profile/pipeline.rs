@@ -707,6 +707,9 @@ fn bytes_of_childrens_private_pipes_are_not_a_stages() {
     let is_small = |bytes: &Value| bytes.as_u64().is_none_or(|bytes| bytes < 100_000);
     assert!(is_small(&xargs["given_bytes"]), "{xargs:#}");
     assert!(is_small(&xargs["taken_bytes"]), "{xargs:#}");
+    // Nor is the running time of children after they were last seen.
+    let all = number(&pipeline["cpu_s"]);
+    assert!(number(&xargs["cpu_s"]) < 0.2 * all, "{pipeline:#}");
     let last = stages
         .iter()
         .rfind(|stage| !stage["reads_from"].is_null())
