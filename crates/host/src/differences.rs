@@ -131,6 +131,7 @@ impl Facts {
             self.add(&format!("mitigation of {name}"), Some(state));
         }
         self.add_list("boot parameters", &kernel.boot_parameters);
+        self.add_switch("zeroing of allocated pages", kernel.init_on_alloc);
         self.add_switch("pressure-stall accounts", kernel.pressure_stall);
         self.add_switch("seccomp filter", kernel.seccomp_filter);
         self.add_or_none("speculative store bypass", kernel.store_bypass.as_ref());

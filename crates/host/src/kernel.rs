@@ -1,6 +1,8 @@
 //! The kernel, and its settings that affect the cost of system calls.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,9 @@ pub struct Kernel {
     /// The boot parameters that affect speed, such as `mitigations=`. Others may
     /// contain private data and are left out.
     pub boot_parameters: Vec<String>,
+    /// Whether every page is zeroed when it is allocated: by the boot parameter
+    /// `init_on_alloc`, else by the default of the kernel's configuration, if that is readable.
+    pub init_on_alloc: Option<bool>,
     /// Whether pressure-stall accounting is on
     /// (Documentation/accounting/psi.rst).
     pub pressure_stall: Option<bool>,
@@ -107,10 +112,12 @@ impl Kernel {
         let status = |key: &str| root.field("proc/self/status", key);
         let own = |text: &std::ffi::CStr| text.to_str().ok().map(str::to_owned);
         let version = root.words("proc/sys/kernel/version");
+        let release = root
+            .text("proc/sys/kernel/osrelease")
+            .or_else(|| own(called.as_ref()?.release()));
         Kernel {
-            release: root
-                .text("proc/sys/kernel/osrelease")
-                .or_else(|| own(called.as_ref()?.release())),
+            init_on_alloc: init_on_alloc(root, release.as_deref()),
+            release,
             architecture: root
                 .text("proc/sys/kernel/arch") // since Linux 6.1
                 .or_else(|| own(called.as_ref()?.machine())),
@@ -145,6 +152,50 @@ fn boot_parameters(root: &Root) -> Vec<String> {
             PARAMETERS.contains(&key.replace('-', "_").as_str())
         })
         .collect()
+}
+
+/// Whether every page is zeroed when it is allocated (mm/mm_init.c).
+fn init_on_alloc(root: &Root, release: Option<&str>) -> Option<bool> {
+    let parameters = boot_parameters(root);
+    let last = parameters.iter().rev().find_map(|word| {
+        word.replace('-', "_")
+            .strip_prefix("init_on_alloc=")
+            .map(str::to_owned)
+    });
+    // The words of kstrtobool (lib/kstrtox.c), of which other values change nothing.
+    match last.as_deref().map(str::as_bytes) {
+        Some([b'y' | b'Y' | b't' | b'T' | b'1', ..] | [b'o' | b'O', b'n' | b'N', ..]) => {
+            return Some(true);
+        }
+        Some([b'n' | b'N' | b'f' | b'F' | b'0', ..] | [b'o' | b'O', b'f' | b'F', ..]) => {
+            return Some(false);
+        }
+        _ => {}
+    }
+    let release = release?;
+    let files = [
+        format!("boot/config-{release}"),
+        format!("lib/modules/{release}/config"),
+    ];
+    let configuration = files
+        .iter()
+        .find_map(|file| root.text(file))
+        .or_else(|| built_in_configuration(root))?;
+    let is_default = |line: &str| line == "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y";
+    Some(configuration.lines().any(is_default))
+}
+
+/// The configuration in the kernel itself (CONFIG_IKCONFIG_PROC).
+fn built_in_configuration(root: &Root) -> Option<String> {
+    let file = File::open(root.path("proc/config.gz")).ok()?;
+    let output = Command::new("gzip")
+        .arg("-dc")
+        .stdin(file)
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.is_empty()).then_some(text)
 }
 
 /// Whether pressure-stall accounting is on. If it is compiled in but off

@@ -82,6 +82,52 @@ fn a_kvm_guest_is_read_completely() {
 }
 
 #[test]
+fn pages_are_zeroed_by_the_boot_parameter_else_by_the_configuration() {
+    let on = "CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n";
+    let off = "CONFIG_A=y\n# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n";
+    let boot = "boot/config-6.1.0-32-amd64";
+    let modules = "lib/modules/6.1.0-32-amd64/config";
+    for (parameters, file, configuration, expected) in [
+        ("quiet", boot, on, Some(true)),
+        ("quiet", modules, on, Some(true)),
+        ("quiet", boot, off, Some(false)),
+        ("quiet", "boot/config-6.1.0-31-amd64", on, None),
+        ("init_on_alloc=0", boot, on, Some(false)),
+        ("init_on_alloc=1", boot, off, Some(true)),
+        ("init_on_alloc=1 init_on_alloc=off", boot, on, Some(false)),
+        ("init_on_alloc=?", boot, on, Some(true)),
+        ("quiet -- init_on_alloc=0", boot, on, Some(true)),
+    ] {
+        let made = Fixture::empty()
+            .file("proc/sys/kernel/osrelease", "6.1.0-32-amd64\n")
+            .file("proc/cmdline", parameters)
+            .file(file, configuration);
+        let machine = Machine::read_below(&made.root, None, None);
+        assert_eq!(
+            machine.kernel.init_on_alloc, expected,
+            "{parameters}, {file}: {configuration}"
+        );
+    }
+}
+
+#[test]
+fn a_built_in_configuration_is_read() {
+    let made = Fixture::empty()
+        .file("proc/sys/kernel/osrelease", "6.18.5\n")
+        .file("plain", "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n");
+    let compressed = std::process::Command::new("gzip")
+        .args(["-c"])
+        .arg(made.root.path("plain"))
+        .output();
+    let Ok(compressed) = compressed else {
+        return println!("skipped: no gzip");
+    };
+    std::fs::write(made.root.path("proc/config.gz"), compressed.stdout).unwrap();
+    let machine = Machine::read_below(&made.root, None, None);
+    assert_eq!(machine.kernel.init_on_alloc, Some(true));
+}
+
+#[test]
 fn private_boot_parameters_are_left_out() {
     let machine = read(&kvm_guest());
     assert_eq!(

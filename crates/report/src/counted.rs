@@ -38,6 +38,17 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
         blocks.push(style.heading(&format!("{}: {rate}", case.name)));
         blocks.extend(case.ends.iter().map(|end| table(end, style)));
     }
+    let is_impossible = |end: &EndAccount| end.has_impossible_costs();
+    if record
+        .cases
+        .iter()
+        .flat_map(|case| &case.ends)
+        .any(is_impossible)
+    {
+        let text = "The costs exceed the wall time: they were measured in a disturbed minute, just before, and \
+                    are too high. Times and shares that depend on them are not shown (?): repeat on a quiet machine.";
+        blocks.push(style.sentence(text));
+    }
     let mut all = vec![
         Note::Caution(format!("note: {}", record.refusal)),
         Note::Method(format!("note: ends: {}", record.settings.placement)),
@@ -59,14 +70,16 @@ fn table(end: &EndAccount, style: Style) -> String {
     let per_page =
         |seconds: f64| resolved(seconds * 1e9 * PAGE / end.counters.bytes as f64, MIN_NS);
     for row in &end.rows {
+        let is_shown = !end.has_impossible_costs() || row.item == Item::RunDelay;
         let share = |seconds: f64| percent(seconds / wall_s, 1);
+        let figure = |text: String| if is_shown { text } else { "?".to_owned() };
         let count = row.count.map(|count| fixed(count, 0));
         table.row([
             name(row.item).to_owned(),
             count.unwrap_or_default(),
             row.each_ns.map(significant).unwrap_or_default(),
-            row.seconds.map_or_else(|| "unknown".to_owned(), per_page),
-            row.seconds.map(share).unwrap_or_default(),
+            figure(row.seconds.map_or_else(|| "unknown".to_owned(), per_page)),
+            figure(row.seconds.map(share).unwrap_or_default()),
         ]);
     }
     let wall = ["wall time", "", "", &per_page(wall_s), "100.0 %"];
@@ -130,6 +143,22 @@ mod tests {
     #[test]
     fn counts_are_listed_with_costs_and_wall_time() {
         insta::assert_snapshot!(counted_cases(&record(account()), Style::of_width(80)));
+    }
+
+    #[test]
+    fn costs_that_exceed_the_wall_time_have_no_shares() {
+        let mut case = account();
+        case.ends[0].rows[1].seconds = Some(8.64);
+        case.ends[0].rows[2].seconds = Some(-6.64);
+        let text = counted_cases(&record(case), Style::default());
+        assert!(text.contains("measured in a disturbed minute"), "{text}");
+        for share in ["432", "-"] {
+            let row = |line: &&str| line.starts_with("pages") || line.starts_with("unexplained");
+            let mut rows = text.lines().filter(row);
+            assert!(rows.all(|row| !row.contains(share)), "{share}: {text}");
+        }
+        let normal = counted_cases(&record(account()), Style::default());
+        assert!(!normal.contains("disturbed"), "{normal}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The profile of a pipeline, as text.
 
 use itertools::Itertools as _;
-use pipespeed_base::text::in_short;
+use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::profile::account::FEW_BYTES;
 use pipespeed_explain::profile::groups::Group;
@@ -21,10 +21,21 @@ const MAX_COMMAND: usize = 90;
 const MAX_WAITS: usize = 3;
 /// At most this many costs are listed for a stage.
 const MAX_COSTS: usize = 2;
+/// The times of a stage whose running and waiting for a processor take more than this share of
+/// its wall time are those of several processes at once: they are shown as multiples of it.
+const MAX_BUSY: f64 = 1.05;
+/// Minimum share of its time that a busy stage waits for a processor, to mention it.
+const MIN_DELAYED: f64 = 0.05;
 /// Minimum share of a listed cost.
 const MIN_LISTED: f64 = 0.005;
 
-/// The table of stages, then the bars and the call tree of each.
+/// With more stages, bars are shown only for the one that the verdict names.
+const MAX_BARS: usize = 4;
+/// Shares of fewer observations are shown as counts.
+const MIN_OBSERVATIONS: u64 = 100;
+
+/// The table of stages, the bars of each, the call tree of the stage that the verdict names, the
+/// notes, and the verdict.
 pub fn profile_pipeline(
     profile: &Profile,
     pipeline: &PipelineProfile,
@@ -40,33 +51,52 @@ pub fn profile_pipeline(
         )),
         table(pipeline, style),
     ];
-    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(profile, pipeline));
-    blocks.extend(sentences.map(|text| style.sentence(&text)));
-    for stage in pipeline.shown() {
-        let mut block = style.heading(&stage.end.role);
-        let bars = bars(&basis(stage), &stage.end, Group::name_in_pipeline, style);
-        block += &format!("\n{bars}");
-        if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
-            let text = format!(
-                "asleep, waiting for: {} (seen asleep {} times)",
-                waits(stage),
-                stage.seen_asleep
-            );
-            block += &format!("\n{}", style.sentence(&text));
-        }
-        blocks.push(block);
-    }
-    let trees = pipeline.shown();
-    blocks.extend(trees.map(|stage| call_tree(&stage.end, threshold, style)));
+    let verdict = verdict(pipeline);
+    let is_named = |stage: &StageProfile| verdict.stage.is_some_and(|it| std::ptr::eq(it, stage));
+    let has_all = style.verbose || pipeline.shown().count() <= MAX_BARS;
+    let barred = pipeline.shown().filter(|stage| has_all || is_named(stage));
+    blocks.extend(barred.map(|stage| bars_and_waits(stage, style)));
+    let treed = pipeline
+        .shown()
+        .filter(|stage| style.verbose || is_named(stage));
+    blocks.extend(treed.filter_map(|stage| call_tree(&stage.end, threshold, style)));
     let stages = format!("stages: {}", profile.settings.placement);
-    let method = format!(
-        "run once; phases with sampling ({FREQUENCY} times per second of running time) and without \
-         alternate every {PHASE_MS} ms; running time and waiting for a processor are the \
-         scheduler's, from the phases without sampling; asleep is the rest of a stage's wall time, \
-         for any reason; the running time is divided by the samples of the other phases"
-    );
+    let method = method(profile);
     blocks.push(profile_notes(profile, &[&stages, &method], style));
+    if let Some(refusal) = &profile.settings.refusal {
+        let text = format!("The running time is not divided into costs: {refusal}.");
+        blocks.push(style.sentence(&text));
+    }
+    let sentences = failures(profile, pipeline)
+        .into_iter()
+        .chain([verdict.sentence]);
+    blocks.extend(sentences.map(|text| style.sentence(&text)));
     blocks.join("\n\n") + "\n"
+}
+
+/// The bars of a stage, and what it waits for.
+fn bars_and_waits(stage: &StageProfile, style: Style) -> String {
+    let mut block = style.heading(&stage.end.role);
+    let bars = bars(&basis(stage), &stage.end, Group::name_in_pipeline, style);
+    block += &format!("\n{bars}");
+    if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
+        let text = format!("asleep, waiting for: {}", waits(stage));
+        block += &format!("\n{}", style.sentence(&text));
+    }
+    block
+}
+
+/// How a profile was made, and what its figures mean.
+fn method(profile: &Profile) -> String {
+    let times = "running time and waiting for a processor are the scheduler's, of the whole run; \
+                 asleep is the rest of a stage's wall time, for any reason";
+    if profile.settings.event.is_none() {
+        return format!("run once; {times}");
+    }
+    format!(
+        "run once; phases with sampling ({FREQUENCY} times per second of running time) and without \
+         alternate every {PHASE_MS} ms; {times}; the running time is divided by the samples"
+    )
 }
 
 fn how_it_ended(profile: &Profile, pipeline: &PipelineProfile) -> String {
@@ -95,34 +125,39 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
         Column::left("stage"),
         Column::right("wall s"),
         Column::right("running"),
-        Column::right("woken"),
+        Column::right("waiting\nfor CPU"),
         Column::right("asleep"),
         Column::right("in GiB/s").optional(1),
         Column::right("out GiB/s").optional(2),
         Column::left("runs mostly").optional(3),
     ]);
     for stage in pipeline.shown() {
-        let rate = |bytes: Option<u64>| match bytes {
+        let rate = |neighbour: Option<usize>, bytes: Option<u64>| match bytes {
             Some(bytes) if bytes < FEW_BYTES => size::format(bytes),
             Some(bytes) => significant(bytes as f64 / GIB / stage.wall_s),
+            None if neighbour.is_some() => "?".to_owned(),
             None => "-".to_owned(),
         };
         // A difference of two measurements may be slightly negative.
         let whole = |share: f64| percent(share.max(0.0), 0);
         let delayed = stage.end.share(Group::RunDelay);
         let asleep = stage.end.share(Group::Asleep);
-        let running = match stage.processors() {
-            many if many > 1.05 => format!("x{}", fixed(many, 1)),
-            _ => whole(1.0 - asleep - delayed),
+        let usage = &stage.end.usage;
+        let times = if usage.cpu_s + usage.run_delay_s > MAX_BUSY * usage.wall_s {
+            let times = |seconds: f64| format!("x{}", fixed(seconds / usage.wall_s, 1));
+            [times(usage.cpu_s), times(usage.run_delay_s), "?".to_owned()]
+        } else {
+            [1.0 - asleep - delayed, delayed, asleep].map(whole)
         };
+        let [running, delayed, asleep] = times;
         table.row([
             stage.end.role.clone(),
             significant(stage.wall_s),
             running,
-            whole(delayed),
-            whole(asleep),
-            rate(stage.taken_bytes),
-            rate(stage.given_bytes),
+            delayed,
+            asleep,
+            rate(stage.reads_from, stage.taken_bytes),
+            rate(stage.writes_to, stage.given_bytes),
             main_costs(stage),
         ]);
     }
@@ -133,7 +168,7 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
 fn main_costs(stage: &StageProfile) -> String {
     let costs = stage.end.costs.iter();
     costs
-        .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay))
+        .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay | Group::Running))
         .filter(|cost| cost.share >= MIN_LISTED)
         .sorted_by(|a, b| b.share.total_cmp(&a.share))
         .take(MAX_COSTS)
@@ -142,10 +177,22 @@ fn main_costs(stage: &StageProfile) -> String {
 }
 
 fn waits(stage: &StageProfile) -> String {
+    let seen = stage.seen_asleep;
     let waits = stage.waits.iter().take(MAX_WAITS);
-    waits
-        .map(|wait| format!("{} {}", wait.name, percent(wait.share, 0)))
-        .join(", ")
+    let waits = waits.map(|wait| {
+        if seen >= MIN_OBSERVATIONS {
+            format!("{} {}", wait.name, percent(wait.share, 0))
+        } else {
+            format!("{} {}", wait.name, fixed(wait.share * seen as f64, 0))
+        }
+    });
+    let times = pluralize(seen as usize, "time");
+    let of_all = if seen >= MIN_OBSERVATIONS {
+        format!("(seen asleep {times})")
+    } else {
+        format!("(of {times} seen asleep)")
+    };
+    format!("{} {of_all}", waits.format(", "))
 }
 
 /// A sentence for each stage that failed, or for the command if no stage did. SIGPIPE is
@@ -195,66 +242,164 @@ fn failure(status: Status, has_reader: bool) -> Option<String> {
 
 /// A stage that sleeps less than this share of its time is busy.
 const MAX_ASLEEP: f64 = 0.25;
+/// Minimum share of its time that a stage waits for a processor, to name that as a cause.
+const MIN_STARVED: f64 = 0.25;
 /// A stage is a possible bottleneck if its duration is at least this share of the
 /// pipeline's.
 const MIN_PRESENT: f64 = 0.5;
+/// At most this many stages that wait for a processor are named.
+const MAX_STARVED: usize = 3;
 
-/// A sentence on the bottleneck.
-fn bottleneck(pipeline: &PipelineProfile) -> String {
-    let present = pipeline
+/// A sentence on the bottleneck, and the stage that it is about.
+struct Verdict<'a> {
+    sentence: String,
+    stage: Option<&'a StageProfile>,
+}
+
+/// Finds the bottleneck.
+fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
+    let present: Vec<&StageProfile> = pipeline
         .stages
         .iter()
-        .filter(|stage| is_present(stage, pipeline));
+        .filter(|stage| is_present(stage, pipeline))
+        .collect();
     let Some(least) = present
-        .clone()
+        .iter()
+        .copied()
         .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
     else {
-        return "No stage was there for half of the time.".to_owned();
+        return Verdict {
+            sentence: "No stage was there for half of the time.".to_owned(),
+            stage: None,
+        };
     };
-    let busy: Vec<&str> = present
+    let busy: Vec<&StageProfile> = present
+        .iter()
+        .copied()
         .filter(|stage| asleep(stage) < MAX_ASLEEP)
-        .map(|stage| &*stage.end.role)
         .collect();
-    let delayed = least.end.share(Group::RunDelay);
-    match busy.as_slice() {
-        [] => format!(
-            "No stage is busy all the time: {}.",
-            final_wait(pipeline, least)
-        ),
-        [only] => match pipeline.stages.len() {
-            1 => format!("{only} {}.", what_it_does(least)),
+    let (starved, fed): (Vec<&StageProfile>, Vec<&StageProfile>) =
+        busy.iter().copied().partition(|stage| is_starved(stage));
+    let names = |stages: &[&StageProfile]| stages.iter().map(|stage| &stage.end.role).join(" and ");
+    let sentence = match (fed.as_slice(), starved.as_slice()) {
+        ([], []) if waits_for_processors(&present) => too_few_processors(&present),
+        ([], []) => {
+            let (sentence, stage) = final_wait(pipeline, least);
+            return Verdict {
+                sentence: format!("No stage is busy all the time: {sentence}."),
+                stage: Some(stage),
+            };
+        }
+        ([], starved) => too_few_processors(starved),
+        ([only], []) => {
+            let subject = match pipeline.stages.len() {
+                1 => only.end.role.clone(),
+                _ => format!("The pipeline is as fast as {}: it", only.end.role),
+            };
+            let processors = if delayed(only) >= MIN_STARVED {
+                " More free processors would help, too."
+            } else {
+                ""
+            };
+            format!("{subject} {}.{processors}", what_it_does(only))
+        }
+        (several, []) => match busy
+            .iter()
+            .copied()
+            .max_by(|a, b| delayed(a).total_cmp(&delayed(b)))
+        {
+            Some(most) if delayed(most) >= MIN_STARVED => format!(
+                "{} are all busy: the pipeline gets faster if each of them does, or with more \
+                 free processors: {} waits for one {} of its time.",
+                names(several),
+                most.end.role,
+                percent(delayed(most), 0)
+            ),
             _ => format!(
-                "The pipeline is as fast as {only}: it {}.",
-                what_it_does(least)
+                "{} are all busy: the pipeline gets faster only if each of them does.",
+                names(several)
             ),
         },
-        several if delayed >= MAX_ASLEEP => format!(
-            "There are too few processors: {} are runnable most of the time, but wait for one.",
-            several.join(" and ")
+        (fed, starved) => format!(
+            "{} {} most of the time. {}",
+            names(fed),
+            if fed.len() == 1 { "runs" } else { "run" },
+            too_few_processors(starved)
         ),
-        several => format!(
-            "{} are all busy: the pipeline gets faster only if each of them does.",
-            several.join(" and ")
-        ),
-    }
+    };
+    let stage = if fed.is_empty() {
+        let starved = if starved.is_empty() { present } else { starved };
+        starved
+            .into_iter()
+            .max_by(|a, b| delayed(a).total_cmp(&delayed(b)))
+    } else {
+        fed.into_iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))
+    };
+    Verdict { sentence, stage }
+}
+
+/// Whether a stage waits for a processor for long, and more than it runs.
+fn is_starved(stage: &StageProfile) -> bool {
+    delayed(stage) >= MIN_STARVED && delayed(stage) > running(stage)
+}
+
+/// Whether stages that all sleep wait for processors more than they run: each sleeps until its
+/// neighbour gets one.
+fn waits_for_processors(stages: &[&StageProfile]) -> bool {
+    let sum = |share: fn(&StageProfile) -> f64| -> f64 {
+        stages.iter().map(|stage| share(stage) * stage.wall_s).sum()
+    };
+    sum(delayed) > sum(running) && stages.iter().any(|stage| delayed(stage) >= MIN_STARVED)
+}
+
+/// A sentence on stages that wait for a processor.
+fn too_few_processors(stages: &[&StageProfile]) -> String {
+    let most = stages
+        .iter()
+        .filter(|stage| delayed(stage) >= MIN_STARVED)
+        .sorted_by(|a, b| delayed(b).total_cmp(&delayed(a)))
+        .take(MAX_STARVED);
+    let each = most.map(|stage| {
+        format!(
+            "{} waits for one {} of its time and runs {}",
+            stage.end.role,
+            percent(delayed(stage), 0),
+            percent(running(stage), 0)
+        )
+    });
+    format!("There are too few free processors: {}.", each.format("; "))
 }
 
 /// `sleeps 3 % of its time, and runs mostly user code 92 %`: what a busy stage does.
 fn what_it_does(stage: &StageProfile) -> String {
-    let delayed = stage.end.share(Group::RunDelay);
     let sleeps = (asleep(stage) >= MIN_LISTED)
         .then(|| format!("sleeps {} of its time", percent(asleep(stage), 0)));
-    let waits = (delayed >= MAX_ASLEEP)
-        .then(|| format!("waits for a processor {} of its time", percent(delayed, 0)));
+    let waits = (delayed(stage) >= MIN_DELAYED).then(|| {
+        format!(
+            "waits for a processor {} of its time",
+            percent(delayed(stage), 0)
+        )
+    });
     let costs = main_costs(stage);
     let runs = match costs.as_str() {
-        "" => "runs".to_owned(),
+        "" => format!("runs {} of it", percent(running(stage), 0)),
         costs => format!("runs mostly {costs}"),
     };
     match sleeps.into_iter().chain(waits).join(", ").as_str() {
-        "" => runs,
+        "" => match costs.as_str() {
+            "" => "runs all the time".to_owned(),
+            _ => runs,
+        },
         first => format!("{first}, and {runs}"),
     }
+}
+
+fn delayed(stage: &StageProfile) -> f64 {
+    stage.end.share(Group::RunDelay)
+}
+
+fn running(stage: &StageProfile) -> f64 {
+    (1.0 - asleep(stage) - delayed(stage)).max(0.0)
 }
 
 fn asleep(stage: &StageProfile) -> f64 {
@@ -265,25 +410,30 @@ fn is_present(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
     stage.wall_s >= MIN_PRESENT * pipeline.wall_s
 }
 
-/// The reason why all stages of a pipeline sleep: follows the pipes waited for from the
-/// stage that sleeps least.
-fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
+/// The reason why all stages of a pipeline sleep, and the stage where it is: follows the pipes
+/// waited for from the stage that sleeps least.
+fn final_wait<'a>(
+    pipeline: &'a PipelineProfile,
+    least: &'a StageProfile,
+) -> (String, &'a StageProfile) {
     let stages = &pipeline.stages;
     let Some(mut at) = stages.iter().position(|stage| std::ptr::eq(stage, least)) else {
-        return String::new();
+        return (String::new(), least);
     };
     let mut from = None;
     while let Some(next) = waited_for(stages, at) {
         // Only neighbours can wait for each other.
         if from == Some(next) {
             let (one, other) = (&stages[at.min(next)], &stages[at.max(next)]);
-            return format!(
-                "even {} sleeps {} of it; {} and {} wait for each other by turns",
+            let text = format!(
+                "even {} sleeps {} of it{}; {} and {} wait for each other by turns",
                 least.end.role,
                 percent(asleep(least), 0),
+                lack_of_processor(least),
                 one.end.role,
                 other.end.role
             );
+            return (text, least);
         }
         (from, at) = (Some(at), next);
     }
@@ -296,7 +446,19 @@ fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
         Some(wait) => format!(", mostly waiting for {}", wait.name),
         None => String::new(),
     };
-    format!("{who} {} of it{wait}", percent(asleep(last), 0))
+    let processor = lack_of_processor(last);
+    let text = format!("{who} {} of it{wait}{processor}", percent(asleep(last), 0));
+    (text, last)
+}
+
+/// ` and waits for a processor 30 % of it`, if it does so for long.
+fn lack_of_processor(stage: &StageProfile) -> String {
+    match delayed(stage) {
+        share if share >= MIN_STARVED => {
+            format!(" and waits for a processor {} of it", percent(share, 0))
+        }
+        _ => String::new(),
+    }
 }
 
 /// The neighbour that a stage mostly waits for.
@@ -357,6 +519,67 @@ mod tests {
             .find(|line| line.starts_with("6 bytes"))
             .unwrap();
         assert!(unit.contains("seconds"), "{unit}");
+    }
+
+    #[test]
+    fn only_the_stage_of_the_verdict_has_a_call_tree_and_the_verdict_is_last() {
+        let text = shown(&fixtures::pipeline());
+        let trees: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("running time by call chains"))
+            .collect();
+        assert!(
+            matches!(trees.as_slice(), [only] if only.starts_with("2: filter")),
+            "{text}"
+        );
+        let last = text.trim_end().rsplit("\n\n").next().unwrap();
+        assert!(last.starts_with("The pipeline is as fast as"), "{text}");
+    }
+
+    #[test]
+    fn many_stages_have_one_set_of_bars() {
+        let bars = |stages: usize| {
+            let text = changed(|pipeline| {
+                let first = pipeline.stages[0].clone();
+                while pipeline.stages.len() < stages {
+                    pipeline.stages.insert(0, first.clone());
+                }
+            });
+            text.matches("wall time\n").count()
+        };
+        assert_eq!((bars(4), bars(5)), (4, 1));
+    }
+
+    #[test]
+    fn unknown_bytes_are_shown_as_such() {
+        let text = changed(|pipeline| pipeline.stages[0].given_bytes = None);
+        let row = text
+            .lines()
+            .find(|line| line.starts_with("1: produce"))
+            .unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert!(cells.contains(&"?") && cells.contains(&"-"), "{row}");
+    }
+
+    #[test]
+    fn times_of_several_processes_at_once_are_multiples() {
+        let text = changed(|pipeline| {
+            let usage = &mut pipeline.stages[1].end.usage;
+            usage.cpu_s = 0.5 * usage.wall_s;
+            usage.run_delay_s = 2.0 * usage.wall_s;
+        });
+        let row = text
+            .lines()
+            .find(|line| line.starts_with("2: filter"))
+            .unwrap();
+        assert!(row.contains("x0.5     x2.0       ?"), "{row}");
+    }
+
+    #[test]
+    fn waits_seen_a_few_times_have_no_shares() {
+        let text = changed(|pipeline| pipeline.stages[0].seen_asleep = 99);
+        let words = "waiting for: room for output (pipe full) 96, poll or select 3 (of 99 times";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]
@@ -423,7 +646,7 @@ mod tests {
                 }];
             }
             change(&mut pipeline);
-            super::super::bottleneck(&pipeline)
+            super::super::verdict(&pipeline).sentence
         }
 
         const TIMER: &str = "a timer (sleep)";
@@ -478,7 +701,7 @@ mod tests {
                 if stages == 1 {
                     pipeline.stages = vec![busy];
                 }
-                super::super::bottleneck(&pipeline)
+                super::super::verdict(&pipeline).sentence
             };
             let costs = "user code 92 %, pipe slots, splice's own code 5 %.";
             let only = format!("2: filter sleeps 3 % of its time, and runs mostly {costs}");
@@ -487,18 +710,91 @@ mod tests {
             assert_eq!(with(0.001, 3), never);
         }
 
+        /// The verdict if the stages run and wait for a processor for these shares, and sleep for
+        /// the rest.
+        fn of_shares(shares: [(f64, f64); 3]) -> String {
+            let mut pipeline = fixtures::pipeline().pipeline.unwrap();
+            for (stage, (running, delayed)) in pipeline.stages.iter_mut().zip(shares) {
+                let asleep = 1.0 - running - delayed;
+                let cost = |(group, share): (Group, f64)| Cost {
+                    group,
+                    seconds: share * stage.end.usage.wall_s,
+                    ns_per_page: None,
+                    share,
+                    bound: Bound::Exact,
+                };
+                let shares = [
+                    (Group::UserCode, running),
+                    (Group::RunDelay, delayed),
+                    (Group::Asleep, asleep),
+                ];
+                stage.end.costs = shares.map(cost).to_vec();
+            }
+            super::super::verdict(&pipeline).sentence
+        }
+
+        #[test]
+        fn waiting_for_a_processor_is_the_cause_where_it_is_longer_than_running() {
+            let starved = "There are too few free processors: 2: filter waits for one 60 % of its time and runs 30 %";
+            for (shares, expected) in [
+                // One busy stage, several, and none: on one processor, each stage sleeps while
+                // its neighbour waits.
+                ([(0.1, 0.1), (0.3, 0.6), (0.1, 0.0)], starved),
+                (
+                    [(0.35, 0.6), (0.3, 0.6), (0.1, 0.0)],
+                    "1: produce waits for one 60 %",
+                ),
+                (
+                    [(0.2, 0.4), (0.2, 0.4), (0.0, 0.0)],
+                    "1: produce waits for one 40 %",
+                ),
+                (
+                    [(0.9, 0.0), (0.3, 0.6), (0.1, 0.0)],
+                    "1: produce runs most of the time. There are too few",
+                ),
+                (
+                    [(0.6, 0.3), (0.6, 0.3), (0.1, 0.0)],
+                    "or with more free processors: ",
+                ),
+            ] {
+                let sentence = of_shares(shares);
+                assert!(sentence.contains(expected), "{sentence}");
+                assert!(!sentence.contains("only if"), "{sentence}");
+                assert!(!sentence.contains("is as fast as"), "{sentence}");
+            }
+            for (shares, expected) in [
+                (
+                    [(0.1, 0.1), (0.7, 0.2), (0.1, 0.0)],
+                    "as fast as 2: filter: it sleeps 10 % of its time, waits for a processor 20 %",
+                ),
+                (
+                    [(0.1, 0.1), (0.5, 0.4), (0.1, 0.0)],
+                    "More free processors would help, too.",
+                ),
+                (
+                    [(0.8, 0.0), (0.8, 0.1), (0.1, 0.0)],
+                    "faster only if each of them does",
+                ),
+                ([(0.0, 0.1), (0.0, 0.1), (0.0, 0.1)], "No stage is busy"),
+            ] {
+                let sentence = of_shares(shares);
+                assert!(sentence.contains(expected), "{sentence}");
+                assert!(!sentence.contains("too few"), "{sentence}");
+            }
+        }
+
         #[test]
         fn no_or_several_busy_stages_are_no_single_bottleneck() {
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages.remove(1);
-            let sentence = super::super::bottleneck(&pipeline);
+            let sentence = super::super::verdict(&pipeline).sentence;
             assert!(
                 sentence.contains("even 3: sink sleeps 80 % of it"),
                 "{sentence}"
             );
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages[0] = pipeline.stages[1].clone();
-            let sentence = super::super::bottleneck(&pipeline);
+            let sentence = super::super::verdict(&pipeline).sentence;
             assert!(
                 sentence.contains("2: filter and 2: filter are all busy"),
                 "{sentence}"

@@ -3,8 +3,9 @@
 mod published;
 
 use itertools::Itertools as _;
-use pipespeed_base::text::in_short;
+use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
+use pipespeed_explain::profile::gathered::MIN_SAMPLES;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::record::{Bound, CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
@@ -15,7 +16,7 @@ use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
-use super::style::{DIM, Style};
+use super::style::{DIM, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
 /// Width of the column of names.
@@ -45,7 +46,7 @@ pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
         blocks.push(style.heading(&heading(case)));
         let ends = || case.ends.iter();
         blocks.extend(ends().map(|end| bars(&end.role, end, Group::name, style)));
-        blocks.extend(ends().map(|end| call_tree(end, threshold, style)));
+        blocks.extend(ends().filter_map(|end| call_tree(end, threshold, style)));
     }
     blocks.push(notes_of_cases(profile, style));
     blocks.join("\n\n") + "\n"
@@ -68,8 +69,11 @@ pub(super) fn profile_notes(profile: &Profile, method: &[&str], style: Style) ->
     notes(warnings.chain(method).collect(), style)
 }
 
-/// The call chains of an end below the system call.
-pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> String {
+/// The call chains of an end below the system call; `None` with too few samples.
+pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> Option<String> {
+    if !end.is_divided() {
+        return None;
+    }
     let title = format!(
         "{}: running time by call chains ({} samples, below {} left out)",
         end.role,
@@ -84,7 +88,7 @@ pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> Strin
         let width = style.width.unwrap_or(usize::MAX);
         lines.push(wrap(&branch, width, &" ".repeat(name)));
     }
-    lines.join("\n")
+    Some(lines.join("\n"))
 }
 
 /// Cases side by side, and the change of costs at each step of the ladder.
@@ -170,12 +174,35 @@ pub(super) fn bars(
         Cell::painted(format!("of {} {unit} wall time", significant(wall)), DIM),
     );
     let mut text = table.render(style);
-    if !end.others.is_empty() {
-        let of_samples = percent(end.other_share_of_samples(), 1);
+    if let Some(share) = end.other_share_of_samples()
+        && !end.others.is_empty()
+    {
+        let of_samples = percent(share, 1);
         let others = format!("other kernel ({of_samples} of samples): {}", others(end));
         text += &format!("\n{}", style.note(&others, DIM));
     }
+    if let Some(due) = end.missing_samples() {
+        let missing = format!(
+            "{} of {due:.0} samples that were due: the event was not counted all the time",
+            end.samples
+        );
+        text += &format!("\n{}", style.note(&missing, YELLOW));
+    }
+    if let Some(reason) = why_undivided(end) {
+        text += &format!("\n{}", style.note(&reason, DIM));
+    }
     text
+}
+
+/// Why the running time of a sampled end is not divided.
+fn why_undivided(end: &EndProfile) -> Option<String> {
+    let is_shown = end.cost(Group::Running).is_some() && end.usage_sampled.wall_s > 0.0;
+    is_shown.then(|| {
+        format!(
+            "not divided: {}, and fewer than {MIN_SAMPLES} give no shares",
+            pluralize(end.samples as usize, "sample")
+        )
+    })
 }
 
 /// The sign before a figure that is a bound.
@@ -248,7 +275,8 @@ pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -
     row("sum", &|end| tenths(end.sum_ns_per_page()));
     row("wall time", &|end| tenths(end.usage.wall_ns_per_page()));
     row("other, of the samples", &|end| {
-        percent(end.other_share_of_samples(), 1)
+        let share = end.other_share_of_samples();
+        share.map_or_else(|| "-".to_owned(), |share| percent(share, 1))
     });
     table
 }
@@ -362,9 +390,12 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
         ),
     };
     let release = profile.header.machine.kernel.release.as_deref();
+    let how = match profile.settings.event {
+        Some(event) => format!("sampled by {event}"),
+        None => "not sampled".to_owned(),
+    };
     let sampled = format!(
-        "{bars_are}; sampled by {}, Linux {}",
-        profile.settings.event,
+        "{bars_are}; {how}, Linux {}",
         release.unwrap_or("of unknown release")
     );
     let chart = BarChart {

@@ -74,7 +74,7 @@ const COSTS_OF_EVERY_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Grou
 
 /// Splits the wall time into costs in seconds.
 ///
-/// `weights` are those of the samples. Calls that found the pipe full or empty touch
+/// `weights` are those of the samples; without samples the running time stays whole. Calls that found the pipe full or empty touch
 /// no page, so their cost is estimated: their share by number of the costs of every
 /// call.
 pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f64> {
@@ -82,7 +82,7 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
     let sampled: u64 = weights.values().sum();
     let mut costs: BTreeMap<Group, f64> = BTreeMap::new();
     if sampled == 0 {
-        costs.insert(Group::Other, running);
+        costs.insert(Group::Running, running);
     }
     for (group, weight) in weights {
         let share = *weight as f64 / sampled.max(1) as f64;
@@ -153,9 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn running_time_without_samples_is_other() {
+    fn running_time_without_samples_is_not_divided() {
         let costs = split(&usage(), &BTreeMap::new());
-        assert!((costs[&Group::Other] - 0.4).abs() < 1e-6, "{costs:?}");
+        assert!((costs[&Group::Running] - 0.4).abs() < 1e-6, "{costs:?}");
+        assert_eq!(costs.get(&Group::Other), None, "{costs:?}");
     }
 
     #[test]

@@ -77,6 +77,24 @@ impl Row {
     }
 }
 
+/// The costs of an end may exceed its wall time by this share of it.
+const MAX_EXCESS: f64 = 0.05;
+
+impl EndAccount {
+    /// Whether the costs are too high for these counts: all together exceed the wall time, or
+    /// the wake-ups take longer than the end was asleep.
+    pub fn has_impossible_costs(&self) -> bool {
+        let seconds = |item: Item| {
+            let row = self.rows.iter().find(|row| row.item == item);
+            row.and_then(|row| row.seconds).unwrap_or(0.0)
+        };
+        let counters = &self.counters;
+        let most = MAX_EXCESS * counters.seconds;
+        let not_running = counters.seconds - counters.cpu_s - counters.run_delay_s.unwrap_or(0.0);
+        seconds(Item::Unexplained) < -most || seconds(Item::WakeUps) > not_running.max(0.0) + most
+    }
+}
+
 /// Splits an end's wall time. The rows with a known cost add up to it.
 ///
 /// `page` is the cost of a page, if it is among the elementary costs; `other_sleeps`
@@ -364,6 +382,28 @@ mod tests {
             assert!((sum - counters.seconds).abs() < 1e-9, "{rows:?}");
             let unexplained = seconds(&rows, Item::Unexplained).unwrap();
             assert_eq!(unexplained < 0.0, is_negative, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn costs_of_a_disturbed_minute_are_noticed() {
+        let end = |factor: f64| {
+            let mut costs = costs();
+            costs.wake_up_other = Cost::of(20_000.0 * factor);
+            EndAccount {
+                role: "writer",
+                counters: counters(),
+                rows: account(&counters(), Some(&costs.write), 4000, false, &costs),
+            }
+        };
+        // It sleeps for 0.4 s, 10,000 times.
+        for (factor, is_impossible) in [(1.0, false), (2.0, false), (2.5, true), (20.0, true)] {
+            let end = end(factor);
+            assert_eq!(
+                end.has_impossible_costs(),
+                is_impossible,
+                "{factor}: {end:?}"
+            );
         }
     }
 

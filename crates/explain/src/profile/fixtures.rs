@@ -2,7 +2,7 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::{Event, EventScope};
+use super::perf::{Event, EventScope, FREQUENCY};
 use super::pipeline::OUTPUT;
 use super::record::{
     CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, Settings, StageProfile,
@@ -31,7 +31,11 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    end_profile(role, EventScope::Processors, usage, usage, all)
+    let sampled = Usage {
+        cpu_s: all.samples as f64 / FREQUENCY as f64,
+        ..usage
+    };
+    end_profile(role, EventScope::Processors, usage, sampled, all)
 }
 
 const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
@@ -78,8 +82,9 @@ fn profile() -> Profile {
         header,
         interrupted: None,
         settings: Settings {
-            event: Event::CpuClock,
-            scope: EventScope::Processors,
+            event: Some(Event::CpuClock),
+            scope: Some(EventScope::Processors),
+            refusal: None,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },
@@ -93,7 +98,7 @@ fn profile() -> Profile {
 pub fn ladder() -> Profile {
     let spliced = "do_syscall_64 __do_sys_vmsplice iov_iter_get_pages2 get_user_pages_fast";
     let copying = vec![writer(1000.0, 200.0), reader(1000.0, 500.0)];
-    let vmsplicing = end("writer", 400.0, 300.0, &[(spliced, 10)]);
+    let vmsplicing = end("writer", 400.0, 300.0, &[(spliced, 100)]);
     let vmsplicing = vec![vmsplicing, reader(400.0, 10.0)];
     Profile {
         cases: vec![
@@ -108,16 +113,22 @@ pub fn ladder() -> Profile {
     }
 }
 
-/// A stage whose phases without sampling were half of its time.
+/// A stage with the costs of `end`, which is half as long and moved half as much in the phases
+/// without sampling.
 fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile) -> StageProfile {
     StageProfile {
         command: command.to_owned(),
         status: Some(Status::Exited(0)),
         reads_from: (number > 1).then_some(number - 1),
         writes_to: (number < 3).then_some(number + 1),
-        wall_s: 2.0 * end.usage.wall_s,
-        cpu_s: 2.0 * end.usage.cpu_s,
-        by_phases: true,
+        wall_s: end.usage.wall_s,
+        cpu_s: end.usage.cpu_s,
+        usage_unsampled: Some(Usage {
+            bytes: end.usage.bytes / 2,
+            wall_s: end.usage.wall_s / 2.0,
+            cpu_s: end.usage.cpu_s / 2.0,
+            ..end.usage
+        }),
         taken_bytes: bytes[0],
         given_bytes: bytes[1],
         waits: Vec::new(),
@@ -154,6 +165,7 @@ pub fn pipeline() -> Profile {
         pipeline: Some(PipelineProfile {
             command: "produce | filter | sink".to_owned(),
             wall_s: first.wall_s,
+            cpu_s: None,
             out_of_time: false,
             status: Some(Status::Exited(3)),
             left: 0,

@@ -71,10 +71,10 @@ pub fn of_case(profile: &Profile, case: &CaseProfile) -> anyhow::Result<Graph> {
     Ok(Graph { svg, height })
 }
 
-fn draw(folded: &str, event: Event, mut options: Options<'_>) -> anyhow::Result<Vec<u8>> {
+fn draw(folded: &str, event: Option<Event>, mut options: Options<'_>) -> anyhow::Result<Vec<u8>> {
     options.count_name = match event {
-        Event::Cycles => "cycles".to_owned(),
-        Event::CpuClock => "ns".to_owned(),
+        Some(Event::Cycles) => "cycles".to_owned(),
+        Some(Event::CpuClock) | None => "ns".to_owned(),
     };
     options.hash = true;
     let mut svg = Vec::new();

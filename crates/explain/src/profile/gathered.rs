@@ -17,6 +17,10 @@ const UNKNOWN: &str = "[unknown]";
 /// At most this many functions of "other kernel" are listed.
 const MAX_OTHERS: usize = 8;
 
+/// Minimum number of samples that divide a running time. The standard error of a share is at
+/// most 5 points with as many.
+pub const MIN_SAMPLES: u64 = 100;
+
 /// Samples by call chain, the innermost function first; a function is an address
 /// or a name. A chain outside the kernel is empty.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +72,7 @@ impl Chains<u64> {
 const MIN_ASLEEP: f64 = 0.02;
 
 /// The record of an end, from its usage without and with sampling and its samples by
-/// events of this scope.
+/// events of this scope. With less than [`MIN_SAMPLES`] its running time is not divided.
 pub fn end_profile(
     role: &str,
     scope: EventScope,
@@ -100,9 +104,14 @@ pub fn end_profile(
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     let mut others = Function::shares(others, weights.values().sum());
     others.truncate(MAX_OTHERS);
+    let is_divided = chains.samples >= MIN_SAMPLES;
+    if !is_divided {
+        weights.clear();
+        others.clear();
+    }
     let costs = split(&usage, &weights);
     let asleep = costs.get(&Group::Asleep).unwrap_or(&0.0) / usage.wall_s;
-    let is_distorted = scope == EventScope::Tasks && asleep >= MIN_ASLEEP;
+    let is_distorted = is_divided && scope == EventScope::Tasks && asleep >= MIN_ASLEEP;
     let costs = costs
         .into_iter()
         .map(|(group, seconds)| Cost {

@@ -32,8 +32,10 @@ pub enum Group {
     Scheduling,
     /// System-call entry and exit, and the checks of files on the way.
     EntryExit,
-    /// Page faults and zeroing of pages.
+    /// Page faults, without zeroing.
     PageFaults,
+    /// Zeroing of new pages: after a page fault, or of every page with init_on_alloc.
+    PageZeroing,
     /// The process's own code.
     UserCode,
     /// Interrupts.
@@ -42,12 +44,14 @@ pub enum Group {
     Sampling,
     /// All other kernel code.
     Other,
+    /// All of the running time, if there are too few samples to divide it.
+    Running,
 }
 
 /// All groups in the order of reports, with their names.
-const NAMES: [(Group, &str); 18] = [
+const NAMES: [(Group, &str); 20] = [
     (Group::Asleep, "asleep, waiting for the other end"),
-    (Group::RunDelay, "woken, waiting for a processor"),
+    (Group::RunDelay, "waiting for a processor"),
     (Group::Spinning, "spinning on would-block (estimate)"),
     (Group::CopyToKernel, "copy to kernel"),
     (Group::CopyToUser, "copy to user"),
@@ -59,11 +63,13 @@ const NAMES: [(Group, &str); 18] = [
     (Group::PipeSlots, "pipe slots, splice's own code"),
     (Group::Scheduling, "waking and scheduling"),
     (Group::EntryExit, "system-call entry and exit"),
-    (Group::PageFaults, "page faults and zeroing"),
+    (Group::PageFaults, "page faults"),
+    (Group::PageZeroing, "zeroing of pages"),
     (Group::UserCode, "user code"),
     (Group::Interrupts, "interrupts"),
     (Group::Sampling, "sampling itself"),
     (Group::Other, "other kernel"),
+    (Group::Running, "running (not divided)"),
 ];
 
 impl Group {

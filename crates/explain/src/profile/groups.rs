@@ -191,6 +191,14 @@ mod tests {
     fn the_innermost_function_that_is_known_decides() {
         assert_eq!(
             of("clear_page_erms get_page_from_freelist __alloc_pages"),
+            Group::PageZeroing
+        );
+        assert_eq!(
+            of("clear_page_erms do_anonymous_page handle_mm_fault exc_page_fault"),
+            Group::PageZeroing
+        );
+        assert_eq!(
+            of("do_anonymous_page handle_mm_fault exc_page_fault"),
             Group::PageFaults
         );
         assert_eq!(
@@ -253,6 +261,7 @@ mod tests {
             Group::Spinning,
             Group::UserCode,
             Group::Other,
+            Group::Running,
         ];
         for (at, group) in Group::all().enumerate() {
             assert_eq!(group as usize, at);

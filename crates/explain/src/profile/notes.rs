@@ -23,6 +23,10 @@ const COSTLY: &[&str] = &[
 const MAX_OTHER: f64 = 0.1;
 /// Maximum slowdown by sampling without a warning.
 const MAX_SLOWDOWN: f64 = 0.05;
+/// Maximum share of a command's processor time in no stage without a warning.
+const MAX_UNSEEN: f64 = 0.1;
+/// Less of it, in seconds, is not reported either.
+const MIN_UNSEEN_S: f64 = 0.01;
 /// Maximum difference of costs and wall time without a warning.
 const MAX_DIFFERENCE: f64 = 0.05;
 
@@ -45,7 +49,13 @@ pub fn of_setup(machine: &Machine, event: Event, scope: EventScope) -> Vec<Warni
         found.push(Warning::new(WarningKind::Sampling, message));
     }
     found.push(Warning::new(WarningKind::Sampling, by));
-    found.extend(warnings::of_machine(machine));
+    found.extend(of_machine(machine));
+    found
+}
+
+/// Warnings about the machine.
+pub fn of_machine(machine: &Machine) -> Vec<Warning> {
+    let mut found = warnings::of_machine(machine);
     let is_on = |name: &&&str| {
         let state = machine.kernel.mitigations.get(**name);
         state.is_some_and(|state| state.starts_with("Mitigation"))
@@ -55,6 +65,11 @@ pub fn of_setup(machine: &Machine, event: Event, scope: EventScope) -> Vec<Warni
         let message =
             format!("mitigations that make system calls and switches slower are on: {on}");
         found.push(Warning::new(WarningKind::Mitigations, message));
+    }
+    if machine.kernel.init_on_alloc == Some(true) {
+        let message = "the kernel zeroes every page that it allocates (init_on_alloc): \
+                       \"zeroing of pages\" needs no page fault";
+        found.push(Warning::new(WarningKind::Sampling, message));
     }
     if machine.kernel.seccomp_filter == Some(true) {
         let message = "a seccomp filter checks every system call";
@@ -127,7 +142,14 @@ fn of_losses<'a>(
 
 /// Adds notes about the samples of one end.
 fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
-    let other = end.other_share_of_samples();
+    if let Some(due) = end.missing_samples() {
+        notes.push(format!(
+            "{whose}: {} samples, where {due:.0} were due: the event was not counted all the time, so the samples \
+             may not represent the running time",
+            end.samples
+        ));
+    }
+    let other = end.other_share_of_samples().unwrap_or(0.0);
     if other > MAX_OTHER {
         notes.push(format!(
             "{whose}: {:.0} % of the samples are in functions that the table of costs does not know",
@@ -148,28 +170,43 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     for (at, stage) in pipeline.stages.iter().enumerate() {
         if let Some(to) = stage.writes_to.filter(|_| stage.given_bytes.is_none()) {
             notes.push(format!(
-                "bytes from stage {} to stage {to} are unknown: both splice, which the kernel does not count; or one moved \
-                 all of them just before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)",
+                "bytes from stage {} to stage {to} are unknown: both ends splice, which the kernel does not count; or a \
+                 child with other pipes ended, whose bytes count for its parent; or one end moved all of them just \
+                 before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)",
                 at + 1
             ));
         }
     }
+    let seen: f64 = pipeline
+        .stages
+        .iter()
+        .chain(&pipeline.other)
+        .map(|stage| stage.cpu_s)
+        .sum();
+    if let Some(all) = pipeline.cpu_s
+        && all - seen > (MAX_UNSEEN * all).max(MIN_UNSEEN_S)
+    {
+        notes.push(format!(
+            "{:.2} s of the {all:.2} s of processor time are in no stage: those of processes that lived too briefly \
+             to be seen, or that ran on after they were last seen",
+            all - seen
+        ));
+    }
     for stage in pipeline.shown() {
         let usage = &stage.end.usage;
         let sampled = &stage.end.usage_sampled;
-        let slowed = 1.0 - usage.wall_ns_per_page() / sampled.wall_ns_per_page();
-        if !stage.by_phases {
-            notes.push(format!(
-                "{}: too short, or its processes too short-lived, to distinguish phases with sampling from phases \
-                 without: its figures include both",
-                stage.end.role
-            ));
-        } else if slowed > MAX_SLOWDOWN && usage.bytes >= FEW_BYTES {
-            notes.push(format!(
-                "{}: {:.0} % slower with sampling than without",
-                stage.end.role,
-                slowed * 100.0
-            ));
+        if let Some(unsampled) = &stage.usage_unsampled
+            && unsampled.bytes >= FEW_BYTES
+            && sampled.bytes >= FEW_BYTES
+        {
+            let slowed = 1.0 - unsampled.wall_ns_per_page() / sampled.wall_ns_per_page();
+            if slowed > MAX_SLOWDOWN {
+                notes.push(format!(
+                    "{}: moved {:.0} % less per second in the phases with sampling than in those without",
+                    stage.end.role,
+                    slowed * 100.0
+                ));
+            }
         }
         if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MAX_DIFFERENCE) {
             notes.push(format!(
@@ -210,6 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_counts_for_one_end_only_is_reported() {
+        let mut profile = fixtures::ladder();
+        profile.cases.truncate(1);
+        let case = &mut profile.cases[0];
+        case.gib_per_s = case.gib_per_s_unsampled;
+        case.ends[1].usage_sampled.cpu_s = 0.4;
+        let notes = joined(&of_samples(&profile));
+        assert!(
+            notes.contains("reader: 100 samples, where 800 were due"),
+            "{notes}"
+        );
+        assert!(!notes.contains("writer: 100 samples"), "{notes}");
+    }
+
+    #[test]
     fn notes_about_a_case_have_its_name() {
         let mut profile = fixtures::ladder();
         profile.cases.truncate(1);
@@ -240,15 +292,17 @@ mod tests {
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.left = 2;
         pipeline.losses.lost = 7;
-        pipeline.stages[0].by_phases = false;
+        pipeline.cpu_s = Some(20.0);
+        pipeline.stages[0].end.usage_sampled.bytes /= 2;
         let usage = &mut pipeline.stages[1].end.usage;
         usage.cpu_s = 3.0 * usage.wall_s;
         pipeline.stages[1].cpu_s = 3.0 * pipeline.stages[1].wall_s;
         insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
         7 samples lost for lack of memory, 300 kept
         pipeline, 1: produce: 15 % of the samples are in functions that the table of costs does not know
-        bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count; or one moved all of them just before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)
-        1: produce: too short, or its processes too short-lived, to distinguish phases with sampling from phases without: its figures include both
+        bytes from stage 2 to stage 3 are unknown: both ends splice, which the kernel does not count; or a child with other pipes ended, whose bytes count for its parent; or one end moved all of them just before its end; or the kernel counts none (CONFIG_TASK_IO_ACCOUNTING)
+        16.62 s of the 20.00 s of processor time are in no stage: those of processes that lived too briefly to be seen, or that ran on after they were last seen
+        1: produce: moved 50 % less per second in the phases with sampling than in those without
         2: filter: several of its processes or threads ran, or waited for a processor, at the same time (running on 3.0 processors on average); their times are scaled to the wall time, and sleep at the same time is not shown
         processes still running at the end of the command, which were ended: 2
         ");
@@ -258,6 +312,7 @@ mod tests {
     fn notes_about_the_setup_name_the_event_and_costly_mitigations() {
         let mut machine = Machine::default();
         machine.kernel.seccomp_filter = Some(true);
+        machine.kernel.init_on_alloc = Some(true);
         for (name, state) in [("mds", "Mitigation: on"), ("meltdown", "Not affected")] {
             let mitigations = &mut machine.kernel.mitigations;
             mitigations.insert(name.to_owned(), state.to_owned());
@@ -273,6 +328,7 @@ mod tests {
         sampled 1999 times per second of running time by processor cycles
         sampled 1999 times per second of running time by the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is attributed to where they are enabled again
         mitigations that make system calls and switches slower are on: mds
+        the kernel zeroes every page that it allocates (init_on_alloc): "zeroing of pages" needs no page fault
         a seccomp filter checks every system call
         "#);
     }

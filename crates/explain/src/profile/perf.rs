@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use perf_event::data::{Lost, Record};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::attribution::{Owners, PerfRecord, StackSample, TimedRecord, attribute};
@@ -126,11 +128,11 @@ impl Sampling {
     /// # Errors
     /// [`SamplingError`].
     pub fn find() -> Result<Self, SamplingError> {
-        // Tries the event on this process.
-        let is_allowed = |event| open(event, Target::Itself).map(|_| event);
-        let event = is_allowed(Event::Cycles)
-            .or_else(|_| is_allowed(Event::CpuClock))
-            .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+        let event = match try_event(Event::Cycles) {
+            Ok(true) => Event::Cycles,
+            _ if try_event(Event::CpuClock)? => Event::CpuClock,
+            _ => return Err(SamplingError::NeverCounts),
+        };
         let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
         let cpu = rustix::thread::sched_getcpu();
         let scope = match open(event, Target::Processor(cpu)) {
@@ -143,6 +145,55 @@ impl Sampling {
             symbols,
         })
     }
+}
+
+impl Sampling {
+    /// As [`find`](Self::find), and makes sure that processes can be sampled, of which each runs
+    /// on these processors.
+    ///
+    /// # Errors
+    /// [`SamplingError`].
+    pub fn find_for(cpus: &[&[usize]]) -> Result<Self, SamplingError> {
+        let sampling = Self::find()?;
+        let mut probe = Probe::new(&sampling, cpus);
+        for (owner, cpus) in cpus.iter().enumerate() {
+            probe.add(owner, std::process::id(), cpus)?;
+        }
+        Ok(sampling)
+    }
+}
+
+/// Longest trial of an event, in running time: forty samples are due.
+const EVENT_TRIAL: Duration = Duration::from_millis(20);
+
+/// Whether an event samples this process. Some virtual machines and simulators let a cycle
+/// counter be opened that never counts.
+fn try_event(event: Event) -> Result<bool, SamplingError> {
+    let counter = open(event, Target::Itself)
+        .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+    let mut sampler = counter
+        .sampled(MIN_RING_BYTES)
+        .map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
+    sampler.enable().map_err(SamplingError::Failed)?;
+    let began = running_time();
+    while running_time().saturating_sub(began) < EVENT_TRIAL {
+        while let Some(raw) = sampler.next_record() {
+            if let Some(TimedRecord {
+                record: PerfRecord::Sample(_),
+                ..
+            }) = parsed(&raw)
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The running time of this thread.
+fn running_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Advice for machines without sampling.
@@ -158,6 +209,9 @@ pub enum SamplingError {
     /// There are too few descriptors.
     #[error("sampling needs a descriptor for each process and processor: {0}")]
     Descriptors(Refusal),
+    /// The events can be opened, but give no samples.
+    #[error("sampling the kernel is refused: its events can be opened but never count; {INSTEAD}")]
+    NeverCounts,
     /// The kernel's functions have no names.
     #[error("{}; {INSTEAD}", match .0 {
         SymbolsError::Hidden => format!("kernel symbols are hidden: {}", hidden_symbols(&Root::default())),
@@ -170,6 +224,20 @@ pub enum SamplingError {
 }
 
 impl SamplingError {
+    /// The message without the advice.
+    pub fn reason(&self) -> String {
+        let message = self.to_string();
+        match message.strip_suffix(INSTEAD) {
+            Some(reason) => reason.trim_end_matches("; ").to_owned(),
+            None => message,
+        }
+    }
+
+    /// Whether it also prevents a profile without samples: too few descriptors.
+    pub fn is_final(&self) -> bool {
+        matches!(self, SamplingError::Descriptors(_))
+    }
+
     pub(super) fn of(call: Call, error: io::Error) -> Self {
         match refusals::of(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),

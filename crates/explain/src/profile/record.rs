@@ -8,8 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::account::Usage;
+use super::gathered::MIN_SAMPLES;
 use super::groups::Group;
-use super::perf::{Event, EventScope};
+use super::perf::{Event, EventScope, FREQUENCY};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -35,10 +36,12 @@ pub struct Profile {
 /// How a profile was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The event that triggered samples.
-    pub event: Event,
+    /// The event that triggered samples; null without samples.
+    pub event: Option<Event>,
     /// What the event was bound to.
-    pub scope: EventScope,
+    pub scope: Option<EventScope>,
+    /// Why there are no samples.
+    pub refusal: Option<String>,
     /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
@@ -56,6 +59,8 @@ pub struct PipelineProfile {
     pub command: String,
     /// Its duration in seconds.
     pub wall_s: f64,
+    /// Processor time of all its processes, in seconds, by getrusage(2).
+    pub cpu_s: Option<f64>,
     /// Whether it was ended at the time limit (--time).
     pub out_of_time: bool,
     /// How it ended; null if it was ended.
@@ -89,9 +94,9 @@ pub struct StageProfile {
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
     pub cpu_s: f64,
-    /// Whether its costs are those of the phases without sampling. False if its
-    /// processes are too short-lived; the costs are then those of all phases.
-    pub by_phases: bool,
+    /// Its usage in phases without sampling; null if they are too short, or its processes too
+    /// short-lived, to compare them with the others.
+    pub usage_unsampled: Option<Usage>,
     /// Bytes from the stage before; null if unknown.
     pub taken_bytes: Option<u64>,
     /// Bytes to the stage after; null if unknown.
@@ -201,13 +206,13 @@ impl std::ops::AddAssign for Losses {
 pub struct EndProfile {
     /// `writer` or `reader`.
     pub role: String,
-    /// Its usage in trials without sampling.
+    /// Its usage in trials without sampling; of a stage, its whole usage.
     pub usage: Usage,
-    /// Its usage in trials with sampling.
+    /// Its usage in trials, or phases, with sampling.
     pub usage_sampled: Usage,
     /// Samples within the timed parts.
     pub samples: u64,
-    /// The parts of the wall time without sampling.
+    /// The parts of its wall time.
     pub costs: Vec<Cost>,
     /// The functions of "other kernel", the largest first.
     pub others: Vec<Function>,
@@ -307,6 +312,19 @@ impl CaseProfile {
 }
 
 impl EndProfile {
+    /// Whether there are enough samples for shares of the running time.
+    pub fn is_divided(&self) -> bool {
+        self.samples >= MIN_SAMPLES
+    }
+
+    /// The number of samples that its running time with sampling should have, if it has less
+    /// than half of them.
+    pub fn missing_samples(&self) -> Option<f64> {
+        let due = self.usage_sampled.cpu_s * FREQUENCY as f64;
+        let is_missing = due >= MIN_SAMPLES as f64 && (self.samples as f64) < 0.5 * due;
+        is_missing.then_some(due)
+    }
+
     /// The cost of a group, if the end has it.
     pub fn cost(&self, group: Group) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.group == group)
@@ -334,13 +352,17 @@ impl EndProfile {
         self.costs.iter().map(|cost| cost.share).sum()
     }
 
-    /// The share of samples in functions that the table of costs does not know.
-    pub fn other_share_of_samples(&self) -> f64 {
+    /// The share of samples in functions that the table of costs does not know; `None` with
+    /// too few samples.
+    pub fn other_share_of_samples(&self) -> Option<f64> {
+        if !self.is_divided() {
+            return None;
+        }
         let weight = |is_counted: fn(&&Stack) -> bool| -> u64 {
             let stacks = self.stacks.iter().filter(is_counted);
             stacks.map(|stack| stack.weight).sum()
         };
         let other = weight(|stack| stack.group == Group::Other);
-        other as f64 / weight(|_| true).max(1) as f64
+        Some(other as f64 / weight(|_| true).max(1) as f64)
     }
 }

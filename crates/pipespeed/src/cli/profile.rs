@@ -25,9 +25,10 @@ Examples:
 const METHOD: &str = "\
 Each end's costs add up to its wall time. Sampling the kernel needs root, or \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
-kptr_restrict at 0; the perf program is not needed. If sampling is refused, the time \
-of a case is estimated from counts (calls, pages, faults, switches, wake-ups) times \
-their costs on this machine (see pipespeed costs); the rest is shown as unexplained.
+kptr_restrict at 0; the perf program is not needed. If sampling is refused, a \
+pipeline's running time is not divided, and the time of a case is estimated from \
+counts (calls, pages, faults, switches, wake-ups) times their costs on this machine \
+(see pipespeed costs); the rest is shown as unexplained.
 
 Your own pipeline is one quoted string for sh after '--'; several words are one \
 program and its arguments. It may be any command line, with loops, lists and scripts. \

@@ -16,7 +16,7 @@ use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
-use pipespeed_explain::profile::perf::{FREQUENCY, Sampling};
+use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
 use pipespeed_explain::profile::pipeline;
 use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
 use pipespeed_explain::profile::{flame, notes};
@@ -72,24 +72,43 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         topology: &topology,
     };
     let by_default = |files: Files| files.or_by_default(output.no_save, "profile", RECORD);
-    let sampling = match (Sampling::find(), &subject) {
-        (Ok(sampling), _) => sampling,
-        (Err(error), Subject::Command(_)) => return Err(error.into()),
+    let allowed = topology.allowed.as_slice();
+    let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
+        Some(cpu) => vec![cpu],
+        None => allowed.to_vec(),
+    });
+    let found = match &subject {
+        Subject::Cases(_) => Sampling::find_for(&cpus.each_ref().map(Vec::as_slice)),
+        Subject::Command(_) => Sampling::find_for(&[allowed]),
+    };
+    let sampling = match (found, &subject) {
+        (Ok(sampling), _) => Ok(sampling),
+        (Err(error), Subject::Command(_)) => Err(error),
         (Err(error), Subject::Cases(cases)) => {
             let files = by_default(files);
             let warnings = rounded.into_iter().collect();
             return counted::run(&setting, cases, error, &files, warnings);
         }
     };
+    let files_of_samples = [&output.folded, &output.flame];
+    let sampling = match sampling {
+        Err(refusal) if refusal.is_final() || files_of_samples.into_iter().any(Option::is_some) => {
+            return Err(refusal.into());
+        }
+        sampling => sampling,
+    };
     let files = by_default(files);
-    let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut record = Profile {
-        warnings: notes::of_setup(&machine, event, sampling.scope),
+        warnings: match &sampling {
+            Ok(sampling) => notes::of_setup(&machine, sampling.event, sampling.scope),
+            Err(_) => notes::of_machine(&machine),
+        },
         header: header(Kind::Profile, machine),
         settings: Settings {
-            event,
-            scope: sampling.scope,
+            event: sampling.as_ref().ok().map(|sampling| sampling.event),
+            scope: sampling.as_ref().ok().map(|sampling| sampling.scope),
+            refusal: sampling.as_ref().err().map(SamplingError::reason),
             frequency: FREQUENCY,
             placement: chosen.to_string(),
         },
@@ -97,22 +116,21 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         cases: Vec::new(),
         pipeline: None,
     };
+    let sampling = sampling.ok();
     let mut interrupted = None;
-    match &subject {
-        Subject::Cases(cases) => {
-            let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
-                Some(cpu) => vec![cpu],
-                None => topology.allowed.as_slice().to_vec(),
-            });
+    match (&subject, &sampling) {
+        (Subject::Cases(cases), Some(sampling)) => {
             let interrupt = Interrupt::install()?;
             let not_run = CaseProfile::not_run;
             record.cases =
                 setting.each_case(cases, interrupt, "sampling", not_run, |runner, case| {
-                    profile(runner, case, &sampling, &cpus, trial_count(args))
+                    profile(runner, case, sampling, &cpus, trial_count(args))
                 })?;
         }
-        Subject::Command(command) => {
-            let (profile, signal) = sample_command(args, command, &sampling, &topology)?;
+        // They were counted.
+        (Subject::Cases(_), None) => {}
+        (Subject::Command(command), sampling) => {
+            let (profile, signal) = profile_command(args, command, sampling.as_ref(), &topology)?;
             record.pipeline = Some(profile);
             record.interrupted = signal.as_ref().map(|signal| signal_name(signal.0));
             interrupted = signal;
@@ -179,15 +197,19 @@ impl Subject {
     }
 }
 
-fn sample_command(
+fn profile_command(
     args: &ProfileArgs,
     command: &str,
-    sampling: &Sampling,
+    sampling: Option<&Sampling>,
     topology: &Topology,
 ) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
     let interrupt = Interrupt::install()?;
     if !args.output.quiet {
-        say(&format!("pipespeed: sampling {}", in_short(command, 60)));
+        let verb = match sampling {
+            Some(_) => "sampling",
+            None => "observing",
+        };
+        say(&format!("pipespeed: {verb} {}", in_short(command, 60)));
     }
     let limit = args.time.unwrap_or(PIPELINE_S[usize::from(args.quick)]);
     let limit = Duration::from_secs_f64(limit);

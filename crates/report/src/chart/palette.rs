@@ -46,10 +46,12 @@ pub(crate) fn of_cost(group: Group) -> Colour {
         Group::Scheduling => Colour(190, 74, 130),
         Group::EntryExit => Colour(84, 90, 160),
         Group::PageFaults => Colour(130, 110, 20),
+        Group::PageZeroing => Colour(170, 140, 90),
         Group::UserCode => Colour(20, 125, 135),
         Group::Interrupts => Colour(100, 60, 50),
         Group::Sampling => Colour(150, 90, 90),
         Group::Other => Colour(31, 35, 40),
+        Group::Running => Colour(70, 120, 200),
     }
 }
 

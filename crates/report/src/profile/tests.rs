@@ -33,6 +33,39 @@ fn the_call_tree_omits_branches_below_the_threshold() {
 }
 
 #[test]
+fn fewer_than_a_hundred_samples_give_no_shares() {
+    for (samples, is_divided) in [(1, false), (99, false), (100, true)] {
+        let end = fixtures::end(
+            "writer",
+            1000.0,
+            200.0,
+            &[("ksys_write never_heard_of", samples)],
+        );
+        let mut profile = one();
+        profile.cases[0].ends = vec![end];
+        let text = profile_case(&profile, 0.0, Style::default());
+        let shares = ["other kernel", "call chains", "100.0 %  ksys_write"];
+        for words in shares {
+            assert_eq!(
+                text.contains(words),
+                is_divided,
+                "{samples}, {words}: {text}"
+            );
+        }
+        let undivided = ["running (not divided)", "fewer than 100 give no shares"];
+        for words in undivided {
+            assert_eq!(
+                text.contains(words),
+                !is_divided,
+                "{samples}, {words}: {text}"
+            );
+        }
+        let ladder = profile_ladder(&profile, Style::default());
+        assert_eq!(ladder.contains("never_heard_of"), is_divided, "{ladder}");
+    }
+}
+
+#[test]
 fn the_ladder_has_a_table_with_sums_and_steps() {
     insta::assert_snapshot!(profile_ladder(&fixtures::ladder(), Style::of_width(80)));
 }

@@ -19,6 +19,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// Bytes read (0) or written (1).
+    pub fn bytes(&self, side: usize) -> Option<u64> {
+        [self.taken, self.given][side]
+    }
+
     /// The usage since `earlier`.
     pub fn since(&self, earlier: &Account) -> Account {
         self.combined(earlier, u64::saturating_sub, Duration::saturating_sub)

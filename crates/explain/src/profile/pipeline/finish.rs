@@ -1,11 +1,13 @@
 //! The record of a command, made from the observations of its stages.
 
+use std::time::Duration;
+
 use super::account::Account;
 use super::running::Ran;
-use super::stages::Stage;
-use crate::profile::account::Usage;
-use crate::profile::gathered::{Chains, end_profile};
-use crate::profile::perf::Sampling;
+use super::stages::{Origin, Stage};
+use crate::profile::account::{FEW_BYTES, Usage};
+use crate::profile::gathered::{Chains, MIN_SAMPLES, end_profile};
+use crate::profile::perf::{EventScope, Sampling};
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 use pipespeed_base::text::in_short;
 use pipespeed_pipeline::find::ProcessId;
@@ -15,11 +17,10 @@ use pipespeed_pipeline::flow::Flow;
 const MAX_ROLE: usize = 40;
 /// Of the processes outside of pipelines at most this many are named.
 const MAX_OTHERS: usize = 3;
-/// Minimum share of the phases without sampling in a stage's time; with less, the costs
-/// are those of all phases.
+/// Minimum share of the phases without sampling in a stage's time to compare them with the others.
 const MIN_UNSAMPLED: f64 = 0.2;
-/// Minimum share of a stage's samples whose processes were seen; with less, the costs are
-/// those of all phases. Short-lived processes may start and end unseen.
+/// Minimum share of a stage's samples whose processes were seen, to compare phases: short-lived
+/// processes may start and end unseen.
 const MIN_SEEN: f64 = 0.9;
 
 /// A stage, or several equal ones that ran one after another, as in a loop.
@@ -28,6 +29,8 @@ struct Whole {
     /// The pipes of all of them.
     flows: Vec<Flow>,
     account: Account,
+    /// Running time of processes that were not seen.
+    unseen: Duration,
     chains: Chains<String>,
 }
 
@@ -47,6 +50,10 @@ impl Whole {
         own.seen = more_of.seen;
         own.weight_seen += more_of.weight_seen;
         own.weight_unseen += more_of.weight_unseen;
+        for side in [TAKEN, GIVEN] {
+            own.foreign[side] += more_of.foreign[side];
+            own.unseen[side] += more_of.unseen[side];
+        }
         own.sampled = own.sampled.and(&more_of.sampled);
         own.unsampled = own.unsampled.and(&more_of.unsampled);
         for (wait, count) in more_of.waits {
@@ -57,6 +64,7 @@ impl Whole {
             failed => failed,
         };
         self.account = self.account.and(&more.account);
+        self.unseen += more.unseen;
         self.flows.extend(more.flows);
         self.chains.append(more.chains);
     }
@@ -76,13 +84,21 @@ impl Whole {
 }
 
 /// Makes the record.
-pub fn record(command: &str, ran: Ran, sampling: &Sampling) -> PipelineProfile {
-    let mut wholes = ran.stages.all.into_iter().map(|mut stage| Whole {
+pub fn record(command: &str, ran: Ran, sampling: Option<&Sampling>) -> PipelineProfile {
+    let wholes = ran.stages.all.into_iter().map(|mut stage| Whole {
         flows: vec![stage.flow],
         account: stage.sampled.and(&stage.unsampled),
-        chains: std::mem::take(&mut stage.chains).named(&sampling.symbols),
+        unseen: Duration::ZERO,
+        chains: match sampling {
+            Some(sampling) => std::mem::take(&mut stage.chains).named(&sampling.symbols),
+            None => Chains::default(),
+        },
         stage,
     });
+    let mut wholes: Vec<Whole> = wholes.collect();
+    add_unseen(&mut wholes, ran.used);
+    let mut wholes = wholes.into_iter();
+    let scope = sampling.map_or(EventScope::Processors, |sampling| sampling.scope);
     let mut rest = wholes.next();
     let (mut stages, others): (Vec<_>, Vec<_>) = wholes
         .filter(|it| !it.stage.is_empty())
@@ -117,17 +133,13 @@ pub fn record(command: &str, ran: Ran, sampling: &Sampling) -> PipelineProfile {
         StageProfile {
             reads_from: from.map(|(from, _)| from + 1),
             writes_to: to.map(|(_, to)| to + 1),
-            ..profile(
-                &role,
-                whole,
-                [all[at], unsampled[at], sampled[at]],
-                sampling,
-            )
+            ..profile(&role, whole, [all[at], unsampled[at], sampled[at]], scope)
         }
     });
     PipelineProfile {
         command: command.to_owned(),
         wall_s: ran.wall.as_secs_f64(),
+        cpu_s: ran.used.map(|used| used.as_secs_f64()),
         out_of_time: ran.out_of_time,
         status: ran.status,
         left: ran.left,
@@ -141,8 +153,23 @@ pub fn record(command: &str, ran: Ran, sampling: &Sampling) -> PipelineProfile {
                 given: None,
                 ..account
             });
-            profile(&role, whole, accounts, sampling)
+            profile(&role, whole, accounts, scope)
         }),
+    }
+}
+
+/// Divides the running time of processes that were not seen, i.e. the rest of the `used` time of
+/// all, among the stages by their samples in such processes.
+fn add_unseen(stages: &mut [Whole], used: Option<Duration>) {
+    let seen: Duration = stages.iter().map(|whole| whole.account.ran).sum();
+    let samples: u64 = stages.iter().map(|whole| whole.chains.samples).sum();
+    let weight: u64 = stages.iter().map(|whole| whole.stage.weight_unseen).sum();
+    let Some(used) = used.filter(|_| samples >= MIN_SAMPLES && weight > 0) else {
+        return;
+    };
+    let unseen = used.saturating_sub(seen);
+    for whole in stages {
+        whole.unseen = unseen.mul_f64(whole.stage.weight_unseen as f64 / weight as f64);
     }
 }
 
@@ -198,25 +225,46 @@ fn links(stages: &[Whole]) -> Vec<(usize, usize)> {
     links
 }
 
+/// The sides of a stage, as indices of its bytes.
+const TAKEN: usize = 0;
+const GIVEN: usize = 1;
+
 /// The accounts of the stages that `of` selects. Their bytes are those that went
 /// through the pipes before and after the stage, if known.
 fn accounts(stages: &[Whole], links: &[(usize, usize)], of: fn(&Whole) -> Account) -> Vec<Account> {
-    let side = |at: usize, count: fn(Account) -> Option<u64>| {
-        let mut chains = stages[at].chains.weights.keys();
-        count(of(&stages[at])).filter(|_| !chains.any(|chain| splices(chain)))
+    let origin = |at: usize, side: usize| {
+        let Whole { stage, account, .. } = &stages[at];
+        stage.origin(side, account.bytes(side).unwrap_or(0))
     };
+    // What a process itself counted, if it all went through the pipe.
+    let side = |at: usize, side: usize| {
+        let mut chains = stages[at].chains.weights.keys();
+        let is_known = origin(at, side) == Origin::Pipe && !chains.any(|chain| splices(chain));
+        of(&stages[at]).bytes(side).filter(|_| is_known)
+    };
+    let is_foreign = |at: usize, side: usize| origin(at, side) == Origin::OtherPipes;
     // A stage that was joined with later ones may have several neighbours.
     let taken = |at: usize| {
-        let mut writers = links.iter().filter(|(_, to)| *to == at).peekable();
-        writers.peek()?;
-        let given = writers.map(|(from, _)| side(*from, |it| it.given)).sum();
-        between(given, side(at, |it| it.taken))
+        let writers = || links.iter().filter(|(_, to)| *to == at);
+        let is_unknown = writers().any(|(from, _)| is_foreign(*from, GIVEN));
+        if writers().count() == 0 || is_unknown || is_foreign(at, TAKEN) {
+            return None;
+        }
+        let given = writers().map(|(from, _)| side(*from, GIVEN)).sum();
+        between(given, side(at, TAKEN))
     };
     let given = |at: usize| {
-        let mut readers = links.iter().filter(|(from, _)| *from == at).peekable();
-        readers.peek()?;
-        let taken = readers.map(|(_, to)| side(*to, |it| it.taken)).sum();
-        between(side(at, |it| it.given), taken)
+        let readers = || links.iter().filter(|(from, _)| *from == at);
+        let is_unknown = readers().any(|(_, to)| is_foreign(*to, TAKEN));
+        if readers().count() == 0 || is_unknown || is_foreign(at, GIVEN) {
+            return None;
+        }
+        // What a reader takes may come from another writer.
+        let is_only = |to: usize| links.iter().filter(|(_, reader)| *reader == to).count() == 1;
+        let taken: Option<u64> = readers()
+            .map(|(_, to)| side(*to, TAKEN).filter(|_| is_only(*to)))
+            .sum();
+        between(side(at, GIVEN), taken)
     };
     let stages = stages.iter().enumerate();
     stages
@@ -230,30 +278,27 @@ fn accounts(stages: &[Whole], links: &[(usize, usize)], of: fn(&Whole) -> Accoun
 
 /// The record of a stage, except for its neighbours; the accounts are those of all phases, and
 /// of the phases without and with sampling.
-fn profile(role: &str, whole: Whole, accounts: [Account; 3], sampling: &Sampling) -> StageProfile {
+fn profile(role: &str, whole: Whole, accounts: [Account; 3], scope: EventScope) -> StageProfile {
     let command = whole.command();
     let stage = whole.stage;
     let weight = stage.weight_seen + stage.weight_unseen;
-    let seen = match weight {
-        0 => 1.0,
-        weight => stage.weight_seen.max(1) as f64 / weight as f64,
-    };
-    let [all, unsampled, sampled] = accounts.map(|account| Usage {
-        bytes: account.taken.or(account.given).unwrap_or(0),
-        wall_s: account.wall.as_secs_f64(),
-        cpu_s: account.ran.as_secs_f64() / seen,
-        run_delay_s: account.delayed.as_secs_f64(),
-        ..Usage::default()
+    let seen = stage.weight_seen as f64 / weight.max(1) as f64;
+    let wall = accounts[0].wall.as_secs_f64();
+    let [all, unsampled, sampled] = accounts.map(|account| {
+        let wall_s = account.wall.as_secs_f64();
+        let unseen = whole.unseen.as_secs_f64() * wall_s / wall.max(f64::MIN_POSITIVE);
+        Usage {
+            bytes: account.taken.or(account.given).unwrap_or(0),
+            wall_s,
+            cpu_s: account.ran.as_secs_f64() + unseen,
+            run_delay_s: account.delayed.as_secs_f64(),
+            ..Usage::default()
+        }
     });
-    let by_phases = unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && seen >= MIN_SEEN;
-    let (unsampled, sampled) = if by_phases {
-        (unsampled, sampled)
-    } else {
-        (all, all)
-    };
-    let usage = unsampled.within_wall_time();
-    let mut end = end_profile(role, sampling.scope, usage, sampled, whole.chains);
-    end.usage = unsampled;
+    let is_comparable =
+        unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && sampled.wall_s > 0.0 && seen >= MIN_SEEN;
+    let mut end = end_profile(role, scope, all.within_wall_time(), sampled, whole.chains);
+    end.usage = all;
     let seen_asleep: u64 = stage.waits.values().sum();
     StageProfile {
         command,
@@ -262,7 +307,7 @@ fn profile(role: &str, whole: Whole, accounts: [Account; 3], sampling: &Sampling
         writes_to: None,
         wall_s: all.wall_s,
         cpu_s: all.cpu_s,
-        by_phases,
+        usage_unsampled: is_comparable.then_some(unsampled),
         taken_bytes: accounts[0].taken,
         given_bytes: accounts[0].given,
         waits: Function::shares(stage.waits, seen_asleep),
@@ -274,12 +319,14 @@ fn profile(role: &str, whole: Whole, accounts: [Account; 3], sampling: &Sampling
 /// The volume of a pipe, from the bytes that its writer and its reader counted;
 /// `None` for a process that splices, since the kernel does not count these bytes.
 ///
-/// Processes read and write other files, too, so each count is at least the pipe's
-/// volume, and the smaller one is nearer. 0 means that a process moved its bytes after it was
-/// last looked at, or that there were none.
+/// Processes read and write other files, too, so the smaller count is nearer. 0 means that a
+/// process moved its bytes after it was last looked at, or that there were none. A few bytes of one
+/// end only may as well be those of other files, or a part of the volume.
 fn between(writer: Option<u64>, reader: Option<u64>) -> Option<u64> {
-    let least = writer.into_iter().chain(reader).min();
-    least.filter(|bytes| *bytes > 0)
+    match (writer, reader) {
+        (Some(writer), Some(reader)) => Some(writer.min(reader)).filter(|bytes| *bytes > 0),
+        (one, other) => one.or(other).filter(|bytes| *bytes >= FEW_BYTES),
+    }
 }
 
 /// Functions of the kernel that move bytes without counting them: those of
@@ -310,8 +357,6 @@ fn splices(chain: &[String]) -> bool {
 mod tests {
     use super::*;
     use pipespeed_pipeline::proc::PipeId;
-    use std::time::Duration;
-
     /// A stage that was seen from the second `began` for a second, with these pipes.
     fn whole(name: &str, began: u64, input: u64, output: u64) -> Whole {
         let pipe = |inode: u64| (inode > 0).then(|| PipeId::pipe(inode));
@@ -328,6 +373,7 @@ mod tests {
             stage,
             flows: vec![flow],
             account: Account::default(),
+            unseen: Duration::ZERO,
             chains: Chains::default(),
         }
     }
@@ -405,10 +451,62 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_unseen_processes_is_divided_by_their_samples() {
+        let with = |name: &str, ran: u64, samples: u64, unseen: u64| {
+            let mut whole = whole(name, 1, 0, 0);
+            whole.account.ran = Duration::from_secs(ran);
+            whole.chains.samples = samples;
+            whole.stage.weight_unseen = unseen;
+            whole
+        };
+        let unseen = |samples: u64, used: u64| {
+            let mut stages = [with("sh", 1, samples, 300), with("cat", 3, 10, 100)];
+            add_unseen(&mut stages, Some(Duration::from_secs(used)));
+            stages.map(|whole| whole.unseen.as_secs())
+        };
+        assert_eq!(unseen(1000, 12), [6, 2]);
+        // It can't be negative, and a few samples divide nothing.
+        assert_eq!(unseen(1000, 3), [0, 0]);
+        assert_eq!(unseen(50, 12), [0, 0]);
+    }
+
+    #[test]
+    fn bytes_of_reaped_children_with_other_pipes_are_not_a_stages() {
+        // xargs, whose children moved a gigabyte through pipes of their own, and a reader that
+        // also read a large file.
+        let with = |whole: Whole, taken: u64, given: u64| Whole {
+            account: Account {
+                taken: Some(taken),
+                given: Some(given),
+                ..Account::default()
+            },
+            ..whole
+        };
+        let mut stages = vec![
+            with(whole("xargs", 1, 0, 1), 0, 1 << 30),
+            with(whole("sort", 1, 1, 0), 1 << 28, 0),
+        ];
+        let bytes = |stages: &[Whole]| {
+            let accounts = accounts(stages, &links(stages), |whole| whole.account);
+            [accounts[0].given, accounts[1].taken]
+        };
+        assert_eq!(bytes(&stages), [Some(1 << 28); 2]);
+        stages[0].stage.foreign[GIVEN] = 1 << 20;
+        assert_eq!(bytes(&stages), [Some(1 << 28); 2]);
+        stages[0].stage.foreign[GIVEN] = 1 << 29;
+        assert_eq!(bytes(&stages), [None; 2]);
+        // Children that were not seen may have had the same pipes.
+        stages[0].stage.foreign[GIVEN] = 0;
+        stages[0].stage.unseen[GIVEN] = 1 << 29;
+        assert_eq!(bytes(&stages), [Some(1 << 28); 2]);
+    }
+
+    #[test]
     fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
         assert_eq!(between(Some(1000), Some(1011)), Some(1000));
         assert_eq!(between(Some(5000), Some(1011)), Some(1011));
-        assert_eq!(between(None, Some(7)), Some(7));
+        assert_eq!(between(None, Some(FEW_BYTES)), Some(FEW_BYTES));
+        assert_eq!(between(None, Some(7)), None);
         assert_eq!(between(Some(0), Some(7)), None);
         assert_eq!(between(None, None), None);
     }

@@ -24,7 +24,7 @@ use super::record::PipelineProfile;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_base::interrupt::Interrupt;
 
-/// Runs a command for at most `limit`, and samples it. `start` starts it, without a terminal
+/// Runs a command for at most `limit`, and samples it unless that is refused. `start` starts it, without a terminal
 /// as standard output, and returns it with its pidfd; this process must adopt its orphans
 /// (PR_SET_CHILD_SUBREAPER). Also returns the signal that interrupted it, if any.
 ///
@@ -33,7 +33,7 @@ use pipespeed_base::interrupt::Interrupt;
 /// [`SamplingError`](super::perf::SamplingError).
 pub fn profile(
     command: &str,
-    sampling: &Sampling,
+    sampling: Option<&Sampling>,
     cpus: &[usize],
     limit: Duration,
     interrupt: &Interrupt,

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, getpid};
 
@@ -17,8 +19,8 @@ use pipespeed_pipeline::act::{end_descendants, reap_others};
 use pipespeed_pipeline::proc::Proc;
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
-/// are no multiples of it. Phases with sampling alternate with phases without. Times are taken
-/// from the latter, since sampling slows down frequent switches.
+/// are no multiples of it. Phases with sampling alternate with phases without: sampling
+/// slows down frequent switches, and the difference shows how much.
 const PHASE: Duration = Duration::from_millis(38);
 /// The duration of a phase in milliseconds.
 pub const PHASE_MS: u128 = PHASE.as_millis();
@@ -38,7 +40,8 @@ pub struct Running {
     child: Child,
     /// Readable once the child has ended.
     ending: OwnedFd,
-    probe: Probe,
+    /// `None` if sampling is refused.
+    probe: Option<Probe>,
     stages: Stages,
     started: Instant,
 }
@@ -56,24 +59,29 @@ pub struct Ran {
     pub status: Option<Status>,
     /// Missing samples.
     pub losses: Losses,
+    /// Running time of all its processes that have ended and were reaped.
+    pub used: Option<Duration>,
     /// Number of processes that were left at its end and had to be ended.
     pub left: usize,
     /// Its stages.
     pub stages: Stages,
 }
 
-/// Starts to sample, and then the command by `start`, which returns it with its pidfd.
+/// Starts to sample, if that is possible, and then the command by `start`, which returns it with
+/// its pidfd.
 ///
 /// # Errors
 /// Those of starting; a refusal to sample.
 pub fn start(
-    sampling: &Sampling,
+    sampling: Option<&Sampling>,
     cpus: &[usize],
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
 ) -> anyhow::Result<Running> {
-    let mut probe = Probe::new(sampling, &[cpus]);
-    // The command is a child of this process, whose own samples are not used.
-    probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
+    let mut probe = sampling.map(|sampling| Probe::new(sampling, &[cpus]));
+    if let Some(probe) = &mut probe {
+        // The command is a child of this process, whose own samples are not used.
+        probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
+    }
     reserve_descriptors().map_err(|error| SamplingError::of(Call::from("open(2)"), error))?;
     let stages = Stages::new();
     let started = Instant::now();
@@ -104,7 +112,8 @@ impl Running {
         let end = self.started + limit;
         let mut phase_end = self.started + PHASE;
         let mut pause = MIN_PAUSE;
-        let mut is_sampled = true;
+        let mut is_sampled = self.probe.is_some();
+        let used_before = children_time();
         let mut has_ended = false;
         let mut interrupted = None;
         while !has_ended && interrupted.is_none() && Instant::now() < end {
@@ -112,12 +121,14 @@ impl Running {
             has_ended = self.wait(until, interrupt)?;
             let looked = Instant::now();
             self.stages.look();
-            self.probe.read();
+            if let Some(probe) = &mut self.probe {
+                probe.read();
+            }
             let cost = looked.elapsed();
             pause = (pause * 5 / 4).min(MAX_PAUSE).max(cost * SHARE_OF_LOOKS);
             if Instant::now() >= phase_end {
                 self.end_phase(is_sampled)?;
-                is_sampled = !is_sampled;
+                is_sampled = !is_sampled && self.probe.is_some();
                 phase_end = Instant::now() + PHASE;
             }
             reap_others(&Proc::default(), Pid::from_child(&self.child));
@@ -139,12 +150,14 @@ impl Running {
         }
         // Now all have a status.
         self.stages.look();
+        let used = children_time().zip(used_before);
         Ok(Ran {
+            used: used.map(|(now, before)| now.saturating_sub(before)),
             wall,
             out_of_time: !has_ended && interrupted.is_none(),
             interrupted,
             status: status.filter(|_| interrupted.is_none()),
-            losses: self.probe.losses(),
+            losses: self.probe.as_ref().map(Probe::losses).unwrap_or_default(),
             left,
             stages: std::mem::take(&mut self.stages),
         })
@@ -156,22 +169,28 @@ impl Running {
         if is_sampled {
             return self.stop_sampling();
         }
-        self.probe.resume()?;
+        let Some(probe) = &mut self.probe else {
+            self.stages.forget_ended();
+            return Ok(());
+        };
+        probe.resume()?;
         // No forks and exits are recorded while the events are disabled.
         let own = getpid().as_raw_pid() as u32;
-        self.probe.owners().retain(|pid| pid == own);
+        probe.owners().retain(|pid| pid == own);
         self.stages.look();
         for (pid, threads) in self.stages.processes() {
             let threads = threads.into_iter().map(|tid| tid as u32);
-            self.probe.owners().adopt(0, pid as u32, threads);
+            probe.owners().adopt(0, pid as u32, threads);
         }
         Ok(())
     }
 
     /// Stops sampling, and takes the samples since the last call.
     fn stop_sampling(&mut self) -> io::Result<()> {
-        let samples = self.probe.stop()?;
-        self.stages.add_samples(samples, self.probe.owners());
+        if let Some(probe) = &mut self.probe {
+            let samples = probe.stop()?;
+            self.stages.add_samples(samples, probe.owners());
+        }
         Ok(())
     }
 
@@ -187,6 +206,14 @@ impl Running {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// Running time of all reaped descendants of this process (getrusage(2)).
+fn children_time() -> Option<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).ok();
+    let sum = micros(usage.user_time())? + micros(usage.system_time())?;
+    Some(Duration::from_micros(sum))
 }
 
 impl Drop for Running {

@@ -27,12 +27,69 @@ const MAX_NAMES: usize = 3;
 struct Known {
     id: ProcessId,
     name: String,
+    parent: i32,
     flow: Flow,
     stage: usize,
+    moved: Moved,
     /// When it was first and last seen, by CLOCK_MONOTONIC.
     found: Duration,
     seen: Duration,
 }
+
+/// Bytes read and written.
+type Bytes = [u64; 2];
+
+/// What a process has moved. The kernel adds the bytes of a child to its parent's when the
+/// child is reaped, whatever pipes the child had.
+#[derive(Debug, Clone, Default)]
+struct Moved {
+    /// What the process, its threads and its reaped children moved, at the last look.
+    all: Bytes,
+    /// The same for each of its threads, also of those that have ended.
+    threads: HashMap<i32, Bytes>,
+    /// What those of its children moved that were seen and have ended.
+    ended_children: Bytes,
+    /// Whether a descendant has another input, or another output.
+    has_other_pipes: [bool; 2],
+    has_ended: bool,
+}
+
+impl Moved {
+    /// Bytes read (0) or written (1) by children that were reaped.
+    fn reaped(&self, side: usize) -> u64 {
+        let own: u64 = self.threads.values().map(|bytes| bytes[side]).sum();
+        self.all[side].saturating_sub(own)
+    }
+
+    /// Those of them that may have gone through other pipes.
+    fn foreign(&self, side: usize) -> u64 {
+        if self.has_other_pipes[side] {
+            self.reaped(side)
+        } else {
+            0
+        }
+    }
+
+    /// Those of them that no process moved while it was seen.
+    fn unseen(&self, side: usize) -> u64 {
+        self.reaped(side).saturating_sub(self.ended_children[side])
+    }
+}
+
+/// Whether the bytes of a stage that were counted went through its pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// All but a few did.
+    Pipe,
+    /// Some were moved by processes that were not seen, which may have had other pipes.
+    Unseen,
+    /// Some were moved by children with other pipes.
+    OtherPipes,
+}
+
+/// The volume of a stage's pipe is unknown if more than this share of its bytes may have gone
+/// through others.
+const MAX_DOUBTFUL: f64 = 0.05;
 
 /// Processes with the same pipes as standard input and output, and their descendants
 /// without other pipes.
@@ -71,7 +128,12 @@ pub struct Stage {
     before: Account,
     /// Running time of each thread, and its time waiting for a processor.
     threads: HashMap<(i32, i32), (Duration, Duration)>,
-    bytes: Option<(u64, u64)>,
+    /// What its processes read from its input and wrote to its output, if known.
+    bytes: Option<Bytes>,
+    /// Those of its bytes that children with other pipes moved.
+    pub foreign: Bytes,
+    /// Those of its bytes that were moved unseen.
+    pub unseen: Bytes,
     /// The pidfd of its first process.
     ending: Option<OwnedFd>,
 }
@@ -80,11 +142,23 @@ impl Stage {
     fn account(&self) -> Account {
         let (ran, delayed): (Vec<Duration>, Vec<Duration>) = self.threads.values().copied().unzip();
         Account {
-            taken: self.bytes.map(|(taken, _)| taken),
-            given: self.bytes.map(|(_, given)| given),
+            taken: self.bytes.map(|[taken, _]| taken),
+            given: self.bytes.map(|[_, given]| given),
             ran: ran.iter().sum(),
             delayed: delayed.iter().sum(),
             wall: self.seen - self.began,
+        }
+    }
+
+    /// Where the `bytes` come from that it read (0) or wrote (1).
+    pub fn origin(&self, side: usize, bytes: u64) -> Origin {
+        let is_much = |doubtful: u64| doubtful as f64 > MAX_DOUBTFUL * bytes as f64;
+        if is_much(self.foreign[side]) {
+            Origin::OtherPipes
+        } else if is_much(self.unseen[side]) {
+            Origin::Unseen
+        } else {
+            Origin::Pipe
         }
     }
 
@@ -111,7 +185,9 @@ struct Look {
     time: Duration,
     is_awake: bool,
     sleeping: Vec<String>,
-    moved: Option<(u64, u64)>,
+    moved: Option<Bytes>,
+    foreign: Bytes,
+    unseen: Bytes,
 }
 
 /// All stages. The first one is what does not belong to a pipeline.
@@ -124,6 +200,8 @@ pub struct Stages {
     known: HashMap<i32, Known>,
     /// The time of the last look.
     looked: Duration,
+    /// The end of the last look.
+    look_ended: Duration,
     /// The stages, in the order of discovery.
     pub all: Vec<Stage>,
     by_flow: HashMap<Flow, usize>,
@@ -140,6 +218,7 @@ impl Stages {
         Stages {
             outer: own.iter().map(|end| end.pipe).collect(),
             proc,
+            look_ended: began,
             all: vec![Stage {
                 began,
                 seen: began,
@@ -167,6 +246,7 @@ impl Stages {
         let new = self.known.iter().filter(|(_, it)| it.found > settled);
         let new: BTreeSet<i32> = new.map(|(pid, _)| *pid).collect();
         self.scanner.read_some(&self.proc, &pids, &new);
+        self.note_ended(tree);
         let mut looks: Vec<Look> = Vec::new();
         for pid in tree {
             let stage = self.place(*pid, now);
@@ -179,7 +259,14 @@ impl Stages {
             }
             stage.seen = look.time;
             // Without what an orphan has moved, once it has ended.
-            stage.bytes = look.moved.max(stage.bytes);
+            if let Some(moved) = look.moved {
+                let before = stage.bytes.unwrap_or_default();
+                stage.bytes = Some([0, 1].map(|side| moved[side].max(before[side])));
+                for side in [0, 1] {
+                    stage.foreign[side] = stage.foreign[side].max(look.foreign[side]);
+                    stage.unseen[side] = stage.unseen[side].max(look.unseen[side]);
+                }
+            }
             if !look.is_awake
                 && let Some(wait) = reason_of_stage(&look.sleeping)
             {
@@ -194,9 +281,45 @@ impl Stages {
                 stage.ending = None;
             }
         }
+        self.look_ended = self::now();
     }
 
-    /// The stage of a process.
+    /// Adds what processes have moved that are no longer in the tree to their parents' account
+    /// of ended children.
+    fn note_ended(&mut self, tree: &[i32]) {
+        let alive: BTreeSet<i32> = tree.iter().copied().collect();
+        let mut ended = Vec::new();
+        for (pid, known) in &mut self.known {
+            if !known.moved.has_ended && !alive.contains(pid) {
+                known.moved.has_ended = true;
+                ended.push((known.parent, known.moved.all));
+            }
+        }
+        for (parent, bytes) in ended {
+            if let Some(parent) = self.known.get_mut(&parent) {
+                for (sum, more) in parent.moved.ended_children.iter_mut().zip(bytes) {
+                    *sum += more;
+                }
+            }
+        }
+    }
+
+    /// Notes at the ancestors of a process that it has other pipes than they have.
+    fn note_other_pipes(&mut self, parent: i32, flow: Flow) {
+        let mut next = parent;
+        for _ in 0..MAX_LINEAGE {
+            let Some(ancestor) = self.known.get_mut(&next) else {
+                return;
+            };
+            let other = &mut ancestor.moved.has_other_pipes;
+            other[0] |= ancestor.flow.input != flow.input;
+            other[1] |= ancestor.flow.output != flow.output;
+            next = ancestor.parent;
+        }
+    }
+
+    /// The stage of a process that is looked at `now`. One that was not there at the last look
+    /// started since.
     fn place(&mut self, pid: i32, now: Duration) -> usize {
         let before = self.known.remove(&pid);
         let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
@@ -232,7 +355,7 @@ impl Stages {
         if stage == self.all.len() {
             self.all.push(Stage {
                 flow,
-                began: now,
+                began: before.as_ref().map_or(self.look_ended, |it| it.found),
                 ending: Pid::from_raw(pid)
                     .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
                 ..Stage::default()
@@ -244,15 +367,19 @@ impl Stages {
         }
         let is_new_name = before.as_ref().is_none_or(|it| it.name != process.name);
         self.all[stage].add(&self.proc, process, is_new_name);
+        let parent = process.parent;
         let known = Known {
             id: process.id,
             name: process.name.clone(),
+            parent,
             flow,
             stage,
-            found: before.map_or(now, |it| it.found),
+            found: before.as_ref().map_or(now, |it| it.found),
+            moved: before.map(|it| it.moved).unwrap_or_default(),
             seen: now,
         };
         self.known.insert(pid, known);
+        self.note_other_pipes(parent, flow);
         stage
     }
 
@@ -264,6 +391,8 @@ impl Stages {
         Known {
             id: ProcessId { pid, start },
             name: self.proc.name(pid).unwrap_or_default(),
+            parent: stat.as_ref().map_or(0, |stat| stat.parent),
+            moved: Moved::default(),
             flow: Flow::default(),
             stage: parent.map_or(0, |parent| parent.stage),
             found: now,
@@ -273,10 +402,7 @@ impl Stages {
 
     fn examine(&mut self, pid: i32, stage: usize, look: &mut Look) {
         look.is_alive = true;
-        if let Some(io) = self.proc.io(pid) {
-            let (read, written) = look.moved.unwrap_or_default();
-            look.moved = Some((read + io.read_bytes, written + io.written_bytes));
-        }
+        self.count_bytes(pid, stage, look);
         for task in self.proc.threads(pid) {
             if let Some(times) = self.proc.schedule(pid, task) {
                 self.all[stage].threads.insert((pid, task), times);
@@ -296,6 +422,33 @@ impl Stages {
         }
     }
 
+    /// Adds what a process has moved through the pipes of its stage.
+    fn count_bytes(&mut self, pid: i32, stage: usize, look: &mut Look) {
+        let Some(io) = self.proc.io(pid) else { return };
+        let Some(known) = self.known.get_mut(&pid) else {
+            return;
+        };
+        let moved = &mut known.moved;
+        for task in self.proc.threads(pid) {
+            if let Some(io) = self.proc.thread_io(pid, task) {
+                moved
+                    .threads
+                    .insert(task, [io.read_bytes, io.written_bytes]);
+            }
+        }
+        moved.all = [io.read_bytes, io.written_bytes];
+        let pipes = |flow: Flow| [flow.input, flow.output];
+        let (own, of_stage) = (pipes(known.flow), pipes(self.all[stage].flow));
+        let sum = look.moved.get_or_insert_default();
+        for side in [0, 1] {
+            if own[side].is_some() && own[side] == of_stage[side] {
+                sum[side] += moved.all[side];
+                look.foreign[side] += moved.foreign(side);
+                look.unseen[side] += moved.unseen(side);
+            }
+        }
+    }
+
     /// Adds the usage since the start of the phase to its kind of phase.
     pub fn end_phase(&mut self, is_sampled: bool) {
         for stage in &mut self.all {
@@ -312,7 +465,7 @@ impl Stages {
     }
 
     /// Adds samples to the stages of their processes. One that was not seen belongs to the
-    /// stage of its parent. Forgets the processes that have ended.
+    /// stage of its parent. Then forgets the processes that have ended.
     pub fn add_samples(&mut self, samples: Vec<(u64, usize, StackSample)>, owners: &Owners) {
         let own = getpid().as_raw_pid() as u32;
         for (time_ns, _, sample) in samples {
@@ -333,11 +486,16 @@ impl Stages {
             let stage = &mut self.all[stage];
             if is_seen {
                 stage.weight_seen += sample.weight;
-            } else if time <= stage.seen {
+            } else {
                 stage.weight_unseen += sample.weight;
             }
             stage.chains.add(sample.chain, sample.weight);
         }
+        self.forget_ended();
+    }
+
+    /// Forgets the processes that have ended.
+    pub fn forget_ended(&mut self) {
         self.known.retain(|_, it| it.seen >= self.looked);
     }
 }

@@ -29,8 +29,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let (output, chosen) = (&setting.args.output, setting.chosen);
     let files_of_samples = [&output.folded, &output.flame, &output.chart];
-    let is_missing_descriptors = matches!(refusal, SamplingError::Descriptors(_));
-    if is_missing_descriptors || files_of_samples.into_iter().any(Option::is_some) {
+    if refusal.is_final() || files_of_samples.into_iter().any(Option::is_some) {
         return Err(refusal.into());
     }
     let machine = Machine::read(chosen.writer, chosen.reader);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use super::{is_only_for_root, is_refused, number};
@@ -136,6 +137,139 @@ fn events_of_processors_have_no_bounds() {
     assert!(bounds(&outcome).values().all(|(bound, _)| bound == "exact"));
 }
 
+/// Replaces syscall(2), through which the library opens events: an event of a
+/// type up to MAX_TYPE, for any processor or for ONLY_CPU, becomes one that never counts
+/// (PERF_COUNT_SW_DUMMY).
+const NEVER_COUNTS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+long syscall(long number, ...) {
+    static long (*next)(long, ...);
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(list, long);
+    va_end(list);
+    if (!next) next = dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_perf_event_open) {
+        struct perf_event_attr *event = (void *)a[0];
+        if (event->type <= MAX_TYPE && (ONLY_CPU < 0 || a[2] == ONLY_CPU)) {
+            event->type = PERF_TYPE_SOFTWARE;
+            event->config = PERF_COUNT_SW_DUMMY;
+        }
+    }
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"#;
+
+/// Makes the events of the command never count: those of hardware (type 0), or also those of
+/// software (type 1), for one processor or for any. False, with a skip, without a C compiler.
+fn never_count(
+    command: &mut Command,
+    max_type: u32,
+    only_cpu: Option<usize>,
+    directory: &Path,
+) -> bool {
+    let source = directory.join("never_counts.c");
+    let library = directory.join("never_counts.so");
+    fs::write(&source, NEVER_COUNTS).unwrap();
+    let only_cpu = only_cpu.map_or(-1, |cpu| cpu as i64);
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC"])
+        .arg(format!("-DMAX_TYPE={max_type}"))
+        .arg(format!("-DONLY_CPU={only_cpu}"))
+        .arg("-o")
+        .args([&library, &source])
+        .arg("-ldl")
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        skip("no C compiler");
+        return false;
+    }
+    command.env("LD_PRELOAD", library);
+    true
+}
+
+#[test]
+fn a_counter_that_opens_and_never_counts_is_not_used() {
+    const ARGS: &str = "write_read --time 0.5 --json -";
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!("profile {ARGS} --quiet"));
+    if sampled(ARGS).is_none() || !never_count(&mut command, 0, None, directory.path()) {
+        return;
+    }
+    let profile = json(&run_alone(command).succeeded().out);
+    assert_eq!(profile["settings"]["event"], "cpu-clock", "{profile:#}");
+    for end in profile["cases"][0]["ends"].as_array().unwrap() {
+        assert!(number(&end["samples"]) > 0.0, "{end:#}");
+    }
+}
+
+#[test]
+fn an_end_whose_events_never_count_is_not_divided() {
+    const ARGS: &str = "busy_loop_huge --time 0.4 --json -";
+    if conditions::processors() < 2 {
+        return skip("one processor");
+    }
+    if sampled(ARGS).is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let first = conditions::first_processor();
+    let mut command = pipespeed(&format!(
+        "profile {ARGS} --quiet --cpus {first},{}",
+        first + 1
+    ));
+    if !never_count(&mut command, 1, Some(first), directory.path()) {
+        return;
+    }
+    let record = json(&run_alone(command).succeeded().out);
+    let ends = record["cases"][0]["ends"].as_array().unwrap();
+    let groups = |end: &Value| -> Vec<String> {
+        let costs = end["costs"].as_array().unwrap().iter();
+        costs
+            .map(|cost| cost["group"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // Both ends spin.
+    assert!(
+        groups(&ends[0]).contains(&"running".to_owned()),
+        "{record:#}"
+    );
+    assert!(
+        !groups(&ends[0]).contains(&"other".to_owned()),
+        "{record:#}"
+    );
+    assert!(
+        groups(&ends[1]).contains(&"user_code".to_owned()),
+        "{record:#}"
+    );
+    let warnings = record["warnings"].to_string();
+    assert!(warnings.contains("writer: 0 samples, where "), "{warnings}");
+}
+
+#[test]
+fn counts_replace_events_that_never_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("profile write_read --time 0.2 --quiet");
+    if is_refused(&run_alone(pipespeed(
+        "profile write_read --time 0.2 --quiet",
+    ))) || !never_count(&mut command, 1, None, directory.path())
+    {
+        return;
+    }
+    let outcome = run_alone(command);
+    if !outcome.out.contains("never count") {
+        // Refused for another reason.
+        assert!(is_counted(&outcome), "{outcome:#?}");
+        return;
+    }
+    assert_counted(outcome, &["can be opened but never count"]);
+}
+
 #[test]
 fn a_case_is_found_in_any_suite() {
     let Some(outcome) = sampled("gift_huge --time 0.2") else {
@@ -189,9 +323,8 @@ fn an_ordinary_user_gets_counts_and_the_setting_that_refuses() {
     ];
     let profile = |options: &str| program.command(&format!("profile {options} --quiet"));
     assert_counted(run_alone(profile("write_read --time 0.2")), &words);
-    // These need samples.
+    // This needs samples.
     run_alone(profile("write_read --folded -")).refused(1, &words);
-    run_alone(profile("-- true")).refused(1, &words);
 }
 
 #[test]
