@@ -26,9 +26,9 @@ everything that could wake it is part of it. Waiting for a socket, a terminal or
 timer is not stuck. Probably stuck is what a process that can't be examined, or \
 somebody outside, might wake, or timeout(1) will end; --kill leaves it running.
 
-A stage works if any of its threads runs or could run; else it is blocked if one waits \
-for room in a pipe, starved if one waits for input from one, and elsewhere if all wait \
-for anything else. Pipes are opened for reading for an instant to see how full they \
+A stage runs, or is queued if it is ready to and others have the processor; else it is \
+blocked if a thread waits for room in a pipe, starved if one waits for input from one, and \
+elsewhere if all wait for anything else. Pipes are opened for reading for an instant to see how full they \
 are; --no-open prevents that. FIFOs are never opened.
 
 COMMAND is one quoted string for sh, or a program and its arguments. It keeps running \

@@ -25,10 +25,10 @@ Shows all pipelines of this user without PID and COMMAND, a line a stage: the st
 the last second as a bar, their shares of the last minute in percent, what the stage \
 writes, and how full the pipe after it is. > marks the stage that sets the pace.
 
-A stage works if any of its threads runs or could run; else it is blocked if one waits \
-for room in a pipe, starved if one waits for input from one, and elsewhere if all wait \
-for anything else. MiB/s is ? if the stage splices, which the kernel does not count. Pipes \
-are opened for reading for an instant, four times a second, to see how full they are; \
+A stage runs, or is queued if it is ready to and others have the processor; else it is \
+blocked if a thread waits for room in a pipe, starved if one waits for input from one, and \
+elsewhere if all wait for anything else. MiB/s is that of the pipe, ? if its ends \
+splice, which the kernel does not count. Pipes are opened for reading for an instant, four times a second, to see how full they are; \
 --no-open prevents that. All this takes up to 1 % of a processor; the screen shows how much.
 
 COMMAND is one quoted string for sh, or a program and its arguments. The screen ends with \
