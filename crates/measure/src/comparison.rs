@@ -9,7 +9,7 @@
 use crate::suite::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Header, Interval, Ratio, Run, Verdict, Warning};
+use crate::record::{CaseResult, Doubt, Header, Interval, Ratio, Run, Verdict, Warning};
 use pipespeed_base::size;
 use pipespeed_base::text::{fixed, significant};
 use pipespeed_host::Difference;
@@ -196,12 +196,12 @@ fn blocks(comparisons: usize, confidence: f64) -> usize {
 /// Withholds the verdict unless the whole interval lies beyond 5 %.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
     let (low, high) = ratio.estimate.ends();
-    let verdict = match ratio.verdict {
-        Verdict::Faster if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
-        Verdict::Slower if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
-        verdict => verdict,
-    };
-    Ratio { verdict, ..ratio }
+    match ratio.verdict {
+        Verdict::Faster if low > 1.0 + EQUIVALENCE => ratio,
+        Verdict::Slower if high < 1.0 - EQUIVALENCE => ratio,
+        Verdict::Faster | Verdict::Slower => Ratio::undecided(ratio.estimate, Doubt::WithinMargin),
+        Verdict::Same | Verdict::Undecided => ratio,
+    }
 }
 
 fn side(file: &str, run: &Run) -> Side {
@@ -379,10 +379,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
                 warning.message
             ));
         }
-        if let Some(control) = &run.null_control
-            && let Some(ratio) = control.ratio
-            && matches!(ratio.verdict, Verdict::Faster | Verdict::Slower)
-        {
+        if let Some((_, ratio)) = run.failed_control() {
             notes.push(format!(
                 "the null control of the {which} run is {}: do not trust that run",
                 ratio.verdict.name()

@@ -8,10 +8,10 @@ use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::conditions::{null_control, subtitle};
-use super::findings::{findings, null_tolerance};
+use super::findings::findings;
 use super::format::{self, interval, pluralize, ratio_interval, significant, times};
 use super::notes::{Note, notes};
-use super::steps::{cases_without_twin, phrase, step, steps, widened_verdict};
+use super::steps::{cases_without_twin, hidden_reason, phrase, step, steps};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
@@ -129,19 +129,21 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     table_of_comparisons(run).render(style)
 }
 
-/// The table of [`comparisons`]. Verdicts allow for what the null control shows.
+/// The table of [`comparisons`].
 pub(super) fn table_of_comparisons(run: &Run) -> Table {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")])
         .with_html_header(&["case", "ratio", "interval", "against (factor)"]);
-    let tolerance = null_tolerance(run);
     for step in steps(run) {
         let cells = [
             step.case.name.clone(),
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
         ];
-        let verdict = widened_verdict(&step.ratio, tolerance);
-        let text = format!("{} {}", phrase(verdict), step.base_and_factor());
+        let verdict = step.ratio.verdict;
+        let mut text = format!("{} {}", phrase(verdict), step.base_and_factor());
+        if let Some(reason) = hidden_reason(&step.ratio) {
+            text += &format!(": {reason}");
+        }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
     table
@@ -172,7 +174,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
         title: &format!("pipespeed bench {}: GiB/s of each case", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
         legend: used.map(palette::of_data).collect(),
-        rows: cases.iter().map(|case| row(run, case)).collect(),
+        rows: cases.iter().copied().map(row).collect(),
         of_ratios: false,
         unit: "GiB/s",
         width,
@@ -180,7 +182,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
     chart.draw()
 }
 
-fn row(run: &Run, case: &CaseResult) -> Row {
+fn row(case: &CaseResult) -> Row {
     let hint = |rate: Estimate| {
         let rate = format!(
             "{} GiB/s {}",
@@ -191,7 +193,7 @@ fn row(run: &Run, case: &CaseResult) -> Row {
         format!("{}: {}, {rounds}", case.name, rate.trim_end())
     };
     let bar = |rate: Estimate| Bar {
-        notes: comparison_labels(run, case),
+        notes: comparison_labels(case),
         hint: hint(rate),
         ..Bar::of(
             rate,
@@ -209,11 +211,11 @@ fn row(run: &Run, case: &CaseResult) -> Row {
 }
 
 /// The comparison of a case in words, the longest wording first.
-fn comparison_labels(run: &Run, case: &CaseResult) -> Vec<String> {
+fn comparison_labels(case: &CaseResult) -> Vec<String> {
     let Some(step) = step(case) else {
         return Vec::new();
     };
-    let word = match widened_verdict(&step.ratio, null_tolerance(run)) {
+    let word = match step.ratio.verdict {
         Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
         verdict => phrase(verdict).to_owned(),
     };
