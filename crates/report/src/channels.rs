@@ -10,7 +10,7 @@ use pipespeed_measure::suite::channels::Transport;
 
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
-use super::conditions::{self, has_intervals, subtitle};
+use super::conditions::{self, has_intervals, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, percent, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
@@ -328,7 +328,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         repeated: pluralize(run.settings.rounds_done, "round"),
         width,
     };
-    chart.draw()
+    chart.draw(&marks_of_run(run))
 }
 
 /// The position of a size on a logarithmic axis.

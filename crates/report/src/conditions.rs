@@ -1,7 +1,8 @@
 //! The conditions of a run: machine, date, processors, durations of trials.
 
 use itertools::Itertools as _;
-use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
+use pipespeed_host::warnings::disturbances;
+use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict, Warning};
 use pipespeed_measure::rounds::comparisons;
 
 use super::format::{level, pluralize, ratio};
@@ -35,7 +36,7 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
         (Verdict::Same, _) => Note::Method(format!("{line} same")),
         (Verdict::Undecided, Some(Interval { low, high, .. })) => {
             let reach = (1.0 - low).abs().max((high - 1.0).abs());
-            Note::Method(format!(
+            Note::Disturbance(format!(
                 "{line} undecided: differences below {} % can't be detected in this run",
                 (reach * 100.0).ceil()
             ))
@@ -47,6 +48,30 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
             verdict.name()
         )),
     })
+}
+
+/// What a chart of a run is marked with: why its figures may differ in another run.
+pub(super) fn marks_of_run(run: &Run) -> Vec<String> {
+    let failed = run.failed_control().map(|(control, found)| {
+        format!(
+            "Failed null control: {} against itself {}, {}",
+            control.case,
+            ratio(found.estimate),
+            found.verdict.name()
+        )
+    });
+    failed.into_iter().chain(marks(&run.warnings)).collect()
+}
+
+/// The same for other records, of the warnings that are disturbances.
+pub(super) fn marks(warnings: &[Warning]) -> Vec<String> {
+    let disturbances = disturbances(warnings).map(|warning| {
+        // What to do about it stands in the note.
+        let message = warning.to_string();
+        let reason = message.split([':', ';']).next().unwrap_or_default();
+        format!("Disturbed run: {reason}")
+    });
+    disturbances.collect()
 }
 
 /// Notes on the method, the most important first.

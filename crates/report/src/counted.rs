@@ -42,7 +42,7 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
         Note::Caution(format!("note: {}", record.refusal)),
         Note::Method(format!("note: ends: {}", record.settings.placement)),
     ];
-    all.extend(record.warnings.iter().map(Note::warning));
+    all.extend(Note::warnings(&record.warnings));
     blocks.push(notes(all, style));
     blocks.join("\n\n") + "\n"
 }

@@ -13,7 +13,7 @@ use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::chart::svg::MUTED;
-use super::conditions::{self, subtitle};
+use super::conditions::{self, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
@@ -338,7 +338,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         repeated: pluralize(run.settings.rounds_done, "round"),
         width,
     };
-    chart.draw()
+    chart.draw(&marks_of_run(run))
 }
 
 #[cfg(test)]

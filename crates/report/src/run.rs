@@ -1,13 +1,11 @@
 //! A run of a suite, as text and as a chart.
 
-use pipespeed_measure::record::{
-    CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
-};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict};
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
 use super::chart::svg::WIDE;
-use super::conditions::{null_control, subtitle};
+use super::conditions::{marks_of_run, null_control, subtitle};
 use super::findings::findings;
 use super::format::{self, interval, pluralize, ratio_interval, significant, times};
 use super::notes::{Note, notes};
@@ -28,22 +26,13 @@ pub fn table(run: &Run, style: Style) -> String {
     };
     let found: Vec<String> = found.iter().map(|text| style.sentence(text)).collect();
     blocks.push(found.join("\n"));
-    let mut warnings: Vec<_> = run.warnings.iter().collect();
-    // The first notes are never hidden.
-    warnings.sort_by_key(|warning| match warning.kind {
-        WarningKind::Failed => 0,
-        WarningKind::FewRounds => 1,
-        _ => 2,
-    });
     let interrupted = run.interrupted.iter();
     let mut all: Vec<Note> = interrupted
         .map(|reason| Note::Alarm(format!("interrupted: {reason}")))
-        .chain(warnings.into_iter().map(Note::warning))
+        .chain(Note::warnings(&run.warnings))
         .collect();
-    let mut method = (view.method)(run).into_iter().map(Note::Method);
-    all.extend(method.next());
     all.extend(run.null_control.as_ref().and_then(null_control));
-    all.extend(method);
+    all.extend((view.method)(run).into_iter().map(Note::Method));
     blocks.push(notes(all, style));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
@@ -179,7 +168,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
         unit: "GiB/s",
         width,
     };
-    chart.draw()
+    chart.draw_marked(&marks_of_run(run))
 }
 
 fn row(case: &CaseResult) -> Row {

@@ -3,7 +3,7 @@
 
 use itertools::Itertools as _;
 
-use crate::conditions::origin;
+use crate::conditions::{marks_of_run, origin};
 use crate::format::{fixed, significant};
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
@@ -62,6 +62,7 @@ pub(crate) fn chart(run: &Run, search: &Search, card_width: i32) -> String {
     };
     let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
     let mut svg = Svg::new(title, &[origin(run), figures.to_owned()], card_width);
+    svg.marks(&marks_of_run(run));
     let most = rows.iter().map(|row| row.1.len()).max().unwrap_or(1);
     let in_a_row = if svg.is_narrow() { 1 } else { most.max(1) };
     let columns = length(in_a_row);

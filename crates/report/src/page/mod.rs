@@ -19,6 +19,7 @@ use itertools::Itertools as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
+use pipespeed_host::warnings::disturbances_and_load;
 use pipespeed_measure::record::{Header, NullControl, Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 
@@ -153,10 +154,8 @@ fn alarms(records: &Records) -> Markup {
     let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
     let suspect = runs().filter(|run| run.failed_control().is_some());
     let interrupted = runs().filter(|run| run.interrupted.is_some());
-    let is_disturbance =
-        |it: &&Warning| it.kind.is_disturbance() || it.kind == WarningKind::Flagged;
     let disturbed = records.all().flat_map(|saved| {
-        let notes = warnings(saved).iter().filter(is_disturbance);
+        let notes = disturbances_and_load(warnings(saved));
         notes.map(move |warning| (saved, warning))
     });
     let disturbed: Vec<(&Saved, &Warning)> = disturbed.collect();

@@ -91,6 +91,27 @@ fn a_disturbance_of_any_record_is_an_alarm() {
 }
 
 #[test]
+fn a_load_before_the_first_trial_is_an_alarm_unless_it_was_measured_later() {
+    let busy = || pipespeed_host::Warning::new(WarningKind::Busy, "before, others ran");
+    let load = || pipespeed_host::Warning::new(WarningKind::OtherLoad, "during, others ran");
+    let alarms = |warnings| {
+        let mut run = fixtures::touched();
+        run.warnings = warnings;
+        let text = page(&records([run]), None);
+        let document = parse(&text);
+        let alarms = document.descendants();
+        let alarms = alarms.filter(|node| node.attribute("class") == Some("alarm"));
+        alarms
+            .map(|node| text_without(node, &[]))
+            .collect::<String>()
+    };
+    assert!(alarms(vec![busy()]).contains("before, others ran"));
+    let measured = alarms(vec![busy(), load()]);
+    assert!(measured.contains("during, others ran"), "{measured}");
+    assert!(!measured.contains("before, others ran"), "{measured}");
+}
+
+#[test]
 fn a_warning_of_several_records_is_shown_once() {
     let warning = || pipespeed_host::Warning::new(WarningKind::Guest, "this is a guest of many");
     let with_warning = |mut run: Run| {
