@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use crate::cli::LatencyArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, interrupted_by, place, settle_pipe_size};
+use crate::commands::{first_error, interrupted_by, load, place, settle_pipe_size};
 use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
@@ -57,6 +57,9 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &Record| files.save_round(|option| text(option, record));
     let mut progress = Progress::new(args.output.quiet, save);
+    record
+        .warnings
+        .extend(load::look(&load::processors(&chosen), args.output.quiet));
     progress.start();
     let launch = |spec: &Spec| trials.run(spec);
     let mut measured = Rounds::of_round_trips(record, no_spinning.is_none(), launch);
