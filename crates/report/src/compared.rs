@@ -33,7 +33,7 @@ pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
         for note in &comparison.notes {
             let text = format!("note: {file}{note}");
             all.push(if comparison.doubts.contains(note) {
-                Note::Disturbance(text)
+                Note::Run(text)
             } else {
                 Note::Caution(text)
             });
@@ -193,7 +193,7 @@ fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
 }
 
 /// A verdict. That of a disturbed run, or of one whose null control failed, has a mark.
-fn verdict(comparison: &Comparison, found: &Ratio) -> String {
+pub(super) fn verdict(comparison: &Comparison, found: &Ratio) -> String {
     let name = found.verdict.name();
     if comparison.disturbed().is_some() {
         format!("{name} (disturbed)")

@@ -36,7 +36,7 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
         (Verdict::Same, _) => Note::Method(format!("{line} same")),
         (Verdict::Undecided, Some(Interval { low, high, .. })) => {
             let reach = (1.0 - low).abs().max((high - 1.0).abs());
-            Note::Disturbance(format!(
+            Note::Run(format!(
                 "{line} undecided: differences below {} % can't be detected in this run",
                 (reach * 100.0).ceil()
             ))

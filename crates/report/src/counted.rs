@@ -39,7 +39,7 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
         blocks.extend(case.ends.iter().map(|end| table(end, style)));
     }
     let mut all = vec![
-        Note::Caution(format!("note: {}", record.refusal)),
+        Note::Run(format!("note: {}", record.refusal)),
         Note::Method(format!("note: ends: {}", record.settings.placement)),
     ];
     all.extend(Note::warnings(&record.warnings));

@@ -154,7 +154,7 @@ fn zerocopy(record: &Record) -> Option<String> {
 fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
     let mut notes = Vec::new();
     if summary.per_s.median < rate * MIN_KEPT {
-        notes.push(Note::Caution(format!(
+        notes.push(Note::Run(format!(
             "{name}: the rate was not kept: {} of {} messages per second were answered, so the \
              waiting times grow",
             significant(summary.per_s.median),
@@ -162,7 +162,7 @@ fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
         )));
     }
     if summary.unanswered > 0 {
-        notes.push(Note::Caution(format!(
+        notes.push(Note::Run(format!(
             "{name}: {} still unanswered when the launch was stopped; each counts with the time \
              waited until then",
             pluralize(summary.unanswered as usize, "message")

@@ -13,8 +13,8 @@ const MAX_LINES: usize = 5;
 pub(super) enum Note {
     /// The figures are not reliable. Always shown.
     Alarm(String),
-    /// What disturbed this run, or withholds its verdicts. Always shown.
-    Disturbance(String),
+    /// What disturbed this run, or kept it from what was asked for. Always shown.
+    Run(String),
     /// Figures are missing, or less certain than they look.
     Caution(String),
     /// A permanent property of the machine. Without --verbose only its name is shown.
@@ -29,8 +29,8 @@ impl Note {
         let text = format!("note: {warning}");
         match (warning.kind, warning.kind.scope()) {
             (WarningKind::Failed, _) => Note::Alarm(text),
-            (WarningKind::FewRounds | WarningKind::Busy, _) => Note::Disturbance(text),
-            (_, Scope::Disturbance) => Note::Disturbance(text),
+            (WarningKind::FewRounds | WarningKind::Busy, _) => Note::Run(text),
+            (_, Scope::Disturbance) => Note::Run(text),
             (_, Scope::Machine(name)) => Note::Machine { name, text },
             (_, Scope::Run) => Note::Caution(text),
         }
@@ -53,7 +53,7 @@ impl Note {
     fn order(&self) -> usize {
         match self {
             Note::Alarm(_) => 0,
-            Note::Disturbance(_) => 1,
+            Note::Run(_) => 1,
             Note::Caution(_) => 2,
             Note::Machine { .. } => 3,
             Note::Method(_) => 4,
@@ -61,14 +61,14 @@ impl Note {
     }
 
     fn is_always_shown(&self) -> bool {
-        matches!(self, Note::Alarm(_) | Note::Disturbance(_))
+        matches!(self, Note::Alarm(_) | Note::Run(_))
     }
 
     /// The note, wrapped and coloured.
     pub fn lines(&self, style: Style) -> String {
         match self {
             Note::Alarm(text) => style.note(text, RED),
-            Note::Disturbance(text) | Note::Caution(text) => style.note(text, YELLOW),
+            Note::Run(text) | Note::Caution(text) => style.note(text, YELLOW),
             Note::Machine { text, .. } | Note::Method(text) => style.note(text, DIM),
         }
     }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crate::common::records::{Records, run as invented};
-use crate::common::{Outcome, TIMEOUT, conditions, json, pipespeed, run_alone, skip};
+use crate::common::{BUSY, Outcome, TIMEOUT, conditions, json, pipespeed, run_alone, skip};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::suite::Suite;
 use serde_json::Value;
@@ -45,11 +45,11 @@ impl Drop for Load {
     }
 }
 
-const BUSY: &str = "note: the machine is busy: other processes use ";
-
-fn count_lines(outcome: &Outcome, beginning: &str) -> usize {
-    let lines = outcome.err.lines();
-    lines.filter(|line| line.starts_with(beginning)).count()
+/// The number of notes that other processes use the machine.
+fn count_notes(outcome: &Outcome) -> usize {
+    let beginning = format!("{}other processes use ", BUSY[0]);
+    let lines = outcome.whole_err.lines();
+    lines.filter(|line| line.starts_with(&beginning)).count()
 }
 
 /// The kinds of the warnings of a record.
@@ -64,7 +64,7 @@ fn bench_says_at_once_that_the_machine_is_busy_and_shows_it_without_verbose() {
     let _load = Load::start();
     let command = pipespeed("bench --quick --rounds 6 --case write_read --no-save");
     let outcome = run_alone(command).succeeded();
-    assert_eq!(count_lines(&outcome, BUSY), 1, "{outcome:#?}");
+    assert_eq!(count_notes(&outcome), 1, "{outcome:#?}");
     let text = outcome.unwrapped();
     assert!(text.contains("note: other processes used "), "{text}");
     let at = |words: &str| text.find(words).unwrap_or(usize::MAX);
@@ -84,8 +84,8 @@ fn the_note_is_printed_before_the_first_trial() {
     }
     let outcome = run_alone(command);
     assert_ne!(outcome.code, Some(0), "{outcome:#?}");
-    let place = |words: &str| outcome.err.find(words);
-    let (note, trial) = (place(BUSY), place("prctl"));
+    let place = |words: &str| outcome.whole_err.find(words);
+    let (note, trial) = (place(BUSY[0]), place("prctl"));
     assert!(note.is_some() && trial.is_some(), "{outcome:#?}");
     assert!(note < trial, "{outcome:#?}");
 }
@@ -113,7 +113,7 @@ fn every_command_that_measures_records_the_load() {
             continue;
         }
         let outcome = outcome.succeeded();
-        assert_eq!(count_lines(&outcome, BUSY), 0, "{outcome:#?}");
+        assert_eq!(count_notes(&outcome), 0, "{outcome:#?}");
         let record = json(&outcome.out);
         assert!(
             kinds(&record).contains(&"busy"),
@@ -139,14 +139,14 @@ fn a_report_says_once_that_the_machine_is_busy_and_its_steps_record_it() {
         records.save(&format!("before/{suite}.json"), &invented(suite, &[]));
     }
     let outcome = records.pipespeed("report --resume=before").succeeded();
-    assert_eq!(count_lines(&outcome, BUSY), 1, "{outcome:#?}");
-    let place = |words: &str| outcome.err.find(words).unwrap();
-    assert!(place(BUSY) < place("1 of 2: "), "{outcome:#?}");
+    assert_eq!(count_notes(&outcome), 1, "{outcome:#?}");
+    let place = |words: &str| outcome.whole_err.find(words).unwrap();
+    assert!(place(BUSY[0]) < place("1 of 2: "), "{outcome:#?}");
 
     let report = std::process::id();
     let step = "bench --quick --rounds 1 --case write_read --json -";
     let outcome = run_alone(pipespeed(&format!("{SUBCOMMAND} step {report} {step}"))).succeeded();
-    assert_eq!(count_lines(&outcome, BUSY), 0, "{outcome:#?}");
+    assert_eq!(count_notes(&outcome), 0, "{outcome:#?}");
     let record = json(&outcome.out);
     assert!(kinds(&record).contains(&"busy"), "{:?}", kinds(&record));
 }

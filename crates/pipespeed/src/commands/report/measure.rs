@@ -241,12 +241,12 @@ impl Report {
     /// Says whether others use the machine, if that has changed, and returns it. The records of
     /// the steps have it, too.
     fn say_load(&self, was_busy: bool) -> bool {
+        if self.quiet {
+            return false;
+        }
         let chosen = placement::choose(Placement::default(), &Topology::read(&Root::default()));
         let cpus = chosen.map_or_else(|_| Vec::new(), |chosen| load::processors(&chosen));
         let busy = Busy::look(&cpus);
-        if self.quiet {
-            return busy.is_some();
-        }
         match &busy {
             Some(busy) if !was_busy => say(&busy.announcement()),
             None if was_busy => say("note: the machine is no longer busy"),
