@@ -2,10 +2,10 @@
 
 use itertools::Itertools as _;
 use pipespeed_host::warnings::disturbances;
-use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict, Warning};
+use pipespeed_measure::record::{CaseResult, Header, NullControl, Run, Verdict, Warning};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{level, pluralize, ratio};
+use super::format::{level, pluralize, ratio, times};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, to show beside its figures.
@@ -34,11 +34,12 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
     let line = format!("{} against itself: {}", control.case, ratio(found.estimate));
     Some(match (found.verdict, found.estimate.interval) {
         (Verdict::Same, _) => Note::Method(format!("{line} same")),
-        (Verdict::Undecided, Some(Interval { low, high, .. })) => {
-            let reach = (1.0 - low).abs().max((high - 1.0).abs());
+        (Verdict::Undecided, Some(_)) => {
+            let reach = control.tolerance().exp();
             Note::Run(format!(
-                "{line} undecided: differences below {} % can't be detected in this run",
-                (reach * 100.0).ceil()
+                "{line} undecided: in this run an interval that reaches between {} and {} has no verdict",
+                times(1.0 / reach),
+                times(reach)
             ))
         }
         (Verdict::Undecided, None) => Note::Method(format!("{line} undecided: too few rounds")),
