@@ -48,8 +48,25 @@ pub struct Outcome {
     pub signal: Option<i32>,
     /// Standard output, unless it was redirected.
     pub out: String,
-    /// Standard error.
+    /// Standard error, without the lines that begin with [`BUSY`]: whether others use the
+    /// machine is not up to a test.
     pub err: String,
+    /// Standard error as it was.
+    pub whole_err: String,
+}
+
+/// The beginning of the note that the machine is busy, and of the one that it no longer is.
+pub const BUSY: [&str; 2] = [
+    "note: the machine is busy: ",
+    "note: the machine is no longer busy",
+];
+
+/// Text without the lines that begin with [`BUSY`].
+fn without_busy(text: &str) -> String {
+    let is_busy = |line: &&str| BUSY.iter().any(|beginning| line.starts_with(beginning));
+    text.split_inclusive('\n')
+        .filter(|line| !is_busy(line))
+        .collect()
 }
 
 impl Outcome {
@@ -202,12 +219,14 @@ impl Running {
             panic!("hangs: {} {}", self.what, text(&mut self.err));
         }
         let status = self.child.wait().unwrap();
+        let whole_err = text(&mut self.err);
         Outcome {
             what: self.what.clone(),
             code: status.code(),
             signal: status.signal(),
             out: text(&mut self.out),
-            err: text(&mut self.err),
+            err: without_busy(&whole_err),
+            whole_err,
         }
     }
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod available;
+mod busy;
 mod cgroup;
 mod cpu_list;
 mod differences;
@@ -38,6 +39,7 @@ mod placement_tests;
 mod tests;
 
 pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
+pub use self::busy::Busy;
 pub use self::cgroup::{Cgroup, Throttling};
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
@@ -52,7 +54,7 @@ pub use self::processor::{Cache, CacheKind, Processors};
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;
-pub use self::warning::{Warning, WarningKind};
+pub use self::warning::{Scope, Warning, WarningKind};
 use serde::{Deserialize, Serialize};
 
 /// A machine at the beginning of a run.

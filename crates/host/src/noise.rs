@@ -160,7 +160,51 @@ impl NoiseDelta {
     }
 }
 
+/// How much of some processors was used between two readings.
+pub(super) struct Used {
+    /// The number of these processors.
+    pub(super) processors: usize,
+    /// The number of all processors.
+    pub(super) all: usize,
+    /// The mean number of them that ran processes.
+    pub(super) others: f64,
+    /// The mean number of them that the hypervisor gave to other guests.
+    pub(super) stolen: f64,
+}
+
 impl NoiseReading {
+    /// Whether `/proc/stat` was readable.
+    pub(super) fn has_counts(&self) -> bool {
+        !self.cpus.is_empty()
+    }
+
+    /// The use of these processors since an earlier reading, each counted once; of all if none
+    /// are given. `None` if their counts are unknown.
+    pub(super) fn used_since(&self, earlier: &NoiseReading, cpus: &[usize]) -> Option<Used> {
+        let seconds = self.at_s - earlier.at_s;
+        // Without the sum over all.
+        let all = self.cpus.len().saturating_sub(1);
+        let mut chosen: Vec<Option<usize>> = cpus.iter().copied().map(Some).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let processors = if chosen.is_empty() { all } else { chosen.len() };
+        if chosen.is_empty() {
+            chosen.push(None);
+        }
+        let mut used = Used {
+            processors,
+            all,
+            others: 0.0,
+            stolen: 0.0,
+        };
+        for cpu in chosen {
+            let (now, then) = (self.cpus.get(&cpu)?, earlier.cpus.get(&cpu)?);
+            used.others += (now.busy - then.busy).max(0.0) / seconds;
+            used.stolen += (now.steal - then.steal).max(0.0) / seconds;
+        }
+        (seconds > 0.0).then_some(used)
+    }
+
     /// The difference to an earlier reading. Steal is that of `cpus`, or of all
     /// processors if `cpus` is empty. `own_cpu_s` is the CPU time of all our
     /// processes between the two readings, with starting and warm-up; the rest

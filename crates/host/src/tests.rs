@@ -75,7 +75,7 @@ fn a_kvm_guest_is_read_completely() {
         kinds(&machine),
         [
             WarningKind::Guest,
-            WarningKind::Throttled,
+            WarningKind::Quota,
             WarningKind::PressureStall
         ]
     );

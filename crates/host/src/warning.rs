@@ -57,8 +57,12 @@ pub enum WarningKind {
     RunDelay,
     /// The control group's quota stopped our processes.
     Throttled,
+    /// The control group has a quota that may stop our processes.
+    Quota,
     /// Other processes kept the machine busy.
     OtherLoad,
+    /// Others used the processors before the first trial.
+    Busy,
     /// The rate changed during trials.
     Drift,
     /// The samples fall into two groups.
@@ -91,25 +95,66 @@ pub enum WarningKind {
     Sampling,
 }
 
+/// What a warning is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Something disturbed the run, so that another run may differ.
+    Disturbance,
+    /// Another property of this run.
+    Run,
+    /// A permanent property of the machine, the same for all of its runs; its name.
+    Machine(&'static str),
+}
+
 impl WarningKind {
-    /// Whether something disturbed the run, so that another run may differ.
-    pub fn is_disturbance(self) -> bool {
+    /// What warnings of this kind are about.
+    pub fn scope(self) -> Scope {
         match self {
-            Self::Steal | Self::RunDelay | Self::Throttled | Self::OtherLoad | Self::Drift => true,
-            Self::TwoModes
-            | Self::Governor
-            | Self::ClockSource
-            | Self::Guest
+            Self::Steal
+            | Self::RunDelay
+            | Self::Throttled
+            | Self::OtherLoad
+            | Self::Drift
+            | Self::Flagged => Scope::Disturbance,
+            // What was busy before may have ended.
+            Self::Busy
+            | Self::TwoModes
             | Self::Placement
-            | Self::PressureStall
             | Self::Quick
             | Self::FewRounds
-            | Self::Flagged
             | Self::Configuration
             | Self::Failed
-            | Self::Mitigations
-            | Self::SeccompFilter
-            | Self::Sampling => false,
+            | Self::Sampling => Scope::Run,
+            Self::Governor => Scope::Machine("frequency governor"),
+            Self::ClockSource => Scope::Machine("slow clock source"),
+            Self::Guest => Scope::Machine("virtual machine"),
+            Self::PressureStall => Scope::Machine("pressure-stall accounting"),
+            Self::Quota => Scope::Machine("CPU quota"),
+            Self::Mitigations => Scope::Machine("mitigations"),
+            Self::SeccompFilter => Scope::Machine("seccomp filter"),
         }
     }
+
+    /// Whether something disturbed the run, so that another run may differ.
+    pub fn is_disturbance(self) -> bool {
+        self.scope() == Scope::Disturbance
+    }
+}
+
+/// The warnings on what disturbed a run.
+pub fn disturbances(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
+    warnings
+        .iter()
+        .filter(|warning| warning.kind.is_disturbance())
+}
+
+/// The warnings on what disturbed a run, or was about to before its first trial. A load seen
+/// then is left out if it was measured during the trials, too.
+pub fn disturbances_and_load(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
+    let is_measured = warnings
+        .iter()
+        .any(|warning| matches!(warning.kind, WarningKind::OtherLoad | WarningKind::Steal));
+    warnings.iter().filter(move |warning| {
+        warning.kind.is_disturbance() || (warning.kind == WarningKind::Busy && !is_measured)
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::Machine;
 use super::noise::NoiseDelta;
+pub use crate::warning::{disturbances, disturbances_and_load};
 use crate::{Warning, WarningKind};
 
 /// A larger share of steal time causes a warning.
@@ -114,7 +115,7 @@ fn quota(machine: &Machine) -> Option<Warning> {
     };
     let message =
         format!("the control group's CPU quota is {quota:.2} processors{period}: {effect}");
-    Some(Warning::new(WarningKind::Throttled, message))
+    Some(Warning::new(WarningKind::Quota, message))
 }
 
 fn governor(machine: &Machine) -> Option<Warning> {

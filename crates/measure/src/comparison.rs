@@ -9,10 +9,11 @@
 use crate::suite::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Header, Interval, Ratio, Run, Verdict, Warning};
+use crate::record::{CaseResult, Doubt, Header, Interval, Ratio, Run, Verdict};
 use pipespeed_base::size;
 use pipespeed_base::text::{fixed, significant};
 use pipespeed_host::Difference;
+use pipespeed_host::warnings::disturbances;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
 /// The rounds of a run are grouped into at least this many blocks, the fewest for which
@@ -46,6 +47,9 @@ pub struct Comparison {
     pub incomparable: Vec<String>,
     /// Caveats.
     pub notes: Vec<String>,
+    /// What disturbed the runs, or was wrong with their null controls. Notes, too.
+    #[serde(skip)]
+    pub doubts: Vec<String>,
     /// The cases of either run.
     pub cases: Vec<ComparedCase>,
     /// The confidence level of the intervals, for all cases together.
@@ -62,6 +66,11 @@ impl Comparison {
             (false, true) => Some("the newer run was disturbed"),
             (true, true) => Some("both runs were disturbed"),
         }
+    }
+
+    /// Whether the null control of either run failed.
+    pub fn has_failed_control(&self) -> bool {
+        self.old.null_control_failed || self.new.null_control_failed
     }
 
     /// The cases of the older run for which no verdict is possible: they have no ratio, or too
@@ -98,8 +107,10 @@ pub struct Side {
     pub started_at: String,
     /// The number of its rounds.
     pub rounds: usize,
-    /// Whether something else used the machine during the run.
+    /// Whether something disturbed the run.
     pub disturbed: bool,
+    /// Whether a case of the run differs from itself.
+    pub null_control_failed: bool,
 }
 
 /// One case in two runs.
@@ -161,6 +172,7 @@ pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -
         differences: differences(old, new),
         incomparable: incomparable(old, new, &cases),
         notes: notes(old, new, &cases),
+        doubts: [doubts(old, "older"), doubts(new, "newer")].concat(),
         cases,
         confidence: old.settings.confidence,
     }
@@ -196,12 +208,12 @@ fn blocks(comparisons: usize, confidence: f64) -> usize {
 /// Withholds the verdict unless the whole interval lies beyond 5 %.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
     let (low, high) = ratio.estimate.ends();
-    let verdict = match ratio.verdict {
-        Verdict::Faster if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
-        Verdict::Slower if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
-        verdict => verdict,
-    };
-    Ratio { verdict, ..ratio }
+    match ratio.verdict {
+        Verdict::Faster if low > 1.0 + EQUIVALENCE => ratio,
+        Verdict::Slower if high < 1.0 - EQUIVALENCE => ratio,
+        Verdict::Faster | Verdict::Slower => Ratio::undecided(ratio.estimate, Doubt::WithinMargin),
+        Verdict::Same | Verdict::Undecided => ratio,
+    }
 }
 
 fn side(file: &str, run: &Run) -> Side {
@@ -210,14 +222,22 @@ fn side(file: &str, run: &Run) -> Side {
         suite: run.suite,
         started_at: run.header.started_at.clone(),
         rounds: run.settings.rounds_done,
-        disturbed: disturbances(run).next().is_some(),
+        disturbed: disturbances(&run.warnings).next().is_some(),
+        null_control_failed: run.failed_control().is_some(),
     }
 }
 
-/// The warnings about disturbances of a run.
-fn disturbances(run: &Run) -> impl Iterator<Item = &Warning> {
-    let warnings = run.warnings.iter();
-    warnings.filter(|warning| warning.kind.is_disturbance())
+/// What disturbed a run, or is wrong with its null control.
+fn doubts(run: &Run, which: &str) -> Vec<String> {
+    let disturbances = disturbances(&run.warnings)
+        .map(|warning| format!("the {which} run was disturbed: {}", warning.message));
+    let failed = run.failed_control().map(|(_, ratio)| {
+        format!(
+            "the null control of the {which} run is {}: do not trust that run",
+            ratio.verdict.name()
+        )
+    });
+    disturbances.chain(failed).collect()
 }
 
 fn median(case: Option<&CaseResult>) -> Option<f64> {
@@ -373,21 +393,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
                 "the {which} run ended early: after {done} of {planned} rounds"
             ));
         }
-        for warning in disturbances(run) {
-            notes.push(format!(
-                "the {which} run was disturbed: {}",
-                warning.message
-            ));
-        }
-        if let Some(control) = &run.null_control
-            && let Some(ratio) = control.ratio
-            && matches!(ratio.verdict, Verdict::Faster | Verdict::Slower)
-        {
-            notes.push(format!(
-                "the null control of the {which} run is {}: do not trust that run",
-                ratio.verdict.name()
-            ));
-        }
+        notes.extend(doubts(run, which));
         if run.settings.quick {
             notes.push(format!("the {which} run is a quick one"));
         }

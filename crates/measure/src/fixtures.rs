@@ -12,6 +12,7 @@ use crate::record::{
 };
 use pipespeed_host::{Cache, CacheKind, Machine};
 
+use crate::rounds::comparisons::allow_for_null_control;
 use crate::rounds::unmeasured;
 use crate::session::{Deadlock, ProcessState};
 use crate::suite::channels::Transport;
@@ -123,10 +124,7 @@ pub fn ratio(median: f64) -> Ratio {
 
 /// A ratio with its interval and the verdict that follows.
 pub fn within(low: f64, median: f64, high: f64) -> Ratio {
-    Ratio {
-        estimate: estimate(low, median, high),
-        verdict: pipespeed_stats::verdict(low, high),
-    }
+    Ratio::new(estimate(low, median, high))
 }
 
 /// A run of any cases.
@@ -327,6 +325,21 @@ pub fn memory() -> Run {
         })
         .to_vec();
     run
+}
+
+/// Makes this ratio the result of a run's null control, which verdicts allow for.
+pub fn set_control(run: &mut Run, ratio: Ratio) {
+    let case = run
+        .cases
+        .first()
+        .map_or_else(String::new, |case| case.name.clone());
+    let control = run.null_control.get_or_insert(NullControl {
+        twin: format!("{case}_again"),
+        case,
+        ratio: None,
+    });
+    control.ratio = Some(ratio);
+    allow_for_null_control(run);
 }
 
 /// Makes a case of a run one that is refused.

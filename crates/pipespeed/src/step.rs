@@ -20,11 +20,18 @@ pub(crate) fn prefix() -> [String; BEFORE - 1] {
     [SUBCOMMAND.to_owned(), ROLE.to_owned(), report]
 }
 
+/// Whether this process is a step.
+pub(crate) fn is_step() -> bool {
+    let mut args = std::env::args_os().skip(1);
+    args.next().is_some_and(|word| word == SUBCOMMAND)
+        && args.next().is_some_and(|word| word == ROLE)
+}
+
 /// The arguments of this process: in a step, those of its command. A record names the command
 /// by them.
 pub(crate) fn arguments() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
-    if args.len() >= BEFORE && args[1] == SUBCOMMAND && args[2] == ROLE {
+    if args.len() >= BEFORE && is_step() {
         args.drain(1..BEFORE);
     }
     args

@@ -3,10 +3,9 @@
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
-use super::findings::null_tolerance;
 use super::format::{ratio, ratio_interval, significant, times};
 use super::run::verdict_colour;
-use super::steps::{Step, measured, steps, widened_verdict};
+use super::steps::{Step, hidden_reason, measured, steps};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
 
@@ -34,18 +33,20 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
     format!("{}\n{table}", style.heading(&heading))
 }
 
-/// The table of [`ranking`]. Verdicts allow for what the null control shows.
+/// The table of [`ranking`].
 pub(super) fn table_of_ranking(run: &Run) -> Table {
     let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")])
         .with_html_header(&["ratio", "interval", "processor time", "change"]);
     for step in &ranked(run) {
-        let verdict = widened_verdict(&step.ratio, null_tolerance(run));
+        let verdict = step.ratio.verdict;
         let cells = [
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
             cpu(step.case).unwrap_or_default(),
         ];
-        let mut text = format!("{}: {}", verdict.name(), change(step));
+        let reason = hidden_reason(&step.ratio);
+        let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+        let mut text = format!("{}{reason}: {}", verdict.name(), change(step));
         if is_combined(step) {
             text += &format!(" ({COMBINED})");
         }
@@ -73,11 +74,10 @@ fn cpu_ms(case: &CaseResult) -> Option<String> {
     Some(significant(seconds * 1e3))
 }
 
-/// The most effective change, then instructions for each change that gained more than
-/// `tolerance`, a logarithm.
-pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
+/// The most effective change, then instructions for each change that is certain to gain.
+pub(super) fn findings(run: &Run) -> Vec<String> {
     let ranked = ranked(run);
-    let gained = || ranked.iter().filter(|step| step.certain_gain() > tolerance);
+    let gained = || ranked.iter().filter(|step| step.gained());
     let mut sentences = Vec::new();
     match gained().find(|step| is_safe(step.case)) {
         Some(best) => {
@@ -94,18 +94,18 @@ pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
         None if ranked.is_empty() => {}
         None => sentences.push("No change is certain to help here.".to_owned()),
     }
-    let instructions = instructions(run, tolerance).into_iter();
+    let instructions = instructions(run).into_iter();
     sentences.extend(
         instructions.map(|(case, how, condition)| format!("{}: {how}, if {condition}", case.name)),
     );
     sentences
 }
 
-/// How to make each change that gained more than `tolerance`, a logarithm, and its condition,
-/// which completes "if ..."; the largest certain gain first.
-pub(super) fn instructions(run: &Run, tolerance: f64) -> Vec<(&CaseResult, String, &'static str)> {
+/// How to make each change that is certain to gain, and its condition, which completes
+/// "if ..."; the largest certain gain first.
+pub(super) fn instructions(run: &Run) -> Vec<(&CaseResult, String, &'static str)> {
     let ranked = ranked(run).into_iter();
-    let gained = ranked.filter(|step| step.certain_gain() > tolerance);
+    let gained = ranked.filter(|step| step.gained());
     gained
         .filter_map(|step| {
             let change = step.case.name.parse().ok()?;
@@ -177,7 +177,7 @@ fn advice(change: Change, case: &CaseResult) -> (String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::fixtures::{case, run, within};
+    use pipespeed_measure::fixtures::{case, run, set_control, within};
     use pipespeed_measure::record::Ratio;
     use pipespeed_measure::suite::Suite;
 
@@ -218,7 +218,7 @@ mod tests {
             assert!(chart.contains(&remark), "{remark}");
         }
         assert_eq!(remarks(&run).len(), 2);
-        assert_eq!(crate::findings(&run), findings(&run, 0.0));
+        assert_eq!(crate::findings(&run), findings(&run));
     }
 
     #[test]
@@ -226,14 +226,16 @@ mod tests {
         let mut run = changes();
         run.cases
             .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
-        let found = findings(&run, 0.0);
+        let found = findings(&run);
         assert_eq!(found[0], "No change is certain to help here.");
         assert!(found[1].contains("if every reader is known to copy"));
     }
 
     #[test]
     fn a_gain_within_the_null_controls_interval_is_not_reported() {
-        let found = findings(&changes(), 2.0_f64.ln()).join("\n");
+        let mut run = changes();
+        set_control(&mut run, within(0.5, 1.0, 1.3));
+        let found = findings(&run).join("\n");
         assert!(found.contains("\nspinning: "), "{found}");
         assert!(!found.contains("\nfresh_huge: "), "{found}");
     }
@@ -243,7 +245,7 @@ mod tests {
         let mut run = changes();
         let combined = run.cases.last_mut().unwrap();
         combined.ratio = Some(within(5.0, 5.1, 5.2));
-        let found = &findings(&run, 0.0)[0];
+        let found = &findings(&run)[0];
         assert!(
             found.starts_with("What would help most here: one processor"),
             "{found}"

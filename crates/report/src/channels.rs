@@ -10,11 +10,11 @@ use pipespeed_measure::suite::channels::Transport;
 
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
-use super::conditions::{self, has_intervals, subtitle};
-use super::findings::{is_below, null_tolerance};
+use super::conditions::{self, has_intervals, marks_of_run, subtitle};
+use super::findings::is_below;
 use super::format::{grouped, interval, percent, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
-use super::steps::{cases_without_twin, fastest, measured, widened_verdict};
+use super::steps::{cases_without_twin, fastest, hidden_reason, measured};
 use super::style::Style;
 use super::table::{Column, Table};
 
@@ -102,14 +102,18 @@ pub(super) fn table(run: &Run, cases: &[&CaseResult]) -> Table {
     table
 }
 
-/// The ratio to the case that this one is compared with. The verdict allows for what the null
-/// control shows.
+/// The ratio to the case that this one is compared with.
 fn against(run: &Run, case: &CaseResult) -> Option<String> {
     let (found, other) = case.ratio.zip(case.compared_with.as_deref())?;
     let other_case = run.cases.iter().find(|case| case.name == other);
     let other = other_case.map_or(other, channel);
-    let verdict = widened_verdict(&found, null_tolerance(run)).name();
-    Some(format!("{other}: {} {verdict}", ratio(found.estimate)))
+    let verdict = found.verdict.name();
+    let reason = hidden_reason(&found);
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    Some(format!(
+        "{other}: {} {verdict}{reason}",
+        ratio(found.estimate)
+    ))
 }
 
 /// Notes on the method, with the buffers and the verification.
@@ -186,7 +190,7 @@ fn is_certain(run: &Run, fast: Measured<'_>, slow: Measured<'_>) -> bool {
         (None, None) => true,
     };
     let needed = rounds_for_verdicts(comparisons::count(run), run.settings.confidence);
-    agrees && run.settings.rounds_done >= needed && is_below(slow.1, fast.1, 0.0)
+    agrees && run.settings.rounds_done >= needed && is_below(slow.1, fast.1, run.null_tolerance())
 }
 
 /// The case with the highest median, or those between which the run does not decide.
@@ -324,7 +328,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         repeated: pluralize(run.settings.rounds_done, "round"),
         width,
     };
-    chart.draw()
+    chart.draw(&marks_of_run(run))
 }
 
 /// The position of a size on a logarithmic axis.

@@ -30,8 +30,14 @@ pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
         } else {
             String::new()
         };
-        let note = |note: &String| Note::Caution(format!("note: {file}{note}"));
-        all.extend(comparison.notes.iter().map(note));
+        for note in &comparison.notes {
+            let text = format!("note: {file}{note}");
+            all.push(if comparison.doubts.contains(note) {
+                Note::Run(text)
+            } else {
+                Note::Caution(text)
+            });
+        }
     }
     blocks.push(notes(all, style));
     blocks.join("\n\n") + "\n"
@@ -78,7 +84,18 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         unit: "new rate / old rate",
         width: WIDE,
     };
-    chart.draw()
+    let marks = comparisons.iter().flat_map(|comparison| {
+        let file = short(&comparison.new.file);
+        let doubts = comparison.doubts.iter();
+        doubts.map(move |doubt| {
+            if many {
+                format!("{file}: {doubt}")
+            } else {
+                doubt.clone()
+            }
+        })
+    });
+    chart.draw_marked(&marks.collect::<Vec<String>>())
 }
 
 fn bar(found: &Ratio) -> Bar {
@@ -175,12 +192,15 @@ fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
     }
 }
 
-/// A verdict. That of a disturbed run has a mark.
-fn verdict(comparison: &Comparison, found: &Ratio) -> String {
+/// A verdict. That of a disturbed run, or of one whose null control failed, has a mark.
+pub(super) fn verdict(comparison: &Comparison, found: &Ratio) -> String {
     let name = found.verdict.name();
-    match comparison.disturbed() {
-        Some(_) => format!("{name} (disturbed)"),
-        None => name.to_owned(),
+    if comparison.disturbed().is_some() {
+        format!("{name} (disturbed)")
+    } else if comparison.has_failed_control() {
+        format!("{name} (null control failed)")
+    } else {
+        name.to_owned()
     }
 }
 

@@ -1,10 +1,11 @@
 //! The conditions of a run: machine, date, processors, durations of trials.
 
 use itertools::Itertools as _;
-use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
+use pipespeed_host::warnings::disturbances;
+use pipespeed_measure::record::{CaseResult, Header, NullControl, Run, Verdict, Warning};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{level, pluralize, ratio};
+use super::format::{level, pluralize, ratio, times};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, to show beside its figures.
@@ -33,11 +34,12 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
     let line = format!("{} against itself: {}", control.case, ratio(found.estimate));
     Some(match (found.verdict, found.estimate.interval) {
         (Verdict::Same, _) => Note::Method(format!("{line} same")),
-        (Verdict::Undecided, Some(Interval { low, high, .. })) => {
-            let reach = (1.0 - low).abs().max((high - 1.0).abs());
-            Note::Method(format!(
-                "{line} undecided: differences below {} % can't be detected in this run",
-                (reach * 100.0).ceil()
+        (Verdict::Undecided, Some(_)) => {
+            let reach = control.tolerance().exp();
+            Note::Run(format!(
+                "{line} undecided: in this run an interval that reaches between {} and {} has no verdict",
+                times(1.0 / reach),
+                times(reach)
             ))
         }
         (Verdict::Undecided, None) => Note::Method(format!("{line} undecided: too few rounds")),
@@ -47,6 +49,30 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
             verdict.name()
         )),
     })
+}
+
+/// What a chart of a run is marked with: why its figures may differ in another run.
+pub(super) fn marks_of_run(run: &Run) -> Vec<String> {
+    let failed = run.failed_control().map(|(control, found)| {
+        format!(
+            "Failed null control: {} against itself {}, {}",
+            control.case,
+            ratio(found.estimate),
+            found.verdict.name()
+        )
+    });
+    failed.into_iter().chain(marks(&run.warnings)).collect()
+}
+
+/// The same for other records, of the warnings that are disturbances.
+pub(super) fn marks(warnings: &[Warning]) -> Vec<String> {
+    let disturbances = disturbances(warnings).map(|warning| {
+        // What to do about it stands in the note.
+        let message = warning.to_string();
+        let reason = message.split([':', ';']).next().unwrap_or_default();
+        format!("Disturbed run: {reason}")
+    });
+    disturbances.collect()
 }
 
 /// Notes on the method, the most important first.

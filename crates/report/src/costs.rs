@@ -104,7 +104,7 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
 pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String {
     let mut text = table(costs).render(style) + "\n";
     if !warnings.is_empty() {
-        let warnings = warnings.iter().map(Note::warning).collect();
+        let warnings = Note::warnings(warnings);
         text += &format!("\n{}\n", notes(warnings, style));
     }
     text

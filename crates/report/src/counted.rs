@@ -50,10 +50,10 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
         blocks.push(style.sentence(text));
     }
     let mut all = vec![
-        Note::Caution(format!("note: {}", record.refusal)),
+        Note::Run(format!("note: {}", record.refusal)),
         Note::Method(format!("note: ends: {}", record.settings.placement)),
     ];
-    all.extend(record.warnings.iter().map(Note::warning));
+    all.extend(Note::warnings(&record.warnings));
     blocks.push(notes(all, style));
     blocks.join("\n\n") + "\n"
 }

@@ -9,16 +9,16 @@ use super::views;
 
 /// The conclusions of a run, which depend on its suite; none without comparisons.
 pub fn findings(run: &Run) -> Vec<String> {
-    (views::of(run).findings)(run, null_tolerance(run))
+    (views::of(run).findings)(run)
 }
 
 /// The comparisons with the largest effect and those without an effect.
-pub(super) fn of_steps(run: &Run, tolerance: f64) -> Vec<String> {
+pub(super) fn of_steps(run: &Run) -> Vec<String> {
     let steps = steps(run);
     let mut sentences = Vec::new();
-    sentences.extend(largest(&steps, tolerance));
+    sentences.extend(largest(&steps));
     sentences.extend(without_effect(&steps));
-    sentences.extend(pipe_size_share(&steps, tolerance));
+    sentences.extend(pipe_size_share(&steps));
     sentences.extend(data_in_use(run));
     if sentences.is_empty() && !steps.is_empty() {
         sentences.push(
@@ -30,25 +30,11 @@ pub(super) fn of_steps(run: &Run, tolerance: f64) -> Vec<String> {
     sentences
 }
 
-/// The largest difference of a case from itself that the null control does not exclude,
-/// as a logarithm: the end of its interval farther from 1, or 0 if its verdict is `same`.
-/// Steps up to this size are not reported.
-pub(super) fn null_tolerance(run: &Run) -> f64 {
-    let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
-    match ratio {
-        Some(ratio) if ratio.verdict != Verdict::Same => ratio
-            .estimate
-            .interval
-            .map_or(0.0, |i| i.low.ln().abs().max(i.high.ln().abs())),
-        _ => 0.0,
-    }
-}
-
 /// The largest step, by the end of its interval nearer to 1: the median of a wide interval
 /// is not reliable.
-fn largest(steps: &[Step<'_>], tolerance: f64) -> Option<String> {
+fn largest(steps: &[Step<'_>]) -> Option<String> {
     let certain = |step: &&Step<'_>| step.certain_gain().abs();
-    let step = steps.iter().filter(|step| certain(step) > tolerance);
+    let step = steps.iter().filter(|step| certain(step) > 0.0);
     let step = step.max_by(|a, b| certain(a).total_cmp(&certain(b)))?;
     Some(format!(
         "What mattered most here: {}, {} ({} against {}).",
@@ -80,18 +66,17 @@ fn without_effect(steps: &[Step<'_>]) -> Option<String> {
 
 /// The larger pipe's share of the gain published as vmsplice's: the published
 /// ladder changes both in one step, this one in two.
-fn pipe_size_share(steps: &[Step<'_>], tolerance: f64) -> Option<String> {
+fn pipe_size_share(steps: &[Step<'_>]) -> Option<String> {
     let find = |case: &str, base: &str| {
         let mut steps = steps.iter();
         steps.find(|step| step.case.name == case && step.base == base)
     };
     let size = find("write_read_128k", "write_read")?;
     let technique = find("vmsplice_read", "write_read_128k")?;
-    let gained = |step: &Step<'_>| step.certain_gain() > tolerance;
     let gains = [size, technique].map(|step| step.ratio.estimate.median);
     let [by_size, by_technique] = gains.map(times);
     let product = times(gains[0] * gains[1]);
-    match (gained(size), gained(technique)) {
+    match (size.gained(), technique.gained()) {
         (true, true) => Some(format!(
             "The published gain of vmsplice (write_read to vmsplice_read, here about {product}) \
              consists of {by_size} from the larger pipe and {by_technique} from vmsplice itself."
@@ -124,7 +109,7 @@ fn data_in_use(run: &Run) -> Option<String> {
     let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
     let gain = if best.name == plain.name {
         "and no case was faster".to_owned()
-    } else if is_below(plain_rate, best_rate, 0.0) {
+    } else if is_below(plain_rate, best_rate, run.null_tolerance()) {
         let gain = times(best_rate.median / plain_rate.median);
         format!("{gain} the rate of {plain_name} ({plain_shown})")
     } else {

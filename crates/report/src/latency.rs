@@ -6,10 +6,10 @@ use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::chart::svg::WIDE;
-use super::conditions::of_record;
+use super::conditions::{marks, of_record};
 use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
-use super::style::Style;
+use super::style::{RED, Style};
 use super::table::{Column, Table};
 use pipespeed_base::{Named, size};
 use pipespeed_measure::channel::transport::Transport;
@@ -119,7 +119,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
             pluralize(count as usize, "round trip")
         ))
     }));
-    all.extend(record.warnings.iter().map(Note::warning));
+    all.extend(Note::warnings(&record.warnings));
     all.extend(zerocopy(record).map(Note::Method));
     all.extend(method(record).into_iter().map(Note::Method));
     all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
@@ -127,16 +127,16 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     // in any case, the others as far as there is room.
     let deadlocks = record.cases.iter().filter_map(|case| {
         let how = case.explain_deadlock()?;
-        Some((case.naive(), Note::Alarm(format!("{}: {how}", case.name()))))
+        Some((case.naive(), format!("{}: {how}", case.name())))
     });
     let mut explained = Vec::new();
     let mut text = String::new();
-    for (exchange, note) in deadlocks {
+    for (exchange, line) in deadlocks {
         if explained.contains(&exchange) {
-            all.push(note);
+            all.push(Note::Caution(line));
         } else {
             explained.push(exchange);
-            text += &(note.lines(style) + "\n");
+            text += &(style.note(&line, RED) + "\n");
         }
     }
     text + &notes(all, style) + "\n"
@@ -154,7 +154,7 @@ fn zerocopy(record: &Record) -> Option<String> {
 fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
     let mut notes = Vec::new();
     if summary.per_s.median < rate * MIN_KEPT {
-        notes.push(Note::Caution(format!(
+        notes.push(Note::Run(format!(
             "{name}: the rate was not kept: {} of {} messages per second were answered, so the \
              waiting times grow",
             significant(summary.per_s.median),
@@ -162,7 +162,7 @@ fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
         )));
     }
     if summary.unanswered > 0 {
-        notes.push(Note::Caution(format!(
+        notes.push(Note::Run(format!(
             "{name}: {} still unanswered when the launch was stopped; each counts with the time \
              waited until then",
             pluralize(summary.unanswered as usize, "message")
@@ -322,7 +322,7 @@ pub(super) fn latency_chart_of_width(record: &Record, width: i32) -> String {
         repeated: launches(record),
         width,
     };
-    chart.draw()
+    chart.draw(&marks(&record.warnings))
 }
 
 fn line(case: &CaseRecord) -> Line {

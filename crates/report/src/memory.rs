@@ -13,11 +13,11 @@ use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::chart::svg::MUTED;
-use super::conditions::{self, subtitle};
+use super::conditions::{self, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
-use super::steps::{cases_without_twin, fastest, measured, step, widened_verdict};
+use super::steps::{cases_without_twin, fastest, measured, step};
 use super::style::{Style, YELLOW};
 use super::table::{Column, Table};
 
@@ -160,28 +160,28 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     notes
 }
 
-/// Conclusions that the intervals support, even if each is wrong by `tolerance`, a
-/// logarithm.
-pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
+/// Conclusions that the intervals support, even if each is wrong by the null control's
+/// tolerance.
+pub(super) fn findings(run: &Run) -> Vec<String> {
     let fastest = fastest(rungs(run).filter_map(measured));
     let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
     let plain = rungs(run).next().filter(is_other);
-    let against = |rung, what| against_the_copy(run, rung, what, tolerance);
+    let against = |rung, what| against_the_copy(run, rung, what);
     let sentences = [
         fastest.and_then(|(rung, _)| against(rung, "the fastest rung")),
-        fastest.and_then(|fastest| beyond_memory(run, fastest, tolerance)),
+        fastest.and_then(|fastest| beyond_memory(run, fastest)),
         plain.and_then(|rung| against(rung, "a plain pipe")),
-        through_the_caches(run, tolerance),
-        scalar(run, tolerance),
+        through_the_caches(run),
+        scalar(run),
     ];
     sentences.into_iter().flatten().collect()
 }
 
 /// Compares a rung with a copy in memory.
-fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, tolerance: f64) -> Option<String> {
+fn against_the_copy(run: &Run, rung: &CaseResult, what: &str) -> Option<String> {
     let step = step(rung)?;
     let copy = run.cases.iter().find(|case| case.name == step.base)?;
-    let verb = match widened_verdict(&step.ratio, tolerance) {
+    let verb = match step.ratio.verdict {
         Verdict::Faster => "is faster than",
         Verdict::Slower => "is slower than",
         Verdict::Same => "is as fast as",
@@ -200,14 +200,10 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, tolerance: f64) ->
 }
 
 /// Whether a pipe moves more than the processor can read from memory.
-fn beyond_memory(
-    run: &Run,
-    (rung, rate): (&CaseResult, &Estimate),
-    tolerance: f64,
-) -> Option<String> {
+fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate)) -> Option<String> {
     let (case, memory) = of_way(run, Act::Read).filter_map(measured).last()?;
     let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
-    (block(case) as u64 > largest && is_below(memory, rate, tolerance)).then(|| {
+    (block(case) as u64 > largest && is_below(memory, rate, run.null_tolerance())).then(|| {
         format!(
             "{} moves more ({} GiB/s) than one processor reads from memory ({} GiB/s, blocks of {}).",
             rung.name,
@@ -219,18 +215,19 @@ fn beyond_memory(
 }
 
 /// The findings that compare no rung with a copy.
-pub(super) fn of_memory(run: &Run, tolerance: f64) -> Vec<String> {
+pub(super) fn of_memory(run: &Run) -> Vec<String> {
     let fastest = fastest(rungs(run).filter_map(measured));
     let sentences = [
-        fastest.and_then(|fastest| beyond_memory(run, fastest, tolerance)),
-        through_the_caches(run, tolerance),
-        scalar(run, tolerance),
+        fastest.and_then(|fastest| beyond_memory(run, fastest)),
+        through_the_caches(run),
+        scalar(run),
     ];
     sentences.into_iter().flatten().collect()
 }
 
 /// The change of the rates from the smallest block to the largest.
-fn through_the_caches(run: &Run, tolerance: f64) -> Option<String> {
+fn through_the_caches(run: &Run) -> Option<String> {
+    let tolerance = run.null_tolerance();
     let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));
     let fall = |way: Act| {
         let mut cases = of_way(run, way).filter_map(measured);
@@ -250,7 +247,8 @@ fn through_the_caches(run: &Run, tolerance: f64) -> Option<String> {
 }
 
 /// The effect of access word by word, in the smallest and the largest block.
-fn scalar(run: &Run, tolerance: f64) -> Option<String> {
+fn scalar(run: &Run) -> Option<String> {
+    let tolerance = run.null_tolerance();
     let costs = |(name, scalar, wide): (&str, Act, Act)| {
         let pairs = of_way(run, scalar).filter_map(|case| {
             let (_, slow) = measured(case)?;
@@ -340,7 +338,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
         repeated: pluralize(run.settings.rounds_done, "round"),
         width,
     };
-    chart.draw()
+    chart.draw(&marks_of_run(run))
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub fn pinning(
     let estimate = table(title, &estimated, style);
     blocks.push(format!("{estimate}\n{}\n", style.sentence(&method)));
     if !warnings.is_empty() {
-        let warnings = warnings.iter().map(Note::warning).collect();
+        let warnings = Note::warnings(warnings);
         blocks.push(notes(warnings, style) + "\n");
     }
     blocks.join("\n\n")

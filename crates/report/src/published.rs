@@ -8,7 +8,7 @@ use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
 use super::format::{pluralize, ratio, times};
-use super::steps::{Step, steps, widened_verdict};
+use super::steps::{Step, steps};
 
 /// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,19 +27,31 @@ pub(super) enum Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Judgement {
     Confirmed,
+    /// The direction is confirmed, but the effect is much larger than the published one.
+    MuchLarger,
+    /// The direction is confirmed, but the effect is much smaller than the published one.
+    MuchSmaller,
     Refuted,
     Undecided,
 }
 
 impl Judgement {
+    /// The judgement, before "here".
     fn name(self) -> &'static str {
         match self {
             Judgement::Confirmed => "confirmed",
+            Judgement::MuchLarger => "the same direction, but much larger",
+            Judgement::MuchSmaller => "the same direction, but much smaller",
             Judgement::Refuted => "refuted",
             Judgement::Undecided => "undecided",
         }
     }
 }
+
+/// An effect is much larger than the published one from this multiple of its logarithm on, and
+/// much smaller up to the inverse: in place of a published ratio of 0.8, one below 0.64 or
+/// above 0.89.
+const MUCH: f64 = 2.0;
 
 /// The requirements on a ratio for a judgement.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,10 +63,10 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
-    /// The threshold of a run whose null control leaves this tolerance.
-    pub fn of(run: &Run, tolerance: f64) -> Threshold {
+    /// The threshold of a run.
+    pub fn new(run: &Run) -> Threshold {
         Threshold {
-            tolerance,
+            tolerance: run.null_tolerance(),
             level: level(&steps(run), run.settings.confidence),
         }
     }
@@ -69,7 +81,7 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
         .filter(|step| step.ratio.estimate.interval.is_some());
     let without_one = |step: &&Step<'_>| {
         let (low, high) = step.ratio.estimate.ends();
-        step.ratio.verdict != Verdict::Undecided && (low > 1.0 || high < 1.0)
+        step.ratio.is_tested() && (low > 1.0 || high < 1.0)
     };
     let sharing = tested.clone().count() - tested.filter(without_one).count();
     1.0 - (1.0 - confidence) / sharing.max(1) as f64
@@ -85,7 +97,7 @@ pub(super) fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgem
         .interval
         .filter(reached)
         .is_some_and(|i| i.high * threshold.tolerance.exp() <= 1.0 + EQUIVALENCE);
-    match (claim, widened_verdict(ratio, threshold.tolerance)) {
+    match (claim, ratio.verdict) {
         (Claim::Faster, Verdict::Faster)
         | (Claim::Slower, Verdict::Slower)
         | (Claim::Same | Claim::NoGain, Verdict::Same)
@@ -94,6 +106,40 @@ pub(super) fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgem
         (Claim::NoGain, Verdict::Undecided) if excludes_gain => Judgement::Confirmed,
         (_, Verdict::Undecided) => Judgement::Undecided,
         _ => Judgement::Refuted,
+    }
+}
+
+/// Compares the size of a confirmed gain or loss with the published ratio. The whole interval
+/// decides, widened by `tolerance`.
+fn compare_sizes(published: f64, ratio: &Ratio, tolerance: f64) -> Judgement {
+    let (low, high) = ratio.estimate.ends();
+    let (least, most) = if published > 1.0 {
+        (low.ln() - tolerance, high.ln() + tolerance)
+    } else {
+        (-high.ln() - tolerance, -low.ln() + tolerance)
+    };
+    let published = published.ln().abs();
+    if least > published * MUCH {
+        Judgement::MuchLarger
+    } else if most < published / MUCH {
+        Judgement::MuchSmaller
+    } else {
+        Judgement::Confirmed
+    }
+}
+
+/// Compares a ratio with a claim and, if it was published, with its ratio.
+fn judge_with_size(
+    claim: Claim,
+    published: Option<f64>,
+    ratio: &Ratio,
+    threshold: Threshold,
+) -> Judgement {
+    match (judge(claim, ratio, threshold), claim, published) {
+        (Judgement::Confirmed, Claim::Faster | Claim::Slower, Some(published)) => {
+            compare_sizes(published, ratio, threshold.tolerance)
+        }
+        (judgement, ..) => judgement,
     }
 }
 
@@ -129,54 +175,72 @@ pub(super) fn deviations(run: &Run) -> String {
     all.into_iter().flatten().join(", ")
 }
 
+/// A published result of an option.
+struct PublishedOption {
+    case: &'static str,
+    /// The option with its kind of pages.
+    what: &'static str,
+    figures: &'static str,
+    claim: Claim,
+    /// The ratio of the published rates.
+    ratio: Option<f64>,
+}
+
+/// A published "no gain".
+const fn no_gain(case: &'static str, what: &'static str) -> PublishedOption {
+    PublishedOption {
+        case,
+        what,
+        figures: "no gain",
+        claim: Claim::NoGain,
+        ratio: None,
+    }
+}
+
 /// The statements of "How fast are Linux pipes anyway?" and of the comments in its
 /// program. Its last rung, spinning, is here the inverse: sleeping.
-///
-/// The case, the option with its kind of pages, the published figures, the claim.
-const OPTIONS: [(&str, &str, &str, Claim); 10] = [
-    (
-        "untouched",
-        "untouched buffers of base pages",
-        "25.0 GiB/s instead of 30",
-        Claim::Slower,
-    ),
-    ("gift", "gifted base pages", NO_GAIN, Claim::NoGain),
-    ("locked", "locked base pages", NO_GAIN, Claim::NoGain),
-    (
-        "busy_loop_huge",
-        "huge pages",
-        "51.0 GiB/s instead of 32.8 (sleeping; here spinning)",
-        Claim::Faster,
-    ),
-    (
-        "untouched_huge",
-        "untouched buffers of huge pages",
-        "no effect",
-        Claim::Same,
-    ),
-    ("gift_huge", "gifted huge pages", NO_GAIN, Claim::NoGain),
-    ("locked_huge", "locked huge pages", NO_GAIN, Claim::NoGain),
-    (
-        "same_buffer_huge",
-        "one buffer of huge pages in halves instead of two",
-        "about 20 % slower",
-        Claim::Slower,
-    ),
-    (
-        "vmsplice_splice_huge",
-        "sleeping instead of spinning, huge pages",
-        "51.0 GiB/s instead of 62.5 to 65",
-        Claim::Slower,
-    ),
-    (
-        "poll_huge",
-        "poll(2) before each transfer, huge pages",
-        NO_GAIN,
-        Claim::NoGain,
-    ),
+const OPTIONS: [PublishedOption; 10] = [
+    PublishedOption {
+        case: "untouched",
+        what: "untouched buffers of base pages",
+        figures: "25.0 GiB/s instead of 30",
+        claim: Claim::Slower,
+        ratio: Some(25.0 / 30.0),
+    },
+    no_gain("gift", "gifted base pages"),
+    no_gain("locked", "locked base pages"),
+    PublishedOption {
+        case: "busy_loop_huge",
+        what: "huge pages",
+        figures: "51.0 GiB/s instead of 32.8 (sleeping; here spinning)",
+        claim: Claim::Faster,
+        ratio: Some(51.0 / 32.8),
+    },
+    PublishedOption {
+        case: "untouched_huge",
+        what: "untouched buffers of huge pages",
+        figures: "no effect",
+        claim: Claim::Same,
+        ratio: None,
+    },
+    no_gain("gift_huge", "gifted huge pages"),
+    no_gain("locked_huge", "locked huge pages"),
+    PublishedOption {
+        case: "same_buffer_huge",
+        what: "one buffer of huge pages in halves instead of two",
+        figures: "about 20 % slower",
+        claim: Claim::Slower,
+        ratio: Some(0.8),
+    },
+    PublishedOption {
+        case: "vmsplice_splice_huge",
+        what: "sleeping instead of spinning, huge pages",
+        figures: "51.0 GiB/s instead of 62.5 to 65",
+        claim: Claim::Slower,
+        ratio: Some(51.0 / 63.75),
+    },
+    no_gain("poll_huge", "poll(2) before each transfer, huge pages"),
 ];
-
-const NO_GAIN: &str = "no gain";
 
 /// A published statement on an option, and this run's comparison.
 pub(super) struct Statement<'a> {
@@ -190,24 +254,27 @@ pub(super) struct Statement<'a> {
 }
 
 /// The published statements that a run has a comparison for: first the confirmed, then the
-/// refuted, then the undecided ones. `tolerance` is the null control's tolerance, a logarithm.
-pub(super) fn statements(run: &Run, tolerance: f64) -> Vec<Statement<'_>> {
-    let (steps, threshold) = (steps(run), Threshold::of(run, tolerance));
+/// refuted, then the undecided ones.
+pub(super) fn statements(run: &Run) -> Vec<Statement<'_>> {
+    let (steps, threshold) = (steps(run), Threshold::new(run));
     let is_judged = deviations(run).is_empty();
-    let judged = OPTIONS.iter().filter_map(|(case, what, figures, claim)| {
-        let step = *steps.iter().find(|step| step.case.name == *case)?;
+    let judged = OPTIONS.iter().filter_map(|option| {
+        let step = *steps.iter().find(|step| step.case.name == option.case)?;
+        let judge = || judge_with_size(option.claim, option.ratio, &step.ratio, threshold);
         Some(Statement {
             step,
-            what,
-            figures,
-            judgement: is_judged.then(|| judge(*claim, &step.ratio, threshold)),
+            what: option.what,
+            figures: option.figures,
+            judgement: is_judged.then(judge),
         })
     });
-    judged.sorted_by_key(|it| it.judgement).collect()
+    judged
+        .sorted_by_key(|statement| statement.judgement)
+        .collect()
 }
 
 /// A sentence for each of [`statements`].
-pub(super) fn options(run: &Run, tolerance: f64) -> Vec<String> {
+pub(super) fn options(run: &Run) -> Vec<String> {
     let other = deviations(run);
     let sentence = |statement: Statement<'_>| {
         let Statement {
@@ -218,15 +285,15 @@ pub(super) fn options(run: &Run, tolerance: f64) -> Vec<String> {
         } = statement;
         let beginning = match judgement {
             None => format!("Published, not judged by this run ({other})"),
+            Some(judgement @ (Judgement::MuchLarger | Judgement::MuchSmaller)) => {
+                format!("Published; {} here", judgement.name())
+            }
             Some(judgement) => format!("Published and {} here", judgement.name()),
         };
         let (found, case) = (ratio(step.ratio.estimate), &step.case.name);
         format!("{beginning}: {what}: {figures}; found {found} ({case}).")
     };
-    statements(run, tolerance)
-        .into_iter()
-        .map(sentence)
-        .collect()
+    statements(run).into_iter().map(sentence).collect()
 }
 
 const GIB: u64 = 1 << 30;
@@ -239,8 +306,8 @@ const VOLUMES: [(f64, f64); 4] = [(0.25, 4.83), (2.5, 4.26), (25.0, 5.45), (250.
 const MIN_PART_S: f64 = 0.1;
 
 /// A sentence for each larger volume, and one on the trend within the largest.
-pub(super) fn volumes(run: &Run, tolerance: f64) -> Vec<String> {
-    let threshold = Threshold::of(run, tolerance);
+pub(super) fn volumes(run: &Run) -> Vec<String> {
+    let threshold = Threshold::new(run);
     let other = deviations(run);
     let find = |name: &str| run.cases.iter().find(|case| case.name == name);
     let mut sentences: Vec<String> = steps(run)
@@ -282,7 +349,8 @@ fn compare_volumes(step: &Step<'_>, base: &CaseResult, threshold: Option<Thresho
         let (conditions, judgement) = match threshold {
             None => (" of other data, sizes or processors", String::new()),
             Some(threshold) => {
-                let judgement = judge(claim(published), &step.ratio, threshold);
+                let claim = claim(published);
+                let judgement = judge_with_size(claim, Some(published), &step.ratio, threshold);
                 ("", format!(", {} here", judgement.name()))
             }
         };

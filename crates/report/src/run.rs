@@ -1,17 +1,15 @@
 //! A run of a suite, as text and as a chart.
 
-use pipespeed_measure::record::{
-    CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
-};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict};
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
 use super::chart::svg::WIDE;
-use super::conditions::{null_control, subtitle};
-use super::findings::{findings, null_tolerance};
+use super::conditions::{marks_of_run, null_control, subtitle};
+use super::findings::findings;
 use super::format::{self, interval, pluralize, ratio_interval, significant, times};
 use super::notes::{Note, notes};
-use super::steps::{cases_without_twin, phrase, step, steps, widened_verdict};
+use super::steps::{cases_without_twin, hidden_reason, phrase, step, steps};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
@@ -28,22 +26,13 @@ pub fn table(run: &Run, style: Style) -> String {
     };
     let found: Vec<String> = found.iter().map(|text| style.sentence(text)).collect();
     blocks.push(found.join("\n"));
-    let mut warnings: Vec<_> = run.warnings.iter().collect();
-    // The first notes are never hidden.
-    warnings.sort_by_key(|warning| match warning.kind {
-        WarningKind::Failed => 0,
-        WarningKind::FewRounds => 1,
-        _ => 2,
-    });
     let interrupted = run.interrupted.iter();
     let mut all: Vec<Note> = interrupted
         .map(|reason| Note::Alarm(format!("interrupted: {reason}")))
-        .chain(warnings.into_iter().map(Note::warning))
+        .chain(Note::warnings(&run.warnings))
         .collect();
-    let mut method = (view.method)(run).into_iter().map(Note::Method);
-    all.extend(method.next());
     all.extend(run.null_control.as_ref().and_then(null_control));
-    all.extend(method);
+    all.extend((view.method)(run).into_iter().map(Note::Method));
     blocks.push(notes(all, style));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
@@ -129,19 +118,21 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     table_of_comparisons(run).render(style)
 }
 
-/// The table of [`comparisons`]. Verdicts allow for what the null control shows.
+/// The table of [`comparisons`].
 pub(super) fn table_of_comparisons(run: &Run) -> Table {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")])
         .with_html_header(&["case", "ratio", "interval", "against (factor)"]);
-    let tolerance = null_tolerance(run);
     for step in steps(run) {
         let cells = [
             step.case.name.clone(),
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
         ];
-        let verdict = widened_verdict(&step.ratio, tolerance);
-        let text = format!("{} {}", phrase(verdict), step.base_and_factor());
+        let verdict = step.ratio.verdict;
+        let mut text = format!("{} {}", phrase(verdict), step.base_and_factor());
+        if let Some(reason) = hidden_reason(&step.ratio) {
+            text += &format!(": {reason}");
+        }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
     table
@@ -172,15 +163,15 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
         title: &format!("pipespeed bench {}: GiB/s of each case", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
         legend: used.map(palette::of_data).collect(),
-        rows: cases.iter().map(|case| row(run, case)).collect(),
+        rows: cases.iter().copied().map(row).collect(),
         of_ratios: false,
         unit: "GiB/s",
         width,
     };
-    chart.draw()
+    chart.draw_marked(&marks_of_run(run))
 }
 
-fn row(run: &Run, case: &CaseResult) -> Row {
+fn row(case: &CaseResult) -> Row {
     let hint = |rate: Estimate| {
         let rate = format!(
             "{} GiB/s {}",
@@ -191,7 +182,7 @@ fn row(run: &Run, case: &CaseResult) -> Row {
         format!("{}: {}, {rounds}", case.name, rate.trim_end())
     };
     let bar = |rate: Estimate| Bar {
-        notes: comparison_labels(run, case),
+        notes: comparison_labels(case),
         hint: hint(rate),
         ..Bar::of(
             rate,
@@ -209,11 +200,11 @@ fn row(run: &Run, case: &CaseResult) -> Row {
 }
 
 /// The comparison of a case in words, the longest wording first.
-fn comparison_labels(run: &Run, case: &CaseResult) -> Vec<String> {
+fn comparison_labels(case: &CaseResult) -> Vec<String> {
     let Some(step) = step(case) else {
         return Vec::new();
     };
-    let word = match widened_verdict(&step.ratio, null_tolerance(run)) {
+    let word = match step.ratio.verdict {
         Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
         verdict => phrase(verdict).to_owned(),
     };

@@ -10,10 +10,9 @@ use pipespeed_measure::search::FINALISTS;
 
 use super::chart::heat;
 use super::conditions;
-use super::findings::null_tolerance;
 use super::format::{fixed, grouped, interval, pluralize, ratio, significant};
 use super::run::{level, number};
-use super::steps::{measured, widened_verdict};
+use super::steps::measured;
 use super::style::{BOLD, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
@@ -118,7 +117,7 @@ impl Outcome {
             return Outcome::Published;
         }
         let ratio = measured_case(run, panel).and_then(|case| case.ratio);
-        match ratio.map(|ratio| widened_verdict(&ratio, null_tolerance(run))) {
+        match ratio.map(|ratio| ratio.verdict) {
             Some(Verdict::Faster) => Outcome::Confirmed,
             Some(verdict) => Outcome::Unconfirmed(verdict),
             None => Outcome::NoRounds,
@@ -413,9 +412,7 @@ mod tests {
         let mut run = fixtures::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
         assert_eq!(Outcome::of(&run, &panel).name(), "confirmed");
-        let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
-        control.verdict = Verdict::Undecided;
-        control.estimate = fixtures::estimate(0.6, 1.0, 1.1);
+        fixtures::set_control(&mut run, fixtures::within(0.6, 1.0, 1.1));
         assert_eq!(Outcome::of(&run, &panel).name(), "undecided");
     }
 

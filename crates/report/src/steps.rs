@@ -1,6 +1,6 @@
 //! The comparisons of a run, for all reports.
 
-use pipespeed_measure::record::{CaseResult, Estimate, Interval, Ratio, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Doubt, Estimate, Interval, Ratio, Run, Verdict};
 
 /// A case that is compared with another.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,11 @@ impl<'a> Step<'a> {
             Some(factor) => format!("{} ({factor})", self.base),
             None => self.base.to_owned(),
         }
+    }
+
+    /// Whether the case is certain to be faster.
+    pub fn gained(&self) -> bool {
+        self.ratio.verdict == Verdict::Faster
     }
 
     /// The certain gain, negative for a loss: the logarithm of the end of the interval
@@ -70,15 +75,11 @@ pub(super) fn cases_without_twin(run: &Run) -> impl Iterator<Item = &CaseResult>
     cases.filter(move |case| twin.is_none_or(|twin| case.name != *twin))
 }
 
-/// The verdict of a ratio after widening its interval by `tolerance`, a logarithm, at both
-/// ends: a case may differ from itself by as much.
-pub(super) fn widened_verdict(ratio: &Ratio, tolerance: f64) -> Verdict {
-    match (ratio.verdict, ratio.estimate.interval) {
-        (Verdict::Undecided, _) | (_, None) => Verdict::Undecided,
-        (_, Some(Interval { low, high, .. })) => {
-            pipespeed_stats::verdict(low * (-tolerance).exp(), high * tolerance.exp())
-        }
-    }
+/// The reason of a verdict that only the null control prevents, which the figures beside it
+/// don't show.
+pub(super) fn hidden_reason(ratio: &Ratio) -> Option<&'static str> {
+    let reason = ratio.reason.filter(|reason| *reason == Doubt::NullControl);
+    reason.map(Doubt::words)
 }
 
 /// A verdict in words, before the other case's name.

@@ -54,9 +54,9 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
 
 /// The fastest of the writers that are right for every reader, then the comparisons with
 /// the largest effect and those without an effect.
-pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
+pub(super) fn findings(run: &Run) -> Vec<String> {
     let mut sentences: Vec<String> = fastest_safe(run).into_iter().collect();
-    sentences.extend(of_steps(run, tolerance));
+    sentences.extend(of_steps(run));
     sentences
 }
 
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn unsafe_and_spinning_writers_are_not_the_fastest_safe_one() {
         let run = touched();
-        let found = &findings(&run, 0.0)[0];
+        let found = &findings(&run)[0];
         assert!(found.contains("fastpipe_cow_checked is fastest"), "{found}");
         let faster = ["fastpipe_drained", "fastpipe_auto_spin"];
         let ratio_of = |name: &str| {

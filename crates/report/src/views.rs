@@ -14,8 +14,8 @@ use super::{changes, channels, memory, published, sizes, touched};
 pub(super) struct View {
     /// The tables with their texts.
     pub blocks: fn(&Run, Style) -> Vec<String>,
-    /// The conclusions; the number is [`super::findings::null_tolerance`].
-    pub findings: fn(&Run, f64) -> Vec<String>,
+    /// The conclusions.
+    pub findings: fn(&Run) -> Vec<String>,
     /// Whether the blocks contain the findings.
     pub blocks_have_findings: bool,
     /// Notes on the method, the most important first.
@@ -60,7 +60,7 @@ pub(super) fn of(run: &Run) -> View {
         },
         Suite::Channels => View {
             blocks: channels::blocks,
-            findings: |run, _| channels::findings(run),
+            findings: channels::findings,
             method: channels::method,
             chart: channels::chart,
             ..OF_CASES
@@ -76,7 +76,7 @@ pub(super) fn of(run: &Run) -> View {
         Suite::Sizes if run.search.is_none() => OF_CASES,
         Suite::Sizes => View {
             blocks: sizes::blocks,
-            findings: |run, _| sizes::findings(run),
+            findings: sizes::findings,
             blocks_have_findings: true,
             method: sizes::method,
             chart: sizes::chart,

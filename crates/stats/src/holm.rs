@@ -15,8 +15,7 @@
 
 use super::evidence::Evidence;
 use super::median::{Estimate, Interval, MIN_SAMPLES};
-use super::ratio::{logs, verdict};
-use crate::{Ratio, Verdict};
+use super::ratio::{Doubt, Ratio, logs};
 
 /// The median ratios of all comparisons of a run, each given by its
 /// [`super::paired_ratios`], with `confidence` (such as 0.95) for the family.
@@ -45,21 +44,19 @@ pub(super) struct Comparison {
 
 impl Comparison {
     fn ratio_at(&self, alpha: f64) -> Ratio {
-        let reached = self.evidence.interval(alpha).map(exp);
-        let shown = reached.unwrap_or_else(|| exp(self.evidence.range()));
-        self.ratio(
-            Some(shown),
-            reached.map_or(Verdict::Undecided, |i| verdict(i.low, i.high)),
-        )
+        match self.evidence.interval(alpha).map(exp) {
+            Some(reached) => Ratio::new(self.estimate(Some(reached))),
+            None => {
+                let range = exp(self.evidence.range());
+                Ratio::undecided(self.estimate(Some(range)), Doubt::TooFewRounds)
+            }
+        }
     }
 
-    fn ratio(&self, interval: Option<Interval>, verdict: Verdict) -> Ratio {
-        Ratio {
-            estimate: Estimate {
-                median: self.evidence.estimate().exp(),
-                interval,
-            },
-            verdict,
+    fn estimate(&self, interval: Option<Interval>) -> Estimate {
+        Estimate {
+            median: self.evidence.estimate().exp(),
+            interval,
         }
     }
 }
@@ -78,7 +75,7 @@ pub(super) fn step_down(comparisons: &[Option<Comparison>], confidence: f64) -> 
 
     let mut ratios: Vec<Option<Ratio>> = comparisons
         .iter()
-        .map(|comparison| Some(comparison.as_ref()?.ratio(None, Verdict::Undecided)))
+        .map(|comparison| Some(Ratio::new(comparison.as_ref()?.estimate(None))))
         .collect();
     let mut remaining = tested.len();
     let mut stopped = false;
@@ -107,6 +104,7 @@ fn exp(interval: Interval) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
     use crate::testing::sign_test_p;
     use proptest::prelude::*;
 

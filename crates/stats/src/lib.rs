@@ -43,7 +43,7 @@ pub use self::median::{
     Estimate, Interval, MIN_SAMPLES, median, median_interval, summary_interval,
 };
 pub use self::modes::{Modes, two_modes};
-pub use self::ratio::{EQUIVALENCE, Ratio, Verdict, paired_ratios, verdict};
+pub use self::ratio::{Doubt, EQUIVALENCE, Ratio, Verdict, paired_ratios, verdict};
 pub use self::rng::Rng;
 pub use self::series::{lag1_autocorrelation, relative_drift};
 pub use self::trend::half_ratios;

@@ -21,11 +21,12 @@ pub use self::save::{Destination, check_directory, is_stdout};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};
-pub use pipespeed_stats::{Estimate, Interval, Ratio, Verdict};
+pub use pipespeed_stats::{Doubt, Estimate, Interval, Ratio, Verdict};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use crate::data_use::DataUse;
+use crate::rounds::comparisons;
 use crate::suite::Suite;
 
 /// Bytes in a GiB.
@@ -33,6 +34,7 @@ pub const GIB: f64 = (1u64 << 30) as f64;
 
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Run {
     /// The header of all records.
     #[serde(flatten)]
@@ -53,6 +55,22 @@ pub struct Run {
     pub findings: Vec<String>,
     /// The search that found the sizes of cases; null without a search.
     pub search: Option<Search>,
+}
+
+impl Serialize for Run {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Run::serialize(self, serializer)
+    }
+}
+
+/// Verdicts of records that older versions saved, in which only reports allowed for the null
+/// control, become those that this version saves.
+impl<'de> Deserialize<'de> for Run {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut run = Run::deserialize(deserializer)?;
+        comparisons::allow_for_null_control(&mut run);
+        Ok(run)
+    }
 }
 
 /// How a run was measured.
@@ -115,6 +133,42 @@ pub struct NullControl {
     pub ratio: Option<Ratio>,
 }
 
+impl NullControl {
+    /// The largest difference of a case from itself that the control does not exclude, as a
+    /// logarithm: the end of its interval farther from 1, or 0 if its verdict is `same`.
+    pub fn tolerance(&self) -> f64 {
+        match self.ratio {
+            Some(ratio) if ratio.verdict != Verdict::Same => ratio
+                .estimate
+                .interval
+                .map_or(0.0, |i| i.low.ln().abs().max(i.high.ln().abs())),
+            _ => 0.0,
+        }
+    }
+
+    /// The ratio, if it shows a difference of a case from itself.
+    pub fn failed(&self) -> Option<Ratio> {
+        self.ratio
+            .filter(|ratio| matches!(ratio.verdict, Verdict::Faster | Verdict::Slower))
+    }
+}
+
+impl Run {
+    /// The tolerance of the null control, 0 without one. No difference up to this size has a
+    /// verdict.
+    pub fn null_tolerance(&self) -> f64 {
+        self.null_control
+            .as_ref()
+            .map_or(0.0, NullControl::tolerance)
+    }
+
+    /// The failed null control, with the ratio of a case to itself.
+    pub fn failed_control(&self) -> Option<(&NullControl, Ratio)> {
+        let control = self.null_control.as_ref()?;
+        Some((control, control.failed()?))
+    }
+}
+
 /// The results of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
@@ -139,7 +193,8 @@ pub struct CaseResult {
     pub compared_with: Option<String>,
     /// The factor in which they differ, in a few words.
     pub factor: Option<String>,
-    /// This case's rate over the other's; null without one.
+    /// This case's rate over the other's, with the verdict after allowing for the null
+    /// control; null without one.
     pub ratio: Option<Ratio>,
 }
 

@@ -116,6 +116,12 @@ impl PanelResult {
 }
 
 impl CellResult {
+    /// The median of the first stage, in which all pairs were measured under the same
+    /// conditions; null without any trial.
+    pub fn grid_median(&self) -> Option<f64> {
+        stats::median(&self.grid)
+    }
+
     /// Sets the median from the trials.
     pub fn summarise(&mut self) {
         let best = if self.finals.is_empty() {

@@ -22,6 +22,21 @@ pub(super) fn compare(run: &mut Run) {
             }
         }
     }
+    allow_for_null_control(run);
+}
+
+/// Withdraws the verdicts on differences that the null control shows too, with that reason.
+/// Its own verdict stays.
+pub fn allow_for_null_control(run: &mut Run) {
+    if let Some(control) = &mut run.null_control {
+        control.ratio = control.ratio.map(|ratio| ratio.allowing_for(0.0));
+    }
+    let tolerance = run.null_tolerance();
+    for case in 0..run.cases.len() {
+        let tolerance = if is_twin(run, case) { 0.0 } else { tolerance };
+        let ratio = &mut run.cases[case].ratio;
+        *ratio = ratio.map(|ratio| ratio.allowing_for(tolerance));
+    }
 }
 
 /// Number of comparisons without the null control: what their intervals are
@@ -61,6 +76,7 @@ fn ratios(run: &Run, pairs: &[Pair]) -> Vec<Option<Ratio>> {
 mod tests {
     use super::*;
     use crate::fixtures::{ladder, sizes};
+    use crate::record::{Doubt, Verdict, to_json};
 
     #[test]
     fn all_comparisons_are_held_to_levels_of_one_family() {
@@ -81,6 +97,63 @@ mod tests {
         // Fewer comparisons are held to laxer levels.
         assert!(coverages.clone().all(|(noted, alone)| noted >= alone));
         assert!(coverages.clone().any(|(noted, alone)| noted > alone));
+    }
+
+    /// The verdict of a case of a saved record, with its reason.
+    fn saved(text: &str, name: &str) -> (String, Option<String>) {
+        let record: serde_json::Value = serde_json::from_str(text).unwrap();
+        let cases = record["cases"].as_array().unwrap();
+        let case = cases.iter().find(|case| case["name"] == name).unwrap();
+        let ratio = &case["ratio"];
+        let reason = ratio["reason"].as_str().map(str::to_owned);
+        (ratio["verdict"].as_str().unwrap().to_owned(), reason)
+    }
+
+    /// A ladder whose first case runs at 0.6 to 1.6 times its rate under its other name.
+    fn with_wide_control() -> Run {
+        let mut run = ladder();
+        run.cases[1].compared_with = Some("write_read".to_owned());
+        for (at, sample) in run.cases[1].samples.iter_mut().enumerate() {
+            sample.gib_per_s *= if at % 2 == 0 { 0.6 } else { 1.6 };
+        }
+        run
+    }
+
+    #[test]
+    fn a_difference_that_the_null_control_allows_is_saved_as_undecided() {
+        let mut run = with_wide_control();
+        compare(&mut run);
+        let text = to_json(&run);
+        let allowed = ("undecided".to_owned(), Some("null_control".to_owned()));
+        assert_eq!(saved(&text, "vmsplice_read_huge"), allowed);
+        assert_eq!(saved(&text, "write_read_128k"), allowed);
+        let beyond = ("faster".to_owned(), None);
+        assert_eq!(saved(&text, "busy_loop_huge"), beyond);
+        assert_eq!(saved(&text, "vmsplice_read"), beyond);
+        let control = run.null_control.as_ref().unwrap().ratio.unwrap();
+        assert_eq!(control.verdict, Verdict::Undecided);
+        assert_eq!(control.reason, Some(Doubt::Interval));
+    }
+
+    #[test]
+    fn a_record_of_a_version_without_reasons_loads_with_the_same_verdicts() {
+        let mut run = with_wide_control();
+        compare(&mut run);
+        // It saved the verdict on each interval alone.
+        let mut old = serde_json::to_value(&run).unwrap();
+        for case in old["cases"].as_array_mut().unwrap() {
+            let Some(ratio) = case["ratio"].as_object_mut() else {
+                continue;
+            };
+            ratio.remove("reason");
+            let mut found: Ratio = serde_json::from_value(ratio.clone().into()).unwrap();
+            let (low, high) = found.estimate.ends();
+            found.verdict = stats::verdict(low, high);
+            ratio.insert("verdict".to_owned(), found.verdict.name().into());
+        }
+        assert_eq!(saved(&old.to_string(), "write_read_128k").0, "faster");
+        let loaded: Run = serde_json::from_value(old).unwrap();
+        assert!(loaded == run, "the verdicts differ");
     }
 
     #[test]

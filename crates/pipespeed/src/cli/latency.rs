@@ -27,10 +27,10 @@ Examples:
   pipespeed latency --all --size 64
   pipespeed latency pipe eventfd --wait spin
   pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
-  pipespeed latency pipe --size 64K,65537 --naive    two exchanges that deadlock
+  pipespeed latency --naive                          two exchanges that deadlock
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
-    /// Channels to measure [default: pipe socketpair tcp ring eventfd].
+    /// Channels to measure [default: pipe socketpair tcp ring eventfd; --naive: pipe].
     #[arg(value_parser = named_among(Transport::with_round_trips()), value_name = "CHANNEL")]
     pub channels: Vec<Transport>,
     /// Channels to measure, separated by commas.
@@ -45,7 +45,7 @@ pub struct LatencyArgs {
     /// Measure all channels.
     #[arg(long, conflicts_with_all = ["channels", "channel"])]
     pub all: bool,
-    /// Message sizes, up to 16M [default: 8,1K,64K; eventfd: always 8].
+    /// Message sizes, up to 16M [default: 8,1K,64K; eventfd: 8; --naive: what a pipe holds, and one byte more].
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = message_size, allow_hyphen_values = true)]
     pub size: Vec<usize>,
     /// Capacity of pipes and FIFOs [default: the system's].

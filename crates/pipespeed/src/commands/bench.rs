@@ -8,7 +8,9 @@ use std::time::Instant;
 use crate::cli::BenchArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
-use crate::commands::{cases_fit, first_error, header, pipe_size_allowed, place, settle_pipe_size};
+use crate::commands::{
+    cases_fit, first_error, header, load, pipe_size_allowed, place, settle_pipe_size,
+};
 use pipespeed_base::failure::to_stdout;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
@@ -66,6 +68,10 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     progress.say(&plan.announcement());
 
     let mut run = plan.empty_run(header(Kind::Bench, plan.machine.clone()));
+    run.warnings.extend(load::look(
+        &load::processors(&plan.chosen),
+        args.output.quiet,
+    ));
     let (mut cases, mut outcome) = (plan.cases.clone(), Ok(()));
     let search = plan.search();
     if let Some(search) = &search {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::cli::CostsArgs;
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, interrupted_by, place, seed};
+use crate::commands::{first_error, header, interrupted_by, load, place, seed};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
@@ -49,6 +49,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         interrupted: None,
         costs_ns: Costs::default(),
     };
+    let busy = load::look(&cpus, args.quiet);
     let noise = NoiseProbe::default();
     let (before, used_before) = (noise.take(), own_processor_time());
     let signal_of_run = || interrupt.signal();
@@ -80,6 +81,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     }
     record.interrupted = interrupted_by(&outcome).map(signal_name);
     record.warnings = warnings_of(costs, record.settings.rounds, disturbed);
+    record.warnings.extend(busy);
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
     let table = |style| report::costs_table(costs, &record.warnings, style);

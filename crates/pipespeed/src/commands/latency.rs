@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use crate::cli::LatencyArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, interrupted_by, place, settle_pipe_size};
+use crate::commands::{first_error, interrupted_by, load, place, settle_pipe_size};
 use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
@@ -57,6 +57,9 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &Record| files.save_round(|option| text(option, record));
     let mut progress = Progress::new(args.output.quiet, save);
+    record
+        .warnings
+        .extend(load::look(&load::processors(&chosen), args.output.quiet));
     progress.start();
     let launch = |spec: &Spec| trials.run(spec);
     let mut measured = Rounds::of_round_trips(record, no_spinning.is_none(), launch);
@@ -76,7 +79,9 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         })?;
     }
     files.say_saved(args.output.quiet || saved.is_err());
-    let verdict = outcome.and_then(|()| verdict(&record));
+    // Deadlocks at the default sizes are what the naive exchanges are to show.
+    let are_wanted = args.naive.is_some() && args.size.is_empty();
+    let verdict = outcome.and_then(|()| verdict(&record, are_wanted));
     first_error([verdict, saved])
 }
 
@@ -98,10 +103,14 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
     })
 }
 
-/// Returns an error if a trial failed or deadlocked, or no case could be run.
-fn verdict(record: &Record) -> anyhow::Result<()> {
+/// Returns an error if a trial failed, no case could be run, or, unless they are wanted, one
+/// deadlocked.
+fn verdict(record: &Record, deadlocks_are_wanted: bool) -> anyhow::Result<()> {
     let cases = &record.cases;
     let deadlocks = cases.iter().filter(|case| case.deadlock.is_some()).count();
+    if deadlocks > 0 && deadlocks_are_wanted {
+        return check(&record.warnings, true);
+    }
     if deadlocks > 0 {
         let all = cases.len();
         return Err(anyhow!("--naive: {deadlocks} of {all} cases deadlocked"));

@@ -11,6 +11,7 @@ pub mod doctor;
 mod files;
 pub mod fizzbuzz;
 pub mod latency;
+mod load;
 pub mod meta;
 pub mod meter;
 pub mod pages;

@@ -9,7 +9,7 @@ use fastpipe::pipe::page_size;
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
-use crate::commands::{costs, first_error, header, interrupted_by, memory_suffices, seed};
+use crate::commands::{costs, first_error, header, interrupted_by, load, memory_suffices, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::{signal_name, size};
@@ -69,10 +69,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
         files.save_round(|_| Ok(record(0, probes.figures(), &[], None)));
     });
+    let busy = load::look(&[], args.quiet);
     let mut rounds = 0;
     let outcome = costs::measure(&mut run, args, &budget, &mut progress, &mut rounds);
     progress.finish();
-    let warnings = run.missing();
+    let mut warnings = run.missing();
+    warnings.extend(busy);
     let figures = run.work.figures();
     let measured = |figure: &Figure| !figure.samples_ns.is_empty();
     let is_any_measured = figures.iter().any(measured);

@@ -11,7 +11,7 @@ use pipespeed_base::{Named, signal_name};
 use crate::cli::ProfileArgs;
 use crate::commands::child::start;
 use crate::commands::files::{Files, RECORD};
-use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, load, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::in_short;
@@ -22,7 +22,7 @@ use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, 
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root};
+use pipespeed_host::{Machine, Root, Warning};
 use pipespeed_measure::case::{Case, Durations};
 use pipespeed_measure::record::{Kind, NotRun, to_json};
 use pipespeed_measure::runner::TrialError;
@@ -66,6 +66,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let subject = Subject::of(args)?;
     let topology = Topology::read(&Root::default());
     let chosen = place(args.setup.cpus, subject.placement(args), &topology)?;
+    let load = load::look(&load::processors(&chosen), args.output.quiet);
+    let early: Vec<Warning> = rounded.into_iter().chain(load).collect();
     let setting = Setting {
         args,
         chosen: &chosen,
@@ -86,8 +88,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         (Err(error), Subject::Command(_)) => Err(error),
         (Err(error), Subject::Cases(cases)) => {
             let files = by_default(files);
-            let warnings = rounded.into_iter().collect();
-            return counted::run(&setting, cases, error, &files, warnings);
+            return counted::run(&setting, cases, error, &files, early);
         }
     };
     let files_of_samples = [&output.folded, &output.flame];
@@ -136,7 +137,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             interrupted = signal;
         }
     }
-    record.warnings.extend(rounded);
+    record.warnings.extend(early);
     record.warnings.extend(notes::of_samples(&record));
     let saved = files.save(|option| {
         Ok(match option {

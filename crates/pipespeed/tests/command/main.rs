@@ -10,6 +10,7 @@ mod costs;
 mod doctor;
 mod errors;
 mod latency;
+mod load;
 mod meter;
 mod profile;
 mod records;

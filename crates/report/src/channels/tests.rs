@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::table;
-use pipespeed_measure::fixtures::{channels, estimate, leave_out, refuse};
-use pipespeed_measure::record::{NotRun, Ratio, Warning, WarningKind};
+use pipespeed_measure::fixtures::{channels, estimate, leave_out, refuse, within};
+use pipespeed_measure::record::{NotRun, Warning, WarningKind};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -176,14 +176,10 @@ fn no_channel_is_recommended_against_its_verdict() {
 
     // Its interval lies above the pipe's, but the comparison by rounds is undecided.
     let tcp = run.cases.iter().position(|case| case.name == "tcp_64k");
-    let ratio = |verdict| Ratio {
-        estimate: estimate(0.9, 5.0, 6.0),
-        verdict,
-    };
-    run.cases[tcp.unwrap()].ratio = Some(ratio(Verdict::Undecided));
+    run.cases[tcp.unwrap()].ratio = Some(within(0.9, 5.0, 6.0));
     let doubt = "64KiB: undecided between tcp (5.00 GiB/s) and pipe if the ends sleep;";
     assert!(of_64k(&run).contains(doubt), "{}", of_64k(&run));
-    run.cases[tcp.unwrap()].ratio = Some(ratio(Verdict::Faster));
+    run.cases[tcp.unwrap()].ratio = Some(within(3.0, 5.0, 6.0));
     assert!(of_64k(&run).starts_with(certain), "{}", of_64k(&run));
 
     // Verdicts are withheld.

@@ -3,7 +3,7 @@
 
 use itertools::Itertools as _;
 
-use crate::conditions::origin;
+use crate::conditions::{marks_of_run, origin};
 use crate::format::{fixed, significant};
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
@@ -32,18 +32,21 @@ const AXIS: i32 = 10;
 const MAX_CELL: i32 = 56;
 const MIN_MAP: i32 = 200;
 
-/// Rates this many times below the best of their map have the palest colour.
+/// Rates this many times below the highest of their map have the palest colour.
 const PALEST_RATIO: f64 = 8.0;
 
 /// A frame's colour and width.
 type Frame = (Colour, i32);
 
-const BEST: [Frame; 1] = [(Colour(213, 94, 0), 3)];
+const CHOSEN: [Frame; 1] = [(Colour(213, 94, 0), 3)];
 /// Dark and light, to contrast with any cell.
 const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
 
-/// Draws a search: rates as colours and figures, with the best and the
-/// published sizes framed. On a narrow card the maps stand one below the other.
+/// Draws a search: the rates of its first stage as colours and figures, with the chosen and
+/// the published sizes framed. On a narrow card the maps stand one below the other.
+///
+/// Figures of the second stage are not drawn: it measured the few chosen from, at another
+/// time, so they can't be compared with the others.
 pub(crate) fn chart(run: &Run, search: &Search, card_width: i32) -> String {
     let rows = search.panels.iter().chunk_by(|panel| technique(panel));
     let rows: Vec<(String, Vec<&PanelResult>)> = rows
@@ -52,12 +55,14 @@ pub(crate) fn chart(run: &Run, search: &Search, card_width: i32) -> String {
         .collect();
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
-        "figures are medians of the search; the best are chosen by their second trials"
+        "figures are medians of the first trials of all pairs; chosen: the highest median in \
+         later trials of the four highest"
     } else {
         "the search was not completed; the fastest sizes so far are framed"
     };
     let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
     let mut svg = Svg::new(title, &[origin(run), figures.to_owned()], card_width);
+    svg.marks(&marks_of_run(run));
     let most = rows.iter().map(|row| row.1.len()).max().unwrap_or(1);
     let in_a_row = if svg.is_narrow() { 1 } else { most.max(1) };
     let columns = length(in_a_row);
@@ -118,7 +123,7 @@ fn draw_map(
     }
     let middle = left + columns * cell / 2;
     svg.text("pipe", (middle, below + 22), Anchor::Middle, AXIS, MUTED);
-    let rates = panel.cells.iter().filter_map(|cell| cell.median);
+    let rates = panel.cells.iter().filter_map(CellResult::grid_median);
     let highest = rates.fold(0.0, f64::max);
     for found in &panel.cells {
         let place = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
@@ -130,12 +135,12 @@ fn draw_map(
         let at = (left + length(column) * cell, below - length(row + 1) * CELL);
         let mut frames: Vec<Frame> = Vec::new();
         if best_sizes(panel) == Some(found.sizes) {
-            frames.extend(BEST);
+            frames.extend(CHOSEN);
         }
         if panel.published() == found.sizes {
             frames.extend(PUBLISHED);
         }
-        let (text, fill, ink) = match found.median {
+        let (text, fill, ink) = match found.grid_median() {
             _ if found.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
             None => (String::new(), CARD, INK),
             Some(rate) => (figure(rate), colour(depth(rate, highest)), INK),
@@ -155,10 +160,15 @@ fn hint(found: &CellResult) -> String {
         buffer_bytes,
         pipe_bytes,
     } = found.sizes;
-    let outcome = match (found.median, &found.not_run) {
-        (_, Some(not_run)) => not_run.to_string(),
-        (Some(rate), None) => format!("{} GiB/s in the search", significant(rate)),
-        (None, None) => "not tried".to_owned(),
+    let rate = |rates: &[f64]| pipespeed_stats::median(rates).map(significant);
+    let outcome = match (rate(&found.grid), rate(&found.finals), &found.not_run) {
+        (.., Some(not_run)) => not_run.to_string(),
+        (Some(first), Some(later), None) => {
+            format!("{first} GiB/s in the first trials, {later} in the later ones")
+        }
+        (Some(first), None, None) => format!("{first} GiB/s in the first trials"),
+        (None, Some(later), None) => format!("{later} GiB/s in the later trials"),
+        (None, None, None) => "not tried".to_owned(),
     };
     let (buffer, pipe) = (bytes(buffer_bytes), bytes(pipe_bytes));
     format!("buffer {buffer}, pipe {pipe}: {outcome}")
@@ -206,11 +216,11 @@ fn figure(rate: f64) -> String {
 }
 
 fn legend(svg: &mut Svg) {
-    let shares = ["1/8 or less", "1/4", "1/2", "the map's best"];
+    let shares = ["1/8 or less", "1/4", "1/2", "the map's highest"];
     let shares = shares.iter().enumerate();
     let colours = shares.map(|(at, share)| (*share, &[][..], colour(at as f64 / 3.0)));
     let frames = [
-        ("best", &BEST[..], CARD),
+        ("chosen", &CHOSEN[..], CARD),
         ("published", &PUBLISHED, CARD),
         ("refused", &[], EDGE),
         ("not tried", &[(EDGE, 1)], CARD),
@@ -236,6 +246,7 @@ mod tests {
     use super::super::svg::WIDE;
     use super::*;
     use pipespeed_measure::fixtures;
+    use pipespeed_measure::search::FINALISTS;
 
     fn texts(run: &Run) -> Vec<String> {
         let svg = chart(run, run.search.as_ref().unwrap(), WIDE);
@@ -262,7 +273,7 @@ mod tests {
         let mut run = fixtures::sizes();
         assert_eq!(counts(&run), [9, 9 * 36, 9 * 6]);
         let search = run.search.as_mut().unwrap();
-        search.panels[2].cells[0].median = None;
+        search.panels[2].cells[0].grid.clear();
         assert_eq!(counts(&run), [9, 9 * 36 - 1, 9 * 6]);
         let search = run.search.as_mut().unwrap();
         search.panels.truncate(1);
@@ -275,11 +286,43 @@ mod tests {
     }
 
     #[test]
-    fn best_sizes_are_framed_in_each_map() {
+    fn chosen_sizes_are_framed_in_each_map() {
         let run = fixtures::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap(), WIDE);
-        let frames = svg.matches(&format!("fill=\"{}\"", BEST[0].0)).count();
+        let frames = svg.matches(&format!("fill=\"{}\"", CHOSEN[0].0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
+    }
+
+    #[test]
+    fn figures_of_a_map_are_of_the_same_trials() {
+        let mut run = fixtures::sizes();
+        let search = run.search.as_mut().unwrap();
+        search.panels.truncate(1);
+        // Somebody else used the machine during the second stage.
+        for cell in &mut search.panels[0].cells {
+            cell.finals.iter_mut().for_each(|rate| *rate /= 10.0);
+            cell.summarise();
+        }
+        let panel = search.panels[0].clone();
+        let chosen = panel.leader().unwrap();
+        let first = chosen.grid_median().unwrap();
+        let is_above = |cell: &&CellResult| cell.grid_median() > Some(first);
+        assert!(panel.cells.iter().filter(is_above).count() < FINALISTS);
+        let others = panel.cells.iter().filter(|cell| cell.finals.is_empty());
+        let highest = others.filter_map(|cell| cell.median).fold(0.0, f64::max);
+        assert!(
+            chosen.median.unwrap() < highest,
+            "the planted contradiction"
+        );
+        let texts = texts(&run);
+        for cell in panel.cells.iter().filter(|cell| cell.not_run.is_none()) {
+            let shown = figure(cell.grid_median().unwrap());
+            assert!(texts.contains(&shown), "{shown}");
+        }
+        assert!(
+            !texts.contains(&figure(chosen.median.unwrap())),
+            "{texts:?}"
+        );
     }
 
     #[test]

@@ -62,9 +62,11 @@ pub(crate) struct Line {
 }
 
 impl LineChart<'_> {
-    /// Draws the chart. On a narrow card the names of the lines stand below each panel.
-    pub fn draw(&self) -> String {
+    /// Draws the chart with these warnings below its subtitle. On a narrow card the names of the
+    /// lines stand below each panel.
+    pub fn draw(&self, marks: &[String]) -> String {
         let mut svg = Svg::new(self.title, &self.subtitle, self.width);
+        svg.marks(marks);
         let lines = || self.panels.iter().flat_map(|panel| &panel.lines);
         let widest = lines().map(|line| text_width(&line.name, SMALL)).max();
         let beside = if svg.is_narrow() {

@@ -39,6 +39,12 @@ pub(crate) const GRID: Colour = Colour(228, 232, 236);
 pub(crate) const INK: Colour = Colour(31, 35, 40);
 pub(crate) const MUTED: Colour = Colour(89, 99, 110);
 
+/// The colours of a warning, and of its background.
+pub(crate) const WARNING: Colour = Colour(213, 94, 0);
+const WARNING_CARD: Colour = Colour(253, 236, 222);
+/// Distance of a warning's text from its edge.
+const MARK_INDENT: i32 = 12;
+
 /// Horizontal place of a text relative to its position; vertically it is centred.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Anchor {
@@ -83,6 +89,24 @@ impl Svg {
             let at = (MARGIN, self.y + LINE / 2);
             self.text(line, at, Anchor::Start, SMALL, MUTED);
             self.y += LINE;
+        }
+    }
+
+    /// Lines in a frame that warn of the figures, each wrapped if it is too long.
+    pub fn marks(&mut self, marks: &[String]) {
+        let room = self.room() - 2 * MARK_INDENT;
+        for mark in marks {
+            let lines = wrapped(mark, room, SMALL * 113 / 100);
+            let top = self.y + 2;
+            let height = LINE * length(lines.lines().count()) + 4;
+            self.rectangle(MARGIN..self.width - MARGIN, top..top + height, WARNING_CARD);
+            self.rectangle(MARGIN..MARGIN + 4, top..top + height, WARNING);
+            self.y = top + 2;
+            for line in lines.lines() {
+                self.bold(line, (MARGIN + MARK_INDENT, self.y + LINE / 2), SMALL);
+                self.y += LINE;
+            }
+            self.y += 6;
         }
     }
 

@@ -2,18 +2,20 @@
 //! charts` writes them to DIR.
 
 use super::bars::{Bar, BarChart, Row};
-use super::svg::{Colour, NARROW, WIDE};
+use super::svg::{Colour, NARROW, WARNING, WIDE};
 use crate::latency::latency_chart_of_width;
 use crate::profile::profile_chart_of_width;
 use crate::run::chart_of_width;
-use crate::{chart, latency_chart, profile_chart};
+use crate::{chart, comparison_chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
+use pipespeed_measure::comparison::compare;
 use pipespeed_measure::fixtures::{
-    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes, touched,
+    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, set_control,
+    sizes, touched, within,
 };
 use pipespeed_measure::latency::spec::Mode;
-use pipespeed_measure::record::{DataUse, Run};
+use pipespeed_measure::record::{DataUse, Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
 
@@ -327,4 +329,93 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     chart(&run);
     run.cases.clear();
     chart(&run);
+}
+
+/// Charts of every kind of run on both widths.
+fn charts_of_runs(change: fn(&mut Run)) -> Vec<String> {
+    let runs = [ladder(), touched(), channels(false), memory(), sizes()];
+    let charts = runs.into_iter().flat_map(|mut run| {
+        run.warnings.clear();
+        change(&mut run);
+        [WIDE, NARROW].map(|width| chart_of_width(&run, width))
+    });
+    charts.collect()
+}
+
+/// The texts of a chart in a line, since they may be wrapped.
+fn words(svg: &str) -> String {
+    texts(svg).join(" ")
+}
+
+#[test]
+fn charts_of_disturbed_runs_are_marked_with_the_reason() {
+    let disturbed = charts_of_runs(|run| {
+        let message = "other processes used 0.97 processors on average during trials: stop them";
+        run.warnings = vec![
+            Warning::new(WarningKind::Guest, "this is a guest"),
+            Warning::new(WarningKind::OtherLoad, message),
+        ];
+    });
+    let reason = "Disturbed run: other processes used 0.97 processors on average during trials ";
+    for svg in disturbed {
+        let text = words(&svg);
+        assert!(text.contains(reason), "{text}");
+        assert!(!text.contains("guest"), "{text}");
+        assert!(svg.contains(&format!("fill=\"{WARNING}\"")));
+    }
+}
+
+#[test]
+fn charts_of_runs_whose_null_control_failed_are_marked() {
+    let failed = charts_of_runs(|run| set_control(run, within(1.1, 1.2, 1.3)));
+    for svg in failed {
+        let text = words(&svg);
+        assert!(text.contains("Failed null control: "), "{text}");
+        assert!(
+            text.contains("against itself x1.20 [1.10, 1.30], faster"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn charts_of_undisturbed_runs_have_no_mark() {
+    for svg in charts_of_runs(|run| {
+        run.warnings = vec![
+            Warning::new(WarningKind::Guest, "this is a guest"),
+            Warning::new(WarningKind::Busy, "before the first trial others ran"),
+        ];
+        set_control(run, within(0.97, 1.0, 1.03));
+    }) {
+        let text = words(&svg);
+        assert!(!text.contains("Disturbed run"), "{text}");
+        assert!(!text.contains("Failed null control"), "{text}");
+    }
+}
+
+#[test]
+fn charts_of_round_trips_and_comparisons_are_marked_too() {
+    let warning = Warning::new(
+        WarningKind::Steal,
+        "the hypervisor gave 2.6 % to others: repeat",
+    );
+    let mut record = latency_record(Mode::Closed);
+    record.warnings = vec![warning.clone()];
+    let text = words(&latency_chart(&record));
+    assert!(
+        text.contains("Disturbed run: the hypervisor gave 2.6 % to others"),
+        "{text}"
+    );
+
+    let (old, mut new) = (ladder(), ladder());
+    let chart = |new: &Run| {
+        let compared = compare("old.json", &old, "new.json", new);
+        words(&comparison_chart(&[compared]))
+    };
+    assert!(!chart(&new).contains("newer run"));
+    new.warnings.push(warning);
+    assert!(chart(&new).contains("the newer run was disturbed: the hypervisor gave 2.6 %"));
+    new.warnings.clear();
+    set_control(&mut new, within(1.1, 1.2, 1.3));
+    assert!(chart(&new).contains("the null control of the newer run is faster"));
 }

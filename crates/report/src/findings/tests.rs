@@ -1,8 +1,8 @@
 //! Tests of conclusions.
 
 use super::*;
-use pipespeed_measure::fixtures::{case, ladder, ratio, run, within};
-use pipespeed_measure::record::{DataUse, NullControl};
+use pipespeed_measure::fixtures::{case, ladder, ratio, run, set_control, within};
+use pipespeed_measure::record::DataUse;
 use pipespeed_measure::suite::Suite;
 
 #[test]
@@ -69,11 +69,7 @@ fn a_step_no_larger_than_the_null_control_is_not_reported() {
             case("b", 1.2, Some(("a", "something", ratio(1.2)))),
         ],
     );
-    run.null_control = Some(NullControl {
-        case: "a".to_owned(),
-        twin: "a_again".to_owned(),
-        ratio: Some(ratio(1.2)),
-    });
+    set_control(&mut run, ratio(1.2));
     assert!(
         findings(&run)
             .iter()
@@ -83,24 +79,23 @@ fn a_step_no_larger_than_the_null_control_is_not_reported() {
 
 #[test]
 fn a_step_within_the_null_controls_interval_is_not_reported() {
-    let mut run = run(
-        Suite::Ladder,
-        vec![
-            case("a", 1.0, None),
-            case("b", 1.2, Some(("a", "something", ratio(1.2)))),
-        ],
-    );
-    let control = |ratio| {
-        Some(NullControl {
-            case: "a".to_owned(),
-            twin: "a_again".to_owned(),
-            ratio: Some(ratio),
-        })
+    let found = |control| {
+        let step = case("b", 1.2, Some(("a", "something", ratio(1.2))));
+        let mut run = run(Suite::Ladder, vec![case("a", 1.0, None), step]);
+        set_control(&mut run, control);
+        findings(&run).remove(0)
     };
-    run.null_control = control(within(0.95, 1.0, 1.06));
-    assert!(findings(&run)[0].contains("mattered most"));
-    run.null_control = control(within(0.66, 1.0, 1.02));
-    assert!(findings(&run)[0].starts_with("Nothing is decided here"));
+    assert!(found(within(0.95, 1.0, 1.06)).contains("mattered most"));
+    assert!(found(within(0.66, 1.0, 1.02)).starts_with("Nothing is decided here"));
+}
+
+#[test]
+fn no_factor_is_said_to_make_no_difference_that_the_table_calls_undecided() {
+    let mut run = ladder();
+    assert!(findings(&run).concat().contains("Made no difference"));
+    set_control(&mut run, within(0.85, 1.0, 1.2));
+    let found = findings(&run).concat();
+    assert!(!found.contains("Made no difference"), "{found}");
 }
 
 fn alone(name: &str, rate: f64) -> CaseResult {

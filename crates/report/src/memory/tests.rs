@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::table;
-use pipespeed_measure::fixtures::{estimate, memory, refuse, within};
+use pipespeed_measure::fixtures::{estimate, memory, refuse, set_control, within};
 use pipespeed_measure::record::{NullControl, Ratio};
 
 fn shown(run: &Run, width: usize) -> String {
@@ -123,7 +123,7 @@ fn findings_show_how_far_the_ladder_is_from_memory() {
     let mut run = memory();
     ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
     ratio_of(&mut run, "write_read", within(0.02, 0.03, 0.04));
-    let found = findings(&run, 0.0);
+    let found = findings(&run);
     let expected = [
         "busy_loop_huge, the fastest rung, is faster than memcpy of 256KiB, L2: x2.10 [1.90, \
          2.20]; it does not touch the data.",
@@ -154,9 +154,9 @@ fn overlapping_intervals_support_no_finding() {
         let summary = case.summary.as_mut().unwrap();
         summary.gib_per_s = estimate(0.1, summary.gib_per_s.median, 500.0);
     }
-    assert_eq!(findings(&run, 0.0), [""; 0]);
+    assert_eq!(findings(&run), [""; 0]);
     run.cases.clear();
-    assert_eq!(findings(&run, 0.0), [""; 0]);
+    assert_eq!(findings(&run), [""; 0]);
 }
 
 #[test]
@@ -168,28 +168,21 @@ fn a_copy_is_in_the_cache_that_holds_both_blocks() {
         }
     }
     ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
-    let found = findings(&run, 0.0);
+    let found = findings(&run);
     assert!(found[0].contains("memcpy of 1MiB, L3: "), "{found:?}");
 }
 
 #[test]
 fn differences_within_the_null_controls_are_not_reported() {
-    let mut run = memory();
-    ratio_of(&mut run, "busy_loop_huge", within(1.03, 1.05, 1.14));
-    let sentence = |run: &Run| super::super::findings(run).remove(0);
-    let beginning = "busy_loop_huge, the fastest rung, is faster than memcpy";
-    let control = |ratio| {
-        Some(NullControl {
-            case: "mem_copy_256k".to_owned(),
-            twin: "mem_copy_256k_again".to_owned(),
-            ratio: Some(ratio),
-        })
+    let found = |control| {
+        let mut run = memory();
+        ratio_of(&mut run, "busy_loop_huge", within(1.03, 1.05, 1.14));
+        set_control(&mut run, control);
+        findings(&run)
     };
-    run.null_control = control(within(0.96, 1.0, 1.04));
-    assert!(sentence(&run).starts_with(beginning));
-    run.null_control = control(within(0.93, 1.0, 1.02));
-    assert!(!sentence(&run).starts_with(beginning));
+    let beginning = "busy_loop_huge, the fastest rung, is faster than memcpy";
+    assert!(found(within(0.96, 1.0, 1.04))[0].starts_with(beginning));
+    assert!(!found(within(0.93, 1.0, 1.02))[0].starts_with(beginning));
     // A case that differs from itself a thousandfold leaves no findings.
-    run.null_control = control(within(0.001, 1.0, 1.02));
-    assert_eq!(super::super::findings(&run), [""; 0]);
+    assert_eq!(found(within(0.001, 1.0, 1.02)), [""; 0]);
 }

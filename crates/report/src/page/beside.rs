@@ -3,7 +3,7 @@
 use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_base::{Named as _, size};
-use pipespeed_measure::comparison::{self, ComparedCase};
+use pipespeed_measure::comparison::{self, ComparedCase, Comparison};
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::touched::BEST;
@@ -12,6 +12,7 @@ use pipespeed_stats::Estimate;
 use super::practice::best_write;
 use super::records::Records;
 use super::{Section, alarms, named_table};
+use crate::compared;
 use crate::format::{interval, ratio_interval, significant, times};
 use crate::run::not_measured;
 use crate::steps::measured;
@@ -141,7 +142,7 @@ fn suite(run: &Run, other: &Run) -> Markup {
     for case in &compared.cases {
         let of = |run: &Run| rate(run, &case.name).unwrap_or_else(|| "not measured".to_owned());
         let cells = [case.name.clone(), of(run), of(other)];
-        table.row(cells.into_iter().chain(verdict(case)));
+        table.row(cells.into_iter().chain(verdict(&compared, case)));
     }
     let differences = compared.differences.iter();
     let differences = differences.filter(|it| it.what != "pipespeed");
@@ -164,12 +165,12 @@ fn suite(run: &Run, other: &Run) -> Markup {
 }
 
 /// The ratio of a case, its interval and its verdict.
-fn verdict(case: &ComparedCase) -> [String; 3] {
+fn verdict(comparison: &Comparison, case: &ComparedCase) -> [String; 3] {
     match &case.ratio {
         Some(ratio) => [
             times(ratio.estimate.median),
             ratio_interval(ratio.estimate.interval),
-            ratio.verdict.name().to_owned(),
+            compared::verdict(comparison, ratio),
         ],
         None => ["-".to_owned(), String::new(), "not compared".to_owned()],
     }

@@ -2,12 +2,11 @@
 //! each in `data-claim` and `data-verdict`.
 
 use maud::{Markup, Render, html};
-use pipespeed_measure::record::{CaseResult, Estimate, Ratio, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Doubt, Estimate, Ratio, Run, Verdict};
 
 use super::figure::{self, plain, ratio_of};
-use crate::findings::null_tolerance;
 use crate::published::{self, Judgement, Statement, Threshold, deviations, judge};
-use crate::steps::{measured, widened_verdict};
+use crate::steps::measured;
 
 /// The verdict that a claim follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +73,7 @@ pub(super) struct Found<'a> {
     /// The case that it is compared with.
     pub base: Option<&'a CaseResult>,
     ratio: Option<Ratio>,
-    /// The verdict, after allowing for what the null control shows.
+    /// The verdict.
     pub outcome: Outcome,
 }
 
@@ -85,13 +84,14 @@ impl<'a> Found<'a> {
         let find = |name: &str| run.cases.iter().find(|case| case.name == name);
         let case = find(name)?;
         let base = find(case.compared_with.as_deref()?);
-        let verdict = |ratio: Ratio| widened_verdict(&ratio, null_tolerance(run));
         Some(Found {
             run,
             case,
             base,
             ratio: case.ratio,
-            outcome: case.ratio.map_or(Outcome::Refused, |it| verdict(it).into()),
+            outcome: case
+                .ratio
+                .map_or(Outcome::Refused, |ratio| ratio.verdict.into()),
         })
     }
 
@@ -122,6 +122,12 @@ impl<'a> Found<'a> {
     pub fn claim_on(&self, name: impl Into<String>, statement: &Statement<'_>) -> Claim {
         let judged = match statement.judgement {
             Some(Judgement::Confirmed) => "This run confirms it.",
+            Some(Judgement::MuchLarger) => {
+                "This run confirms the direction, but the effect is much larger here."
+            }
+            Some(Judgement::MuchSmaller) => {
+                "This run confirms the direction, but the effect is much smaller here."
+            }
             Some(Judgement::Refuted) => "This run refutes it.",
             Some(Judgement::Undecided) => "This run does not decide on it.",
             None => "This run has other conditions, so it does not judge it.",
@@ -193,13 +199,13 @@ impl<'a> Found<'a> {
                 "), which found " (there) "."
             };
         }
-        let threshold = Threshold::of(self.run, null_tolerance(self.run));
+        let threshold = Threshold::new(self.run);
         let place = published.place(&ratio.estimate);
         match judge(published.claim, &ratio, threshold) {
             Judgement::Confirmed if published.claim == published::Claim::Same => {
                 html! { "As published." }
             }
-            Judgement::Confirmed => match place {
+            Judgement::Confirmed | Judgement::MuchLarger | Judgement::MuchSmaller => match place {
                 _ if !published.is_one_factor => {
                     html! { "A gain, as published: there " (there) ", " (published.condition) "." }
                 }
@@ -223,31 +229,13 @@ impl<'a> Found<'a> {
 
 /// Why a comparison is undecided.
 pub(super) fn doubt(ratio: Option<Ratio>) -> &'static str {
-    match ratio {
-        // With too few rounds for a verdict the interval may exclude equal rates, but by chance.
-        Some(Ratio {
-            verdict: Verdict::Undecided,
-            estimate:
-                Estimate {
-                    interval: Some(ends),
-                    ..
-                },
-        }) if (ends.low..=ends.high).contains(&1.0) => "which does not exclude equal rates",
-        Some(Ratio {
-            verdict: Verdict::Undecided,
-            ..
-        }) => TOO_FEW,
-        Some(Ratio {
-            estimate: Estimate {
-                interval: Some(_), ..
-            },
-            ..
-        }) => "but the null control allows for as much",
-        _ => TOO_FEW,
+    match ratio.and_then(|ratio| ratio.reason) {
+        Some(Doubt::Interval) => "which does not exclude equal rates",
+        Some(Doubt::NullControl) => "but the null control allows for as much",
+        Some(Doubt::WithinMargin) => "which is not wholly beyond 5 %",
+        Some(Doubt::TooFewRounds) | None => "from too few rounds for a verdict",
     }
 }
-
-const TOO_FEW: &str = "from too few rounds for a verdict";
 
 /// The published result of a comparison.
 pub(super) struct Published {

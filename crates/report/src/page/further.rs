@@ -13,7 +13,6 @@ use super::claim::{Claim, Found, Outcome};
 use super::figure::{bytes, count, us, us_of};
 use super::records::Records;
 use super::{Section, chart, claims, details, missing, table_of_names};
-use crate::findings::null_tolerance;
 use crate::format::grouped;
 use crate::published::{statements, trend_within};
 use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
@@ -225,7 +224,7 @@ fn side_experiment(run: &Run) -> Markup {
         found.partition(|claim| claim.outcome == Outcome::Refused);
     let further = match run.suite {
         Suite::Volumes => trend_within(run).into_iter().collect(),
-        Suite::Memory => memory::of_memory(run, null_tolerance(run)),
+        Suite::Memory => memory::of_memory(run),
         _ => Vec::new(),
     };
     html! {
@@ -243,7 +242,7 @@ fn side_experiment(run: &Run) -> Markup {
 /// The claims on the published options, and on the others.
 fn on_options(run: &Run) -> Vec<Option<Claim>> {
     let name = |case: &CaseResult| format!("options-{}", case.name);
-    let published = statements(run, null_tolerance(run));
+    let published = statements(run);
     let is_published =
         |case: &&CaseResult| published.iter().any(|it| it.step.case.name == case.name);
     let others = cases_without_twin(run).filter(|case| !is_published(case));

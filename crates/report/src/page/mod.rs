@@ -19,7 +19,8 @@ use itertools::Itertools as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
-use pipespeed_measure::record::{Header, NullControl, Run, Verdict, Warning, WarningKind};
+use pipespeed_host::warnings::disturbances_and_load;
+use pipespeed_measure::record::{Header, NullControl, Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 
 use self::claim::Claim;
@@ -151,15 +152,10 @@ fn level(records: &Records) -> Markup {
 fn alarms(records: &Records) -> Markup {
     let machines = records.machines();
     let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
-    let suspect = runs().filter(|run| {
-        let control = run.null_control.as_ref().and_then(|control| control.ratio);
-        control.is_some_and(|it| matches!(it.verdict, Verdict::Faster | Verdict::Slower))
-    });
+    let suspect = runs().filter(|run| run.failed_control().is_some());
     let interrupted = runs().filter(|run| run.interrupted.is_some());
-    let is_disturbance =
-        |it: &&Warning| it.kind.is_disturbance() || it.kind == WarningKind::Flagged;
     let disturbed = records.all().flat_map(|saved| {
-        let notes = warnings(saved).iter().filter(is_disturbance);
+        let notes = disturbances_and_load(warnings(saved));
         notes.map(move |warning| (saved, warning))
     });
     let disturbed: Vec<(&Saved, &Warning)> = disturbed.collect();

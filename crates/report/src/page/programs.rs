@@ -18,7 +18,6 @@ use super::records::Records;
 use super::{Section, claims, missing, rate_of};
 use crate::changes::{instructions, is_safe};
 use crate::channels::sizes;
-use crate::findings::null_tolerance;
 use crate::steps::measured;
 
 /// The most important results.
@@ -296,7 +295,7 @@ fn writer(run: &Run) -> Markup {
 fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
     let best = touched.and_then(|run| run.cases.iter().find(|case| case.name == BEST));
     let least = best.and_then(measured).map_or(0.0, |it| it.1.median);
-    let gained = instructions(run, null_tolerance(run)).into_iter();
+    let gained = instructions(run).into_iter();
     let gained = gained.filter_map(|(case, how, condition)| {
         let (_, rate) = measured(case).filter(|it| is_safe(case) && it.1.median >= least)?;
         Some((rate, how, condition))

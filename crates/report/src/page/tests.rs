@@ -7,7 +7,7 @@ use pipespeed_explain::profile;
 use pipespeed_measure::endpoint::spec::SinkTechnique;
 use pipespeed_measure::fixtures::{self, estimate, within};
 use pipespeed_measure::latency::spec::{Mode, Naive};
-use pipespeed_measure::record::{DataUse, Kind, NotRun, Run, SavedFile, to_json};
+use pipespeed_measure::record::{DataUse, Doubt, Kind, NotRun, Ratio, Run, SavedFile, to_json};
 use pipespeed_measure::suite::Suite;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Tests of published statements.
 
-use super::Judgement::{Confirmed, Refuted, Undecided};
+use super::Judgement::{Confirmed, MuchLarger, MuchSmaller, Refuted, Undecided};
 use super::*;
 use pipespeed_measure::fixtures::{case, run, within};
 use pipespeed_measure::suite::Suite;
@@ -43,15 +43,53 @@ fn no_gain_includes_a_certain_or_possible_loss() {
 
 #[test]
 fn a_difference_within_the_null_controls_is_undecided() {
+    let allowing = |claim, ratio: Ratio, tolerance| {
+        judge(claim, &ratio.allowing_for(tolerance), threshold(tolerance))
+    };
     let ratio = within(0.8, 0.85, 0.9);
-    assert_eq!(judge(Claim::Slower, &ratio, threshold(0.05)), Confirmed);
-    assert_eq!(judge(Claim::Slower, &ratio, threshold(0.2)), Undecided);
+    assert_eq!(allowing(Claim::Slower, ratio, 0.05), Confirmed);
+    assert_eq!(allowing(Claim::Slower, ratio, 0.2), Undecided);
     let open = within(0.8, 0.9, 1.01);
-    assert_eq!(judge(Claim::NoGain, &open, threshold(0.03)), Confirmed);
-    assert_eq!(judge(Claim::NoGain, &open, threshold(0.3)), Undecided);
+    assert_eq!(allowing(Claim::NoGain, open, 0.03), Confirmed);
+    assert_eq!(allowing(Claim::NoGain, open, 0.3), Undecided);
     let same = within(0.98, 1.0, 1.02);
-    assert_eq!(judge(Claim::Same, &same, threshold(0.3)), Undecided);
-    assert_eq!(judge(Claim::NoGain, &same, threshold(0.3)), Undecided);
+    assert_eq!(allowing(Claim::Same, same, 0.3), Undecided);
+    assert_eq!(allowing(Claim::NoGain, same, 0.3), Undecided);
+}
+
+#[test]
+fn a_confirmed_effect_of_another_size_is_not_called_confirmed() {
+    let sized = |published, low, high, tolerance| {
+        let ratio = within(low, f64::midpoint(low, high), high);
+        compare_sizes(published, &ratio, tolerance)
+    };
+    // The published loss of 20 %: twice its logarithm is that of 0.64, half of it that of 0.894.
+    assert_eq!(sized(0.8, 0.05, 0.08, 0.0), MuchLarger);
+    assert_eq!(sized(0.8, 0.5, 0.63, 0.0), MuchLarger);
+    assert_eq!(sized(0.8, 0.5, 0.65, 0.0), Confirmed);
+    assert_eq!(sized(0.8, 0.5, 0.63, 0.1), Confirmed);
+    assert_eq!(sized(0.8, 0.88, 0.92, 0.0), Confirmed);
+    assert_eq!(sized(0.8, 0.9, 0.92, 0.0), MuchSmaller);
+    // A gain of 1.55: 2.4 and 1.245.
+    assert_eq!(sized(1.55, 2.5, 4.0, 0.0), MuchLarger);
+    assert_eq!(sized(1.55, 2.3, 4.0, 0.0), Confirmed);
+    assert_eq!(sized(1.55, 1.1, 1.2, 0.0), MuchSmaller);
+    assert_eq!(sized(1.55, 1.1, 1.3, 0.0), Confirmed);
+}
+
+proptest! {
+    #[test]
+    fn exchanging_gain_and_loss_changes_no_size(
+        published in 1.05f64..4.0,
+        low in 1.01f64..8.0,
+        width in 1.0f64..2.0,
+        tolerance in 0.0f64..0.2,
+    ) {
+        let high = low * width;
+        let gain = compare_sizes(published, &within(low, low, high), tolerance);
+        let loss = within(1.0 / high, 1.0 / low, 1.0 / low);
+        prop_assert_eq!(gain, compare_sizes(1.0 / published, &loss, tolerance));
+    }
 }
 
 #[test]
@@ -79,13 +117,13 @@ fn a_range_below_its_level_is_undecided() {
         .map(|_| vec![0.86, 0.87, 0.88, 0.89, 0.87, 0.86])
         .collect();
     let ratios = holm_ratios(&losses, 0.95);
-    let threshold = Threshold::of(&compared(&ratios), 0.0);
+    let threshold = Threshold::new(&compared(&ratios));
     let ratio = ratios[0].unwrap();
     assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
     assert_eq!(judge(Claim::NoGain, &ratio, threshold), Undecided);
     // Alone it would be decided.
     let alone = holm_ratios(&losses[..1], 0.95);
-    let threshold = Threshold::of(&compared(&alone), 0.0);
+    let threshold = Threshold::new(&compared(&alone));
     assert_eq!(
         judge(Claim::NoGain, &alone[0].unwrap(), threshold),
         Confirmed
@@ -184,8 +222,8 @@ mod of_options {
     #[test]
     fn statements_are_compared_with_results() {
         let run = run_of_options();
-        insta::assert_snapshot!(options(&run, 0.0).join("\n"));
-        assert_eq!(crate::findings(&run), options(&run, 0.0));
+        insta::assert_snapshot!(options(&run).join("\n"));
+        assert_eq!(crate::findings(&run), options(&run));
     }
 
     #[test]
@@ -195,21 +233,21 @@ mod of_options {
         run.cases
             .iter_mut()
             .for_each(|case| case.data = DataUse::Touch);
-        for sentence in options(&run, 0.0) {
+        for sentence in options(&run) {
             let beginning = "Published, not judged by this run (--data touch): ";
             assert!(sentence.starts_with(beginning), "{sentence}");
         }
         run = run_of_options();
         run.settings.data = Some("discard".to_owned());
-        assert_eq!(options(&run, 0.0), options(&run_of_options(), 0.0));
+        assert_eq!(options(&run), options(&run_of_options()));
     }
 
     #[test]
     fn published_cases_exist_under_the_same_conditions() {
         let cases = Suite::Options.cases(&Overrides::default());
         let conditions = |case: &Case| (case.data, case.subject.pipe_bytes());
-        for (name, ..) in OPTIONS {
-            let case = cases.iter().find(|case| case.name == name).unwrap();
+        for option in OPTIONS {
+            let case = cases.iter().find(|case| case.name == option.case).unwrap();
             assert_eq!(conditions(case), conditions(&cases[0]));
         }
     }
@@ -222,13 +260,10 @@ mod of_volumes {
     use pipespeed_measure::suite::Suite;
 
     fn run_of_volumes() -> Run {
-        let few = Ratio {
-            estimate: Estimate {
-                median: 1.02,
-                interval: None,
-            },
-            verdict: Verdict::Undecided,
-        };
+        let few = Ratio::new(Estimate {
+            median: 1.02,
+            interval: None,
+        });
         let against = |ratio| Some(("volume_0.25g", "volume", ratio));
         let mut run = run(
             Suite::Volumes,
@@ -253,15 +288,15 @@ mod of_volumes {
     #[test]
     fn each_volume_has_a_sentence_and_the_largest_a_trend() {
         let run = run_of_volumes();
-        insta::assert_snapshot!(volumes(&run, 0.0).join("\n"));
-        assert_eq!(crate::findings(&run), volumes(&run, 0.0));
+        insta::assert_snapshot!(volumes(&run).join("\n"));
+        assert_eq!(crate::findings(&run), volumes(&run));
     }
 
     #[test]
     fn volumes_under_other_conditions_are_not_judged() {
         let mut run = run_of_volumes();
         run.settings.pipe_size = Some(1 << 20);
-        let found = volumes(&run, 0.0);
+        let found = volumes(&run);
         let shown = "; published from single runs of other data, sizes or processors: x0.88.";
         assert!(found[0].ends_with(shown), "{found:?}");
         assert!(!found.concat().contains("ed here"), "{found:?}");
@@ -273,7 +308,7 @@ mod of_volumes {
         for sample in &mut run.cases[2].samples {
             sample.seconds = 1.9;
         }
-        let found = volumes(&run, 0.0).concat();
+        let found = volumes(&run).concat();
         assert!(!found.contains("Within trials of"), "{found}");
     }
 
@@ -284,6 +319,6 @@ mod of_volumes {
             case.samples.clear();
             case.ratio = None;
         }
-        assert_eq!(volumes(&run, 0.0), Vec::<String>::new());
+        assert_eq!(volumes(&run), Vec::<String>::new());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::style::BOLD;
-use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, within};
+use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, set_control, within};
 use pipespeed_measure::record::NullControl;
 use pipespeed_measure::suite::Suite;
 
@@ -83,4 +83,23 @@ fn a_null_control_that_differs_makes_the_run_suspect() {
 fn a_run_without_cases_has_notes_on_the_method() {
     let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
     assert!(text.contains("Measured: 30 rounds"));
+}
+
+#[test]
+fn the_table_says_what_is_saved_and_why() {
+    let mut run = ladder();
+    set_control(&mut run, within(0.55, 1.0, 1.7));
+    let saved = run.cases.iter().find(|case| case.name == "write_read_128k");
+    let ratio = saved.unwrap().ratio.unwrap();
+    assert_eq!(ratio.verdict, Verdict::Undecided);
+    let text = at(&run, 120);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("write_read_128k") && line.contains('x'))
+        .unwrap();
+    assert!(
+        line.ends_with("undecided against write_read (pipe size): the null control allows as much"),
+        "{line}"
+    );
+    assert!(text.contains("faster than vmsplice_splice_huge"), "{text}");
 }

@@ -19,11 +19,11 @@ use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, require_processes, seed};
+use crate::commands::{first_error, header, load, require_processes, seed};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
-use pipespeed_host::Machine;
+use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
@@ -59,6 +59,7 @@ struct Record<'a> {
     header: &'a Header,
     #[serde(flatten)]
     proof: &'a Proof,
+    warnings: &'a [Warning],
 }
 
 /// Runs the command in both ways and shows what was gained; after a signal, the results so
@@ -90,6 +91,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return Err(AlreadyReported(1).into());
     }
     let header = header(Kind::Boost, Machine::read(None, None));
+    let busy: Vec<Warning> = load::look(&[], args.proof.quiet).into_iter().collect();
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
@@ -120,6 +122,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         to_json(&Record {
             header: &header,
             proof,
+            warnings: &busy,
         })
     };
     let mut progress = Progress::new(args.proof.quiet, |proof: &Proof| {

@@ -15,12 +15,28 @@ use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
 /// Default message sizes.
 const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 
+/// Returns the message sizes if none are named. Those of naive exchanges are the capacity of a
+/// pipe, and one byte more, which deadlocks.
+fn default_sizes(args: &LatencyArgs) -> Vec<usize> {
+    if args.naive.is_none() {
+        return DEFAULT_SIZES.to_vec();
+    }
+    let of_new_pipe = || {
+        let (_, end) = fastpipe::pipe::create().ok()?;
+        fastpipe::pipe::capacity(end).ok()
+    };
+    let capacity = args.pipe_size.or_else(of_new_pipe);
+    let capacity = capacity.unwrap_or(16 * fastpipe::pipe::page_size());
+    vec![capacity, capacity + 1]
+}
+
 /// Returns a case for each exchange, channel and size. The default for an eventfd is one
 /// size. Channels without short reads have no such exchange.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let requested = || args.channels.iter().chain(&args.channel);
     let mut channels: Vec<Transport> = match (args.all, requested().next()) {
         (true, _) => Transport::with_round_trips(),
+        (false, None) if args.naive.is_some() => vec![Transport::Pipe],
         (false, None) => USUAL.to_vec(),
         (false, Some(_)) => Vec::new(),
     };
@@ -46,7 +62,7 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     }
     let sizes_of = |channel: Transport| match (channel, sizes.is_empty()) {
         (Transport::Eventfd, true) => vec![EVENTFD_BYTES],
-        (_, true) => DEFAULT_SIZES.to_vec(),
+        (_, true) => default_sizes(args),
         (_, false) => sizes.clone(),
     };
     let short = Transport::with_short_reads();
@@ -149,6 +165,21 @@ mod tests {
     }
 
     #[test]
+    fn naive_alone_runs_a_pipe_up_to_its_capacity_and_beyond() {
+        let sizes = |words: &str| -> Vec<(Transport, usize)> {
+            let cases = cases(&args(words)).unwrap().into_iter();
+            cases.map(|case| (case.channel, case.size)).collect()
+        };
+        let pair = |capacity| [capacity, capacity + 1].map(|size| (Transport::Pipe, size));
+        let both = |capacity| [pair(capacity), pair(capacity)].concat();
+        assert_eq!(sizes("--naive --pipe-size 64K"), both(64 << 10));
+        assert_eq!(sizes("--naive --pipe-size 16K"), both(16 << 10));
+        let new = fastpipe::pipe::create().unwrap().1;
+        let capacity = fastpipe::pipe::capacity(new).unwrap();
+        assert_eq!(sizes("--naive=write-first"), pair(capacity));
+    }
+
+    #[test]
     fn naive_runs_both_exchanges_where_reads_can_be_short() {
         let names = |words: &str| -> Vec<String> {
             let cases = cases(&args(words)).unwrap().into_iter();
@@ -162,7 +193,7 @@ mod tests {
                 "ring of 8B, write-first"
             ]
         );
-        assert_eq!(names("--size 8 --naive=short-reads").len(), 3);
+        assert_eq!(names("pipe tcp fifo --size 8 --naive=short-reads").len(), 3);
         assert_eq!(
             names("ring --size 8 --naive=write-first"),
             ["ring of 8B, write-first"]

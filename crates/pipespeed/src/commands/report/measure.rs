@@ -16,10 +16,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cli::ReportArgs;
 use crate::commands::files::DIRECTORY;
+use crate::commands::load;
 use crate::step;
 use pipespeed_base::failure::{Interrupted, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::perf::Sampling;
+use pipespeed_host::placement::{self, Placement};
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{Busy, Root};
 use pipespeed_measure::record::check_directory;
 use pipespeed_measure::trial::ProcessRunner;
 
@@ -201,7 +205,9 @@ impl Report {
             .with_context(|| format!("cannot write {}", self.directory.display()))?;
         self.announce(steps, full);
         let interrupt = Interrupt::install()?;
+        let mut was_busy = false;
         for (at, step) in steps.iter().enumerate() {
+            was_busy = self.say_load(was_busy);
             self.say(&format!(
                 "{} of {}: pipespeed {}, about {} s",
                 at + 1,
@@ -230,6 +236,23 @@ impl Report {
             }
         }
         Ok(())
+    }
+
+    /// Says whether others use the machine, if that has changed, and returns it. The records of
+    /// the steps have it, too.
+    fn say_load(&self, was_busy: bool) -> bool {
+        if self.quiet {
+            return false;
+        }
+        let chosen = placement::choose(Placement::default(), &Topology::read(&Root::default()));
+        let cpus = chosen.map_or_else(|_| Vec::new(), |chosen| load::processors(&chosen));
+        let busy = Busy::look(&cpus);
+        match &busy {
+            Some(busy) if !was_busy => say(&busy.announcement()),
+            None if was_busy => say("note: the machine is no longer busy"),
+            _ => {}
+        }
+        busy.is_some()
     }
 
     /// Says what is measured, and how long it takes.

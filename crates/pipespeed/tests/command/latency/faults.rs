@@ -154,6 +154,22 @@ fn naive_runs_both_exchanges_and_explains_each() {
     }
 }
 
+/// Without sizes the deadlocks are what is asked for.
+#[test]
+fn naive_alone_shows_both_deadlocks_and_succeeds() {
+    let args = "--naive --pipe-size 64K --limit 0.3 --count 300 --rounds 1 --json - -q";
+    let outcome = Marked::start(args).finish().succeeded();
+    let record = json(&outcome.out);
+    let cases = record["cases"].as_array().unwrap();
+    let found: Vec<(u64, bool)> = cases
+        .iter()
+        .map(|case| (case["size"].as_u64().unwrap(), case["deadlock"].is_object()))
+        .collect();
+    let expected = [(65_536, false), (65_537, true)];
+    assert_eq!(found, [expected, expected].concat());
+    assert!(cases.iter().all(|case| case["channel"] == "pipe"));
+}
+
 #[test]
 fn the_naive_exchanges_below_the_capacity_work() {
     let args = "pipe socketpair eventfd --size 8,32K --naive --count 20 --rounds 1 --json - -q";
@@ -204,9 +220,13 @@ fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
 fn killed(channel: &str, role: &str) -> Outcome {
     for time_s in [0.6, 1.2, 2.4, 4.8, 9.6] {
         let args = format!("{channel} --size 8 --time {time_s} --rounds 3 --placement free");
-        let run = Marked::start(&args);
-        let killed = eventually(|| kill_process(run.exchanging(role)?, Signal::KILL).ok());
-        assert!(killed.is_some(), "no {role}");
+        let mut run = Marked::start(&args);
+        let found = eventually(|| {
+            let pid = run.exchanging(role);
+            let killed = pid.and_then(|pid| kill_process(pid, Signal::KILL).ok());
+            (killed.is_some() || run.running.has_ended()).then_some(())
+        });
+        assert!(found.is_some(), "no {role}");
         let outcome = run.finish();
         if !matches!(outcome.code, Some(0 | 2)) {
             return outcome;

@@ -6,8 +6,7 @@ use super::*;
 fn records_of_two_machines_and_a_suspect_run_are_alarms() {
     let [mut ladder, touched, ..] = runs();
     ladder.header.machine.kernel.release = Some("5.17.0".to_owned());
-    let control = ladder.null_control.as_mut().unwrap();
-    control.ratio = Some(within(1.2, 1.3, 1.4));
+    fixtures::set_control(&mut ladder, within(1.2, 1.3, 1.4));
     let text = page(&records([ladder, touched]), None);
     for words in ["machines or kernels", "a case differs from itself"] {
         assert!(text.contains(words), "{words}");
@@ -17,8 +16,7 @@ fn records_of_two_machines_and_a_suspect_run_are_alarms() {
 #[test]
 fn a_difference_that_the_null_control_shows_too_is_undecided() {
     let mut run = with_outcome(fixtures::ladder(), Outcome::Faster);
-    let control = run.null_control.as_mut().unwrap();
-    control.ratio = Some(within(0.7, 1.0, 1.5));
+    fixtures::set_control(&mut run, within(0.7, 1.0, 1.5));
     let text = page(&records([run]), None);
     let document = parse(&text);
     let claims = claims_of(&document);
@@ -34,8 +32,7 @@ fn a_difference_that_the_null_control_shows_too_is_undecided() {
 #[test]
 fn tables_and_charts_allow_for_the_null_control_as_claims_do() {
     let mut run = with_outcome(fixtures::ladder(), Outcome::Slower);
-    let control = run.null_control.as_mut().unwrap();
-    control.ratio = Some(within(0.7, 1.0, 1.5));
+    fixtures::set_control(&mut run, within(0.7, 1.0, 1.5));
     let text = page(&records([run]), None);
     let document = parse(&text);
     for cell in elements(&document, "td") {
@@ -54,8 +51,7 @@ fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
     let mut run = fixtures::ladder();
     for case in &mut run.cases {
         if let Some(ratio) = &mut case.ratio {
-            *ratio = within(1.2, 1.3, 1.4);
-            ratio.verdict = Verdict::Undecided;
+            *ratio = Ratio::undecided(estimate(1.2, 1.3, 1.4), Doubt::TooFewRounds);
         }
     }
     let text = page(&records([run]), None);
@@ -92,6 +88,27 @@ fn a_disturbance_of_any_record_is_an_alarm() {
         "{alarm}"
     );
     assert!(alarms.next().is_none());
+}
+
+#[test]
+fn a_load_before_the_first_trial_is_an_alarm_unless_it_was_measured_later() {
+    let busy = || pipespeed_host::Warning::new(WarningKind::Busy, "before, others ran");
+    let load = || pipespeed_host::Warning::new(WarningKind::OtherLoad, "during, others ran");
+    let alarms = |warnings| {
+        let mut run = fixtures::touched();
+        run.warnings = warnings;
+        let text = page(&records([run]), None);
+        let document = parse(&text);
+        let alarms = document.descendants();
+        let alarms = alarms.filter(|node| node.attribute("class") == Some("alarm"));
+        alarms
+            .map(|node| text_without(node, &[]))
+            .collect::<String>()
+    };
+    assert!(alarms(vec![busy()]).contains("before, others ran"));
+    let measured = alarms(vec![busy(), load()]);
+    assert!(measured.contains("during, others ran"), "{measured}");
+    assert!(!measured.contains("before, others ran"), "{measured}");
 }
 
 #[test]
