@@ -205,8 +205,12 @@ impl Proof {
                 family.push(stats::paired_ratios(&seconds(case), &boosted_s));
             }
         }
+        let repeats = self.cases.iter().flat_map(repeats).collect();
+        let null_control = stats::holm_ratios(&[repeats], CONFIDENCE);
+        self.null_control = null_control.into_iter().next().flatten();
+        let tolerance = self.null_control.map_or(0.0, |ratio| ratio.tolerance());
         let mut ratios = stats::holm_ratios(&family, CONFIDENCE).into_iter();
-        let mut next = || ratios.next().flatten();
+        let mut next = || Some(ratios.next().flatten()?.allowing_for(tolerance));
         for case in self.cases.iter_mut().filter(|it| it.way != Way::Plain) {
             case.speed = next();
             case.cpu_saving = next();
@@ -214,9 +218,6 @@ impl Proof {
                 case.boosted_speed = next();
             }
         }
-        let repeats = self.cases.iter().flat_map(repeats).collect();
-        let null_control = stats::holm_ratios(&[repeats], CONFIDENCE);
-        self.null_control = null_control.into_iter().next().flatten();
     }
 }
 
@@ -345,6 +346,8 @@ fn is_shell_word(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pipespeed_stats::Doubt;
+
     use super::*;
 
     fn raised_pipe(writer: &str, reader: &str) -> TreatedPipe {
@@ -468,6 +471,28 @@ mod tests {
         assert_eq!(found.null_control.unwrap().verdict, Verdict::Same);
         let none = proof(&around(0.4), &around(0.4));
         assert_eq!(none.verdict(), Some(Verdict::Same));
+    }
+
+    #[test]
+    fn a_gain_that_equal_runs_show_too_is_undecided() {
+        // Each second run takes up to twice as long, plain or boosted.
+        let unequal = |seconds: f64| -> Vec<f64> {
+            (0..20)
+                .map(|at| match at % 4 {
+                    1 => seconds * 2.0,
+                    3 => seconds * 0.5,
+                    _ => seconds,
+                })
+                .collect()
+        };
+        let found = proof(&unequal(0.4), &unequal(0.25));
+        let speed = found.boosted().unwrap().speed.unwrap();
+        assert!((speed.estimate.median - 1.6).abs() < 0.01);
+        assert!(found.null_control.unwrap().tolerance() > 0.6);
+        assert_eq!(
+            (speed.verdict, speed.reason),
+            (Verdict::Undecided, Some(Doubt::NullControl))
+        );
     }
 
     #[test]

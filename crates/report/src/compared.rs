@@ -95,7 +95,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
             }
         })
     });
-    chart.draw_marked(&marks.collect::<Vec<String>>())
+    chart.draw(&marks.collect::<Vec<String>>())
 }
 
 fn bar(found: &Ratio) -> Bar {

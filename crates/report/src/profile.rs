@@ -14,6 +14,7 @@ use pipespeed_measure::record::GIB;
 use super::chart::bars::{Bar, BarChart, Part, Row};
 use super::chart::palette;
 use super::chart::svg::WIDE;
+use super::conditions::marks;
 use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
 use super::style::{DIM, Style, YELLOW};
@@ -62,10 +63,10 @@ fn notes_of_cases(profile: &Profile, style: Style) -> String {
 
 /// The warnings, and notes on the method.
 pub(super) fn profile_notes(profile: &Profile, method: &[&str], style: Style) -> String {
-    let warnings = profile.warnings.iter().map(Note::warning);
     let method = method
         .iter()
         .map(|text| Note::Method(format!("note: {text}")));
+    let warnings = Note::warnings(&profile.warnings).into_iter();
     notes(warnings.chain(method).collect(), style)
 }
 
@@ -415,7 +416,7 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
         unit: "% of wall time",
         width,
     };
-    chart.draw()
+    chart.draw(&marks(&profile.warnings))
 }
 
 fn stacked_bar(end: &EndProfile, name: fn(Group) -> &'static str) -> Bar {

@@ -168,7 +168,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
         unit: "GiB/s",
         width,
     };
-    chart.draw_marked(&marks_of_run(run))
+    chart.draw(&marks_of_run(run))
 }
 
 fn row(case: &CaseResult) -> Row {

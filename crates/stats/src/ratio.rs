@@ -55,6 +55,17 @@ impl Ratio {
         self.reason != Some(Doubt::TooFewRounds)
     }
 
+    /// Of a null control: the largest difference of a case from itself that it does not exclude, as
+    /// a logarithm. That is the end of its interval farther from 1, or 0 if its verdict is `same`.
+    pub fn tolerance(&self) -> f64 {
+        match self.estimate.interval {
+            Some(Interval { low, high, .. }) if self.verdict != Verdict::Same => {
+                low.ln().abs().max(high.ln().abs())
+            }
+            _ => 0.0,
+        }
+    }
+
     /// The ratio after allowing for a null control in which a case differs from itself by
     /// up to `tolerance`, a logarithm: a verdict that the interval widened by as much does
     /// not have is withdrawn.

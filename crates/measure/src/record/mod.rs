@@ -134,16 +134,9 @@ pub struct NullControl {
 }
 
 impl NullControl {
-    /// The largest difference of a case from itself that the control does not exclude, as a
-    /// logarithm: the end of its interval farther from 1, or 0 if its verdict is `same`.
+    /// The largest difference of a case from itself that the control does not exclude.
     pub fn tolerance(&self) -> f64 {
-        match self.ratio {
-            Some(ratio) if ratio.verdict != Verdict::Same => ratio
-                .estimate
-                .interval
-                .map_or(0.0, |i| i.low.ln().abs().max(i.high.ln().abs())),
-            _ => 0.0,
-        }
+        self.ratio.map_or(0.0, |ratio| ratio.tolerance())
     }
 
     /// The ratio, if it shows a difference of a case from itself.

@@ -86,13 +86,9 @@ impl Bar {
 }
 
 impl BarChart<'_> {
-    /// Draws the chart. On a narrow card names stand above their bars.
-    pub fn draw(&self) -> String {
-        self.draw_marked(&[])
-    }
-
-    /// Draws the chart with these warnings below its subtitle.
-    pub fn draw_marked(&self, marks: &[String]) -> String {
+    /// Draws the chart with these warnings below its subtitle. On a narrow card names stand above
+    /// their bars.
+    pub fn draw(&self, marks: &[String]) -> String {
         let mut svg = Svg::new(self.title, &self.subtitle, self.width);
         svg.marks(marks);
         if !self.legend.is_empty() {

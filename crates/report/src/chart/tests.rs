@@ -104,7 +104,7 @@ fn ratios(high: f64) -> String {
         unit: "new rate / old rate",
         width: WIDE,
     };
-    chart.draw()
+    chart.draw(&[])
 }
 
 #[test]
