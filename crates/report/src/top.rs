@@ -255,8 +255,8 @@ fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize
     lines
 }
 
-/// The pipelines in this order, after those that stand still before a full pipe. Others in which
-/// nothing happens come last, unless it is by name.
+/// The pipelines in this order, after those that are stuck. Others in which nothing happens come
+/// last, unless it is by name.
 fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
     let value = |stage: &Stage| match sort {
         // In whole percent, so that nothing moves for nothing.
@@ -350,13 +350,26 @@ fn is_still(pipeline: &Pipeline) -> bool {
     pipeline.still_s >= 5.0
 }
 
-/// Whether a pipeline stands still, or a writer in it waits for a reader that does not read.
+/// Whether a pipeline can't go on, or a writer in it waits for a reader that does not read.
 fn is_stuck(pipeline: &Pipeline) -> bool {
-    pipeline.unread.is_some()
+    pipeline.stuck.is_some() || pipeline.unread.is_some()
 }
 
 /// What is known about a pipeline as a whole.
 fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
+    if let Some(knot) = &pipeline.stuck {
+        let probably = match knot.certainty {
+            Certainty::Clear => "",
+            Certainty::Likely => "probably ",
+        };
+        let pid = knot.members.first().map(|member| member.who.pid);
+        let pid = pid.map_or(String::new(), |pid| pid.to_string());
+        return if is_long {
+            format!("{probably}stuck: see 'pipespeed doctor {pid}'")
+        } else {
+            format!("{probably}stuck")
+        };
+    }
     if let Some(unread) = &pipeline.unread {
         let readers = unread
             .readers

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::flow::{connected, holders, with_flow};
 use super::history::{History, MINUTE};
-use super::moment::{LiveProcess, Moment, pipelines};
+use super::moment::{LiveProcess, Moment, Pipeline, pipelines};
 use super::tally::Limits;
 use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
+use crate::diagnosis::{Finding, Knot, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
@@ -29,6 +30,8 @@ const MOMENT_BUDGET: f64 = BUDGET / 3.0;
 const MAX_INTERVAL: Duration = Duration::from_millis(250);
 /// A process is shown for this long after its end.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3);
+/// A pipeline whose stages have not run for this long may be stuck.
+const MIN_STILL: Duration = Duration::from_secs(3);
 /// Stages that don't run are sampled once in this many samples.
 const IDLE_SAMPLES: usize = 8;
 
@@ -84,6 +87,8 @@ pub struct Live<'a> {
     next_stage: usize,
     histories: BTreeMap<ProcessId, History>,
     next_moment: Instant,
+    /// Processes that waited for each other at the last moment.
+    knots: Vec<Knot>,
     /// How busy the processors were in the last second.
     load: Load,
     /// Processor time at the beginning of the last moment, until its cost is known.
@@ -106,6 +111,7 @@ impl<'a> Live<'a> {
             next_stage: 0,
             histories: BTreeMap::new(),
             next_moment: start + TICK,
+            knots: Vec::new(),
             load: Load::default(),
             spent_before: None,
         };
@@ -178,6 +184,7 @@ impl<'a> Live<'a> {
         self.spent_before = Some(self.spent());
         let processes = self.processes();
         let groups = connected(processes.values());
+        let knots = self.find_knots(&groups);
         let samples = self.close_slices(&groups, now);
         let stages = groups.iter().flatten().map(|id| &processes[id]);
         self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
@@ -188,7 +195,11 @@ impl<'a> Live<'a> {
         let pipelines = members
             .iter()
             .map(|it| pipelines(it, &pipes, &self.load, is_survey));
-        let pipelines = pipelines.flatten().collect();
+        let mut pipelines: Vec<Pipeline> = pipelines.flatten().collect();
+        for pipeline in &mut pipelines {
+            let mut knots = knots.iter();
+            pipeline.stuck = knots.find(|knot| pipeline.has_member(knot)).cloned();
+        }
         let tally = |it: &LiveProcess<'_>| self.observer.tallies.get(&it.process.id);
         let stages = members.iter().flatten().filter_map(tally);
         let hidden_calls = stages.filter(|it| it.hides_calls && !it.has_ended).count();
@@ -203,6 +214,28 @@ impl<'a> Live<'a> {
             hides_processes: self.observer.proc.hides_processes(),
             hidden_calls,
         }
+    }
+
+    /// Processes that wait for each other, found as by an observation, once some stages have not
+    /// run for a while. A knot counts once it has been found twice.
+    fn find_knots(&mut self, groups: &[Vec<ProcessId>]) -> Vec<Knot> {
+        let still = |id: &ProcessId| self.histories.get(id).map(|it| it.still);
+        let is_still = |id: &ProcessId| still(id).is_some_and(|time| time >= MIN_STILL);
+        if !groups.iter().any(|group| group.iter().all(is_still)) {
+            self.knots.clear();
+            return Vec::new();
+        }
+        self.observer.follow(false);
+        self.observer.sample_all();
+        let observation = self.observer.observation();
+        let found = diagnose(&observation).into_iter();
+        let found = found.filter_map(|finding| match finding {
+            Finding::Knot(knot) => Some(knot),
+            _ => None,
+        });
+        let before = std::mem::replace(&mut self.knots, found.collect());
+        let again = self.knots.iter().filter(|knot| before.contains(knot));
+        again.cloned().collect()
     }
 
     /// The processes with the pipes through which data flows.

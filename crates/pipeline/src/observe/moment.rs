@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::history::{History, Window};
 use super::tally::Slice;
 use super::{Observation, Observed, Pipe, TICK};
-use crate::diagnosis::{Finding, Pace, Unread, diagnose};
+use crate::diagnosis::{Finding, Knot, Pace, Unread, diagnose};
 use crate::find::{Process, ProcessId};
 use crate::proc::PipeId;
 use crate::processors::Load;
@@ -40,6 +40,8 @@ pub struct Moment {
 pub struct Pipeline {
     /// The stage that sets the pace, from the last seconds.
     pub pace: Option<Pace>,
+    /// Processes of it that wait for each other, so that none can go on.
+    pub stuck: Option<Knot>,
     /// A writer that waits for a reader that does not read, all of the last seconds.
     pub unread: Option<Unread>,
     /// Whether no stage stands out, but stages wait for each other by turns.
@@ -50,6 +52,14 @@ pub struct Pipeline {
     pub stages: Vec<Stage>,
     /// The pipes between them.
     pub links: Vec<Link>,
+}
+
+impl Pipeline {
+    /// Whether a process of a knot is a stage.
+    pub(super) fn has_member(&self, knot: &Knot) -> bool {
+        let mut members = knot.members.iter().map(|member| member.who.pid);
+        members.any(|pid| self.stages.iter().any(|stage| stage.pid == pid))
+    }
 }
 
 /// A stage of a pipeline.

@@ -679,6 +679,8 @@ impl Tally {
     pub(super) fn take(&mut self, limits: Limits) -> Slice {
         let slice = self.slice(limits);
         self.counts = Counts::default();
+        // The next time begins now.
+        self.is_from_start = true;
         self.children.restart();
         self.is_threaded = self.watches.len() > 1;
         self.first = self.last.clone();

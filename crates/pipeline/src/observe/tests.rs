@@ -28,13 +28,17 @@ impl Group {
         self.0.push(command.spawn().unwrap());
     }
 
-    fn observe(&self, proc: &Proc, millis: u64) -> Observation {
-        let plan = Plan {
+    fn plan(&self, millis: u64) -> Plan {
+        Plan {
             scope: Scope::Pid(self.pid()),
             window: Duration::from_millis(millis),
             excluded: Vec::new(),
             only_user: None,
-        };
+        }
+    }
+
+    fn observe(&self, proc: &Proc, millis: u64) -> Observation {
+        let plan = self.plan(millis);
         let mut pause = |within| {
             std::thread::sleep(within);
             true
@@ -201,4 +205,35 @@ fn only_the_last_process_with_a_number_has_it() {
     let replaced = all.keys().filter(|id| is_replaced(&all, **id));
     let replaced: Vec<&ProcessId> = replaced.collect();
     assert_eq!(replaced, [&id(1, 5), &id(1, 7)]);
+}
+
+/// The last moment of a group's pipelines, once this is true of it.
+fn live(group: &Group, is_found: impl Fn(&Moment) -> bool) -> Option<Moment> {
+    let (proc, plan) = (Proc::default(), group.plan(0));
+    let mut live = Live::new(&proc, &plan, None);
+    eventually(|| {
+        std::thread::sleep(live.step());
+        if Instant::now() < live.next_moment() {
+            return None;
+        }
+        Some(live.moment()).filter(&is_found)
+    })
+}
+
+#[test]
+fn a_stuck_pipeline_is_found_while_it_is_watched_and_one_that_waits_is_not() {
+    let stuck = both_write();
+    let found = live(&stuck, |moment| {
+        let mut pipelines = moment.pipelines.iter();
+        pipelines.any(|pipeline| pipeline.stuck.is_some())
+    });
+    let knot = found.unwrap().pipelines.remove(0).stuck.unwrap();
+    assert_eq!((knot.kind, knot.members.len()), (KnotKind::AllWrite, 2));
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut waits = Group(Vec::new());
+    waits.add(&["sleep", "1000"], Stdio::null(), writer);
+    waits.add(&["cat"], reader, Stdio::null());
+    let is_long = |moment: &Moment| moment.pipelines.iter().any(|it| it.still_s >= 6.0);
+    let moment = live(&waits, is_long).unwrap();
+    assert_eq!(moment.pipelines[0].stuck, None);
 }

@@ -1,5 +1,5 @@
 use pipespeed_base::text::is_printable;
-use pipespeed_pipeline::diagnosis::{Idle, Pace, Unread, Who};
+use pipespeed_pipeline::diagnosis::{Idle, Knot, KnotKind, Member, Pace, Unread, Who};
 use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::observe::{Pipe, Shares, Window};
 use pipespeed_pipeline::proc::PipeId;
@@ -295,6 +295,20 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
         assert_eq!(sorted(&moment, sort).next(), Some(&stuck));
     }
     assert_eq!(verdict(&stuck, true), "sleep waits, cat does not read");
+    let knot = Knot {
+        kind: KnotKind::AllWrite,
+        certainty: Certainty::Clear,
+        members: vec![Member {
+            who: who(78, "cat"),
+            reasons: Vec::new(),
+        }],
+        waiting: Vec::new(),
+    };
+    let stuck = Pipeline {
+        stuck: Some(knot),
+        ..still()
+    };
+    assert_eq!(verdict(&stuck, true), "stuck: see 'pipespeed doctor 78'");
 }
 
 #[test]
