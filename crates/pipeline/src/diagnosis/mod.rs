@@ -83,6 +83,15 @@ impl Observed {
         !self.splices && (self.is_frozen || self.io.is_some_and(|io| io.writes == 0))
     }
 
+    /// Whether it may have written to a pipe: it waited there, or it wrote something, and not only its
+    /// errors go there.
+    fn seems_to_write(&self, pipe: PipeId) -> bool {
+        const STDERR: i32 = 2;
+        let mut ends = self.process.ends.iter();
+        let is_output = ends.any(|end| end.pipe == pipe && end.writes && end.fd != STDERR);
+        self.waited_on(pipe, Side::Room) > 0.0 || is_output && !self.is_silent()
+    }
+
     /// Whether an end of a pipe is among the descriptors by which a process started from a
     /// shell reads or writes.
     fn is_standard(&self, pipe: PipeId, side: Side) -> bool {
@@ -201,17 +210,30 @@ impl Observation {
         edges
     }
 
+    /// All edges, without those by which whole pipelines would be joined that have nothing to do with
+    /// each other: what collects the output or the errors of many (a terminal multiplexer, a CI
+    /// runner) is no stage of those that write nothing there.
     fn all_edges(&self) -> Vec<(i32, i32, PipeId)> {
-        let mut edges = BTreeSet::new();
+        let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for pipe in &self.pipes {
-            for writer in self.users(pipe.id, Side::Room) {
+            let writers = self.users(pipe.id, Side::Room);
+            for writer in &writers {
+                let is_silent = writers.len() > 1 && !writer.seems_to_write(pipe.id);
                 for reader in self.users(pipe.id, Side::Input) {
                     if writer.process.id != reader.process.id {
-                        edges.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
+                        let found = if is_silent { &mut silent } else { &mut edges };
+                        found.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
                     }
                 }
             }
         }
+        let ends = edges.iter().flat_map(|(from, to, _)| [*from, *to]);
+        let joined: BTreeSet<i32> = ends.collect();
+        edges.extend(
+            silent
+                .into_iter()
+                .filter(|(from, ..)| !joined.contains(from)),
+        );
         edges.into_iter().collect()
     }
 
@@ -377,7 +399,8 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::find::Process;
-    use crate::fixtures::{busy, frozen, observation, process, reads, writes};
+    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::proc::Io;
     use crate::wait::Wait;
 
     #[test]
@@ -408,6 +431,35 @@ mod tests {
             };
             assert_eq!(pace.stage.pid, 3);
         }
+    }
+
+    /// Pipelines whose last stages, and whose errors, go to the same reader.
+    #[test]
+    fn pipelines_with_a_common_collector_are_not_joined_unless_they_write_to_it() {
+        let pipeline = |first: i32, writes_much: bool| {
+            let pipe = first as u64;
+            let seq = process(first, "seq", vec![writes(1, pipe), writes(2, 99)]);
+            let wc = process(first + 1, "wc", vec![reads(0, pipe), writes(1, 99)]);
+            let mut wc = busy(wc, 0.9, 0.0, 0.1);
+            wc.on.retain(|on| on.side == Side::Input);
+            if !writes_much {
+                wc.io = wc.io.map(|io| Io { writes: 0, ..io });
+            }
+            let mut seq = busy(seq, 0.1, 0.9, 0.0);
+            seq.on.retain(|on| on.pipe == PipeId::pipe(pipe));
+            [seq, wc]
+        };
+        let all = |writes_much| {
+            let both = [pipeline(1, writes_much), pipeline(11, writes_much)];
+            let runner = frozen(process(30, "runner", vec![reads(7, 99)]), on_input(99));
+            let all = both.into_iter().flatten().chain([runner]);
+            let observation = observation(all.collect());
+            let pipelines = observation.pipelines().into_iter();
+            let pids = pipelines.map(|it| it.iter().map(|it| it.process.id.pid).collect());
+            pids.collect::<Vec<Vec<i32>>>()
+        };
+        assert_eq!(all(false), [[1, 2], [11, 12]]);
+        assert_eq!(all(true), [[1, 11, 2, 12, 30]]);
     }
 
     /// Programs rely on them: a change is one of the schema.
