@@ -17,6 +17,8 @@ pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
         group: 1,
         name: name.to_owned(),
         ends,
+        reads_files: false,
+        writes_files: false,
     }
 }
 
@@ -105,6 +107,7 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         allowed: None,
         quota: None,
         has_reaped: false,
+        children_ran_s: 0.0,
         io: Some(Io::default()),
         splices: false,
         handled_signals: 0,
@@ -161,6 +164,7 @@ pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
         children: None,
         delay: None,
         room: Room::Usual,
+        waits: 0.0,
         before: Vec::new(),
         after: Vec::new(),
     }

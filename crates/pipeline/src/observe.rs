@@ -150,6 +150,9 @@ pub struct Observed {
     pub quota: Option<Quota>,
     /// Whether it has waited for children that have ended.
     pub has_reaped: bool,
+    /// Processor time of its children: of those that have ended, and of those that were seen while
+    /// it waited for them.
+    pub children_ran_s: f64,
     /// Bytes and calls, without those of its children; `None` if not known.
     pub io: Option<Io>,
     /// Whether it was seen to move data by calls that don't count as bytes.

@@ -51,6 +51,8 @@ pub enum Target {
     Terminal,
     /// A kernel object without a name, such as `eventfd` or `inotify`.
     Anonymous(String),
+    /// /dev/null.
+    Null,
     /// A file or a device.
     File,
 }
@@ -332,7 +334,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
-        Files::of(self, pid).ends()
+        Ok(Files::of(self, pid).descriptors_of_data()?.ends)
     }
 }
 

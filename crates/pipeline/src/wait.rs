@@ -118,6 +118,8 @@ pub enum Outside {
     Lock,
     /// A lock on a file (flock(2), fcntl(2)).
     FileLock,
+    /// Somebody who opens the other end of a FIFO.
+    FifoPeer,
     /// A child process.
     Child,
     /// A signal: programs that run another one often wait for SIGCHLD.
@@ -139,6 +141,7 @@ impl Outside {
             Outside::Timer => "a timer",
             Outside::Lock => "a lock",
             Outside::FileLock => "a file lock",
+            Outside::FifoPeer => "another process to open its FIFO",
             Outside::Child => "a child process",
             Outside::Signal => "a signal",
             Outside::Event => "an event",

@@ -13,7 +13,7 @@ use pipespeed_pipeline::wait::{Outside, Side};
 
 use self::knot::knot_text;
 use super::format::{list, pluralize, significant};
-use super::pace::{describe_children, describe_pace};
+use super::pace::{describe_children, describe_lack, describe_pace};
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
@@ -25,8 +25,18 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
             blocks.push(style.heading(name));
         }
         blocks.push(table(observation, &section.stages, style));
-        let texts = section.findings.iter();
-        blocks.extend(texts.map(|finding| text(observation, findings, finding, style)));
+        let shown = section.findings.iter().filter(|finding| {
+            let alike = section
+                .findings
+                .iter()
+                .find(|other| are_alike(other, finding));
+            alike.is_some_and(|first| std::ptr::eq(*first, **finding))
+        });
+        blocks.extend(shown.map(|finding| {
+            let alike = section.findings.iter();
+            let alike = alike.filter(|other| are_alike(other, finding)).count() - 1;
+            text(observation, findings, finding, alike, style)
+        }));
     }
     let unknown_pace = unknown_pace(observation);
     let is_stuck = findings.iter().any(Finding::is_stuck);
@@ -127,7 +137,7 @@ fn named(finding: &Finding) -> Vec<&Who> {
         }
         Finding::Held { holder, .. } => holder.iter().collect(),
         Finding::Pace(pace) => vec![&pace.stage],
-        Finding::Turns { stages } => stages.iter().collect(),
+        Finding::Turns { stages, .. } => stages.iter().collect(),
         Finding::SpareEnd {
             reader,
             holder,
@@ -220,6 +230,15 @@ fn sections<'a>(
         }
     }
     sections
+}
+
+/// Whether two findings are the same but for the holder of a spare end, of which there may be many.
+fn are_alike(a: &Finding, b: &Finding) -> bool {
+    let spare = |finding: &Finding| match finding {
+        Finding::SpareEnd { pipe, reader, .. } => Some((*pipe, reader.pid)),
+        _ => None,
+    };
+    std::ptr::eq(a, b) || spare(a).is_some() && spare(a) == spare(b)
 }
 
 fn position(all: &[Finding], finding: &Finding) -> usize {
@@ -382,7 +401,13 @@ fn pipe_name(observation: &Observation, id: PipeId) -> String {
     }
 }
 
-fn text(observation: &Observation, all: &[Finding], finding: &Finding, style: Style) -> String {
+fn text(
+    observation: &Observation,
+    all: &[Finding],
+    finding: &Finding,
+    alike: usize,
+    style: Style,
+) -> String {
     match finding {
         Finding::Knot(knot) => knot_text(observation, knot, style),
         Finding::Held {
@@ -408,7 +433,14 @@ fn text(observation: &Observation, all: &[Finding], finding: &Finding, style: St
             style.sentence(&pace_text(pace, all.iter().any(is_its)))
         }
         Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
-        Finding::Turns { stages } => style.sentence(&format!(
+        Finding::Turns {
+            stages,
+            delay: Some(delay),
+        } => style.sentence(&describe_lack(&list(stages.iter().map(full)), delay)),
+        Finding::Turns {
+            stages,
+            delay: None,
+        } => style.sentence(&format!(
             "No single stage sets the pace: {} wait for each other by turns. A larger pipe between \
              them may help: {}.",
             list(stages.iter().map(full)),
@@ -450,7 +482,11 @@ fn text(observation: &Observation, all: &[Finding], finding: &Finding, style: St
                 significant(observation.seconds),
                 reader.name,
             );
-            style.note(&text, YELLOW)
+            let others = match alike {
+                0 => String::new(),
+                count => format!(" The same holds for {}.", pluralize(count, "other process")),
+            };
+            style.note(&(text + &others), YELLOW)
         }
         Finding::SmallCalls {
             process,
@@ -559,7 +595,7 @@ fn unread_text(observation: &Observation, unread: &Unread) -> String {
     let remedy = if waits_for_child {
         format!("Remedy: {names} must read it before it waits, or in another thread.")
     } else {
-        format!("Until {names} reads, {} waits.", unread.writer.name)
+        format!("Until that is read, {} waits.", unread.writer.name)
     };
     format!(
         "{} waited for room in {} for all of the {} s, and nobody read from it. Its read end is held \

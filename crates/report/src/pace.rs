@@ -172,14 +172,20 @@ fn remedy(
     name: &str,
     has_small_calls: bool,
 ) -> String {
+    let waits_for_pipes = pace.waits >= MIN_MENTIONED;
     let pipes = match pace.room {
-        Room::Usual => "; larger pipes don't",
-        Room::Small { .. } | Room::Unknown => "",
+        Room::Usual if !waits_for_pipes => "; larger pipes don't",
+        Room::Usual | Room::Small { .. } | Room::Unknown => "",
     };
     let small = match pace.room {
         Room::Small { capacity, .. } => format!(
             " A larger pipe may help, too: the one next to it holds only {}.",
             size::format(capacity)
+        ),
+        // Its data comes or is taken in bursts.
+        Room::Usual if waits_for_pipes => format!(
+            " A larger pipe may help, too: it waits on pipes {} of the time.",
+            percent(pace.waits)
         ),
         Room::Usual | Room::Unknown => String::new(),
     };
@@ -188,7 +194,8 @@ fn remedy(
         Activity::Runs if has_small_calls => format!("Fewer calls would help (see below){pipes}."),
         Activity::Runs => {
             let also_disk = shares.disk >= MIN_MENTIONED;
-            let only = if delay.is_none() && !also_disk && shares.runs >= MIN_ONLY {
+            let is_only = delay.is_none() && !also_disk && !waits_for_pipes;
+            let only = if is_only && shares.runs >= MIN_ONLY {
                 "Only a"
             } else {
                 "A"
@@ -210,13 +217,32 @@ fn remedy(
             format!("A faster disk, less data or a faster {name} helps{pipes}.")
         }
         Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", pace.stage.pid),
+        Activity::WaitsFor(Outside::FifoPeer) => {
+            "Start the program that opens the other end.".to_owned()
+        }
+        Activity::WaitsFor(_) | Activity::WaitsForPipe if waits_for_pipes => String::new(),
         Activity::WaitsFor(_) | Activity::WaitsForPipe => "The pipes are not the cause.".to_owned(),
     };
-    let may_gain = matches!(activity, Activity::Runs | Activity::WaitsForProcessor);
-    if may_gain { text + &small } else { text }
+    let is_waiting = matches!(
+        activity,
+        Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer)
+    );
+    if is_waiting {
+        text
+    } else {
+        (text + &small).trim().to_owned()
+    }
 }
 
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
+
+/// The sentences about stages of which none stands out since processors are lacking.
+pub(super) fn describe_lack(names: &str, delay: &Delay) -> String {
+    format!(
+        "No single stage sets the pace: {names} wait for processors. More processor time helps: {}.",
+        describe_delay(delay)
+    )
+}
 
 /// `other processes use 0.88 of processor 1 (end or move them)`.
 fn describe_delay(delay: &Delay) -> String {

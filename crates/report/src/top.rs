@@ -409,6 +409,8 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
             )
         }
         Some(pace) => format!("pace: {}", escape(&pace.stage.name)),
+        None if pipeline.lacks_processors && is_long => "processors are lacking".to_owned(),
+        None if pipeline.lacks_processors => "lacks CPU".to_owned(),
         None if pipeline.is_by_turns => "by turns".to_owned(),
         None => String::new(),
     }

@@ -110,8 +110,8 @@ const ORDINARY_SIGNALS: &[i32] = &[
     libc::SIGABRT,
 ];
 
-/// Signals by which others ask a program to do something.
-const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO];
+/// Signals by which others ask a program to do something, or that of a timer that it may have set.
+const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGALRM];
 
 /// The knots that concern a process that was asked for.
 ///
@@ -309,10 +309,9 @@ fn handles_signals(observed: &Observed) -> bool {
 /// What a process waits for, if it did not run at all and all that could wake it is known.
 /// `None` if something outside could.
 fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>> {
-    // A program that handles SIGALRM may have set a timer. A relative of it that can't be examined
-    // may have its pipes.
+    // A relative of it that can't be examined may have its pipes.
     let is_known = observed.unseen != Unseen::Relatives;
-    if !observed.is_frozen || handles(observed, libc::SIGALRM) || !is_known {
+    if !observed.is_frozen || !is_known {
         return None;
     }
     let mut reasons = Vec::new();

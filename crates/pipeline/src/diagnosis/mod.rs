@@ -83,12 +83,12 @@ impl Observed {
         !self.splices && (self.is_frozen || self.io.is_some_and(|io| io.writes == 0))
     }
 
-    /// Whether it may have written to a pipe: it waited there, or it wrote something, and not only its
-    /// errors go there.
+    /// Whether it may have written to a pipe that others have, too: it waited there, or the pipe is its
+    /// standard output and it wrote something. Other descriptors are mostly inherited by accident.
     fn seems_to_write(&self, pipe: PipeId) -> bool {
-        const STDERR: i32 = 2;
+        const STDOUT: i32 = 1;
         let mut ends = self.process.ends.iter();
-        let is_output = ends.any(|end| end.pipe == pipe && end.writes && end.fd != STDERR);
+        let is_output = ends.any(|end| end.pipe == pipe && end.fd == STDOUT);
         self.waited_on(pipe, Side::Room) > 0.0 || is_output && !self.is_silent()
     }
 
@@ -266,10 +266,12 @@ pub enum Finding {
     },
     /// The stage that sets the pace.
     Pace(Pace),
-    /// Stages that wait for each other by turns.
+    /// Stages that wait for each other, or for processors, by turns.
     Turns {
         /// The stages.
         stages: Vec<Who>,
+        /// What keeps them from running, if they mainly wait for processors.
+        delay: Option<Delay>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
     SpareEnd {
@@ -438,7 +440,8 @@ mod tests {
     fn pipelines_with_a_common_collector_are_not_joined_unless_they_write_to_it() {
         let pipeline = |first: i32, writes_much: bool| {
             let pipe = first as u64;
-            let seq = process(first, "seq", vec![writes(1, pipe), writes(2, 99)]);
+            let ends = vec![writes(1, pipe), writes(2, 99), writes(251, 99)];
+            let seq = process(first, "seq", ends);
             let wc = process(first + 1, "wc", vec![reads(0, pipe), writes(1, 99)]);
             let mut wc = busy(wc, 0.9, 0.0, 0.1);
             wc.on.retain(|on| on.side == Side::Input);
@@ -507,7 +510,10 @@ mod tests {
             writer: who(),
             readers: Vec::new(),
         };
-        let turns = Finding::Turns { stages: Vec::new() };
+        let turns = Finding::Turns {
+            stages: Vec::new(),
+            delay: None,
+        };
         for (finding, expected) in [
             (Finding::Knot(knot), "knot certainty kind members waiting"),
             (held, "held holder is_stuck pipe"),
@@ -518,7 +524,7 @@ mod tests {
             ),
             (Finding::Unread(unread), "unread pipe readers writer"),
             (small, "small_pipe between capacity cause pipe"),
-            (turns, "turns stages"),
+            (turns, "turns delay stages"),
         ] {
             let value = serde_json::to_value(finding).unwrap();
             let keys = value.as_object().unwrap().keys().map(String::as_str);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use pipespeed_host::CpuList;
 
 use super::{Finding, Observed, Who};
-use crate::observe::{Children, Observation, Shares};
+use crate::observe::{Children, Observation, OnPipe, Shares};
 use crate::proc::PipeId;
 use crate::processors::Quota;
 use crate::wait::{Outside, Side};
@@ -28,6 +28,10 @@ const MIN_OTHERS: f64 = 0.2;
 const MIN_THROTTLED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
+/// A stage that waits on pipes of the pipeline for all but this share does not set the pace.
+const MIN_OWN: f64 = 0.3;
+/// Where stages are ready to run for this share, summed up, processors are lacking.
+const MIN_LACKING: f64 = 0.5;
 
 /// How certain it is that a stage sets the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,6 +60,9 @@ pub struct Pace {
     pub delay: Option<Delay>,
     /// Whether the pipes next to it are smaller than usual.
     pub room: Room,
+    /// The share of the time in which it waited on pipes of the pipeline: about what it would gain at
+    /// most if it never had to.
+    pub waits: f64,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
     /// The stages that get their data only through it, and their shares of waiting for input.
@@ -241,6 +248,10 @@ struct Candidate<'a> {
     after: BTreeSet<i32>,
     inputs: BTreeSet<PipeId>,
     outputs: BTreeSet<PipeId>,
+    /// The share of the time in which it waited on pipes of the pipeline, itself or its children.
+    waits: f64,
+    /// The share in which it waited on other pipes, as to a child of its own.
+    private_waits: f64,
 }
 
 impl<'a> Candidate<'a> {
@@ -248,7 +259,18 @@ impl<'a> Candidate<'a> {
         let pid = stage.process.id.pid;
         let (before, inputs) = reach(pid, &flow.before);
         let (after, outputs) = reach(pid, &flow.after);
+        let all = stage.shares.blocked + stage.shares.starved;
+        let (own, others): (Vec<&OnPipe>, Vec<&OnPipe>) = stage
+            .on
+            .iter()
+            .partition(|on| inputs.contains(&on.pipe) || outputs.contains(&on.pipe));
+        let sum = |waits: &[&OnPipe]| waits.iter().map(|on| on.share).sum::<f64>();
+        // A poll waits on several pipes at once.
+        let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
+        let through_children: f64 = stage.children_on().map(|on| on.share).sum();
         Candidate {
+            waits: (all - private_waits + through_children).min(1.0),
+            private_waits,
             stage,
             before,
             after,
@@ -261,10 +283,7 @@ impl<'a> Candidate<'a> {
     /// each pipe before it was, and of how empty each one after it.
     fn evidence(&self, levels: &BTreeMap<PipeId, Level>) -> f64 {
         let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
-        let children = self.stage.children_on();
-        let through_children: f64 = children.map(|on| on.share).sum();
-        let waits = self.stage.shares.blocked + self.stage.shares.starved + through_children;
-        let own = (1.0 - waits).max(0.0);
+        let own = 1.0 - self.waits;
         let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
         let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
         let count = 1 + self.inputs.len() + self.outputs.len();
@@ -276,6 +295,8 @@ impl<'a> Candidate<'a> {
 /// pipes before it are full and those after it are empty. Where a pipeline begins or ends
 /// with a file, there is always data or room.
 fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Option<Finding> {
+    let current = without_replaced(stages);
+    let stages = &current[..];
     let by_waits = Level::by_waits(stages);
     let mut levels = by_waits.clone();
     for pipe in &observation.pipes {
@@ -302,8 +323,8 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
     let next = evidence.get(1).map_or(0.0, |next| next.0);
     let (evidence, best) = *evidence.first()?;
     let margin = evidence - next;
-    if evidence < MIN_LIKELY || margin < MIN_MARGIN {
-        return turns(stages);
+    if evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN {
+        return turns(observation, stages);
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
     // data from tee, too.
@@ -319,7 +340,8 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
     let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
     let stage = best.stage;
     let children = stage.children.clone();
-    let children = children.filter(|_| stage.waits_for_children() >= MIN_THROUGH_CHILDREN);
+    let for_children = stage.waits_for_children() + best.private_waits;
+    let children = children.filter(|_| for_children >= MIN_THROUGH_CHILDREN);
     let queued = children
         .as_ref()
         .map_or(stage.shares.queued, |it| it.shares.queued);
@@ -336,9 +358,58 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         children,
         delay,
         room: room(observation, best),
+        waits: best.waits,
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     }))
+}
+
+/// The stages without those that have ended and were replaced by a process of the same name at the
+/// same pipe, as in a loop: both are one stage, and never ran at the same time.
+fn without_replaced<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
+    let is_replaced = |stage: &Observed| {
+        let mut others = stages.iter().filter(|other| !other.has_ended);
+        let pipes = stage.process.pipes();
+        stage.has_ended
+            && others.any(|other| {
+                let is_same = other.process.name == stage.process.name;
+                is_same && !other.process.pipes().is_disjoint(&pipes)
+            })
+    };
+    let current = stages.iter().copied().filter(|stage| !is_replaced(stage));
+    current.collect()
+}
+
+/// Processor time of the stages and of what they have started, in processors.
+fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
+    let per_s = |process: &Observed, seconds: f64| {
+        if process.counted_s > 0.0 {
+            seconds / process.counted_s
+        } else {
+            0.0
+        }
+    };
+    let is_stage = |process: &Observed| {
+        let mut stages = stages.iter();
+        stages.any(|stage| stage.process.id == process.process.id)
+    };
+    let is_below = |process: &Observed| {
+        let mut stages = stages.iter();
+        stages.any(|stage| observation.descends(process, stage.process.id.pid))
+    };
+    let own = stages
+        .iter()
+        .map(|stage| per_s(stage, stage.ran_s + stage.children_ran_s));
+    // Those that are waited for count with their parent.
+    let others = observation.living().filter(|process| {
+        let parent = observation.find(process.process.parent);
+        let is_counted = parent.is_some_and(|parent| parent.children.is_some());
+        !is_stage(process) && is_below(process) && !is_counted
+    });
+    own.sum::<f64>()
+        + others
+            .map(|process| per_s(process, process.ran_s))
+            .sum::<f64>()
 }
 
 /// Why a stage waits for a processor.
@@ -350,11 +421,7 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> D
     let usages: Vec<_> = observation.load.among(allowed).collect();
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
-    let own = stages.iter().map(|stage| {
-        let children = stage.children.as_ref().map_or(0.0, |it| it.processors);
-        stage.ran_s / stage.counted_s.max(f64::MIN_POSITIVE) + children
-    });
-    let others = (busy - steal - own.sum::<f64>()).max(0.0);
+    let others = (busy - steal - own_load(observation, stages)).max(0.0);
     if usages.is_empty() {
         Delay::Unknown
     } else if steal >= MIN_OTHERS * busy && steal >= others {
@@ -402,18 +469,25 @@ fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
     }
 }
 
-/// Two or more stages that wait for each other by turns: on one pipe its writer waits for
-/// room and its reader for input, both for a while.
-fn turns(stages: &[&Observed]) -> Option<Finding> {
-    let waits = |it: &&&Observed, side| {
-        it.on
-            .iter()
-            .any(|on| on.side == side && on.share >= MIN_TURNS)
+/// Two or more stages that wait for each other by turns: one waits for room and one for input, both
+/// for a while. Or processors are lacking, so that all take turns with them.
+fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
+    let waits = |stage: &&&Observed, side| {
+        let mut waits = stage.on.iter();
+        waits.any(|on| on.side == side && on.share >= MIN_TURNS)
     };
-    let blocked = stages.iter().any(|it| waits(&it, Side::Room));
-    let starved = stages.iter().any(|it| waits(&it, Side::Input));
-    (blocked && starved).then(|| Finding::Turns {
-        stages: stages.iter().map(|it| it.who()).collect(),
+    let blocked = stages.iter().any(|stage| waits(&stage, Side::Room));
+    let starved = stages.iter().any(|stage| waits(&stage, Side::Input));
+    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    let queued: f64 = stages.iter().map(|stage| stage.shares.queued).sum();
+    let most = stages
+        .iter()
+        .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
+    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most));
+    let is_found = !is_still && (delay.is_some() || blocked && starved);
+    is_found.then(|| Finding::Turns {
+        stages: stages.iter().map(|stage| stage.who()).collect(),
+        delay,
     })
 }
 
@@ -422,7 +496,6 @@ mod tests {
     use super::*;
     use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
-    use crate::observe::OnPipe;
     use crate::processors::{Load, Usage};
     use crate::wait::{State, Wait};
 
@@ -636,6 +709,86 @@ mod tests {
         let pace = only_pace(&findings);
         assert_eq!(pace.stage.name, "sh");
         assert_eq!(pace.children.as_ref().unwrap().shares.runs, 1.0);
+    }
+
+    #[test]
+    fn stages_that_never_ran_do_not_take_turns() {
+        let frozen = |process, thread| frozen(process, thread);
+        let findings = found(vec![
+            frozen(process(1, "tee", vec![writes(1, 1)]), on_room(9)),
+            frozen(
+                process(2, "sort", vec![reads(0, 1), writes(1, 2)]),
+                on_input(1),
+            ),
+            frozen(process(3, "cmp", vec![reads(0, 2)]), on_input(2)),
+        ]);
+        let has_turns = findings
+            .iter()
+            .any(|it| matches!(it, Finding::Turns { .. }));
+        assert!(!has_turns, "{findings:?}");
+    }
+
+    #[test]
+    fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
+        let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.3, 0.0, 0.2)]);
+        for stage in &mut stages {
+            stage.shares.queued = 0.4;
+        }
+        let mut observation = observation(stages);
+        let usage = Usage {
+            busy: 1.0,
+            steal: 0.0,
+        };
+        observation.load = Load([(0, usage)].into());
+        let findings = paces(&observation, &BTreeSet::new());
+        let [Finding::Turns { delay, .. }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert!(
+            matches!(delay, Some(Delay::OwnStages { stages: 3, .. })),
+            "{delay:?}"
+        );
+    }
+
+    #[test]
+    fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
+        let mut stages = chain(&[(0.05, 0.95, 0.0), (0.96, 0.0, 0.04), (0.02, 0.0, 0.98)]);
+        let mut earlier = Observed {
+            has_ended: true,
+            samples: 50,
+            ..stages[1].clone()
+        };
+        earlier.process.id.pid = 7;
+        stages.push(earlier);
+        let findings = found(stages);
+        assert_eq!(only_pace(&findings).stage.pid, 2);
+    }
+
+    /// `split --filter gzip`: it waits for room in a pipe to its own child.
+    #[test]
+    fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
+        let runs = Shares {
+            runs: 0.9,
+            ..Shares::default()
+        };
+        let mut split = busy(
+            process(2, "split", vec![reads(0, 1), writes(5, 9)]),
+            0.1,
+            0.0,
+            0.0,
+        );
+        split.shares.blocked = 0.9;
+        split.on = vec![OnPipe {
+            pipe: PipeId::pipe(9),
+            side: Side::Room,
+            share: 0.9,
+        }];
+        split.children = shell(runs, Vec::new()).children;
+        let cat = busy(process(1, "cat", vec![writes(1, 1)]), 0.02, 0.98, 0.0);
+        let findings = found(vec![cat, split]);
+        let pace = only_pace(&findings);
+        assert_eq!(pace.stage.name, "split");
+        assert_eq!(pace.children.as_ref().unwrap().names, ["head"]);
     }
 
     #[test]

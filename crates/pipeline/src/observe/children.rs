@@ -137,6 +137,11 @@ fn examine_child(
 }
 
 impl ChildSlice {
+    /// Their processor time.
+    pub(super) fn ran(&self) -> Duration {
+        self.ran
+    }
+
     /// Adds those of an earlier time.
     pub(super) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
@@ -154,10 +159,13 @@ impl ChildSlice {
             return None;
         }
         let ran = self.ran.as_secs_f64() / parent.counted.as_secs_f64();
+        // How long they were ready to run is not counted. They seem to be awake more often than they
+        // are, so that is true only while others used the processors.
+        let sampled = f64::from(self.counts.awake) / f64::from(samples);
         let awake = Awake {
             ran,
-            queued: parent.limits.contention,
-            is_threaded: true,
+            queued: (sampled - ran).clamp(0.0, parent.limits.contention),
+            longest: 0.0,
         };
         let division = self.counts.divide(samples, awake);
         let mut names: Vec<(&String, &u32)> = self.names.iter().collect();

@@ -46,6 +46,8 @@ pub struct Pipeline {
     pub unread: Option<Unread>,
     /// Whether no stage stands out, but stages wait for each other by turns.
     pub is_by_turns: bool,
+    /// Whether no stage stands out, but stages wait for processors.
+    pub lacks_processors: bool,
     /// For how long no stage has run.
     pub still_s: f64,
     /// The stages, in the order of the flow.
@@ -187,8 +189,10 @@ pub(super) fn pipelines(
                             pipeline.unread.get_or_insert_with(|| unread.clone());
                         }
                     }
-                    Finding::Turns { stages } => {
-                        pipeline.is_by_turns |= stages.iter().any(|it| has(it.pid));
+                    Finding::Turns { stages, delay } => {
+                        let is_its = stages.iter().any(|it| has(it.pid));
+                        pipeline.is_by_turns |= is_its && delay.is_none();
+                        pipeline.lacks_processors |= is_its && delay.is_some();
                     }
                     _ => {}
                 }

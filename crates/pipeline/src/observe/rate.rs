@@ -1,17 +1,28 @@
 //! How many bytes went through a pipe, by what its ends have read and written.
 //!
 //! The kernel counts bytes for a process, not for a pipe. So an end counts only if all its bytes
-//! went through this pipe, as far as can be seen. No more can have gone through than either end
-//! has moved.
+//! went through this pipe, as far as can be seen. Where both ends count and differ, one of them also
+//! moves data elsewhere, or moves some by calls that are not counted.
 
 use super::{Observation, Observed};
 use crate::proc::PipeId;
 use crate::wait::Side;
 
+/// The ends of a pipe may differ by what it holds, and by what a program reads when it starts.
+const MAX_DIFFERENCE: u64 = 128 << 10;
+
 /// What the processes at one side of a pipe have moved.
+#[derive(Clone, Copy)]
 enum Moved {
-    /// So many bytes per second.
-    Bytes(f64),
+    /// Bytes, counted by calls.
+    Bytes {
+        /// Their number.
+        count: u64,
+        /// The same per second.
+        per_s: f64,
+        /// Whether some may have gone to files, devices or sockets, or come from there.
+        has_files: bool,
+    },
     /// Nothing: none of them ran.
     Nothing,
     /// Nothing by a call that the kernel counts.
@@ -31,10 +42,47 @@ impl Observation {
 
     /// Bytes per second through a pipe; `None` if not known.
     pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
-        match (self.moved(pipe, Side::Input), self.moved(pipe, Side::Room)) {
-            (Moved::Bytes(read), Moved::Bytes(written)) => Some(read.min(written)),
-            (Moved::Nothing, _) | (_, Moved::Nothing) => Some(0.0),
-            (Moved::Bytes(bytes), _) | (_, Moved::Bytes(bytes)) => Some(bytes),
+        let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
+        match ends {
+            [Moved::Nothing, _] | [_, Moved::Nothing] => Some(0.0),
+            [
+                Moved::Bytes {
+                    count: read,
+                    per_s: read_per_s,
+                    has_files: reads_files,
+                },
+                Moved::Bytes {
+                    count: written,
+                    per_s: written_per_s,
+                    has_files: writes_files,
+                },
+            ] => {
+                let (less, more) = (read.min(written), read.max(written));
+                let is_equal = more - less <= MAX_DIFFERENCE.max(more / 10);
+                let has_files = if read > written {
+                    reads_files
+                } else {
+                    writes_files
+                };
+                if is_equal {
+                    Some(read_per_s.min(written_per_s))
+                } else {
+                    // The other end moved the rest by splice(2), unless this one has files, too.
+                    (!has_files).then(|| read_per_s.max(written_per_s))
+                }
+            }
+            // A program reads some when it starts.
+            [
+                Moved::Bytes { count, per_s, .. },
+                Moved::Uncounted | Moved::Unknown,
+            ]
+            | [
+                Moved::Uncounted | Moved::Unknown,
+                Moved::Bytes { count, per_s, .. },
+            ] => {
+                let is_start = matches!(ends, [Moved::Bytes { .. }, Moved::Uncounted]);
+                (!is_start || count > MAX_DIFFERENCE).then_some(per_s)
+            }
             _ => None,
         }
     }
@@ -63,6 +111,7 @@ impl Observation {
 
     fn moved(&self, pipe: PipeId, side: Side) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
+        let mut has_files = false;
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
             holders.into_iter().partition(|holder| holder.is_frozen);
@@ -80,12 +129,20 @@ impl Observation {
                 Side::Room => (io.written_bytes, io.writes),
             };
             (bytes, calls) = (bytes + more_bytes, calls + more_calls);
+            has_files |= match side {
+                Side::Input => process.process.reads_files,
+                Side::Room => process.process.writes_files,
+            };
             seconds = seconds.max(process.counted_s);
         }
         if calls == 0 || seconds == 0.0 {
             Moved::Uncounted
         } else {
-            Moved::Bytes(bytes as f64 / seconds)
+            Moved::Bytes {
+                count: bytes,
+                per_s: bytes as f64 / seconds,
+                has_files,
+            }
         }
     }
 }
@@ -119,18 +176,25 @@ mod tests {
     fn the_rate_of_a_pipe_is_that_of_the_end_whose_bytes_all_went_there() {
         let writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
         let reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.0);
-        let both = |written, read| rate(moves(&writer, written, 9), moves(&reader, read, 9));
-        // One of them also writes to a file, or reads one.
-        assert_eq!((both(900, 500), both(500, 900)), (Some(500.0), Some(500.0)));
+        let mib = |count: u64| count << 20;
+        let both = |written, read| {
+            let (mut writer, mut reader) = (moves(&writer, written, 9), moves(&reader, read, 9));
+            let plain = rate(writer.clone(), reader.clone());
+            writer.process.writes_files = true;
+            reader.process.reads_files = true;
+            (plain, rate(writer, reader))
+        };
+        let found = |count: u64| Some(mib(count) as f64);
+        assert_eq!(both(mib(90), mib(89)), (found(89), found(89)));
+        // The other one splices, or this one also writes to a file or reads one.
+        assert_eq!(both(mib(90), mib(50)), (found(90), None));
+        assert_eq!(both(mib(1), mib(50)), (found(50), None));
         // By splice(2).
-        assert_eq!(
-            rate(moves(&writer, 500, 9), moves(&reader, 0, 0)),
-            Some(500.0)
-        );
-        assert_eq!(
-            rate(moves(&writer, 0, 0), moves(&reader, 500, 9)),
-            Some(500.0)
-        );
+        let some = |process: &Observed, count| moves(process, mib(count), 9);
+        assert_eq!(rate(some(&writer, 5), moves(&reader, 0, 0)), found(5));
+        assert_eq!(rate(moves(&writer, 0, 0), some(&reader, 5)), found(5));
+        // A program that has just started has read its libraries.
+        assert_eq!(rate(moves(&writer, 0, 0), moves(&reader, 7000, 9)), None);
         assert_eq!(rate(moves(&writer, 0, 0), moves(&reader, 0, 0)), None);
         let splices = |process: &Observed| Observed {
             splices: true,

@@ -71,6 +71,7 @@ pub(super) fn activity(threads: &[&State]) -> Activity {
             Wait::Outside(outside) => *outside,
             Wait::Child(_) => Outside::Child,
             Wait::Thread => Outside::Lock,
+            Wait::FifoPeer { .. } => Outside::FifoPeer,
             _ => Outside::Other,
         });
         // A thread that waits for another one says least.
@@ -145,16 +146,17 @@ impl Counts {
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
         let all = sampled + asleep;
-        let (mut runs, mut queued) = if awake.ran == 0.0 && awake.queued == 0.0 {
+        let sum = awake.ran + awake.queued;
+        // Threads may be awake at once, or one after the other.
+        let any = sampled.clamp(awake.longest.min(all), sum.max(awake.longest).min(all));
+        let (mut runs, mut queued) = if sum == 0.0 {
             (sampled, 0.0)
         } else {
-            let most = if awake.is_threaded { sampled } else { all };
-            let runs = awake.ran.min(most);
-            (runs, awake.queued.min(most - runs))
+            (any * awake.ran / sum, any * awake.queued / sum)
         };
         let rest = all - runs - queued;
         let scale = if asleep > 0.0 { rest / asleep } else { 0.0 };
-        if asleep == 0.0 && rest > MAX_UNEXPLAINED && !awake.is_threaded {
+        if asleep == 0.0 && rest > MAX_UNEXPLAINED && awake.longest > 0.0 {
             queued += rest;
         } else if asleep == 0.0 && runs + queued > 0.0 {
             let factor = all / (runs + queued);
@@ -168,14 +170,16 @@ impl Counts {
     }
 }
 
-/// How long a process was awake, as shares of the time, summed over its threads.
+/// How long a process was awake, as shares of the time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Awake {
+    /// Running time, summed over the threads.
     pub(super) ran: f64,
-    /// At most this share it was ready to run while others used the processors.
+    /// Time of being ready to run while others used the processors, summed over the threads.
     pub(super) queued: f64,
-    /// Whether several threads may have been awake at once.
-    pub(super) is_threaded: bool,
+    /// The time for which the thread was awake that was so for longest: at least this share of the
+    /// time one was.
+    pub(super) longest: f64,
 }
 
 /// How the time of a process divides.
@@ -232,10 +236,10 @@ pub(super) struct Slice {
     pub(super) counted: Duration,
     pub(super) ran: Duration,
     pub(super) delayed: Duration,
-    /// Of that, at most so much while others used the processors.
+    /// Of that, while others used the processors.
     pub(super) queued: Duration,
-    /// Whether it had several threads.
-    pub(super) is_threaded: bool,
+    /// Running and queued time of the thread that had most of it.
+    pub(super) longest: Duration,
     pub(super) io: Option<Io>,
     /// Whether it has waited for children that have ended.
     pub(super) has_reaped: bool,
@@ -264,7 +268,7 @@ impl Slice {
         self.ran += other.ran;
         self.delayed += other.delayed;
         self.queued += other.queued;
-        self.is_threaded |= other.is_threaded;
+        self.longest += other.longest;
         self.has_reaped |= other.has_reaped;
         self.children.add(&other.children);
         if self.limits.allowed.is_none() {
@@ -299,7 +303,7 @@ impl Slice {
         let awake = Awake {
             ran: share(self.ran),
             queued: share(self.queued),
-            is_threaded: self.is_threaded,
+            longest: share(self.longest),
         };
         self.counts.divide(self.counts.samples, awake)
     }
@@ -325,6 +329,7 @@ impl Slice {
             allowed: self.limits.allowed.clone(),
             quota: self.limits.quota,
             has_reaped: self.has_reaped,
+            children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
             splices: counts.splices,
             handled_signals: 0,
@@ -344,8 +349,16 @@ pub(super) struct Counters {
     children_ran: Duration,
     /// Their page faults.
     children_faults: u64,
+    /// What each thread has done.
+    threads: BTreeMap<i32, Schedule>,
+}
+
+impl Counters {
     /// How often each thread got a processor.
-    turns: BTreeMap<i32, u64>,
+    fn turns(&self) -> impl Iterator<Item = (i32, u64)> {
+        let threads = self.threads.iter();
+        threads.map(|(tid, schedule)| (*tid, schedule.turns))
+    }
 }
 
 /// What a process has read and written itself. The kernel adds what its children have moved once
@@ -451,7 +464,8 @@ pub(super) struct Tally {
     has_run: bool,
     pub(super) counts: Counts,
     pub(super) children: ChildTally,
-    is_threaded: bool,
+    /// Whether it has or had children when the counters were read.
+    has_children: bool,
     /// Its control groups, as the text of proc_pid_cgroup(5).
     pub(super) groups: Option<String>,
     created: Instant,
@@ -482,7 +496,7 @@ impl Tally {
             first: (now, Counters::default()),
             last: (now, Counters::default()),
             children: ChildTally::default(),
-            is_threaded: false,
+            has_children: !proc.children(process.id.pid).is_empty(),
             groups: proc.control_groups(process.id.pid),
             created: now,
             process,
@@ -503,7 +517,8 @@ impl Tally {
         let mut watches: Vec<Watch> = at.files.threads().into_iter().map(Watch::new).collect();
         let first = counters(&at, tally.process.id.pid, &mut watches);
         for watch in &mut watches {
-            watch.turns = first.turns.get(&watch.files.tid).copied();
+            let schedule = first.threads.get(&watch.files.tid);
+            watch.turns = schedule.map(|schedule| schedule.turns);
         }
         tally.watches = watches;
         tally.last = (tally.first.0, first.clone());
@@ -526,8 +541,6 @@ impl Tally {
         {
             let nothing = Counters {
                 io: tally.first.1.io.map(|_| OwnIo::NONE),
-                // Turns that are unknown stay so.
-                turns: tally.first.1.turns.clone(),
                 ..Counters::default()
             };
             tally.first = (born.max(since), nothing);
@@ -602,8 +615,13 @@ impl Tally {
                 }
             }
             let activity = self.counts.add(&states);
-            self.is_threaded |= self.watches.len() > 1;
-            if let Activity::Elsewhere(Outside::Child | Outside::Signal) = activity {
+            let waits_for_children = match activity {
+                Activity::Elsewhere(Outside::Child | Outside::Signal) => true,
+                // For those at the other end of a pipe of its own, as of popen(3).
+                Activity::Blocked | Activity::Starved => self.has_children,
+                _ => false,
+            };
+            if waits_for_children {
                 self.children.sample(proc, &self.process, &states);
             }
             let age = self.created.elapsed();
@@ -640,6 +658,9 @@ impl Tally {
             let mut watches = std::mem::take(&mut self.watches);
             let at = self.at(proc, allowance);
             let counters = counters(&at, self.process.id.pid, &mut watches);
+            let has_reaped = counters.children_faults != self.first.1.children_faults;
+            let children = || proc.children(self.process.id.pid);
+            self.has_children = has_reaped || !children().is_empty();
             (self.last.1, self.watches) = (counters, watches);
         }
     }
@@ -655,14 +676,21 @@ impl Tally {
     fn slice(&self, limits: Limits) -> Slice {
         let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
         let counted = ended_at.duration_since(*began_at);
-        let delayed = last.delayed.saturating_sub(first.delayed);
+        let threads = last.threads.iter().map(|(tid, last)| {
+            let first = first.threads.get(tid).copied().unwrap_or_default();
+            let delayed = last.delayed.saturating_sub(first.delayed);
+            let queued = delayed.min(counted.mul_f64(limits.contention));
+            (last.ran.saturating_sub(first.ran), queued)
+        });
+        let threads: Vec<(Duration, Duration)> = threads.collect();
+        let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
         Slice {
             counts: self.counts.clone(),
             counted,
             ran: last.ran.saturating_sub(first.ran),
-            delayed,
-            queued: delayed.min(counted.mul_f64(limits.contention)),
-            is_threaded: self.is_threaded,
+            delayed: last.delayed.saturating_sub(first.delayed),
+            queued: threads.iter().map(|(_, queued)| *queued).sum(),
+            longest: longest.unwrap_or_default(),
             has_reaped: last.children_faults != first.children_faults,
             io: first
                 .io
@@ -682,7 +710,6 @@ impl Tally {
         // The next time begins now.
         self.is_from_start = true;
         self.children.restart();
-        self.is_threaded = self.watches.len() > 1;
         self.first = self.last.clone();
         slice
     }
@@ -705,7 +732,7 @@ impl Tally {
                 && self.is_from_start
                 && self.counts.samples > 0
                 && self.counts.awake == 0
-                && self.first.1.turns == self.last.1.turns,
+                && self.first.1.turns().eq(self.last.1.turns()),
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
             threads: self.threads(),
             ancestors,
@@ -760,9 +787,10 @@ fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
             counters.ran += schedule.ran;
             counters.delayed += schedule.delayed;
             // 0 twice would look like a thread that never ran.
-            let unknown = counters.turns.len() as u64 + 1;
+            let unknown = counters.threads.len() as u64 + 1;
             let turns = watch.turns(at.proc, pid, schedule).unwrap_or(unknown);
-            counters.turns.insert(watch.files.tid, turns);
+            let schedule = Schedule { turns, ..schedule };
+            counters.threads.insert(watch.files.tid, schedule);
         }
     }
     counters
