@@ -223,14 +223,16 @@ fn remedy(
         Activity::WaitsFor(_) | Activity::WaitsForPipe if waits_for_pipes => String::new(),
         Activity::WaitsFor(_) | Activity::WaitsForPipe => "The pipes are not the cause.".to_owned(),
     };
-    let is_waiting = matches!(
-        activity,
-        Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer)
-    );
-    if is_waiting {
-        text
-    } else {
+    let is_helped = match activity {
+        Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer) => false,
+        // What it waits for on pipes comes later for the same reason.
+        Activity::WaitsForProcessor => matches!(pace.room, Room::Small { .. }),
+        _ => true,
+    };
+    if is_helped {
         (text + &small).trim().to_owned()
+    } else {
+        text
     }
 }
 
@@ -369,6 +371,36 @@ mod tests {
             children(&["a", "b", "c", "d"], runs),
         ];
         let texts = texts.map(|children| text(|pace| pace.children = Some(children)));
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
+        let bursts = |shares: Shares, outside| {
+            text(|pace| {
+                (pace.shares, pace.outside, pace.waits) = (shares, outside, 0.25);
+            })
+        };
+        let runs = Shares {
+            runs: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let sleeps = Shares {
+            elsewhere: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let queued = Shares {
+            queued: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let texts = [
+            bursts(runs, None),
+            bursts(sleeps, Some(Outside::Timer)),
+            bursts(queued, None),
+        ];
         insta::assert_snapshot!(texts.join("\n"));
     }
 

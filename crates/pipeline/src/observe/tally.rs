@@ -464,7 +464,7 @@ pub(super) struct Tally {
     has_run: bool,
     pub(super) counts: Counts,
     pub(super) children: ChildTally,
-    /// Whether it has or had children when the counters were read.
+    /// Whether it had children while it was observed.
     has_children: bool,
     /// Its control groups, as the text of proc_pid_cgroup(5).
     pub(super) groups: Option<String>,
@@ -658,9 +658,9 @@ impl Tally {
             let mut watches = std::mem::take(&mut self.watches);
             let at = self.at(proc, allowance);
             let counters = counters(&at, self.process.id.pid, &mut watches);
-            let has_reaped = counters.children_faults != self.first.1.children_faults;
-            let children = || proc.children(self.process.id.pid);
-            self.has_children = has_reaped || !children().is_empty();
+            self.has_children = self.has_children
+                || counters.children_faults != self.first.1.children_faults
+                || !proc.children(self.process.id.pid).is_empty();
             (self.last.1, self.watches) = (counters, watches);
         }
     }
