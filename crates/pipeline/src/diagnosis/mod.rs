@@ -265,7 +265,7 @@ pub enum Finding {
         is_stuck: bool,
     },
     /// The stage that sets the pace.
-    Pace(Pace),
+    Pace(Box<Pace>),
     /// Stages that wait for each other, or for processors, by turns.
     Turns {
         /// The stages.

@@ -346,7 +346,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         .as_ref()
         .map_or(stage.shares.queued, |it| it.shares.queued);
     let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
-    Some(Finding::Pace(Pace {
+    Some(Finding::Pace(Box::new(Pace {
         stage: best.stage.who(),
         certainty: if is_clear {
             Certainty::Clear
@@ -361,7 +361,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         waits: best.waits,
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
-    }))
+    })))
 }
 
 /// The stages without those that have ended and were replaced by a process of the same name at the

@@ -177,7 +177,7 @@ pub(super) fn pipelines(
             for finding in &findings {
                 match finding {
                     Finding::Pace(pace) if has(pace.stage.pid) => {
-                        pipeline.pace = Some(pace.clone());
+                        pipeline.pace = Some((**pace).clone());
                     }
                     Finding::Unread(unread) if has(unread.writer.pid) => {
                         let mut writers = stages.iter();

@@ -428,7 +428,7 @@ impl Runner<'_> {
         }
         let paces = diagnose(&observation).into_iter();
         let paces = paces.filter_map(|finding| match finding {
-            Finding::Pace(pace) => Some(pace),
+            Finding::Pace(pace) => Some(*pace),
             _ => None,
         });
         paces.max_by_key(|pace| pace.before.len() + pace.after.len())
