@@ -89,7 +89,7 @@ fn masked(text: &str) -> String {
         let only = |letters: &str| word.chars().all(|letter| letters.contains(letter));
         if only("0123456789.<-%") {
             "N".to_owned()
-        } else if only("WDBSET") {
+        } else if only("RQDBSET") {
             "BAR".to_owned()
         } else {
             word.to_owned()
