@@ -496,7 +496,7 @@ impl Tally {
             first: (now, Counters::default()),
             last: (now, Counters::default()),
             children: ChildTally::default(),
-            has_children: !proc.children(process.id.pid).is_empty(),
+            has_children: false,
             groups: proc.control_groups(process.id.pid),
             created: now,
             process,
@@ -658,9 +658,10 @@ impl Tally {
             let mut watches = std::mem::take(&mut self.watches);
             let at = self.at(proc, allowance);
             let counters = counters(&at, self.process.id.pid, &mut watches);
-            self.has_children = self.has_children
-                || counters.children_faults != self.first.1.children_faults
-                || !proc.children(self.process.id.pid).is_empty();
+            // Each thread has its own.
+            let may_ask = !self.has_children && watches.len() <= MAX_THREADS;
+            self.has_children |= counters.children_faults != self.first.1.children_faults
+                || may_ask && !proc.children(self.process.id.pid).is_empty();
             (self.last.1, self.watches) = (counters, watches);
         }
     }
