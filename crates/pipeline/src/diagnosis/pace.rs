@@ -30,8 +30,10 @@ const MIN_THROTTLED: f64 = 0.1;
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share does not set the pace.
 const MIN_OWN: f64 = 0.3;
-/// Where stages are ready to run for this share, summed up, processors are lacking.
-const MIN_LACKING: f64 = 0.5;
+/// Where a stage is ready to run for this share without running, processors are lacking.
+const MIN_LACKING: f64 = 0.3;
+/// Stages don't wait only for each other if one waits outside for this share.
+const MAX_OUTSIDE: f64 = 0.2;
 
 /// How certain it is that a stage sets the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -479,12 +481,15 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let blocked = stages.iter().any(|stage| waits(&stage, Side::Room));
     let starved = stages.iter().any(|stage| waits(&stage, Side::Input));
     let is_still = stages.iter().all(|stage| stage.is_frozen);
-    let queued: f64 = stages.iter().map(|stage| stage.shares.queued).sum();
+    let waits_outside = stages
+        .iter()
+        .any(|stage| stage.shares.elsewhere + stage.shares.disk >= MAX_OUTSIDE);
     let most = stages
         .iter()
         .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
+    let queued = most.shares.queued;
     let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most));
-    let is_found = !is_still && (delay.is_some() || blocked && starved);
+    let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
     is_found.then(|| Finding::Turns {
         stages: stages.iter().map(|stage| stage.who()).collect(),
         delay,
@@ -726,6 +731,20 @@ mod tests {
             .iter()
             .any(|it| matches!(it, Finding::Turns { .. }));
         assert!(!has_turns, "{findings:?}");
+    }
+
+    #[test]
+    fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
+        let mut stages = chain(&[(0.5, 0.5, 0.0), (0.1, 0.0, 0.5)]);
+        let has_turns = |stages: &[Observed]| {
+            let findings = found(stages.to_vec());
+            findings
+                .iter()
+                .any(|it| matches!(it, Finding::Turns { .. }))
+        };
+        assert!(has_turns(&stages));
+        stages[1].shares.elsewhere = 0.4;
+        assert!(!has_turns(&stages));
     }
 
     #[test]

@@ -464,7 +464,7 @@ pub(super) struct Tally {
     has_run: bool,
     pub(super) counts: Counts,
     pub(super) children: ChildTally,
-    /// Whether it had children while it was observed.
+    /// Whether children of it have ended while it was observed.
     has_children: bool,
     /// Its control groups, as the text of proc_pid_cgroup(5).
     pub(super) groups: Option<String>,
@@ -658,10 +658,8 @@ impl Tally {
             let mut watches = std::mem::take(&mut self.watches);
             let at = self.at(proc, allowance);
             let counters = counters(&at, self.process.id.pid, &mut watches);
-            // Each thread has its own.
-            let may_ask = !self.has_children && watches.len() <= MAX_THREADS;
-            self.has_children |= counters.children_faults != self.first.1.children_faults
-                || may_ask && !proc.children(self.process.id.pid).is_empty();
+            // A child that lives longer and has a pipe is a stage of its own.
+            self.has_children |= counters.children_faults != self.first.1.children_faults;
             (self.last.1, self.watches) = (counters, watches);
         }
     }
