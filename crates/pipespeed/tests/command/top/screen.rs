@@ -87,7 +87,7 @@ impl Drop for Tmux {
 fn masked(text: &str) -> String {
     let mask = |word: &str| {
         let only = |letters: &str| word.chars().all(|letter| letters.contains(letter));
-        if only("0123456789.<-%") {
+        if only("0123456789.<-%?") {
             "N".to_owned()
         } else if only("RQDBSET") {
             "BAR".to_owned()
@@ -106,7 +106,9 @@ fn masked(text: &str) -> String {
             rest = after;
         }
         plain.push_str(rest);
+        // On a busy machine it waits for a processor.
         let words = plain.replace("probably ", "");
+        let words = words.replace(" (waits for a processor)", "");
         let mut words: Vec<String> = words.split_whitespace().map(mask).collect();
         // In colour, only the first cell of each part has a letter.
         words.dedup_by(|a, b| a == "BAR" && b == "BAR");
