@@ -193,54 +193,30 @@ impl<'a> Files<'a> {
         target(directory, &path)
     }
 
-    /// The descriptors through which data may flow.
+    /// The descriptors of pipes and FIFOs.
     ///
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
-    pub(crate) fn descriptors_of_data(self) -> io::Result<Descriptors> {
-        const STDERR: i32 = 2;
+    pub(crate) fn ends(self) -> io::Result<Vec<End>> {
         let (directory, fds) = self.entries("fd")?;
-        let mut found = Descriptors::default();
-        for fd in fds {
+        let ends = fds.into_iter().filter_map(|fd| {
             let path = PathBuf::from(fd.to_string());
-            let target = target(directory.as_fd(), &path);
-            if !matches!(
-                target,
-                Some(Target::Pipe(..) | Target::File | Target::Socket)
-            ) {
-                continue;
-            }
-            let Some((reads, writes)) = access(directory.as_fd(), &path) else {
-                continue;
+            let Target::Pipe(pipe, fifo) = target(directory.as_fd(), &path)? else {
+                return None;
             };
-            match target {
-                Some(Target::Pipe(pipe, path)) => found.ends.push(End {
-                    fd,
-                    pipe,
-                    reads,
-                    writes,
-                    path,
-                }),
-                _ => {
-                    found.reads_files |= reads;
-                    found.writes_files |= writes && fd != STDERR;
-                }
-            }
-        }
-        found.ends.sort_by_key(|end| end.fd);
-        Ok(found)
+            let (reads, writes) = access(directory.as_fd(), &path)?;
+            Some(End {
+                fd,
+                pipe,
+                reads,
+                writes,
+                path: fifo,
+            })
+        });
+        let mut ends: Vec<End> = ends.collect();
+        ends.sort_by_key(|end| end.fd);
+        Ok(ends)
     }
-}
-
-/// The descriptors of a process through which data may flow.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Descriptors {
-    /// Those of pipes and FIFOs.
-    pub(crate) ends: Vec<End>,
-    /// Whether it can read from a file, a device or a socket.
-    pub(crate) reads_files: bool,
-    /// Whether it can write to one, other than as standard error.
-    pub(crate) writes_files: bool,
 }
 
 /// What the link of a descriptor refers to.
@@ -259,7 +235,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
         return Some(Target::Anonymous(kind.to_owned()));
     }
     if link == "/dev/null" {
-        return Some(Target::Null);
+        return Some(Target::File);
     }
     if ["/dev/pts/", "/dev/tty", "/dev/console"]
         .iter()
@@ -486,7 +462,7 @@ mod tests {
         assert_eq!(thread.schedule(files, Some(&allowance)), None);
         // Nor is anything found below the directory.
         assert_eq!(ThreadFiles::new(pid).schedule(files, None), None);
-        assert!(files.descriptors_of_data().is_err() && files.mark().is_none());
+        assert!(files.ends().is_err() && files.mark().is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-use crate::files::{Descriptors, Files, Mark};
+use crate::files::{Files, Mark};
 use crate::proc::{End, PipeId, Proc, Stat};
 use crate::wait::{Side, State, Wait};
 
@@ -41,10 +41,6 @@ pub struct Process {
     pub name: String,
     /// Its descriptors of pipes and FIFOs.
     pub ends: Vec<End>,
-    /// Whether it can read from a file, a device or a socket, too.
-    pub reads_files: bool,
-    /// Whether it can write to one, other than as standard error.
-    pub writes_files: bool,
 }
 
 impl Process {
@@ -226,11 +222,7 @@ fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option
     let Some(files) = living else {
         return Ok(None);
     };
-    let descriptors = if has_none && !has_ended {
-        Descriptors::default()
-    } else {
-        files.descriptors_of_data()?
-    };
+    let has_none = has_none && !has_ended;
     Ok(Some(Process {
         id: ProcessId {
             pid,
@@ -239,9 +231,7 @@ fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option
         parent: stat.parent,
         group: stat.group,
         name,
-        ends: descriptors.ends,
-        reads_files: descriptors.reads_files,
-        writes_files: descriptors.writes_files,
+        ends: if has_none { Vec::new() } else { files.ends()? },
     }))
 }
 

@@ -17,8 +17,6 @@ pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
         group: 1,
         name: name.to_owned(),
         ends,
-        reads_files: false,
-        writes_files: false,
     }
 }
 

@@ -51,8 +51,6 @@ pub enum Target {
     Terminal,
     /// A kernel object without a name, such as `eventfd` or `inotify`.
     Anonymous(String),
-    /// /dev/null.
-    Null,
     /// A file or a device.
     File,
 }
@@ -334,7 +332,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
-        Ok(Files::of(self, pid).descriptors_of_data()?.ends)
+        Files::of(self, pid).ends()
     }
 }
 

@@ -35,7 +35,10 @@ impl Activity {
             (shares.stopped, Activity::IsStopped),
         ];
         let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        most.map_or(Activity::Runs, |(_, activity)| activity)
+        // A stage that sets the pace and does nothing else waits on a pipe of its own.
+        let waits = shares.blocked + shares.starved;
+        let most = most.filter(|(share, _)| *share >= MIN_MENTIONED || waits < MIN_MENTIONED);
+        most.map_or(Activity::WaitsForPipe, |(_, activity)| activity)
     }
 }
 
@@ -151,7 +154,7 @@ fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
         Activity::WaitsForPipe => {
             return format!(
                 "{} of the time",
-                waits("a pipe", shares.blocked + shares.starved)
+                waits("a pipe of its own", shares.blocked + shares.starved)
             );
         }
         Activity::IsStopped if is_one => return "is stopped".to_owned(),
@@ -220,8 +223,11 @@ fn remedy(
         Activity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
-        Activity::WaitsFor(_) | Activity::WaitsForPipe if waits_for_pipes => String::new(),
-        Activity::WaitsFor(_) | Activity::WaitsForPipe => "The pipes are not the cause.".to_owned(),
+        Activity::WaitsForPipe => {
+            "Whatever is at the other end of that pipe holds it up.".to_owned()
+        }
+        Activity::WaitsFor(_) if waits_for_pipes => String::new(),
+        Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
     };
     let is_helped = match activity {
         Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer) => false,
@@ -372,6 +378,15 @@ mod tests {
         ];
         let texts = texts.map(|children| text(|pace| pace.children = Some(children)));
         insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
+        let starved = text(|pace| pace.shares.starved = 1.0);
+        assert!(
+            starved.contains("waits for a pipe of its own 100 %"),
+            "{starved}"
+        );
     }
 
     #[test]

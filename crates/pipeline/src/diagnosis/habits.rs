@@ -64,7 +64,8 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         let is_reader = |it: &&&Observed| it.process.id == reader.process.id;
         let wakes_itself = holders.len() == 1 && holders.iter().any(|it| is_reader(&it));
         // What reads its standard input, waits for somebody else to write there.
-        let is_stdin = reader.is_standard(pipe.id, Side::Input);
+        let mut ends = reader.process.ends.iter();
+        let is_stdin = ends.any(|end| end.pipe == pipe.id && end.fd == 0 && !end.writes);
         if (is_token || wakes_itself) && !is_stdin {
             continue;
         }

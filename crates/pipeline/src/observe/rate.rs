@@ -20,8 +20,6 @@ enum Moved {
         count: u64,
         /// The same per second.
         per_s: f64,
-        /// Whether some may have gone to files, devices or sockets, or come from there.
-        has_files: bool,
     },
     /// Nothing: none of them ran.
     Nothing,
@@ -49,27 +47,16 @@ impl Observation {
                 Moved::Bytes {
                     count: read,
                     per_s: read_per_s,
-                    has_files: reads_files,
                 },
                 Moved::Bytes {
                     count: written,
                     per_s: written_per_s,
-                    has_files: writes_files,
                 },
             ] => {
                 let (less, more) = (read.min(written), read.max(written));
+                // Else one of them has moved some elsewhere, or by splice(2).
                 let is_equal = more - less <= MAX_DIFFERENCE.max(more / 10);
-                let has_files = if read > written {
-                    reads_files
-                } else {
-                    writes_files
-                };
-                if is_equal {
-                    Some(read_per_s.min(written_per_s))
-                } else {
-                    // The other end moved the rest by splice(2), unless this one has files, too.
-                    (!has_files).then(|| read_per_s.max(written_per_s))
-                }
+                is_equal.then(|| read_per_s.min(written_per_s))
             }
             // A program reads some when it starts.
             [
@@ -98,7 +85,10 @@ impl Observation {
                 Side::Room => (end.writes, 1),
             };
             let is_other = end.pipe != pipe && is_open;
-            let is_inherited = || self.holders(end.pipe, side).nth(1).is_some();
+            let is_inherited = || {
+                let active = self.holders(end.pipe, side).filter(|it| !it.is_frozen);
+                active.count() > 1
+            };
             is_other
                 && (end.fd == standard
                     || process
@@ -111,7 +101,6 @@ impl Observation {
 
     fn moved(&self, pipe: PipeId, side: Side) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
-        let mut has_files = false;
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
             holders.into_iter().partition(|holder| holder.is_frozen);
@@ -129,10 +118,6 @@ impl Observation {
                 Side::Room => (io.written_bytes, io.writes),
             };
             (bytes, calls) = (bytes + more_bytes, calls + more_calls);
-            has_files |= match side {
-                Side::Input => process.process.reads_files,
-                Side::Room => process.process.writes_files,
-            };
             seconds = seconds.max(process.counted_s);
         }
         if calls == 0 || seconds == 0.0 {
@@ -141,7 +126,6 @@ impl Observation {
             Moved::Bytes {
                 count: bytes,
                 per_s: bytes as f64 / seconds,
-                has_files,
             }
         }
     }
@@ -177,18 +161,14 @@ mod tests {
         let writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
         let reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.0);
         let mib = |count: u64| count << 20;
-        let both = |written, read| {
-            let (mut writer, mut reader) = (moves(&writer, written, 9), moves(&reader, read, 9));
-            let plain = rate(writer.clone(), reader.clone());
-            writer.process.writes_files = true;
-            reader.process.reads_files = true;
-            (plain, rate(writer, reader))
-        };
+        let both = |written, read| rate(moves(&writer, written, 9), moves(&reader, read, 9));
         let found = |count: u64| Some(mib(count) as f64);
-        assert_eq!(both(mib(90), mib(89)), (found(89), found(89)));
-        // The other one splices, or this one also writes to a file or reads one.
-        assert_eq!(both(mib(90), mib(50)), (found(90), None));
-        assert_eq!(both(mib(1), mib(50)), (found(50), None));
+        assert_eq!(both(mib(90), mib(89)), found(89));
+        // One of them splices, writes to a file or reads one.
+        assert_eq!(
+            (both(mib(90), mib(50)), both(mib(1), mib(50))),
+            (None, None)
+        );
         // By splice(2).
         let some = |process: &Observed, count| moves(process, mib(count), 9);
         assert_eq!(rate(some(&writer, 5), moves(&reader, 0, 0)), found(5));
@@ -231,7 +211,7 @@ mod tests {
             0.0,
             0.0,
         );
-        let parent = frozen(process(3, "sh", vec![writes(251, 9)]), on_input(5));
+        let parent = busy(process(3, "sh", vec![writes(251, 9)]), 0.1, 0.0, 0.0);
         let splices = Observed {
             splices: true,
             ..reader

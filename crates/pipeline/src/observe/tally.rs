@@ -25,8 +25,8 @@ const COUNTER_AGE: u32 = 8;
 const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
-/// A process that never slept in a sample, and neither ran nor was delayed for more than this
-/// share, was kept from running by the hypervisor.
+/// Of a process that never slept in a sample, this share of the time counts as what it did for the
+/// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
 
 /// What a process did at one moment.
@@ -156,9 +156,8 @@ impl Counts {
         };
         let rest = all - runs - queued;
         let scale = if asleep > 0.0 { rest / asleep } else { 0.0 };
-        if asleep == 0.0 && rest > MAX_UNEXPLAINED && awake.longest > 0.0 {
-            queued += rest;
-        } else if asleep == 0.0 && runs + queued > 0.0 {
+        // More than that is not known, as with too few samples: it may have slept between them.
+        if asleep == 0.0 && rest <= MAX_UNEXPLAINED && runs + queued > 0.0 {
             let factor = all / (runs + queued);
             (runs, queued) = (runs * factor, queued * factor);
         }
