@@ -217,7 +217,8 @@ fn is_short(proof: &Proof) -> bool {
 /// What the stage that sets the pace does, and what would help.
 fn describe_limit(pace: &Pace) -> String {
     let text = describe_pace(pace, false);
-    format!("{} {}. {}", pace.stage.name, text.does, text.remedy)
+    let text = format!("{} {}. {}", pace.stage.name, text.does, text.remedy);
+    text.trim_end().to_owned()
 }
 
 fn doubts(proof: &Proof) -> impl Iterator<Item = String> {

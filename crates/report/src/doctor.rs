@@ -640,7 +640,8 @@ fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
     } else {
         format!(" ({others})")
     };
-    format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy)
+    let text = format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy);
+    text.trim_end().to_owned()
 }
 
 #[cfg(test)]

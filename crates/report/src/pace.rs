@@ -232,7 +232,10 @@ fn remedy(
     let is_helped = match activity {
         Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer) => false,
         // What it waits for on pipes comes later for the same reason.
-        Activity::WaitsForProcessor => matches!(pace.room, Room::Small { .. }),
+        // A limiter waits for its timer whatever the pipes hold.
+        Activity::WaitsForProcessor | Activity::WaitsFor(_) => {
+            matches!(pace.room, Room::Small { .. })
+        }
         _ => true,
     };
     if is_helped {

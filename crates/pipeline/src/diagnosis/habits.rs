@@ -62,7 +62,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         let has_both = |it: &&&Observed| it.process.holds(pipe.id, Side::Input);
         let is_token = holders.iter().filter(has_both).count() > 1;
         let is_reader = |it: &&&Observed| it.process.id == reader.process.id;
-        let wakes_itself = holders.len() == 1 && holders.iter().any(|it| is_reader(&it));
+        let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
         // What reads its standard input, waits for somebody else to write there.
         let mut ends = reader.process.ends.iter();
         let is_stdin = ends.any(|end| end.pipe == pipe.id && end.fd == 0 && !end.writes);
@@ -121,8 +121,8 @@ fn is_meant(
     // A shell that keeps a FIFO open for others, while it waits for them.
     let keeps_open = holder.process.holds(pipe, Side::Input) && holder.only_waits_for_children();
     if keeps_open && pipe.is_fifo() {
-        let mut others = others().filter(|it| it.process.id != reader.process.id);
-        return others.any(|it| observation.descends(it, own));
+        let mut others = others().filter(|other| other.process.id != reader.process.id);
+        return others.any(|other| observation.descends(other, own));
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.

@@ -458,7 +458,8 @@ mod tests {
             let all = both.into_iter().flatten().chain([runner]);
             let observation = observation(all.collect());
             let pipelines = observation.pipelines().into_iter();
-            let pids = pipelines.map(|it| it.iter().map(|it| it.process.id.pid).collect());
+            let pids =
+                pipelines.map(|stages| stages.iter().map(|stage| stage.process.id.pid).collect());
             pids.collect::<Vec<Vec<i32>>>()
         };
         assert_eq!(all(false), [[1, 2], [11, 12]]);

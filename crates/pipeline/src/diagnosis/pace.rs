@@ -346,7 +346,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
     let children = children.filter(|_| for_children >= MIN_THROUGH_CHILDREN);
     let queued = children
         .as_ref()
-        .map_or(stage.shares.queued, |it| it.shares.queued);
+        .map_or(stage.shares.queued, |children| children.shares.queued);
     let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
     Some(Finding::Pace(Box::new(Pace {
         stage: best.stage.who(),
