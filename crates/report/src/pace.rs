@@ -10,6 +10,10 @@ use super::format::{list, significant};
 
 /// A smaller share is not worth mentioning.
 const MIN_MENTIONED: f64 = 0.1;
+/// A stage that is stopped for a smaller share was continued by somebody.
+const MIN_LEFT_STOPPED: f64 = 0.95;
+/// Of the stages that share processors, one that uses this share of them is named.
+const MIN_LARGEST: f64 = 0.6;
 /// A stage that runs for a smaller share has something else to wait for, too.
 const MIN_ONLY: f64 = 0.5;
 
@@ -157,8 +161,10 @@ fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
                 waits("a pipe of its own", shares.blocked + shares.starved)
             );
         }
-        Activity::IsStopped if is_one => return "is stopped".to_owned(),
-        Activity::IsStopped => return "are stopped".to_owned(),
+        Activity::IsStopped => {
+            let verb = if is_one { "is" } else { "are" };
+            return format!("{verb} stopped {} of the time", percent(shares.stopped));
+        }
     };
     let others = others
         .into_iter()
@@ -219,6 +225,9 @@ fn remedy(
         Activity::WaitsForDisk => {
             format!("A faster disk, less data or a faster {name} helps{pipes}.")
         }
+        Activity::IsStopped if shares.stopped < MIN_LEFT_STOPPED => {
+            "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
+        }
         Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", pace.stage.pid),
         Activity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
@@ -264,7 +273,7 @@ fn describe_delay(delay: &Delay) -> String {
     };
     match delay {
         Delay::Quota(quota) => format!(
-            "its CPU quota of {} processors is used up in {} of the periods (cpu.max, docker --cpus)",
+            "the CPU quota of its control group, {} processors, is used up in {} of the periods (docker --cpus)",
             significant(quota.processors),
             percent(quota.throttled)
         ),
@@ -282,6 +291,8 @@ fn describe_delay(delay: &Delay) -> String {
         ),
         Delay::OwnStages {
             stages,
+            largest,
+            used,
             allowed,
             processors,
         } => {
@@ -290,9 +301,16 @@ fn describe_delay(delay: &Delay) -> String {
                 (_, 1) => "one processor".to_owned(),
                 (_, several) => format!("{several} processors"),
             };
-            format!(
-                "the {stages} stages of the pipeline share {place}, so less work in any of them helps"
-            )
+            let less = if *used >= MIN_LARGEST * *processors as f64 {
+                format!(
+                    "of which {} uses {}, so less work in it helps most",
+                    largest.name,
+                    significant(*used)
+                )
+            } else {
+                "so less work in any of them helps".to_owned()
+            };
+            format!("the {stages} stages of the pipeline share {place}, {less}")
         }
         Delay::Unknown => UNKNOWN_DELAY.to_owned(),
     }
@@ -330,6 +348,11 @@ mod tests {
             }),
             Delay::OwnStages {
                 stages: 3,
+                largest: pipespeed_pipeline::diagnosis::Who {
+                    pid: 7,
+                    name: "tr".to_owned(),
+                },
+                used: 0.12,
                 allowed: CpuList::parse("1"),
                 processors: 1,
             },

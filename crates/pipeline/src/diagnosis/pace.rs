@@ -93,6 +93,10 @@ pub enum Delay {
     OwnStages {
         /// The number of stages.
         stages: usize,
+        /// The one that uses most of them.
+        largest: Who,
+        /// How much of them it uses, in processors.
+        used: f64,
         /// The processors that it may use; `None` if all.
         allowed: Option<CpuList>,
         /// Their number.
@@ -382,15 +386,22 @@ fn without_replaced<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
     current.collect()
 }
 
+/// Processor time of a process as a number of processors.
+fn per_s(process: &Observed, seconds: f64) -> f64 {
+    if process.counted_s > 0.0 {
+        seconds / process.counted_s
+    } else {
+        0.0
+    }
+}
+
+/// How many processors a process and the children that it waits for use.
+fn load_of(process: &Observed) -> f64 {
+    per_s(process, process.ran_s + process.children_ran_s)
+}
+
 /// Processor time of the stages and of what they have started, in processors.
 fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
-    let per_s = |process: &Observed, seconds: f64| {
-        if process.counted_s > 0.0 {
-            seconds / process.counted_s
-        } else {
-            0.0
-        }
-    };
     let is_stage = |process: &Observed| {
         let mut stages = stages.iter();
         stages.any(|stage| stage.process.id == process.process.id)
@@ -399,9 +410,7 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
         let mut stages = stages.iter();
         stages.any(|stage| observation.descends(process, stage.process.id.pid))
     };
-    let own = stages
-        .iter()
-        .map(|stage| per_s(stage, stage.ran_s + stage.children_ran_s));
+    let own = stages.iter().map(|stage| load_of(stage));
     // Those that are waited for count with their parent.
     let others = observation.living().filter(|process| {
         let parent = observation.find(process.process.parent);
@@ -421,6 +430,8 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> D
     }
     let allowed = stage.allowed.as_ref();
     let usages: Vec<_> = observation.load.among(allowed).collect();
+    let loads = stages.iter().map(|stage| (stage, load_of(stage)));
+    let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     let others = (busy - steal - own_load(observation, stages)).max(0.0);
@@ -438,6 +449,8 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> D
     } else if stages.len() > usages.len() {
         Delay::OwnStages {
             stages: stages.len(),
+            largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),
+            used: largest.map_or(0.0, |(_, used)| used),
             allowed: allowed.cloned(),
             processors: usages.len(),
         }
@@ -852,6 +865,11 @@ mod tests {
         assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
         let own = Delay::OwnStages {
             stages: 3,
+            largest: Who {
+                pid: 2,
+                name: "s2".to_owned(),
+            },
+            used: 0.2,
             allowed: allowed.clone(),
             processors: 1,
         };
@@ -861,6 +879,11 @@ mod tests {
             cause(&anywhere, 0.15, 0.0),
             Delay::OwnStages {
                 stages: 3,
+                largest: Who {
+                    pid: 2,
+                    name: "s2".to_owned(),
+                },
+                used: 0.2,
                 allowed: CpuList::parse("0-3"),
                 processors: 2,
             }

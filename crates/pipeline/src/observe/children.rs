@@ -24,6 +24,8 @@ const MAX_DEPTH: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct ChildTally {
     counts: Counts,
+    /// How many were there at once at most.
+    together: usize,
     /// How often a child with this name decided what they did together.
     names: BTreeMap<String, u32>,
     /// Processor time in ticks of the children that lived at the last sample: when they were seen
@@ -36,6 +38,7 @@ pub(super) struct ChildTally {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ChildSlice {
     counts: Counts,
+    together: usize,
     names: BTreeMap<String, u32>,
     ran: Duration,
 }
@@ -74,10 +77,11 @@ impl ChildTally {
         if all.is_empty() {
             return;
         }
-        let together = self.counts.add(&all);
+        self.together = self.together.max(seen.len());
+        let activity_of_all = self.counts.add(&all);
         let decides = |child: &&Child| {
             let states: Vec<&State> = child.states.iter().collect();
-            activity(&states) == together
+            activity(&states) == activity_of_all
         };
         if let Some(child) = seen.iter().find(decides) {
             *self.names.entry(child.name.clone()).or_default() += 1;
@@ -94,6 +98,7 @@ impl ChildTally {
         let living = self.living.values().map(|(first, now)| now - first);
         ChildSlice {
             counts: self.counts.clone(),
+            together: self.together,
             names: self.names.clone(),
             ran: ended + ticks(living.sum()),
         }
@@ -102,6 +107,7 @@ impl ChildTally {
     /// Counts anew from now on.
     pub(super) fn restart(&mut self) {
         self.counts = Counts::default();
+        self.together = 0;
         self.names.clear();
         for (first, now) in self.living.values_mut() {
             *first = *now;
@@ -145,6 +151,7 @@ impl ChildSlice {
     /// Adds those of an earlier time.
     pub(super) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
+        self.together = self.together.max(other.together);
         for (name, count) in &other.names {
             *self.names.entry(name.clone()).or_default() += count;
         }
@@ -165,7 +172,8 @@ impl ChildSlice {
         let awake = Awake {
             ran,
             queued: (sampled - ran).clamp(0.0, parent.limits.contention),
-            longest: 0.0,
+            // Not less than if they ran at the same time, as many as there were at once.
+            longest: (ran / self.together.max(1) as f64).min(1.0),
         };
         let division = self.counts.divide(samples, awake);
         let mut names: Vec<(&String, &u32)> = self.names.iter().collect();

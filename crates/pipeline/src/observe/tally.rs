@@ -145,10 +145,11 @@ impl Counts {
         let share = |count: u32| f64::from(count) / f64::from(samples.max(1));
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
-        let all = sampled + asleep;
+        // Children may be gone in a sample, and have run since the last one.
+        let all = (sampled + asleep).max(awake.longest);
         let sum = awake.ran + awake.queued;
         // Threads may be awake at once, or one after the other.
-        let any = sampled.clamp(awake.longest.min(all), sum.max(awake.longest).min(all));
+        let any = sampled.clamp(awake.longest, sum.max(awake.longest).min(all));
         let (mut runs, mut queued) = if sum == 0.0 {
             (sampled, 0.0)
         } else {
@@ -302,7 +303,7 @@ impl Slice {
         let awake = Awake {
             ran: share(self.ran),
             queued: share(self.queued),
-            longest: share(self.longest),
+            longest: share(self.longest).min(1.0),
         };
         self.counts.divide(self.counts.samples, awake)
     }
