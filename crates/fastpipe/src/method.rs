@@ -19,7 +19,7 @@
 //!
 //! A wrong choice corrupts data, never memory.
 
-use crate::pipe::page_size;
+use crate::writer::copy_piece;
 
 /// How a [`Writer`](crate::Writer) sends its bytes.
 ///
@@ -33,7 +33,7 @@ pub enum Method {
     /// The writer copies at first. After 32 MiB or more, and then at twice the offset of
     /// the last trial, it compares the wall time per byte with that of another method, over
     /// 8 or 16 MiB at a time. It changes the method if the other one is faster by more than
-    /// 5 % in three of four pairs, or by half in two, and its fastest part is 5 % faster than
+    /// 5 % in three of four pairs, or by half throughout, and its fastest part is 5 % faster than
     /// that of the method in use, too. For `CowChecked`, which takes the least processor time,
     /// any gain will do. Apart from the first trial of each method, which is repeated if
     /// something disturbed it, slower methods cost at most 1 % of the time. While there are no
@@ -55,10 +55,10 @@ pub enum Method {
     Auto,
     /// write(2), in pieces of at most `piece` bytes if the output is a pipe.
     ///
-    /// Pieces of two pages are usually the fastest. A pipe keeps the last two pages
-    /// that were read for the next write (`tmp_page` in fs/pipe.c), so nothing is
-    /// allocated, and the bytes stay in the first-level cache. Bytes of several
-    /// writers to one pipe may mix between two pieces.
+    /// Pieces of [`copy_piece`](crate::writer::copy_piece) are usually the fastest: a pipe
+    /// keeps the last pages that were read for the next write, so nothing is allocated, and
+    /// the bytes stay in the first-level cache. Bytes of several writers to one pipe may mix
+    /// between two pieces.
     Copy {
         /// Maximum length of a write, in bytes.
         piece: usize,
@@ -121,10 +121,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// `Copy` in pieces of two pages.
+    /// `Copy` in pieces of [`copy_piece`].
     pub fn copy() -> Self {
         Method::Copy {
-            piece: 2 * page_size(),
+            piece: copy_piece(),
         }
     }
 }

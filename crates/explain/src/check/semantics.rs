@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 
 use anyhow::Context;
-use fastpipe::pipe::{self, PIPE_BUF};
+use fastpipe::pipe::{self, PIPE_BUF, page_size};
+use fastpipe::writer::copy_piece;
 use itertools::Itertools;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
@@ -61,6 +62,14 @@ checks! {
     "sigpipe" => sigpipe {
         statement: "a write without a reader kills the program by SIGPIPE by default",
         reference: "signal(7); pipe(7), \"I/O on pipes and FIFOs\"",
+    }
+
+    /// Times one write(2) and read(2) of two pages against two of one page. A pipe keeps pages
+    /// that were read for the next write; longer writes have new pages allocated. fastpipe copies
+    /// in pieces of the length found.
+    "kept-pages" => kept_pages {
+        statement: "a pipe keeps two pages for the next write",
+        reference: "fs/pipe.c, tmp_page",
     }
 
     /// Writes 1000 bytes and PIPE_BUF bytes in turn, each after poll(2) reported POLLOUT, until
@@ -250,6 +259,15 @@ fn is_nonblocking(end: &impl std::os::fd::AsFd) -> anyhow::Result<bool> {
 
 fn shown(set: bool) -> &'static str {
     if set { "set" } else { "not set" }
+}
+
+fn kept_pages() -> anyhow::Result<Outcome> {
+    let piece = copy_piece();
+    Ok(Outcome::seen(if piece > page_size() {
+        format!("yes: pieces of {piece} bytes are the fastest to copy")
+    } else {
+        format!("no, or it does not show: pieces of {piece} bytes are the fastest to copy")
+    }))
 }
 
 fn nonblock_shared() -> anyhow::Result<Outcome> {

@@ -102,6 +102,9 @@ impl Mapping {
             wiped_on_fork,
         };
         mapping.open().map_err(failed)?;
+        if hugetlb {
+            mapping.populate().map_err(failed)?;
+        }
         if wiped_on_fork {
             mapping
                 .set_inherited(false)
@@ -146,6 +149,19 @@ impl Mapping {
         Ok(())
     }
 
+    /// Takes the reserved pages of the mapping. A control group may forbid them (hugetlb.*.max),
+    /// which mmap(2) does not check: the first access would raise SIGBUS.
+    ///
+    /// # Errors
+    /// Those of MADV_POPULATE_WRITE (madvise(2)).
+    fn populate(&self) -> io::Result<()> {
+        match self.madvise(Advice::LinuxPopulateWrite) {
+            // Unknown before Linux 5.14.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            populated => populated,
+        }
+    }
+
     fn advise(&self) {
         match self.pages {
             // EINVAL: a kernel without transparent huge pages, which `backing`
@@ -167,7 +183,8 @@ impl Mapping {
         // SAFETY: within the mapping.
         let start = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the range is ours. Of the advices used here only DONTNEED
-        // changes the contents, and `release` has exclusive access.
+        // changes the contents, and `release` has exclusive access. POPULATE_WRITE
+        // fails where an access would raise a signal.
         Ok(unsafe { rustix::mm::madvise(start.cast(), len, advice) }?)
     }
 

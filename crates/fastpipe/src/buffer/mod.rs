@@ -236,6 +236,14 @@ impl Buffer {
         if in_place && self.mapping.release().is_ok() {
             return Ok(());
         }
+        self.map_anew()
+    }
+
+    /// As [`renew`](Self::renew), but never in place.
+    ///
+    /// # Errors
+    /// As for `renew`.
+    pub(crate) fn map_anew(&mut self) -> io::Result<()> {
         // The new memory is mapped before the old is released, so that a failure
         // loses nothing.
         *self = self.settings.map()?;
@@ -376,7 +384,7 @@ pub enum BufferError {
         /// Error of the system call.
         source: io::Error,
     },
-    /// The pool of reserved huge pages is too small.
+    /// The pool of reserved huge pages is too small, or a control group forbids them.
     NoHugeTlb {
         /// Length asked for, in bytes.
         asked: usize,
@@ -412,11 +420,18 @@ impl fmt::Display for BufferError {
             BufferError::Map { asked, source } => {
                 write!(f, "no memory for a buffer of {asked} bytes: {source}")
             }
-            BufferError::NoHugeTlb { asked, source } => write!(
-                f,
-                "not enough reserved huge pages for {asked} bytes \
-                 (/proc/sys/vm/nr_hugepages): {source}"
-            ),
+            BufferError::NoHugeTlb { asked, source } => {
+                let limit = match source.kind() {
+                    io::ErrorKind::OutOfMemory => "/proc/sys/vm/nr_hugepages",
+                    _ => {
+                        "a control group allows fewer: hugetlb.*.max, in Kubernetes the limit of hugepages"
+                    }
+                };
+                write!(
+                    f,
+                    "not enough reserved huge pages for {asked} bytes ({limit}): {source}"
+                )
+            }
             BufferError::NoWipe { source } => write!(
                 f,
                 "memory can't be wiped in forked children (MADV_WIPEONFORK): {source}"

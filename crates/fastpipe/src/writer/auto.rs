@@ -12,7 +12,8 @@
 //! at 32 MiB, and then at twice the offset of the last trial, try a challenger:
 //!     incumbent, challenger, challenger, incumbent: two pairs of windows
 //!     dropped    if the first pair is below 0.8, or two are not above 1.05
-//!     adopted    if both pairs are above 1.5, or three of at most four above 1.05
+//!     adopted    if both of the challenger's windows are 1.5 times as fast as the
+//!                incumbent's, or three of at most four pairs are above 1.05
 //! (1.0 in place of 1.05 for CowChecked, which takes the least processor time)
 //! ```
 
@@ -51,7 +52,7 @@ const MAX_LOST: f64 = 0.01;
 const MAX_FIRST: f64 = 0.1;
 const MAX_FIRST_TIME: Duration = Duration::from_millis(150);
 
-/// Ratios of a pair, challenger to incumbent.
+/// Ratios of challenger to incumbent.
 const DROPPED_BELOW: f64 = 0.8;
 const ADOPTED_EARLY: f64 = 1.5;
 const ADOPTED: f64 = 1.05;
@@ -78,7 +79,7 @@ const MAX_TRIALS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// write(2), in pieces of two pages.
+    /// write(2), in pieces of one or two pages ([`copy_piece`](super::copy_piece)).
     Copy,
     /// write(2), in pieces of 64 KiB: fewer wake-ups of a reader that waits for a slow
     /// program.
@@ -475,7 +476,9 @@ impl Auto {
             let theirs = theirs.filter(move |(at, _)| sends_challenger(*at) == challengers);
             theirs.map(|(_, window)| *window)
         };
-        let all_above = |limit| ratios.iter().all(|ratio| *ratio > limit);
+        let rates = |challengers: bool| of(challengers).map(Window::rate);
+        let slowest = rates(true).fold(f64::INFINITY, f64::min);
+        let is_far_above = slowest > ADOPTED_EARLY * rates(false).fold(0.0, f64::max);
         let adopted_above = match challenger {
             Way::CowChecked => COW_CHECKED_ADOPTED,
             Way::Copy | Way::CopyLong | Way::Fresh => ADOPTED,
@@ -483,8 +486,9 @@ impl Auto {
         let low_pairs = ratios.iter().filter(|ratio| **ratio <= adopted_above);
         let low_pairs = low_pairs.count();
         let outcome = match ratios.len() {
+            // However much its own windows differ.
+            2 if is_far_above => TrialOutcome::Adopted,
             _ if is_disturbed(of(false)) || is_disturbed(of(true)) => TrialOutcome::Disturbed,
-            2 if all_above(ADOPTED_EARLY) => TrialOutcome::Adopted,
             1 if ratios[0] < DROPPED_BELOW => TrialOutcome::Dropped,
             _ if low_pairs > MAX_LOW_PAIRS => TrialOutcome::Dropped,
             pairs if pairs - low_pairs >= MIN_HIGH_PAIRS => TrialOutcome::Adopted,

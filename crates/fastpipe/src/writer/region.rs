@@ -62,25 +62,28 @@ struct CowCheck {
     skip_rounds: u32,
     /// Length of the latest pause, in rounds; 0 after a cheap check.
     last_pause: u32,
+    /// The shortest time that populating a new huge page took.
+    new_page: Option<Duration>,
 }
-
-/// Lower bound of the cost of zeroing new pages, in bytes per microsecond: 48 to
-/// 96 us were measured for 2 MiB. A check whose duplication takes longer than
-/// zeroing the region would is not worth it.
-const ZEROED_BYTES_PER_US: u128 = 40 << 10;
 
 /// Limits of a pause, in rounds. Each pause is twice as long as the one before.
 const MIN_PAUSE: u32 = 16;
 const MAX_PAUSE: u32 = 1024;
 
 impl CowCheck {
-    /// Records that duplicating took `time`, for a region of `bytes`.
-    fn record_cost(&mut self, time: Duration, bytes: usize) {
-        if time.as_micros() * ZEROED_BYTES_PER_US <= bytes as u128 {
+    /// Records that duplicating took `time`, for a region of `huge_pages`. A check that takes
+    /// longer than new pages would is not worth it.
+    fn record_cost(&mut self, time: Duration, huge_pages: usize) {
+        let new_pages = self.new_page.map(|one| one * huge_pages as u32);
+        if new_pages.is_none_or(|all| time <= all) {
             self.last_pause = 0;
         } else {
             self.pause();
         }
+    }
+
+    fn record_new_page(&mut self, time: Duration) {
+        self.new_page = Some(self.new_page.map_or(time, |shortest| shortest.min(time)));
     }
 
     fn pause(&mut self) {
@@ -232,6 +235,12 @@ impl Region {
         self.counts.renewed += 1;
         self.current = next;
         self.populate_start();
+        // A huge page that was split is released with its page table in place before Linux
+        // 6.14 (CONFIG_PT_RECLAIM), and only base pages come in its stead.
+        if !self.is_huge() && self.policy == Reuse::CowChecked {
+            self.slabs[next].buffer.map_anew()?;
+            self.populate_start();
+        }
         Ok(())
     }
 
@@ -243,9 +252,14 @@ impl Region {
             return;
         }
         let slab = &mut self.slabs[self.current].buffer;
+        let started = Instant::now();
         slab.fault_in_new(0);
+        let time = started.elapsed();
         if slab.len() > page_size() {
             self.huge = !slab.fault_in_new(page_size());
+        }
+        if self.huge {
+            self.cow_check.record_new_page(time);
         }
     }
 
@@ -260,8 +274,8 @@ impl Region {
         }
         let started = Instant::now();
         self.cow_check.is_armed = self.duplicate().is_ok();
-        let bytes = self.slab_len() * self.slabs.len();
-        self.cow_check.record_cost(started.elapsed(), bytes);
+        let huge_pages = self.slab_len() / huge_page_size() * self.slabs.len();
+        self.cow_check.record_cost(started.elapsed(), huge_pages);
     }
 
     fn duplicate(&self) -> io::Result<()> {
@@ -293,11 +307,21 @@ impl Region {
 mod tests {
     use super::*;
 
-    const REGION: usize = 16 << 20;
+    /// Number of huge pages.
+    const REGION: usize = 8;
+
+    /// A check where a new huge page took 50 us.
+    fn check() -> CowCheck {
+        let mut check = CowCheck::default();
+        for us in [70, 50, 3000] {
+            check.record_new_page(Duration::from_micros(us));
+        }
+        check
+    }
 
     #[test]
     fn expensive_checks_are_paused_ever_longer() {
-        let mut check = CowCheck::default();
+        let mut check = check();
         let mut checks = 0;
         for _ in 0..10_000 {
             if check.skip_rounds > 0 {
@@ -312,10 +336,10 @@ mod tests {
 
     #[test]
     fn cheap_checks_are_not_paused() {
-        let mut check = CowCheck::default();
+        let mut check = check();
         check.record_cost(Duration::from_millis(3), REGION);
         check.skip_rounds = 0;
-        check.record_cost(Duration::from_micros(200), REGION);
+        check.record_cost(Duration::from_micros(390), REGION);
         assert_eq!(check.skip_rounds, 0);
         check.record_cost(Duration::from_millis(3), REGION);
         assert_eq!(check.skip_rounds, MIN_PAUSE, "the shortest pause again");

@@ -447,10 +447,11 @@ impl<F: AsFd> Writer<F> {
             CopyReason::NoHugePages => self.postpone_auto(),
             _ => self.stop_auto(),
         }
-        if let Some(auto) = &self.auto {
-            self.piece = match auto.way() {
-                Way::CopyLong => LONG_PIECE,
-                Way::Copy | Way::Fresh | Way::CowChecked => 2 * page_size(),
+        let is_pipe = !matches!(reason, CopyReason::NotAPipe(_));
+        if is_pipe && !matches!(self.plan.method, Method::Copy { .. }) {
+            self.piece = match self.auto.as_ref().map(Auto::way) {
+                Some(Way::CopyLong) => LONG_PIECE,
+                _ => probe::copy_piece(),
             };
         }
         self.replace_region(at_least)

@@ -181,7 +181,9 @@ fn is_enabled(bytes: usize) -> bool {
     const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
     let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
     let own = read(format!("{DIRECTORY}/hugepages-{}kB/enabled", bytes / 1024));
-    let setting = if own.contains("[inherit]") {
+    // Before Linux 6.8 there is no setting for each size, nor pages of other sizes.
+    let is_common = own.is_empty() && bytes == huge_page_size();
+    let setting = if own.contains("[inherit]") || is_common {
         read(format!("{DIRECTORY}/enabled"))
     } else {
         own

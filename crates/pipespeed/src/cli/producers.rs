@@ -42,7 +42,7 @@ impl From<MethodArg> for Method {
 
 named!(MethodArg {
     Auto = "auto": "The fastest of copy, fresh and cow-checked, found while sending",
-    Copy = "copy": "write(2), two pages at a time",
+    Copy = "copy": "write(2), a page or two at a time",
     Fresh = "fresh": "vmsplice(2); pages are never written again",
     CowChecked = "cow-checked": "vmsplice(2); pages are written again once nobody refers to them",
     Drained = "drained": "vmsplice(2); pages are written again after they have left the pipe",

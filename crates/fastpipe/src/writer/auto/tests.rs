@@ -77,6 +77,18 @@ fn a_much_faster_way_is_adopted_within_512_mib() {
     assert_eq!(sent.auto.incumbent, Way::Fresh);
 }
 
+/// Reused pages and new ones alternate, which must not pass for a disturbance.
+#[test]
+fn a_way_that_is_always_far_faster_is_adopted_however_its_windows_differ() {
+    let sent = simulate(&ALL[..2], 512 * MIB, |way, at| match way {
+        Way::CowChecked if at / (64 * MIB) % 2 == 0 => 2000.0,
+        Way::CowChecked => 5000.0,
+        _ => 1000.0,
+    });
+    let trial = sent.auto.trials()[0];
+    assert_eq!(trial.outcome, TrialOutcome::Adopted, "{trial:?}");
+}
+
 #[test]
 fn a_slightly_faster_way_takes_three_pairs() {
     let sent = simulate(&ALL[..2], GIB, fixed(4000.0, 0.0, 4400.0));
