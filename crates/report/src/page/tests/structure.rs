@@ -75,6 +75,9 @@ fn headings_are_in_order_and_every_chart_has_a_table() {
     assert_eq!(figures.len(), 9);
     for figure in figures {
         assert_eq!(elements_in(figure, "svg").len(), 2, "wide and narrow");
+        let divs = elements_in(figure, "div");
+        let hidden = divs.iter().filter(|div| div.has_attribute("hidden"));
+        assert_eq!(hidden.count(), 1, "without a style sheet one is shown");
         for name in ["svg", "figcaption", "table", "td"] {
             let has = figure.descendants().any(|it| it.tag_name().name() == name);
             assert!(has, "{name} in {}", text_without(figure, &[]));
