@@ -64,6 +64,9 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "submit_bio_wait" | "__wait_on_buffer" | "folio_wait_writeback" => Asleep::Disk,
         "filemap_read" | "io_schedule" | "blk_io_schedule" => Asleep::Disk,
         "n_tty_read" | "wait_woken" => Asleep::TerminalOrSocket,
+        "unix_stream_read_generic" | "unix_wait_for_peer" => Asleep::TerminalOrSocket,
+        "sock_alloc_send_pskb" | "__skb_wait_for_more_packets" => Asleep::TerminalOrSocket,
+        "inet_csk_accept" | "sk_wait_data" | "sk_stream_wait_memory" => Asleep::TerminalOrSocket,
         "do_signal_stop" => Asleep::Stopped,
         "ptrace_stop" => Asleep::Traced,
         // do_freezer_trap() is mostly inlined in it; the other one is that of version 1.
@@ -358,6 +361,7 @@ mod tests {
     fn without_the_call_any_pipe_of_that_side_is_possible() {
         let possible = [(88, None, Side::Room), (89, None, Side::Room)];
         Files::new("pipe_write").waits(pipes(&possible, None));
+        Files::new("unix_stream_read_generic").waits(Wait::Outside(Outside::Socket));
     }
 
     #[test]
