@@ -186,10 +186,18 @@ pub struct Shares {
     pub stopped: f64,
 }
 
+impl Shares {
+    /// How much of the time is known.
+    pub(crate) fn sum(&self) -> f64 {
+        let awake = self.runs + self.queued;
+        awake + self.disk + self.blocked + self.starved + self.elsewhere + self.stopped
+    }
+}
+
 /// What the children of a process did while it waited for them: as shares of its time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Children {
-    /// Their usual names, those that were seen most often first.
+    /// Their usual names, those that did most first.
     pub names: Vec<String>,
     /// Their states. Of several children the one counts that is nearest to running.
     pub shares: Shares,
@@ -331,7 +339,8 @@ pub fn observe(
             break;
         }
     }
-    let (spent, wall) = (observer.spent() - cost_before, sampled());
+    // Where this process hardly gets a processor, most of it is the first search.
+    let (spent, wall) = (observer.spent() - cost_before, start.elapsed());
     // The last states and the pipes belong together: processes that did not run since have
     // both.
     let changed = observer.tallies.values().filter(|it| it.may_have_changed);

@@ -182,8 +182,9 @@ fn remedy(
     has_small_calls: bool,
 ) -> String {
     let waits_for_pipes = pace.waits >= MIN_MENTIONED;
+    // Stages that wait for processors take them from each other less often with larger pipes.
     let pipes = match pace.room {
-        Room::Usual if !waits_for_pipes => "; larger pipes don't",
+        Room::Usual if !waits_for_pipes && pace.delay.is_none() => "; larger pipes don't",
         Room::Usual | Room::Small { .. } | Room::Unknown => "",
     };
     let small = match pace.room {

@@ -213,8 +213,13 @@ fn knot(
         KnotKind::Stopped => observation.is_survey && waiting.is_empty(),
         // Servers wait at FIFOs, and what still runs may open one later.
         KnotKind::NoPeer => {
-            let mut asked = observation.living().filter(|it| it.is_asked);
-            observation.is_survey || asked.any(|it| !waits.contains_key(&it.process.id.pid))
+            let mut asked = observation.living().filter(|process| process.is_asked);
+            let goes_on = |process: &Observed| {
+                // As timeout(1) does.
+                let only_waits = process.is_frozen && process.only_waits_for_children();
+                !waits.contains_key(&process.process.id.pid) && !only_waits
+            };
+            observation.is_survey || asked.any(goes_on)
         }
         // Somebody may hold a FIFO open for writers to come.
         KnotKind::MissingEnd => reasons().any(is_fifo),

@@ -32,6 +32,8 @@ const MIN_THROUGH_CHILDREN: f64 = 0.5;
 const MIN_OWN: f64 = 0.3;
 /// Where a stage is ready to run for this share without running, processors are lacking.
 const MIN_LACKING: f64 = 0.3;
+/// A stage of which less is known, as of one that has just started, is not named.
+const MIN_KNOWN: f64 = 0.5;
 /// Stages don't wait only for each other if one waits outside for this share.
 const MAX_OUTSIDE: f64 = 0.2;
 
@@ -319,7 +321,9 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         stage.waits_for_children() >= MIN_THROUGH_CHILDREN
             && others.any(|other| observation.descends(other, own))
     };
-    let candidates = stages.iter().filter(|stage| !waits_for_it(stage));
+    let candidates = stages
+        .iter()
+        .filter(|stage| !waits_for_it(stage) && stage.shares.sum() >= MIN_KNOWN);
     let candidates: Vec<Candidate<'_>> = candidates
         .map(|stage| Candidate::new(stage, &flow))
         .collect();
@@ -348,9 +352,10 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
     let children = stage.children.clone();
     let for_children = stage.waits_for_children() + best.private_waits;
     let children = children.filter(|_| for_children >= MIN_THROUGH_CHILDREN);
-    let queued = children
+    let of_children = children
         .as_ref()
-        .map_or(stage.shares.queued, |children| children.shares.queued);
+        .map_or(0.0, |children| children.shares.queued);
+    let queued = of_children.max(stage.shares.queued);
     let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
     Some(Finding::Pace(Box::new(Pace {
         stage: best.stage.who(),

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Children;
-use super::tally::{Awake, Counts, Slice, activity, ticks};
+use super::tally::{Activity, Awake, Counts, Slice, activity, ticks};
+use super::{Children, Shares};
 use crate::find::Process;
 use crate::proc::{End, Proc, Stat};
 use crate::wait::{State, Wait, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
 const MAX_CHILDREN: usize = 8;
-/// A name is left out if it was seen less often than the most frequent one by this factor: a child
-/// has its parent's name until it becomes another program.
-const MIN_NAMED: u32 = 3;
+/// A name is left out if those with it did less than those with the first one by this factor: a
+/// child has its parent's name until it becomes another program.
+const MIN_NAMED: f64 = 3.0;
 /// Threads of a child that are examined in a sample.
 const MAX_THREADS: usize = 8;
 /// Children of children are examined down to this depth, where they wait for each other.
@@ -23,14 +23,12 @@ const MAX_DEPTH: u32 = 4;
 /// Samples of the children for which a process waits.
 #[derive(Debug, Default)]
 pub(super) struct ChildTally {
-    counts: Counts,
-    /// How many were there at once at most.
-    together: usize,
-    /// How often a child with this name decided what they did together.
-    names: BTreeMap<String, u32>,
+    slice: ChildSlice,
     /// Processor time in ticks of the children that lived at the last sample: when they were seen
     /// first, and now.
     living: BTreeMap<i32, (u64, u64)>,
+    /// Running time and delay of all that were examined in the last sample.
+    schedules: BTreeMap<i32, (Duration, Duration)>,
     is_begun: bool,
 }
 
@@ -38,13 +36,25 @@ pub(super) struct ChildTally {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ChildSlice {
     counts: Counts,
-    together: usize,
-    names: BTreeMap<String, u32>,
+    names: BTreeMap<String, Named>,
+    /// Samples in which a child was awake, and how many were, added up.
+    awake: (u32, u32),
+    /// Their processor time.
     ran: Duration,
+}
+
+/// What children with one name did, as far as they were seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Named {
+    /// How often one decided what they did together.
+    decided: u32,
+    ran: Duration,
+    delayed: Duration,
 }
 
 /// One child at one moment.
 struct Child {
+    pid: i32,
     name: String,
     states: Vec<State>,
 }
@@ -61,6 +71,9 @@ impl ChildTally {
         if let Some(only) = only.filter(|only| children.contains(only)) {
             children = vec![only];
         }
+        if children.is_empty() {
+            return;
+        }
         let before = std::mem::take(&mut self.living);
         let mut seen = Vec::new();
         for pid in children.into_iter().take(MAX_CHILDREN) {
@@ -72,43 +85,60 @@ impl ChildTally {
                 self.living.insert(pid, (first.min(now), now));
             }
         }
+        self.count_schedules(proc, &seen);
         self.is_begun = true;
-        let all: Vec<&State> = seen.iter().flat_map(|child| &child.states).collect();
+        let slice = &mut self.slice;
+        let mut all: Vec<&State> = seen.iter().flat_map(|child| &child.states).collect();
+        // Those that were there have ended since, for which they had to run.
         if all.is_empty() {
-            return;
+            all.push(&State::Working);
         }
-        self.together = self.together.max(seen.len());
-        let activity_of_all = self.counts.add(&all);
-        let decides = |child: &&Child| {
-            let states: Vec<&State> = child.states.iter().collect();
-            activity(&states) == activity_of_all
-        };
-        if let Some(child) = seen.iter().find(decides) {
-            *self.names.entry(child.name.clone()).or_default() += 1;
+        let together = slice.counts.add(&all);
+        let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
+        if let Some(child) = seen.iter().find(|child| does(child) == together) {
+            slice.names.entry(child.name.clone()).or_default().decided += 1;
+        }
+        if together == Activity::Awake {
+            let awake = seen.iter().filter(|child| does(child) == Activity::Awake);
+            slice.awake.0 += 1;
+            slice.awake.1 += awake.count().max(1) as u32;
+        }
+    }
+
+    /// Counts what each has run since the last sample. Which name it had meanwhile may have
+    /// changed: it counts as the last one.
+    fn count_schedules(&mut self, proc: &Proc, seen: &[Child]) {
+        let before = std::mem::take(&mut self.schedules);
+        for child in seen {
+            let Some(now) = proc.schedule(child.pid, child.pid) else {
+                continue;
+            };
+            let new = if self.is_begun { Default::default() } else { now };
+            let (ran, delayed) = before.get(&child.pid).copied().unwrap_or(new);
+            let named = self.slice.names.entry(child.name.clone()).or_default();
+            named.ran += now.0.saturating_sub(ran);
+            named.delayed += now.1.saturating_sub(delayed);
+            self.schedules.insert(child.pid, now);
         }
     }
 
     /// Whether no child was seen.
     pub(super) fn is_empty(&self) -> bool {
-        self.counts.samples == 0
+        self.slice.counts.samples == 0
     }
 
     /// What they did. `ended` is the processor time of those that ended.
     pub(super) fn slice(&self, ended: Duration) -> ChildSlice {
         let living = self.living.values().map(|(first, now)| now - first);
         ChildSlice {
-            counts: self.counts.clone(),
-            together: self.together,
-            names: self.names.clone(),
             ran: ended + ticks(living.sum()),
+            ..self.slice.clone()
         }
     }
 
     /// Counts anew from now on.
     pub(super) fn restart(&mut self) {
-        self.counts = Counts::default();
-        self.together = 0;
-        self.names.clear();
+        self.slice = ChildSlice::default();
         for (first, now) in self.living.values_mut() {
             *first = *now;
         }
@@ -138,7 +168,7 @@ fn examine_child(
         }
     }
     let name = proc.name(pid)?;
-    seen.push(Child { name, states });
+    seen.push(Child { pid, name, states });
     Some(stat)
 }
 
@@ -151,10 +181,14 @@ impl ChildSlice {
     /// Adds those of an earlier time.
     pub(super) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
-        self.together = self.together.max(other.together);
-        for (name, count) in &other.names {
-            *self.names.entry(name.clone()).or_default() += count;
+        for (name, theirs) in &other.names {
+            let named = self.names.entry(name.clone()).or_default();
+            named.decided += theirs.decided;
+            named.ran += theirs.ran;
+            named.delayed += theirs.delayed;
         }
+        self.awake.0 += other.awake.0;
+        self.awake.1 += other.awake.1;
         self.ran += other.ran;
     }
 
@@ -166,27 +200,63 @@ impl ChildSlice {
             return None;
         }
         let ran = self.ran.as_secs_f64() / parent.counted.as_secs_f64();
-        // How long they were ready to run is not counted. They seem to be awake more often than they
-        // are, so that is true only while others used the processors.
-        let sampled = f64::from(self.counts.awake) / f64::from(samples);
+        // How many of them were awake at once.
+        let (times, awake) = self.awake;
+        let together = f64::from(awake.max(1)) / f64::from(times.max(1));
+        let queued = self.queued(ran, samples);
+        let queued = queued.clamp(0.0, parent.limits.contention * together);
         let awake = Awake {
             ran,
-            queued: (sampled - ran).clamp(0.0, parent.limits.contention),
-            // Not less than if they ran at the same time, as many as there were at once.
-            longest: (ran / self.together.max(1) as f64).min(1.0),
+            queued,
+            longest: ((ran + queued) / together).min(1.0),
         };
         let division = self.counts.divide(samples, awake);
-        let mut names: Vec<(&String, &u32)> = self.names.iter().collect();
-        names.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let most = names.first().map_or(0, |(_, count)| **count);
-        names.retain(|(_, count)| **count * MIN_NAMED >= most);
+        let shares = division.shares(&self.counts);
         Some(Children {
-            names: names.into_iter().map(|(name, _)| name.clone()).collect(),
-            shares: division.shares(&self.counts),
+            names: self.main_names(&shares),
+            shares,
             outside: division.outside(&self.counts),
             on: division.on(&self.counts),
             processors: ran,
         })
+    }
+
+    /// How long they were ready to run without running, as a share of the time, if they ran for the
+    /// share `ran`. It is known of those that were seen.
+    fn queued(&self, ran: f64, samples: u32) -> f64 {
+        let (mut seen, mut delayed) = (Duration::ZERO, Duration::ZERO);
+        for named in self.names.values() {
+            seen += named.ran;
+            delayed += named.delayed;
+        }
+        if seen.is_zero() {
+            // They seem to be awake more often than they are.
+            f64::from(self.counts.awake) / f64::from(samples) - ran
+        } else {
+            ran * delayed.as_secs_f64() / seen.as_secs_f64()
+        }
+    }
+
+    /// The names of those that did most of it: by their processor time if they mainly ran or
+    /// were ready to.
+    fn main_names(&self, shares: &Shares) -> Vec<String> {
+        let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
+        let weight = |named: &Named| {
+            if is_awake {
+                (named.ran + named.delayed).as_secs_f64()
+            } else {
+                f64::from(named.decided)
+            }
+        };
+        let mut names: Vec<(&String, f64)> = self
+            .names
+            .iter()
+            .map(|(name, named)| (name, weight(named)))
+            .collect();
+        names.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        let most = names.first().map_or(0.0, |(_, weight)| *weight);
+        names.retain(|(_, weight)| *weight > 0.0 && weight * MIN_NAMED >= most);
+        names.into_iter().map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -211,7 +281,7 @@ mod tests {
         let waiting = State::Waiting(Wait::Child(None));
         let found = eventually(|| {
             tally.sample(&Proc::default(), &parent, &[&waiting]);
-            let sleeps = tally.counts.outside.contains_key(&Outside::Timer);
+            let sleeps = tally.slice.counts.outside.contains_key(&Outside::Timer);
             sleeps.then_some(())
         });
         let group = rustix::process::Pid::from_child(&shell);
@@ -225,7 +295,7 @@ mod tests {
     fn a_child_that_sleeps_is_named_with_its_timer_also_below_another_shell() {
         for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
             let tally = children_of(script);
-            assert!(tally.names.contains_key("sleep"), "{tally:?}");
+            assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
         }
     }
 }

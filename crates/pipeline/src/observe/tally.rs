@@ -25,6 +25,9 @@ const COUNTER_AGE: u32 = 8;
 const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
 /// Ends of processes are rounded to ticks: an older process was there before.
 const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
+/// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
+/// has not changed for this long, the thread does not run.
+const MIN_PENDING: Duration = Duration::from_millis(20);
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
@@ -404,6 +407,8 @@ struct Watch {
     /// How often it had got a processor when its state was read.
     turns: Option<u64>,
     seen: Option<ThreadSample>,
+    /// When it was first seen awake with these counts, which have not changed since.
+    awake: Option<(Schedule, Instant)>,
 }
 
 impl Watch {
@@ -412,6 +417,19 @@ impl Watch {
             files: ThreadFiles::new(tid),
             turns: None,
             seen: None,
+            awake: None,
+        }
+    }
+
+    /// For how long it has been waiting for a processor, which the kernel counts only once it
+    /// gets one. `schedule` is its state now.
+    fn pending(&self, schedule: Schedule) -> Duration {
+        let waits = self.awake.filter(|(before, _)| *before == schedule);
+        let time = waits.map_or(Duration::ZERO, |(_, since)| since.elapsed());
+        if time < MIN_PENDING {
+            Duration::ZERO
+        } else {
+            time
         }
     }
 
@@ -426,7 +444,8 @@ impl Watch {
     /// Reads its state, unless it has been asleep since that was read. Returns whether it may
     /// have run; `None` if it has ended.
     fn sample(&mut self, at: &At<'_>, ends: &[End]) -> Option<bool> {
-        let turns = self.files.schedule(at.files, Some(at.allowance))?.turns;
+        let schedule = self.files.schedule(at.files, Some(at.allowance))?;
+        let turns = schedule.turns;
         let has_slept = turns > 0 && self.turns == Some(turns);
         let is_awake = |seen: &ThreadSample| matches!(seen.state, State::Working | State::Disk);
         if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
@@ -435,6 +454,9 @@ impl Watch {
         // Most processes are asleep all the time, and their files are read once.
         let allowance = self.seen.is_some().then_some(at.allowance);
         let seen = examine_files(at.files, &mut self.files, ends, allowance)?;
+        let waits_on = self.awake.filter(|(before, _)| *before == schedule);
+        let is_ready = seen.state == State::Working;
+        self.awake = is_ready.then(|| waits_on.unwrap_or_else(|| (schedule, Instant::now())));
         let is_awake = is_awake(&seen);
         self.seen = Some(seen);
         self.turns = Some(turns);
@@ -783,6 +805,10 @@ fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
     };
     for watch in watches {
         if let Some(schedule) = watch.files.schedule(at.files, Some(at.allowance)) {
+            let schedule = Schedule {
+                delayed: schedule.delayed + watch.pending(schedule),
+                ..schedule
+            };
             counters.ran += schedule.ran;
             counters.delayed += schedule.delayed;
             // 0 twice would look like a thread that never ran.

@@ -81,9 +81,7 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
              Python), or send it to a file."
                 .to_owned()
         }
-        (KnotKind::MissingEnd, _) => {
-            "close the write end before waiting for the process that reads it.".to_owned()
-        }
+        (KnotKind::MissingEnd, _) => missing_end_remedy(observation, knot),
         (KnotKind::OwnEnd, Some(member)) => {
             let fds = own_write_ends(observation, member);
             format!("close {} before reading to the end.", list(fds.map(descriptor)))
@@ -111,6 +109,26 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
     }
     lines.push(style.sentence(&format!("  Remedy: {remedy}")));
     lines.join("\n")
+}
+
+/// A reader that holds the write end, too, does not see the end of file either way.
+fn missing_end_remedy(observation: &Observation, knot: &Knot) -> String {
+    let own = |member: &Member| {
+        let fds: Vec<String> = own_write_ends(observation, member)
+            .map(descriptor)
+            .collect();
+        (!fds.is_empty()).then(|| format!("{} its {}", full(&member.who), list(fds)))
+    };
+    let readers: Vec<String> = knot.members.iter().filter_map(own).collect();
+    if readers.is_empty() {
+        "close the write end before waiting for the process that reads it.".to_owned()
+    } else {
+        format!(
+            "if an end of file is to come, the write end must be closed on both sides: here {} \
+             has it, too. Otherwise write what is waited for before waiting for the reader.",
+            list(readers)
+        )
+    }
 }
 
 /// The descriptors by which a member of a knot holds the write end of what it reads.
