@@ -1,0 +1,284 @@
+//! Regular files: replaced by renaming, or written in place.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pipespeed_base::output::check_by_closing;
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags,
+    fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, statat, statx, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{geteuid, getpid};
+
+/// Temporary files of this many names are tried. Others may have the names: processes with the
+/// same number in other containers, or that were killed.
+const MAX_NAMES: u32 = 100;
+
+/// A regular file, which may be new.
+#[derive(Debug)]
+pub(super) struct Regular {
+    /// Its directory, which stays the same if it is moved.
+    directory: OwnedFd,
+    name: PathBuf,
+    method: Method,
+}
+
+/// How a file is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// A complete temporary file is renamed: readers see the old file or the new one.
+    Replace,
+    /// The file itself is written: it belongs to another user, has other names, or can't be
+    /// replaced in its directory.
+    InPlace,
+}
+
+impl Regular {
+    /// Checks that the file can be saved, and decides how. It stays as it is.
+    pub(super) fn open(directory: &Path, name: &Path) -> io::Result<Self> {
+        let mut file = Regular {
+            directory: open_directory(directory)?,
+            name: name.to_owned(),
+            method: Method::Replace,
+        };
+        file.method = file.choose()?;
+        Ok(file)
+    }
+
+    fn choose(&self) -> io::Result<Method> {
+        let can_create = check_directory(&self.directory);
+        let Some(old) = self.existing()? else {
+            return can_create.map(|()| Method::Replace);
+        };
+        self.open_existing()?;
+        if can_create.is_ok() && is_sole_and_own(&old) && !self.is_mount_point() {
+            Ok(Method::Replace)
+        } else {
+            Ok(Method::InPlace)
+        }
+    }
+
+    /// Saves the file, and returns it, open for [`append`].
+    pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
+        let replaced = match self.method {
+            Method::Replace => self.replace(bytes),
+            Method::InPlace => Err(Errno::PERM.into()),
+        };
+        match replaced {
+            Err(error) if needs_no_directory(&error) => match self.open_existing() {
+                Ok(file) => write_in_place(&file, bytes).map(|()| file),
+                // It was removed meanwhile, or was never there.
+                Err(missing) if missing.kind() == io::ErrorKind::NotFound => match self.method {
+                    Method::Replace => Err(error),
+                    Method::InPlace => self.replace(bytes),
+                },
+                Err(error) => Err(error),
+            },
+            outcome => outcome,
+        }
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<File> {
+        let temporary = Temporary::new(&self.directory)?;
+        if let Some(old) = self.existing()? {
+            temporary.take_on(&old)?;
+        }
+        (&temporary.file).write_all(bytes)?;
+        check_by_closing(&temporary.file)?;
+        temporary.rename(&self.name)
+    }
+
+    /// What is there now.
+    fn existing(&self) -> io::Result<Option<Stat>> {
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens the file for writing; for reading, too, if that is allowed.
+    fn open_existing(&self) -> io::Result<File> {
+        // Something else may be there meanwhile: a link to a file that is none of ours, a FIFO.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |mode| openat(&self.directory, &self.name, flags | mode, Mode::empty());
+        let file = match open(OFlags::RDWR) {
+            Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
+            opened => opened?,
+        };
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is no longer a regular file"));
+        }
+        Ok(file.into())
+    }
+
+    /// Whether a file is mounted here, as far as it can be known: not before Linux 5.8.
+    fn is_mount_point(&self) -> bool {
+        let (flags, mask) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
+        statx(&self.directory, &self.name, flags, mask)
+            .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
+    /// Whether nothing is there yet.
+    pub(super) fn is_new(&self) -> bool {
+        !matches!(self.existing(), Ok(Some(_)))
+    }
+
+    /// Whether both have the same name in the same directory.
+    pub(super) fn is_same_name(&self, other: &Self) -> bool {
+        let inode = |directory| {
+            fstat(directory)
+                .map(|found| (found.st_dev, found.st_ino))
+                .ok()
+        };
+        self.name == other.name && inode(&self.directory) == inode(&other.directory)
+    }
+
+    /// The device and the inode number, if it exists.
+    pub(super) fn inode(&self) -> Option<(u64, u64)> {
+        let found = self.existing().ok()??;
+        Some((found.st_dev, found.st_ino))
+    }
+}
+
+/// Whether nobody would notice that a file is another one than before.
+fn is_sole_and_own(file: &Stat) -> bool {
+    file.st_uid == geteuid().as_raw() && file.st_nlink == 1
+}
+
+/// Whether replacing a file failed for a reason that writing it in place may not have: the
+/// directory is closed to this user or read-only, the file is a mount point or not one's own, or
+/// there is no room for a second file.
+fn needs_no_directory(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
+/// Opens a directory, which need not be readable.
+pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Checks that a file can be created in a directory.
+pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    // It has no name, so not even a signal leaves it behind. Some file systems don't have it.
+    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => Ok(()),
+        Err(_) => Temporary::new(directory).map(drop),
+    }
+}
+
+/// A file that is removed on drop, unless it was renamed.
+#[derive(Debug)]
+struct Temporary<'a> {
+    directory: &'a OwnedFd,
+    /// Empty once it was renamed.
+    name: String,
+    file: File,
+}
+
+impl<'a> Temporary<'a> {
+    fn new(directory: &'a OwnedFd) -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        // The mode that open(2) gives a new file, less the umask.
+        let mode = Mode::from_raw_mode(0o666);
+        let pid = getpid().as_raw_pid();
+        for _ in 0..MAX_NAMES {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".pipespeed-{pid}-{number}");
+            match openat(directory, &name, flags, mode) {
+                Err(Errno::EXIST) => {}
+                opened => {
+                    let file = opened?.into();
+                    return Ok(Temporary {
+                        directory,
+                        name,
+                        file,
+                    });
+                }
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Takes on the group and mode of a file that it will replace.
+    ///
+    /// # Errors
+    /// EPERM: it must not replace the file.
+    fn take_on(&self, old: &Stat) -> io::Result<()> {
+        if !is_sole_and_own(old) {
+            return Err(Errno::PERM.into());
+        }
+        // Before the mode, since it clears bits of it (chown(2)).
+        if fstat(&self.file)?.st_gid != old.st_gid {
+            fchown(&self.file, None, Some(Gid::from_raw(old.st_gid)))?;
+        }
+        Ok(fchmod(&self.file, Mode::from_raw_mode(old.st_mode))?)
+    }
+
+    fn rename(mut self, name: &Path) -> io::Result<File> {
+        renameat(self.directory, &self.name, self.directory, name)?;
+        self.name.clear();
+        self.file.try_clone()
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let _ = unlinkat(self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Replaces the contents of a file. Reserves the room first, and writes the old contents again
+/// if the new ones can't be written all the same.
+fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
+    // What is behind the new contents is cut off only in the end.
+    let mut kept = vec![0; old.min(new) as usize];
+    let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
+    let reserve = || fallocate(file, FallocateFlags::KEEP_SIZE, 0, new.max(1));
+    let reserved = retry_on_intr(reserve);
+    if let Err(errno @ (Errno::NOSPC | Errno::DQUOT)) = reserved {
+        // A part may have been reserved.
+        let _ = file.set_len(old);
+        return Err(errno.into());
+    }
+    let mut written = file.write_all_at(bytes, 0);
+    if reserved.is_err() {
+        // Unknown to the file system, which may find out later that there is no room.
+        written = written.and_then(|()| file.sync_data());
+    }
+    let error = match written.and_then(|()| file.set_len(new)) {
+        Ok(()) => return check_by_closing(file),
+        Err(error) => error,
+    };
+    if is_kept && file.write_all_at(&kept, 0).is_ok() && file.set_len(old).is_ok() {
+        return Err(error);
+    }
+    let message = format!("{error}; its old contents are damaged");
+    Err(io::Error::new(error.kind(), message))
+}
+
+/// Adds a part at the end of a file, or nothing.
+pub(super) fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
+    // Another process may have shortened it.
+    fcntl_setfl(file, OFlags::APPEND)?;
+    let before = file.metadata()?.len();
+    let written = (&*file).write_all(bytes);
+    if written.is_err() && file.metadata()?.len() > before {
+        file.set_len(before)?;
+    }
+    written
+}
