@@ -13,6 +13,7 @@ use rustix::fs::{
     fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, statat, statx, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
 use rustix::process::{geteuid, getpid};
 
 /// Temporary files of this many names are tried. Others may have the names: processes with the
@@ -52,35 +53,47 @@ impl Regular {
 
     fn choose(&self) -> io::Result<Method> {
         let can_create = check_directory(&self.directory);
-        let Some(old) = self.existing()? else {
-            return can_create.map(|()| Method::Replace);
+        // Nothing can be renamed in an append-only directory, nor a temporary file removed.
+        let can_rename = !self.has_attribute(".", StatxAttributes::APPEND);
+        let may_replace = match self.existing()? {
+            None => {
+                can_create?;
+                can_rename
+            }
+            Some(old) => {
+                self.open_existing()?;
+                let is_mounted = self.has_attribute(&self.name, StatxAttributes::MOUNT_ROOT);
+                can_create.is_ok() && can_rename && is_sole_and_own(&old) && !is_mounted
+            }
         };
-        self.open_existing()?;
-        if can_create.is_ok() && is_sole_and_own(&old) && !self.is_mount_point() {
-            Ok(Method::Replace)
+        Ok(if may_replace {
+            Method::Replace
         } else {
-            Ok(Method::InPlace)
-        }
+            Method::InPlace
+        })
     }
 
     /// Saves the file, and returns it, open for [`append`].
     pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
-        let replaced = match self.method {
-            Method::Replace => self.replace(bytes),
-            Method::InPlace => Err(Errno::PERM.into()),
-        };
-        match replaced {
-            Err(error) if needs_no_directory(&error) => match self.open_existing() {
-                Ok(file) => write_in_place(&file, bytes).map(|()| file),
-                // It was removed meanwhile, or was never there.
-                Err(missing) if missing.kind() == io::ErrorKind::NotFound => match self.method {
-                    Method::Replace => Err(error),
-                    Method::InPlace => self.replace(bytes),
-                },
-                Err(error) => Err(error),
-            },
-            outcome => outcome,
+        if self.method == Method::Replace {
+            match self.replace(bytes) {
+                Err(error) if needs_no_directory(&error) => {}
+                outcome => return outcome,
+            }
         }
+        match self.open_existing() {
+            Ok(file) => write_in_place(&file, bytes).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(bytes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the file under its own name.
+    fn create(&self, bytes: &[u8]) -> io::Result<File> {
+        let mut file = Temporary::create(&self.directory, self.name.clone())?;
+        (&file.file).write_all(bytes)?;
+        check_by_closing(&file.file)?;
+        file.keep()
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<File> {
@@ -117,11 +130,12 @@ impl Regular {
         Ok(file.into())
     }
 
-    /// Whether a file is mounted here, as far as it can be known: not before Linux 5.8.
-    fn is_mount_point(&self) -> bool {
+    /// Whether a file of the directory has an attribute, as far as it can be known: that it is a
+    /// mount point not before Linux 5.8.
+    fn has_attribute(&self, name: impl Arg, attribute: StatxAttributes) -> bool {
         let (flags, mask) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
-        statx(&self.directory, &self.name, flags, mask)
-            .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+        statx(&self.directory, name, flags, mask)
+            .is_ok_and(|found| found.stx_attributes.contains(attribute))
     }
 
     /// Whether nothing is there yet.
@@ -177,38 +191,40 @@ pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// A file that is removed on drop, unless it was renamed.
+/// A new file that is removed on drop, unless it was renamed or is to be kept.
 #[derive(Debug)]
 struct Temporary<'a> {
     directory: &'a OwnedFd,
-    /// Empty once it was renamed.
-    name: String,
+    /// `None` once it is not to be removed.
+    name: Option<PathBuf>,
     file: File,
 }
 
 impl<'a> Temporary<'a> {
+    /// Creates a file with a name that no other has.
     fn new(directory: &'a OwnedFd) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // The mode that open(2) gives a new file, less the umask.
-        let mode = Mode::from_raw_mode(0o666);
         let pid = getpid().as_raw_pid();
         for _ in 0..MAX_NAMES {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!(".pipespeed-{pid}-{number}");
-            match openat(directory, &name, flags, mode) {
-                Err(Errno::EXIST) => {}
-                opened => {
-                    let file = opened?.into();
-                    return Ok(Temporary {
-                        directory,
-                        name,
-                        file,
-                    });
-                }
+            match Temporary::create(directory, name.into()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                outcome => return outcome,
             }
         }
         Err(Errno::EXIST.into())
+    }
+
+    fn create(directory: &'a OwnedFd, name: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        // The mode that open(2) gives a new file, less the umask.
+        let file = openat(directory, &name, flags, Mode::from_raw_mode(0o666))?.into();
+        Ok(Temporary {
+            directory,
+            name: Some(name),
+            file,
+        })
     }
 
     /// Takes on the group and mode of a file that it will replace.
@@ -227,16 +243,22 @@ impl<'a> Temporary<'a> {
     }
 
     fn rename(mut self, name: &Path) -> io::Result<File> {
-        renameat(self.directory, &self.name, self.directory, name)?;
-        self.name.clear();
+        if let Some(old) = &self.name {
+            renameat(self.directory, old, self.directory, name)?;
+        }
+        self.keep()
+    }
+
+    fn keep(&mut self) -> io::Result<File> {
+        self.name = None;
         self.file.try_clone()
     }
 }
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        if !self.name.is_empty() {
-            let _ = unlinkat(self.directory, &self.name, AtFlags::empty());
+        if let Some(name) = &self.name {
+            let _ = unlinkat(self.directory, name, AtFlags::empty());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where records are saved: what is refused beforehand, and what is not lost in unusual places.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, names_in, pipeline, pipespeed, run, run_alone, skip,
-    start, start_into,
+    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, skip, start,
+    start_into,
 };
 use rustix::process::Resource;
 
