@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a regular file, new or of this user's, with one link, in a writable directory | a complete temporary file is renamed |
 //! | any other regular file | in place, once there is room; the old contents come back if that fails |
-//! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3 | through a duplicate, at its own position; never opened again |
+//! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3, or the file that standard output is | through a duplicate, at its own position; never opened again |
 //! | a FIFO, a character device, a descriptor of another process | opened before measuring |
 
 mod regular;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use pipespeed_base::output::Patient;
 use pipespeed_base::standard::duplicate_inherited;
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
 use self::regular::{Regular, append};
@@ -157,14 +157,17 @@ impl Place {
             Resolved::OfAnotherProcess(path) => return open_directly(&path).map(Place::Stream),
             Resolved::Path(path) => path,
         };
-        let kind = match fs::metadata(&path) {
-            Ok(found) => found.file_type(),
+        let found = match fs::metadata(&path) {
+            Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular);
             }
             Err(error) => return Err(error),
         };
-        if kind.is_file() {
+        let kind = found.file_type();
+        if let Some(number) = standard_descriptor(&found) {
+            Place::descriptor(number)
+        } else if kind.is_file() {
             Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular)
         } else if kind.is_dir() {
             Err(io::ErrorKind::IsADirectory.into())
@@ -207,6 +210,20 @@ impl Place {
             Place::Later => return None,
         };
         Some((found.dev(), found.ino()))
+    }
+}
+
+/// The number of standard output or error if it is this regular file: what is printed there would
+/// be lost with the old file.
+fn standard_descriptor(file: &fs::Metadata) -> Option<RawFd> {
+    let is_same = |stat: rustix::io::Result<Stat>| {
+        file.is_file()
+            && stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (file.dev(), file.ino()))
+    };
+    if is_same(fstat(io::stdout())) {
+        Some(1)
+    } else {
+        is_same(fstat(io::stderr())).then_some(2)
     }
 }
 
