@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pipespeed_base::output::check_by_closing;
 use rustix::fs::{
@@ -16,8 +15,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::{geteuid, getpid};
 
-/// Temporary files of this many names are tried. Others may have the names: processes with the
-/// same number in other containers, or that were killed.
+/// Temporary files of this many names are tried. A process with the same number in another
+/// container may have chosen the same.
 const MAX_NAMES: u32 = 100;
 
 /// A regular file, which may be new.
@@ -90,20 +89,22 @@ impl Regular {
 
     /// Creates the file under its own name.
     fn create(&self, bytes: &[u8]) -> io::Result<File> {
-        let mut file = Temporary::create(&self.directory, self.name.clone())?;
-        (&file.file).write_all(bytes)?;
-        check_by_closing(&file.file)?;
-        file.keep()
+        let (created, mut file) = Unfinished::create(&self.directory, self.name.clone())?;
+        file.write_all(bytes)?;
+        check_by_closing(&file)?;
+        created.keep();
+        Ok(file)
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<File> {
-        let temporary = Temporary::new(&self.directory)?;
+        let (temporary, mut file) = Unfinished::temporary(&self.directory)?;
         if let Some(old) = self.existing()? {
-            temporary.take_on(&old)?;
+            take_on(&file, &old)?;
         }
-        (&temporary.file).write_all(bytes)?;
-        check_by_closing(&temporary.file)?;
-        temporary.rename(&self.name)
+        file.write_all(bytes)?;
+        check_by_closing(&file)?;
+        temporary.rename(&self.name)?;
+        Ok(file)
     }
 
     /// What is there now.
@@ -187,28 +188,26 @@ pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
     // It has no name, so not even a signal leaves it behind. Some file systems don't have it.
     match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
         Ok(_) => Ok(()),
-        Err(_) => Temporary::new(directory).map(drop),
+        Err(_) => Unfinished::temporary(directory).map(drop),
     }
 }
 
 /// A new file that is removed on drop, unless it was renamed or is to be kept.
 #[derive(Debug)]
-struct Temporary<'a> {
+struct Unfinished<'a> {
     directory: &'a OwnedFd,
     /// `None` once it is not to be removed.
     name: Option<PathBuf>,
-    file: File,
 }
 
-impl<'a> Temporary<'a> {
+impl<'a> Unfinished<'a> {
     /// Creates a file with a name that no other has.
-    fn new(directory: &'a OwnedFd) -> io::Result<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
+    fn temporary(directory: &'a OwnedFd) -> io::Result<(Self, File)> {
         let pid = getpid().as_raw_pid();
         for _ in 0..MAX_NAMES {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".pipespeed-{pid}-{number}");
-            match Temporary::create(directory, name.into()) {
+            let now = jiff::Timestamp::now().as_nanosecond();
+            let name = format!(".pipespeed-{pid}-{now}");
+            match Unfinished::create(directory, name.into()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => return outcome,
             }
@@ -216,51 +215,48 @@ impl<'a> Temporary<'a> {
         Err(Errno::EXIST.into())
     }
 
-    fn create(directory: &'a OwnedFd, name: PathBuf) -> io::Result<Self> {
+    fn create(directory: &'a OwnedFd, name: PathBuf) -> io::Result<(Self, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // The mode that open(2) gives a new file, less the umask.
-        let file = openat(directory, &name, flags, Mode::from_raw_mode(0o666))?.into();
-        Ok(Temporary {
-            directory,
-            name: Some(name),
-            file,
-        })
+        let file = openat(directory, &name, flags, Mode::from_raw_mode(0o666))?;
+        let name = Some(name);
+        Ok((Unfinished { directory, name }, file.into()))
     }
 
-    /// Takes on the group and mode of a file that it will replace.
-    ///
-    /// # Errors
-    /// EPERM: it must not replace the file.
-    fn take_on(&self, old: &Stat) -> io::Result<()> {
-        if !is_sole_and_own(old) {
-            return Err(Errno::PERM.into());
-        }
-        // Before the mode, since it clears bits of it (chown(2)).
-        if fstat(&self.file)?.st_gid != old.st_gid {
-            fchown(&self.file, None, Some(Gid::from_raw(old.st_gid)))?;
-        }
-        Ok(fchmod(&self.file, Mode::from_raw_mode(old.st_mode))?)
-    }
-
-    fn rename(mut self, name: &Path) -> io::Result<File> {
+    fn rename(self, name: &Path) -> io::Result<()> {
         if let Some(old) = &self.name {
             renameat(self.directory, old, self.directory, name)?;
         }
-        self.keep()
+        self.keep();
+        Ok(())
     }
 
-    fn keep(&mut self) -> io::Result<File> {
+    fn keep(mut self) {
         self.name = None;
-        self.file.try_clone()
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = unlinkat(self.directory, name, AtFlags::empty());
         }
     }
+}
+
+/// Takes on the group and mode of a file that is to be replaced.
+///
+/// # Errors
+/// EPERM: it must not be replaced.
+fn take_on(file: &File, old: &Stat) -> io::Result<()> {
+    if !is_sole_and_own(old) {
+        return Err(Errno::PERM.into());
+    }
+    // Before the mode, since it clears bits of it (chown(2)).
+    if fstat(file)?.st_gid != old.st_gid {
+        fchown(file, None, Some(Gid::from_raw(old.st_gid)))?;
+    }
+    Ok(fchmod(file, Mode::from_raw_mode(old.st_mode))?)
 }
 
 /// Replaces the contents of a file. Reserves the room first, and writes the old contents again
