@@ -1,6 +1,6 @@
 //! Failures of a command: exit statuses, and one-line messages on standard error.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
+use crate::output::print_on_stderr;
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
 
@@ -85,14 +86,17 @@ pub fn say(text: &str) {
     let text = without_error_numbers(text);
     let text = escape(&text);
     let columns = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    let _ = match columns {
-        Ok(columns @ 1..) => text.split('\n').try_for_each(|line| {
-            let is_long = line.chars().count() > columns;
-            let wrapped = is_long.then(|| wrap(line, columns, "  "));
-            writeln!(io::stderr(), "{}", wrapped.as_deref().unwrap_or(line))
-        }),
-        _ => writeln!(io::stderr(), "{text}"),
-    };
+    let mut lines = String::new();
+    for line in text.split('\n') {
+        match columns {
+            Ok(columns @ 1..) if line.chars().count() > columns => {
+                lines.push_str(&wrap(line, columns, "  "));
+            }
+            _ => lines.push_str(line),
+        }
+        lines.push('\n');
+    }
+    let _ = print_on_stderr(lines);
 }
 
 /// Formats an error with its causes, separated by `: `, without the numbers of errors.

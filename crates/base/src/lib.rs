@@ -5,6 +5,7 @@ pub mod failure;
 pub mod interrupt;
 mod named;
 pub mod orphan;
+pub mod output;
 pub mod size;
 pub mod standard;
 pub mod text;

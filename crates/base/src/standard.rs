@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 
 /// Bit mask of the standard descriptors that were closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -139,6 +139,24 @@ pub fn close_inherited(keep: &[BorrowedFd<'_>]) {
 /// Whether standard input (0), output (1) or error (2) was closed.
 pub fn is_closed(fd: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+/// Duplicates a descriptor that this process was started with. One that it opened itself is
+/// closed on exec, unlike any that came by exec.
+///
+/// # Errors
+/// EBADF: it was not open.
+pub fn duplicate_inherited(fd: RawFd) -> io::Result<File> {
+    let was_closed = u8::try_from(fd).is_ok_and(|fd| fd < 3 && is_closed(fd));
+    if was_closed || fd < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: the number is only passed to fcntl(2), which fails if it is not open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
+    if fcntl_getfd(descriptor)?.contains(FdFlags::CLOEXEC) {
+        return Err(Errno::BADF.into());
+    }
+    Ok(fcntl_dupfd_cloexec(descriptor, 3)?.into())
 }
 
 /// Whether terminals understand escape sequences: TERM is set, and not to `dumb`

@@ -3,4 +3,5 @@
 
 pub mod cli;
 pub mod commands;
+mod destination;
 pub mod step;

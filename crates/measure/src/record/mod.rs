@@ -9,7 +9,6 @@ mod csv;
 mod header;
 mod json;
 mod not_run;
-mod save;
 mod search;
 
 pub use self::configuration::Configuration;
@@ -17,7 +16,6 @@ pub use self::csv::write_csv;
 pub use self::header::{Header, Kind, SCHEMA_VERSION};
 pub use self::json::{LoadError, SavedFile, load, to_json};
 pub use self::not_run::{NotRun, NotRunKind};
-pub use self::save::{Destination, check_directory, is_stdout};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};

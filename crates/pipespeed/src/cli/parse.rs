@@ -1,11 +1,12 @@
 //! Parses the command line and reports wrong usage in one line.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use crate::step::arguments;
 use clap::{Args, FromArgMatches};
-use pipespeed_base::failure::{exit_code, require_stdout, to_stdout, usage};
+use pipespeed_base::failure::{exit_code, require_stdout, usage};
+use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
 
@@ -64,32 +65,37 @@ fn parse_command<P: clap::Parser>(
     command: clap::Command,
 ) -> Result<P, ExitCode> {
     use clap::error::ErrorKind;
-    let colour = if has_colours() {
-        clap::ColorChoice::Auto
-    } else {
-        clap::ColorChoice::Never
-    };
     let mut command = command;
     // It says nothing, and clap would break lines after each word.
     if std::env::var_os("COLUMNS").is_some_and(|columns| columns == "0") {
         command = command.term_width(WIDTH);
     }
-    let command = command.name(program).color(colour);
-    let matches = command.try_get_matches_from(arguments());
+    let matches = command.name(program).try_get_matches_from(arguments());
     let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let printed = error.print().and_then(|()| io::stdout().flush());
-            exit_code(program, to_stdout(printed))
+            let text = help(&error, io::stdout().is_terminal());
+            exit_code(program, print(text))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // On standard error, where a failure can't be reported.
-            let _ = error.print();
+            let _ = print_on_stderr(help(&error, io::stderr().is_terminal()));
             ExitCode::from(2)
         }
         ErrorKind::InvalidUtf8 => exit_code(program, Err(not_utf8())),
         _ => exit_code(program, Err(usage(one_line(&error.to_string())))),
     })
+}
+
+/// The text of help, with colours if they may be used. clap's own printing would lose text on a
+/// descriptor with O_NONBLOCK.
+fn help(error: &clap::Error, is_terminal: bool) -> String {
+    let text = error.render();
+    if is_terminal && has_colours() {
+        text.ansi().to_string()
+    } else {
+        text.to_string()
+    }
 }
 
 /// Names the arguments that are not UTF-8, which clap does not.

@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use crate::cli::BenchArgs;
@@ -11,8 +11,8 @@ use crate::commands::progress::Progress;
 use crate::commands::{
     cases_fit, first_error, header, load, pipe_size_allowed, place, settle_pipe_size,
 };
-use pipespeed_base::failure::to_stdout;
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::output::print;
 use pipespeed_base::size;
 use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
@@ -188,7 +188,7 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
 }
 
 fn list(plan: &Plan) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut lines = String::new();
     let widths = plan.cases.iter().map(|case| case.name.len());
     let names = widths.max().unwrap_or(0);
     // In a file lines are not wrapped, so that they can be searched for.
@@ -212,8 +212,8 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
             ),
         };
         let line = format!("{:names$}  {} ({size})", case.name, case.description);
-        let line = wrap(&line, columns, &" ".repeat(names + 2));
-        to_stdout(writeln!(out, "{line}"))?;
+        lines.push_str(&wrap(&line, columns, &" ".repeat(names + 2)));
+        lines.push('\n');
     }
-    Ok(())
+    print(lines)
 }

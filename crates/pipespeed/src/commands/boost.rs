@@ -3,7 +3,7 @@
 mod prove;
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
@@ -17,10 +17,9 @@ use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
 use crate::commands::{looker, require_process, require_processes};
-use pipespeed_base::failure::{
-    AlreadyReported, Interrupted, full_message, say, start_error, to_stdout,
-};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
+use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
@@ -186,7 +185,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     let mut lines = report::describe_account(&booster.run_once(&mut pause));
     // The processor time.
     lines.pop();
-    to_stdout(io::stdout().write_all((lines.join("\n") + "\n").as_bytes()))?;
+    print(lines.join("\n") + "\n")?;
     match interrupt.signal() {
         Some(signal) => Err(Interrupted(signal).into()),
         None => Ok(()),

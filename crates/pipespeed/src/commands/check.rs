@@ -1,6 +1,6 @@
 //! `pipespeed check`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use anyhow::anyhow;
@@ -9,8 +9,9 @@ use crate::cli::CheckArgs;
 use crate::commands::files::Files;
 use crate::commands::{first_error, header};
 use pipespeed_base::Named;
-use pipespeed_base::failure::{Interrupted, require_address_space, to_stdout, usage};
+use pipespeed_base::failure::{Interrupted, require_address_space, usage};
 use pipespeed_base::interrupt::SignalFlag;
+use pipespeed_base::output::print;
 use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
@@ -31,12 +32,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
         let texts: Vec<String> = names
             .map(|name| Ok(report::check_explanation(find_check(name)?, style)))
             .collect::<anyhow::Result<_>>()?;
-        return to_stdout(io::stdout().write_all(texts.join("\n").as_bytes()));
+        return print(texts.join("\n"));
     }
     let checks = select_checks(args)?;
     if args.list {
-        let list = report::check_list(&checks, style);
-        return to_stdout(io::stdout().write_all(list.as_bytes()));
+        return print(report::check_list(&checks, style));
     }
     require_address_space(MIN_ADDRESS_SPACE)?;
     let files = Files::new([("--json", &args.json)])?;

@@ -1,13 +1,14 @@
 //! `pipespeed compare`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
 use crate::commands::files::Files;
 use crate::commands::{first_error, header};
-use pipespeed_base::failure::{Closed, full_message, say, to_stdout, usage};
+use pipespeed_base::failure::{Closed, full_message, say, usage};
+use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_measure::comparison::{Comparison, Record, compare};
 use pipespeed_measure::record::{Kind, Run, Verdict, load, to_json};
 use pipespeed_report::{self as report, Style};
@@ -120,10 +121,10 @@ fn show(comparisons: &[Comparison], stdout_is_used: bool, verbose: bool) -> anyh
     let text = report::comparison_table(comparisons, Style::for_terminal(terminal, verbose));
     if stdout_is_used {
         // A failure is ignored, as in `failure::say`.
-        let _ = write!(io::stderr(), "{text}");
+        let _ = print_on_stderr(text);
         Ok(())
     } else {
-        to_stdout(write!(io::stdout(), "{text}"))
+        print(text)
     }
 }
 

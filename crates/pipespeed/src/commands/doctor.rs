@@ -1,7 +1,7 @@
 //! `pipespeed doctor`.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
 use crate::commands::{header, looker, require_process, require_processes};
 use pipespeed_base::failure::{
-    AlreadyReported, Closed, Interrupted, message_with_remedy, say, to_stdout, usage,
+    AlreadyReported, Closed, Interrupted, message_with_remedy, say, usage,
 };
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
@@ -129,7 +130,7 @@ impl Doctor<'_> {
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
         if !self.files.use_stdout() {
-            to_stdout(io::stdout().write_all(text.as_bytes()))?;
+            print(text)?;
         }
         if self.args.watched.all && observation.hidden > 0 {
             say(&format!(
@@ -284,7 +285,7 @@ impl Doctor<'_> {
     /// output.
     fn print(&mut self, text: &str) {
         // Not `say`, which would wrap it again.
-        let written = io::stderr().write_all(text.as_bytes());
+        let written = print_on_stderr(text);
         self.is_lost |= written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
     }
 

@@ -1,14 +1,17 @@
 //! The files that a command saves, by option.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use pipespeed_base::failure::{Closed, say, to_stdout, usage};
-use pipespeed_measure::record::{Destination, check_directory, is_stdout};
+use pipespeed_base::failure::{Closed, say, usage};
+use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_report::Style;
 
 use crate::cli::OutputArgs;
+use crate::destination::{Destination, check_directory};
 
 /// Default directory of saved results.
 pub(super) const DIRECTORY: &str = "pipespeed-results";
@@ -19,6 +22,20 @@ pub(super) const RECORD_SAMPLES_CHART: &[&str] = &["--json", "--csv", "--chart"]
 pub(super) const PAGE: &[&str] = &["--output"];
 /// The option of a record.
 pub(super) const RECORD: &[&str] = &["--json"];
+
+/// Checks that the file of an option can be written.
+///
+/// # Errors
+/// Wrong usage: it can't.
+pub(super) fn destination(option: &str, path: &Path) -> anyhow::Result<Destination> {
+    Destination::open(path).map_err(|error| usage(format!("{option}: {error}")))
+}
+
+/// The device and the inode number of a file, which is the same under all its names.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
 
 /// Files to save to.
 pub(super) struct Files {
@@ -41,8 +58,7 @@ impl Files {
             let Some(path) = path else {
                 continue;
             };
-            let opened = Destination::open(path);
-            let file = opened.map_err(|error| usage(format!("{option}: {error}")))?;
+            let file = destination(option, path)?;
             if let Some((other, _)) = files.iter().find(|(_, other)| other.is_same(&file)) {
                 let what = if file.is_stdout() {
                     "standard output".to_owned()
@@ -69,13 +85,13 @@ impl Files {
         what_inputs_are: &str,
         options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)> + Clone,
     ) -> anyhow::Result<Self> {
-        if inputs.iter().filter(|file| is_stdout(file)).count() > 1 {
+        if inputs.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             return Err(usage("only one file can be '-' (standard input)"));
         }
         for (option, path) in options.clone() {
-            let place = path.as_ref().and_then(|path| path.canonicalize().ok());
-            let is_input = |file: &&PathBuf| place.is_some() && file.canonicalize().ok() == place;
-            if let Some(file) = inputs.iter().find(is_input) {
+            let output = path.as_ref().and_then(|path| inode(path));
+            let is_output = |file: &&PathBuf| output.is_some() && inode(file) == output;
+            if let Some(file) = inputs.iter().find(is_output) {
                 let file = file.display();
                 return Err(usage(format!(
                     "{option}: {file} is {what_inputs_are}: name another file"
@@ -128,7 +144,7 @@ impl Files {
                     option => option.trim_start_matches('-'),
                 };
                 let path = here.join(format!("{stem}.{kind}"));
-                (*option, Destination::unchecked(path))
+                (*option, Destination::later(path))
             })),
             Err(error) => say(&format!(
                 "pipespeed: results will not be saved: ./{DIRECTORY}: {error}"
@@ -160,7 +176,7 @@ impl Files {
             return Ok(());
         }
         let style = Style::for_terminal(io::stdout().is_terminal(), verbose);
-        to_stdout(io::stdout().write_all(text(style).as_bytes()))
+        print(text(style))
     }
 
     /// Prints a table on standard output. If a file is saved there, prints `instead` on
@@ -174,7 +190,7 @@ impl Files {
         if self.use_stdout() && !output.quiet {
             let style = Style::for_terminal(io::stderr().is_terminal(), output.verbose);
             // Not `say`, which would wrap it again.
-            let _ = writeln!(io::stderr(), "{}", instead(style).trim_end());
+            let _ = print_on_stderr(format!("{}\n", instead(style).trim_end()));
         }
         self.print(output.verbose, table)
     }
@@ -190,12 +206,12 @@ impl Files {
         }
     }
 
-    /// Saves the files that can be replaced later, except charts. Ignores failures:
+    /// Saves the regular files, which can be saved again later, except charts. Ignores failures:
     /// [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
-        let replaceable =
-            |(option, file): &&(&str, Destination)| *option != "--chart" && file.is_replaceable();
-        let _ = self.save_all(self.files.iter().filter(replaceable), text);
+        let is_saved =
+            |(option, file): &&(&str, Destination)| *option != "--chart" && file.is_regular();
+        let _ = self.save_all(self.files.iter().filter(is_saved), text);
     }
 
     /// Saves the text of each option. Continues after a failure.
@@ -212,7 +228,7 @@ impl Files {
         text: impl Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<()> {
         if let Some(directory) = self.directory {
-            std::fs::create_dir_all(directory)
+            fs::create_dir_all(directory)
                 .map_err(|error| anyhow!("cannot write {}: {error}", directory.display()))?;
         }
         let mut failed: Vec<String> = Vec::new();

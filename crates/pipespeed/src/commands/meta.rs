@@ -1,9 +1,7 @@
 //! Completions and the manual page, generated from the command line's definition.
 
-use std::io::{self, Write};
-
 use crate::cli;
-use pipespeed_base::failure::to_stdout;
+use pipespeed_base::output::print;
 
 /// Prints completions for a shell.
 ///
@@ -12,7 +10,7 @@ use pipespeed_base::failure::to_stdout;
 pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut cli::command(), "pipespeed", &mut script);
-    to_stdout(io::stdout().write_all(&script))
+    print(script)
 }
 
 /// Prints the manual page of the command, followed by those of the subcommands.
@@ -27,5 +25,5 @@ pub fn man() -> anyhow::Result<()> {
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         clap_mangen::Man::new(subcommand.clone()).render(&mut page)?;
     }
-    to_stdout(io::stdout().write_all(&page))
+    print(page)
 }

@@ -1,7 +1,5 @@
 //! `pipespeed costs --pinning`, and the published `get-user-pages`.
 
-use std::io::{self, Write};
-
 use anyhow::{anyhow, bail};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
@@ -10,8 +8,9 @@ use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
 use crate::commands::{costs, first_error, header, interrupted_by, load, memory_suffices, seed};
-use pipespeed_base::failure::{say, to_stdout, usage};
+use pipespeed_base::failure::{say, usage};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::output::print;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Plan, Record, Settings};
@@ -181,8 +180,7 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
         total_us += pinned.get_us;
         remaining -= len;
     }
-    let line = format!("total get_user_pages_fast time: {total_us}\n");
-    to_stdout(io::stdout().write_all(line.as_bytes()))
+    print(format!("total get_user_pages_fast time: {total_us}\n"))
 }
 
 #[cfg(test)]

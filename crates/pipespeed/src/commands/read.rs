@@ -1,6 +1,6 @@
 //! `pipespeed read`, and the published `read`.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::article::Rules;
 use crate::cli::EndArgs;
-use pipespeed_base::failure::{say, to_stdout, usage};
+use pipespeed_base::failure::{say, usage};
+use pipespeed_base::output::print;
 use pipespeed_base::{size, standard};
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
@@ -136,7 +137,8 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     if let (Some(data), false) = (requested, end.csv) {
         line.push_str(&format!(", {}", data.outcome()));
     }
-    let printed = to_stdout(writeln!(io::stdout(), "{line}"));
+    line.push('\n');
+    let printed = print(line);
     super::first_error([check_length(end, received), printed])
 }
 

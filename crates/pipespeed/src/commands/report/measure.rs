@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::cli::ReportArgs;
 use crate::commands::files::DIRECTORY;
 use crate::commands::load;
+use crate::destination::check_directory;
 use crate::step;
 use pipespeed_base::failure::{Interrupted, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -24,7 +25,6 @@ use pipespeed_explain::profile::perf::Sampling;
 use pipespeed_host::placement::{self, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Busy, Root};
-use pipespeed_measure::record::check_directory;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// A command whose record a page shows.

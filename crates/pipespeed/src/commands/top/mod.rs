@@ -3,9 +3,8 @@
 mod screen;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Seek, Write};
+use std::io::{self, ErrorKind, IsTerminal, Seek};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -18,11 +17,14 @@ use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, start, wait};
 use crate::commands::doctor::{plan, scope};
+use crate::commands::files;
 use crate::commands::{looker, now, require_processes};
-use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use crate::destination::Destination;
+use pipespeed_base::failure::{Closed, Interrupted, say, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
+use pipespeed_base::output::{Patient, print, print_on_stderr};
 use pipespeed_base::standard::has_colours;
-use pipespeed_measure::record::{Kind, SCHEMA_VERSION, is_stdout};
+use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
 use pipespeed_pipeline::act;
 use pipespeed_pipeline::find::Scope;
 use pipespeed_pipeline::look::Looker;
@@ -82,7 +84,7 @@ enum Output {
     /// One frame of text.
     Once,
     /// A record a second, or only one.
-    Records(Box<dyn Write>, PathBuf),
+    Records(Destination),
     Screen(Box<Shown>),
 }
 
@@ -90,17 +92,15 @@ impl Output {
     fn open(args: &TopArgs) -> anyhow::Result<Self> {
         let has_command = !args.watched.command.is_empty();
         match &args.json {
-            Some(path) if is_stdout(path) && has_command => Err(usage(
-                "--json -: the command's output would be mixed with the records: name a file",
-            )),
-            Some(path) if is_stdout(path) => {
-                Ok(Output::Records(Box::new(io::stdout()), path.clone()))
-            }
             Some(path) => {
-                let file = File::create(path).map_err(|error| {
-                    usage(format!("--json: cannot write {}: {error}", path.display()))
-                })?;
-                Ok(Output::Records(Box::new(file), path.clone()))
+                let destination = files::destination("--json", path)?;
+                if destination.is_stdout() && has_command {
+                    return Err(usage(
+                        "--json -: the command's output would be mixed with the records: name a \
+                         file",
+                    ));
+                }
+                Ok(Output::Records(destination))
             }
             None if args.once => Ok(Output::Once),
             None => {
@@ -217,8 +217,8 @@ impl Top<'_> {
         match &mut self.output {
             Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
             Output::Screen(shown) => shown.draw(&moment)?,
-            Output::Records(out, path) if is_last || !self.args.once => {
-                record(&moment, out, path)?;
+            Output::Records(destination) if is_last || !self.args.once => {
+                record(&moment, destination)?;
             }
             Output::Once if is_last => self.print(&moment)?,
             _ => {}
@@ -236,11 +236,10 @@ impl Top<'_> {
         };
         if self.command.is_some() {
             // A failure could not be reported anywhere.
-            let _ = io::stderr().write_all(text(io::stderr().is_terminal()).as_bytes());
+            let _ = print_on_stderr(text(io::stderr().is_terminal()));
             return Ok(());
         }
-        let text = text(io::stdout().is_terminal());
-        to_stdout(io::stdout().write_all(text.as_bytes()))
+        print(text(io::stdout().is_terminal()))
     }
 
     /// Waits for a signal, for the command's end, or for a key. Returns whether a key was
@@ -286,7 +285,7 @@ impl Top<'_> {
             if let Some(messages) = &mut command.messages {
                 messages.rewind()?;
                 // A failure could not be reported anywhere.
-                let _ = io::copy(messages, &mut io::stderr());
+                let _ = io::copy(messages, &mut Patient(io::stderr()));
             }
             if self.interrupt.signal().is_none() {
                 return exit_as(status);
@@ -313,7 +312,7 @@ struct Record<'a> {
 }
 
 /// Writes a line of --json.
-fn record(moment: &Moment, out: &mut dyn Write, path: &Path) -> anyhow::Result<()> {
+fn record(moment: &Moment, destination: &mut Destination) -> anyhow::Result<()> {
     let record = Record {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
@@ -323,11 +322,11 @@ fn record(moment: &Moment, out: &mut dyn Write, path: &Path) -> anyhow::Result<(
     };
     let mut line = serde_json::to_string(&record).context("--json")?;
     line.push('\n');
-    let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-    if is_stdout(path) {
-        to_stdout(written)
-    } else {
-        written.with_context(|| format!("--json: cannot write {}", path.display()))
+    match destination.append(line.as_bytes()) {
+        Err(error) if destination.is_stdout() && error.kind() == ErrorKind::BrokenPipe => {
+            Err(Closed.into())
+        }
+        appended => appended.context("--json"),
     }
 }
 

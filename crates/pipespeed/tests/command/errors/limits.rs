@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, names_in, pipeline, pipespeed, run, run_alone, skip,
-    start, start_into,
+    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, skip, start,
+    start_into,
 };
 use rustix::process::Resource;
 
@@ -207,98 +207,6 @@ fn huge_pages_that_nothing_can_show_are_an_error() {
         return;
     };
     into_a_pipe(command).refused(1, &["--check-huge-page", "/proc"]);
-}
-
-#[test]
-fn files_that_cant_be_written_are_found_before_anything_is_measured() {
-    let directory = tempfile::tempdir().unwrap();
-    let missing = directory.path().join("missing/run.json");
-    let missing = missing.to_str().unwrap();
-    let here = directory.path().to_str().unwrap();
-    let short = "bench --quick --rounds 1 --case write_read";
-    for option in ["--json", "--csv", "--chart"] {
-        let (option_directory, option_missing) = (
-            format!("{short} {option} {here}"),
-            format!("{short} {option} {missing}"),
-        );
-        run_alone(pipespeed(&option_directory)).refused(2, &[option, here, "directory"]);
-        run_alone(pipespeed(&option_missing)).refused(2, &[option, missing, "No such file"]);
-    }
-    std::os::unix::fs::symlink(missing, directory.path().join("link")).unwrap();
-    rustix::fs::mkfifoat(
-        rustix::fs::CWD,
-        directory.path().join("fifo"),
-        rustix::fs::Mode::RWXU,
-    )
-    .unwrap();
-    for (name, reason) in [
-        ("link", "link: No such file or directory"),
-        ("fifo", "fifo: nobody has opened this FIFO to read it"),
-        (&"n".repeat(256), "File name too long"),
-    ] {
-        let mut command = pipespeed(&format!("{short} --json {name}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json: cannot write ", reason]);
-    }
-    assert_eq!(names_in(directory.path()), ["fifo", "link"]);
-}
-
-#[test]
-fn a_reader_of_a_fifo_gets_the_record() {
-    let directory = tempfile::tempdir().unwrap();
-    let fifo = directory.path().join("fifo");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
-    // Without O_NONBLOCK it would wait for the writer.
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
-    let opened = rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).unwrap();
-    // Room for all of it.
-    rustix::pipe::fcntl_setpipe_size(&opened, 1 << 20).unwrap();
-    let mut command = pipespeed("check --only semantics -q");
-    command.arg("--json").arg(&fifo);
-    run_alone(command).succeeded();
-    let record = std::io::read_to_string(fs::File::from(opened)).unwrap();
-    assert_eq!(json(&record)["kind"], "check");
-}
-
-#[test]
-fn a_file_that_is_a_mount_point_is_written_in_place() {
-    let directory = tempfile::tempdir().unwrap();
-    let script = r#"
-        cd "$1" && touch run.json other && mount --bind other run.json || exit 99
-        "$0" check --only semantics -q --json run.json"#;
-    let here = directory.path().to_str().unwrap();
-    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &[here]) else {
-        return;
-    };
-    run_alone(command).succeeded();
-    let record = json_file(&directory.path().join("other"));
-    assert_eq!(record["kind"], "check");
-}
-
-#[test]
-fn one_file_by_two_names_is_refused_before_anything_is_measured() {
-    let directory = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("run", directory.path().join("link")).unwrap();
-    fs::write(directory.path().join("run"), "kept").unwrap();
-    for names in ["--json new --csv ./new", "--json link --csv run"] {
-        let mut command = pipespeed(&format!("bench --quick {names}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json", "--csv", "the same file"]);
-    }
-    assert_eq!(fs::read(directory.path().join("run")).unwrap(), b"kept");
-}
-
-#[test]
-fn a_directory_that_is_closed_to_us_is_named() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    let path = directory.path().join("run.json");
-    let command = program.command(&format!("bench --json {}", path.display()));
-    let directory = directory.path().to_str().unwrap();
-    run_alone(command).refused(2, &["--json", directory, "cannot write", "denied"]);
 }
 
 #[test]

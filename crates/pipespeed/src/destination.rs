@@ -1,0 +1,334 @@
+//! Where a command saves what it measured. Everything is looked at before measuring, so that
+//! what can't be saved is refused before it costs anything.
+//!
+//! | destination | how it is saved |
+//! |---|---|
+//! | a regular file, new or of this user's, with one link, in a writable directory | a complete temporary file is renamed |
+//! | any other regular file | in place, once there is room; the old contents come back if that fails |
+//! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3, or the file that standard output is | through a duplicate, at its own position; never opened again |
+//! | a FIFO, a character device, a descriptor of another process | opened before measuring |
+
+mod regular;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use pipespeed_base::output::Patient;
+use pipespeed_base::standard::duplicate_inherited;
+use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::io::Errno;
+
+use self::regular::{Regular, append};
+
+/// Symbolic links are followed at most this often, as by the kernel (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+/// Where a report is saved.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    path: PathBuf,
+    place: Place,
+    /// The file that [`append`](Self::append) has begun.
+    begun: Option<File>,
+}
+
+/// What is at the path.
+#[derive(Debug)]
+enum Place {
+    /// A descriptor that this process was started with, by its number, and its duplicate.
+    Descriptor(RawFd, File),
+    /// A FIFO, a character device or a file of another process, which stays open.
+    Stream(File),
+    /// A regular file, which may be new.
+    Regular(Regular),
+    /// A file in a directory that does not exist yet.
+    Later,
+}
+
+impl Destination {
+    /// Checks that a report can be saved at `path`; `-` is standard output. Neither changes
+    /// a file nor leaves a new one. Opens what can't be replaced, such as a FIFO, whose
+    /// reader would otherwise see its end before the report is saved.
+    ///
+    /// # Errors
+    /// The system's error, with the path in its message.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let place = Place::find(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Destination {
+            path: path.to_owned(),
+            place,
+            begun: None,
+        })
+    }
+
+    /// Returns a file that is not checked, since its directory does not exist yet.
+    pub(crate) fn later(path: PathBuf) -> Self {
+        Destination {
+            path,
+            place: Place::Later,
+            begun: None,
+        }
+    }
+
+    /// Returns the path that was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this is standard output, by whichever name.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self.place, Place::Descriptor(1, _))
+    }
+
+    /// Whether this is a regular file, so that [`save`](Self::save) can be called repeatedly.
+    pub(crate) fn is_regular(&self) -> bool {
+        matches!(self.place, Place::Regular(_) | Place::Later)
+    }
+
+    /// Whether both are the same file or descriptor.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::Descriptor(one, _), Place::Descriptor(other, _)) => one == other,
+            (Place::Regular(one), Place::Regular(other)) if one.is_new() || other.is_new() => {
+                one.is_same_name(other)
+            }
+            (Place::Later, _) | (_, Place::Later) => self.path == other.path,
+            (one, other) => one.inode().is_some() && one.inode() == other.inode(),
+        }
+    }
+
+    /// Saves a report. What was saved before is replaced in a regular file; elsewhere
+    /// the report follows it.
+    ///
+    /// # Errors
+    /// The system's error, with the path in its message. A regular file then has its old
+    /// contents, and no temporary file is left.
+    pub(crate) fn save(&self, bytes: &[u8]) -> io::Result<()> {
+        let saved = match &self.place {
+            Place::Descriptor(_, file) | Place::Stream(file) => Patient(file).write_all(bytes),
+            _ => self.save_regular(bytes).map(drop),
+        };
+        saved.map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    /// Adds a part of a report: the first one replaces the old contents of a regular file, and
+    /// later ones follow it. Readers see each as soon as it is complete.
+    ///
+    /// # Errors
+    /// As for [`save`](Self::save). A regular file then has the parts before this one.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_regular() {
+            return self.save(bytes);
+        }
+        let appended = match &self.begun {
+            Some(file) => append(file, bytes),
+            None => self.save_regular(bytes).map(|file| self.begun = Some(file)),
+        };
+        appended.map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    /// Saves to a regular file, and returns it.
+    fn save_regular(&self, bytes: &[u8]) -> io::Result<File> {
+        if let Place::Regular(file) = &self.place {
+            match file.save(bytes) {
+                // The directory was removed, and may have been made anew.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                outcome => return outcome,
+            }
+        }
+        match Place::find(&self.path)? {
+            Place::Regular(file) => file.save(bytes),
+            _ => Err(io::Error::other("it is no longer a regular file")),
+        }
+    }
+}
+
+impl Place {
+    fn find(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Place::descriptor(1);
+        }
+        let path = match resolve(path)? {
+            Resolved::Descriptor(number) => return Place::descriptor(number),
+            Resolved::OfAnotherProcess(path) => return open_directly(&path).map(Place::Stream),
+            Resolved::Path(path) => path,
+        };
+        let found = match fs::metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular);
+            }
+            Err(error) => return Err(error),
+        };
+        let kind = found.file_type();
+        if let Some(number) = standard_descriptor(&found) {
+            Place::descriptor(number)
+        } else if kind.is_file() {
+            Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular)
+        } else if kind.is_dir() {
+            Err(io::ErrorKind::IsADirectory.into())
+        } else if kind.is_block_device() {
+            Err(io::Error::other(
+                "it is a block device, whose data would be lost",
+            ))
+        } else if kind.is_socket() {
+            Err(io::Error::other(
+                "it is a socket, which can't be opened: connect it by '-' or /dev/fd/N",
+            ))
+        } else {
+            open_directly(&path).map(Place::Stream)
+        }
+    }
+
+    /// Duplicates a descriptor that this process was started with.
+    fn descriptor(number: RawFd) -> io::Result<Self> {
+        let file =
+            duplicate_inherited(number).map_err(|error| match Errno::from_io_error(&error) {
+                Some(Errno::BADF) => io::Error::other(format!("descriptor {number} is not open")),
+                _ => error,
+            })?;
+        let flags = fcntl_getfl(&file)?;
+        // O_PATH allows neither.
+        if flags & OFlags::ACCMODE == OFlags::RDONLY || flags.contains(OFlags::PATH) {
+            return Err(io::Error::other(format!(
+                "descriptor {number} is open for reading only"
+            )));
+        }
+        Ok(Place::Descriptor(number, file))
+    }
+
+    /// The device and the inode number.
+    fn inode(&self) -> Option<(u64, u64)> {
+        let found = match self {
+            Place::Regular(file) => return file.inode(),
+            Place::Stream(file) => file.metadata().ok()?,
+            Place::Descriptor(_, file) => file.metadata().ok().filter(fs::Metadata::is_file)?,
+            Place::Later => return None,
+        };
+        Some((found.dev(), found.ino()))
+    }
+}
+
+/// The number of standard output or error if it is this regular file: what is printed there would
+/// be lost with the old file.
+fn standard_descriptor(file: &fs::Metadata) -> Option<RawFd> {
+    let is_same = |stat: rustix::io::Result<Stat>| {
+        file.is_file()
+            && stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (file.dev(), file.ino()))
+    };
+    if is_same(fstat(io::stdout())) {
+        Some(1)
+    } else {
+        is_same(fstat(io::stderr())).then_some(2)
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
+    let name = if [Path::new("-"), Path::new("/dev/stdout")].contains(&path) {
+        "to standard output".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let message = format!("cannot write {name}: {error}");
+    io::Error::new(error.kind(), message)
+}
+
+/// Where a path leads, without a link at its end.
+enum Resolved {
+    /// An open descriptor of this process.
+    Descriptor(RawFd),
+    /// A descriptor of another process, by its path in /proc.
+    OfAnotherProcess(PathBuf),
+    Path(PathBuf),
+}
+
+/// Follows symbolic links, but not those in /proc that stand for open files: what a descriptor
+/// refers to may have no name, and opening it again would start at its beginning.
+fn resolve(path: &Path) -> io::Result<Resolved> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        if let Some(found) = find_descriptor(&path) {
+            return Ok(found);
+        }
+        match fs::read_link(&path) {
+            Ok(linked) => path = directory_of(&path).join(linked),
+            // No link, or nothing.
+            Err(_) => return Ok(Resolved::Path(path)),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Recognises a path to a descriptor, also where /proc is not mounted.
+fn find_descriptor(path: &Path) -> Option<Resolved> {
+    let standard = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
+    if let Some(number) = standard.iter().position(|name| path == Path::new(name)) {
+        return Some(Resolved::Descriptor(number as RawFd));
+    }
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    let own = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"].map(Path::new);
+    let directory = directory_of(path);
+    if own.contains(&directory) {
+        return Some(Resolved::Descriptor(number));
+    }
+    let directory = directory.canonicalize().ok()?;
+    if own
+        .iter()
+        .any(|own| own.canonicalize().ok().as_ref() == Some(&directory))
+    {
+        return Some(Resolved::Descriptor(number));
+    }
+    let is_in_proc = directory.starts_with("/proc") && directory.ends_with("fd");
+    is_in_proc.then(|| Resolved::OfAnotherProcess(path.to_owned()))
+}
+
+/// Opens a FIFO, device or descriptor of another process. Never waits: a FIFO without a reader
+/// is an error (ENXIO in fifo(7)).
+fn open_directly(path: &Path) -> io::Result<File> {
+    // A descriptor may refer to a file with contents.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags | OFlags::NONBLOCK, Mode::empty());
+    let file = opened.map_err(|errno| match errno {
+        Errno::NXIO if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) => {
+            io::Error::other("nobody has opened this FIFO to read it: start its reader first")
+        }
+        _ => errno.into(),
+    })?;
+    fcntl_setfl(&file, OFlags::APPEND)?;
+    Ok(file.into())
+}
+
+/// The directory of a file.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The name of a file in its directory.
+fn name_of(path: &Path) -> io::Result<&Path> {
+    let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
+    // `a/` and `a/.` are directories.
+    let is_file = path.as_os_str().as_bytes().ends_with(name.as_bytes());
+    if is_file {
+        Ok(Path::new(name))
+    } else {
+        Err(io::ErrorKind::IsADirectory.into())
+    }
+}
+
+/// Checks that a file can be created in a directory.
+///
+/// # Errors
+/// Those of open(2).
+pub(crate) fn check_directory(directory: &Path) -> io::Result<()> {
+    regular::check_directory(&regular::open_directory(directory)?)
+}
+
+#[cfg(test)]
+mod tests;

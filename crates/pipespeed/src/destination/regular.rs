@@ -1,0 +1,302 @@
+//! Regular files: replaced by renaming, or written in place.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pipespeed_base::output::check_by_closing;
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags,
+    fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, statat, statx, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::path::Arg;
+use rustix::process::{geteuid, getpid};
+
+/// Temporary files of this many names are tried. A process with the same number in another
+/// container may have chosen the same.
+const MAX_NAMES: u32 = 100;
+
+/// A regular file, which may be new.
+#[derive(Debug)]
+pub(super) struct Regular {
+    /// Its directory, which stays the same if it is moved.
+    directory: OwnedFd,
+    name: PathBuf,
+    method: Method,
+}
+
+/// How a file is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// A complete temporary file is renamed: readers see the old file or the new one.
+    Replace,
+    /// The file itself is written: it belongs to another user, has other names, or can't be
+    /// replaced in its directory.
+    InPlace,
+}
+
+impl Regular {
+    /// Checks that the file can be saved, and decides how. It stays as it is.
+    pub(super) fn open(directory: &Path, name: &Path) -> io::Result<Self> {
+        let mut file = Regular {
+            directory: open_directory(directory)?,
+            name: name.to_owned(),
+            method: Method::Replace,
+        };
+        file.method = file.choose()?;
+        Ok(file)
+    }
+
+    fn choose(&self) -> io::Result<Method> {
+        let can_create = check_directory(&self.directory);
+        // Nothing can be renamed in an append-only directory, nor a temporary file removed.
+        let can_rename = !self.has_attribute(".", StatxAttributes::APPEND);
+        let may_replace = match self.existing()? {
+            None => {
+                can_create?;
+                can_rename
+            }
+            Some(old) => {
+                self.open_existing()?;
+                let is_mounted = self.has_attribute(&self.name, StatxAttributes::MOUNT_ROOT);
+                can_create.is_ok() && can_rename && is_sole_and_own(&old) && !is_mounted
+            }
+        };
+        Ok(if may_replace {
+            Method::Replace
+        } else {
+            Method::InPlace
+        })
+    }
+
+    /// Saves the file, and returns it, open for [`append`].
+    pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
+        if self.method == Method::Replace {
+            match self.replace(bytes) {
+                Err(error) if needs_no_directory(&error) => {}
+                outcome => return outcome,
+            }
+        }
+        match self.open_existing() {
+            Ok(file) => write_in_place(&file, bytes).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(bytes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the file under its own name.
+    fn create(&self, bytes: &[u8]) -> io::Result<File> {
+        let (created, mut file) = Unfinished::create(&self.directory, self.name.clone())?;
+        file.write_all(bytes)?;
+        check_by_closing(&file)?;
+        created.keep();
+        Ok(file)
+    }
+
+    fn replace(&self, bytes: &[u8]) -> io::Result<File> {
+        let (temporary, mut file) = Unfinished::temporary(&self.directory)?;
+        if let Some(old) = self.existing()? {
+            take_on(&file, &old)?;
+        }
+        file.write_all(bytes)?;
+        check_by_closing(&file)?;
+        temporary.rename(&self.name)?;
+        Ok(file)
+    }
+
+    /// What is there now.
+    fn existing(&self) -> io::Result<Option<Stat>> {
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens the file for writing; for reading, too, if that is allowed.
+    fn open_existing(&self) -> io::Result<File> {
+        // Something else may be there meanwhile: a link to a file that is none of ours, a FIFO.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open = |mode| openat(&self.directory, &self.name, flags | mode, Mode::empty());
+        let file = match open(OFlags::RDWR) {
+            Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
+            opened => opened?,
+        };
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is no longer a regular file"));
+        }
+        Ok(file.into())
+    }
+
+    /// Whether a file of the directory has an attribute, as far as it can be known: that it is a
+    /// mount point not before Linux 5.8.
+    fn has_attribute(&self, name: impl Arg, attribute: StatxAttributes) -> bool {
+        let (flags, mask) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
+        statx(&self.directory, name, flags, mask)
+            .is_ok_and(|found| found.stx_attributes.contains(attribute))
+    }
+
+    /// Whether nothing is there yet.
+    pub(super) fn is_new(&self) -> bool {
+        !matches!(self.existing(), Ok(Some(_)))
+    }
+
+    /// Whether both have the same name in the same directory.
+    pub(super) fn is_same_name(&self, other: &Self) -> bool {
+        let inode = |directory| {
+            fstat(directory)
+                .map(|found| (found.st_dev, found.st_ino))
+                .ok()
+        };
+        self.name == other.name && inode(&self.directory) == inode(&other.directory)
+    }
+
+    /// The device and the inode number, if it exists.
+    pub(super) fn inode(&self) -> Option<(u64, u64)> {
+        let found = self.existing().ok()??;
+        Some((found.st_dev, found.st_ino))
+    }
+}
+
+/// Whether nobody would notice that a file is another one than before.
+fn is_sole_and_own(file: &Stat) -> bool {
+    file.st_uid == geteuid().as_raw() && file.st_nlink == 1
+}
+
+/// Whether replacing a file failed for a reason that writing it in place may not have: the
+/// directory is closed to this user or read-only, the file is a mount point or not one's own, or
+/// there is no room for a second file.
+fn needs_no_directory(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
+/// Opens a directory, which need not be readable.
+pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Checks that a file can be created in a directory.
+pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    // It has no name, so not even a signal leaves it behind. Some file systems don't have it.
+    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => Ok(()),
+        Err(_) => Unfinished::temporary(directory).map(drop),
+    }
+}
+
+/// A new file that is removed on drop, unless it was renamed or is to be kept.
+#[derive(Debug)]
+struct Unfinished<'a> {
+    directory: &'a OwnedFd,
+    /// `None` once it is not to be removed.
+    name: Option<PathBuf>,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Creates a file with a name that no other has.
+    fn temporary(directory: &'a OwnedFd) -> io::Result<(Self, File)> {
+        let pid = getpid().as_raw_pid();
+        for _ in 0..MAX_NAMES {
+            let now = jiff::Timestamp::now().as_nanosecond();
+            let name = format!(".pipespeed-{pid}-{now}");
+            match Unfinished::create(directory, name.into()) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    fn create(directory: &'a OwnedFd, name: PathBuf) -> io::Result<(Self, File)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        // The mode that open(2) gives a new file, less the umask.
+        let file = openat(directory, &name, flags, Mode::from_raw_mode(0o666))?;
+        let name = Some(name);
+        Ok((Unfinished { directory, name }, file.into()))
+    }
+
+    fn rename(self, name: &Path) -> io::Result<()> {
+        if let Some(old) = &self.name {
+            renameat(self.directory, old, self.directory, name)?;
+        }
+        self.keep();
+        Ok(())
+    }
+
+    fn keep(mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = unlinkat(self.directory, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Takes on the group and mode of a file that is to be replaced.
+///
+/// # Errors
+/// EPERM: it must not be replaced.
+fn take_on(file: &File, old: &Stat) -> io::Result<()> {
+    if !is_sole_and_own(old) {
+        return Err(Errno::PERM.into());
+    }
+    // Before the mode, since it clears bits of it (chown(2)).
+    if fstat(file)?.st_gid != old.st_gid {
+        fchown(file, None, Some(Gid::from_raw(old.st_gid)))?;
+    }
+    Ok(fchmod(file, Mode::from_raw_mode(old.st_mode))?)
+}
+
+/// Replaces the contents of a file. Reserves the room first, and writes the old contents again
+/// if the new ones can't be written all the same.
+fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
+    // What is behind the new contents is cut off only in the end.
+    let mut kept = vec![0; old.min(new) as usize];
+    let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
+    let reserve = || fallocate(file, FallocateFlags::KEEP_SIZE, 0, new.max(1));
+    let reserved = retry_on_intr(reserve);
+    if let Err(errno @ (Errno::NOSPC | Errno::DQUOT)) = reserved {
+        // A part may have been reserved.
+        let _ = file.set_len(old);
+        return Err(errno.into());
+    }
+    let mut written = file.write_all_at(bytes, 0);
+    if reserved.is_err() {
+        // Unknown to the file system, which may find out later that there is no room.
+        written = written.and_then(|()| file.sync_data());
+    }
+    let error = match written.and_then(|()| file.set_len(new)) {
+        Ok(()) => return check_by_closing(file),
+        Err(error) => error,
+    };
+    if is_kept && file.write_all_at(&kept, 0).is_ok() && file.set_len(old).is_ok() {
+        return Err(error);
+    }
+    let message = format!("{error}; its old contents are damaged");
+    Err(io::Error::new(error.kind(), message))
+}
+
+/// Adds a part at the end of a file, or nothing.
+pub(super) fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
+    // Another process may have shortened it.
+    fcntl_setfl(file, OFlags::APPEND)?;
+    let before = file.metadata()?.len();
+    let written = (&*file).write_all(bytes);
+    if written.is_err() && file.metadata()?.len() > before {
+        file.set_len(before)?;
+    }
+    written
+}

@@ -1,0 +1,173 @@
+use super::*;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    Destination::open(path.as_ref())?.save(bytes)
+}
+
+fn error(path: impl AsRef<Path>) -> String {
+    Destination::open(path.as_ref()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_new_file_has_the_bytes_and_no_temporary_file_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let new = Destination::open(&dir.path().join("a.json")).unwrap();
+    assert!(new.is_regular() && names(dir.path()).is_empty());
+    new.save(b"one").unwrap();
+    new.save(b"two").unwrap();
+    assert_eq!(fs::read(dir.path().join("a.json")).unwrap(), b"two");
+    assert_eq!(names(dir.path()), ["a.json"]);
+}
+
+#[test]
+fn an_existing_file_keeps_its_permissions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.json");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let existing = Destination::open(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    existing.save(b"new").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn a_link_stays_a_link_whether_or_not_its_file_exists() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+    symlink("file", &link).unwrap();
+    for bytes in [b"one", b"two"] {
+        save(&link, bytes).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+    }
+    assert_eq!(names(dir.path()), ["file", "link"]);
+}
+
+#[test]
+fn one_file_is_recognised_under_several_names() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("missing", dir.path().join("link")).unwrap();
+    let open = |name: &str| Destination::open(&dir.path().join(name)).unwrap();
+    assert!(open("link").is_same(&open("./missing")));
+    assert!(!open("link").is_same(&open("other")));
+    let [dash, device] = ["-", "/dev/stdout"].map(|name| Destination::open(Path::new(name)));
+    assert!(dash.unwrap().is_same(&device.unwrap()));
+}
+
+#[test]
+fn a_file_is_replaced_only_if_nobody_would_notice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["own", "linked"] {
+        fs::write(path(name), "longer than new").unwrap();
+    }
+    fs::hard_link(path("linked"), path("other")).unwrap();
+    let inode = |name: &str| fs::metadata(path(name)).unwrap().ino();
+    let before = [inode("own"), inode("linked")];
+    for name in ["own", "linked"] {
+        save(path(name), b"new").unwrap();
+        assert_eq!(fs::read(path(name)).unwrap(), b"new");
+    }
+    assert_ne!(inode("own"), before[0]);
+    assert_eq!([inode("linked"), inode("other")], [before[1]; 2]);
+}
+
+#[test]
+fn a_moved_directory_is_followed_and_a_new_one_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    fs::create_dir(&here).unwrap();
+    let file = Destination::open(&here.join("a")).unwrap();
+    fs::rename(&here, &there).unwrap();
+    file.save(b"one").unwrap();
+    assert_eq!(fs::read(there.join("a")).unwrap(), b"one");
+    fs::remove_dir_all(&there).unwrap();
+    fs::create_dir(&here).unwrap();
+    file.save(b"two").unwrap();
+    assert_eq!(fs::read(here.join("a")).unwrap(), b"two");
+}
+
+#[test]
+fn parts_follow_each_other_after_the_first_has_replaced_the_old_contents() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    for links in [false, true] {
+        fs::write(&path, "old").unwrap();
+        if links {
+            fs::hard_link(&path, dir.path().join("b")).unwrap();
+        }
+        let mut file = Destination::open(&path).unwrap();
+        for (part, so_far) in [("1\n", "1\n"), ("2\n", "1\n2\n")] {
+            file.append(part.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), so_far);
+        }
+    }
+}
+
+#[test]
+fn a_device_is_written_to_and_its_error_names_it() {
+    save("/dev/null", b"bytes").unwrap();
+    let error = save("/dev/full", b"bytes").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(error.to_string().contains("/dev/full"), "{error}");
+}
+
+#[test]
+fn a_fifo_needs_a_reader_which_stays_connected() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RWXU).unwrap();
+    let text = error(&path);
+    assert!(text.contains("start its reader first"), "{text}");
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let mut reader = File::from(rustix::fs::open(&path, flags, Mode::empty()).unwrap());
+    let fifo = Destination::open(&path).unwrap();
+    assert!(!fifo.is_regular());
+    let mut buffer = [0; 9];
+    // Not the end of the stream, which would be Ok(0).
+    let early = io::Read::read(&mut reader, &mut buffer).unwrap_err();
+    assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+    fifo.save(b"bytes").unwrap();
+    assert_eq!(io::Read::read(&mut reader, &mut buffer).unwrap(), 5);
+}
+
+#[test]
+fn an_unwritable_path_is_rejected_beforehand() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = directory.path();
+    symlink("no/such", there.join("dangling")).unwrap();
+    symlink("circle", there.join("circle")).unwrap();
+    fs::write(there.join("file"), "").unwrap();
+    for (bad, reason) in [
+        (".", "is a directory"),
+        ("new/", "is a directory"),
+        ("no/such", "No such file"),
+        ("dangling", "No such file"),
+        ("circle", "symbolic links"),
+        ("file/new", "Not a directory"),
+        (&"n".repeat(256), "too long"),
+    ] {
+        let text = error(there.join(bad));
+        assert!(text.contains(bad) && text.contains(reason), "{text}");
+    }
+    assert_eq!(names(there), ["circle", "dangling", "file"]);
+    let error = error("/dev/fd/999");
+    assert!(
+        error.contains("/dev/fd/999: descriptor 999 is not open"),
+        "{error}"
+    );
+}

@@ -1,0 +1,368 @@
+//! Where records are saved: what is refused beforehand, and what is not lost in unusual places.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::conditions::{self, ForAll};
+use crate::common::{
+    PIPESPEED, json, json_file, names_in, pipespeed, run_alone, skip, start, start_into,
+};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Resource, geteuid};
+
+/// A quick command with a record.
+const SHORT: &str = "check --only semantics -q";
+
+/// Checks that a file is a complete record.
+#[track_caller]
+fn assert_record(path: &Path) {
+    assert_eq!(json_file(path)["kind"], "check");
+}
+
+/// A shell script, with the command as `$0`, in this directory.
+fn script(text: &str, directory: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", text, PIPESPEED]).current_dir(directory);
+    command
+}
+
+#[test]
+fn files_that_cant_be_written_are_found_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/run.json");
+    let missing = missing.to_str().unwrap();
+    let here = directory.path().to_str().unwrap();
+    let short = "bench --quick --rounds 1 --case write_read";
+    for option in ["--json", "--csv", "--chart"] {
+        let (option_directory, option_missing) = (
+            format!("{short} {option} {here}"),
+            format!("{short} {option} {missing}"),
+        );
+        run_alone(pipespeed(&option_directory)).refused(2, &[option, here, "directory"]);
+        run_alone(pipespeed(&option_missing)).refused(2, &[option, missing, "No such file"]);
+    }
+    std::os::unix::fs::symlink(missing, directory.path().join("link")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        directory.path().join("fifo"),
+        rustix::fs::Mode::RWXU,
+    )
+    .unwrap();
+    for (name, reason) in [
+        ("link", "link: No such file or directory"),
+        ("fifo", "fifo: nobody has opened this FIFO to read it"),
+        (&"n".repeat(256), "File name too long"),
+    ] {
+        let mut command = pipespeed(&format!("{short} --json {name}"));
+        command.current_dir(&directory);
+        run_alone(command).refused(2, &["--json: cannot write ", reason]);
+        let mut command = pipespeed(&format!("top --once --json {name}"));
+        command.current_dir(&directory);
+        run_alone(command).refused(2, &["--json: cannot write ", reason]);
+    }
+    assert_eq!(names_in(directory.path()), ["fifo", "link"]);
+}
+
+#[test]
+fn a_reader_of_a_fifo_gets_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    // Without O_NONBLOCK it would wait for the writer.
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+    let opened = rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).unwrap();
+    // Room for all of it.
+    rustix::pipe::fcntl_setpipe_size(&opened, 1 << 20).unwrap();
+    let mut command = pipespeed("check --only semantics -q");
+    command.arg("--json").arg(&fifo);
+    run_alone(command).succeeded();
+    let record = std::io::read_to_string(fs::File::from(opened)).unwrap();
+    assert_eq!(json(&record)["kind"], "check");
+}
+
+#[test]
+fn a_file_that_is_a_mount_point_is_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        cd "$1" && touch run.json other && mount --bind other run.json || exit 99
+        "$0" check --only semantics -q --json run.json"#;
+    let here = directory.path().to_str().unwrap();
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &[here]) else {
+        return;
+    };
+    run_alone(command).succeeded();
+    assert_record(&directory.path().join("other"));
+}
+
+#[test]
+fn one_file_by_two_names_is_refused_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("run", directory.path().join("link")).unwrap();
+    fs::write(directory.path().join("run"), "kept").unwrap();
+    for names in ["--json new --csv ./new", "--json link --csv run"] {
+        let mut command = pipespeed(&format!("bench --quick {names}"));
+        command.current_dir(&directory);
+        run_alone(command).refused(2, &["--json", "--csv", "the same file"]);
+    }
+    assert_eq!(fs::read(directory.path().join("run")).unwrap(), b"kept");
+}
+
+#[test]
+fn a_directory_that_is_closed_to_us_is_named() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let path = directory.path().join("run.json");
+    let command = program.command(&format!("bench --json {}", path.display()));
+    let directory = directory.path().to_str().unwrap();
+    run_alone(command).refused(2, &["--json", directory, "cannot write", "denied"]);
+}
+
+#[test]
+fn a_file_in_a_read_only_directory_is_written_in_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        cd "$1" && mkdir closed && touch closed/run.json run.json &&
+            mount --bind closed closed && mount -o remount,bind,ro closed &&
+            mount --bind run.json closed/run.json || exit 99
+        "$0" check --only semantics -q --json closed/run.json"#;
+    let here = directory.path().to_str().unwrap();
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &[here]) else {
+        return;
+    };
+    let outcome = run_alone(command);
+    if outcome.code == Some(99) {
+        return skip("a directory can't be mounted read-only here");
+    }
+    outcome.succeeded();
+    assert_record(&directory.path().join("run.json"));
+}
+
+#[test]
+fn the_names_and_the_owner_of_a_file_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, other] = ["run.json", "other"].map(|name| directory.path().join(name));
+    fs::write(&file, "x".repeat(1 << 20)).unwrap();
+    fs::hard_link(&file, &other).unwrap();
+    let save = || {
+        let mut command = pipespeed(&format!("{SHORT} --json"));
+        command.arg(&file);
+        run_alone(command).succeeded_in_silence();
+        assert_record(&file);
+    };
+    save();
+    assert_record(&other);
+    if !geteuid().is_root() {
+        return skip("only root can write to files of other users");
+    }
+    fs::remove_file(other).unwrap();
+    chown(&file, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    save();
+    let saved = fs::metadata(&file).unwrap();
+    assert_eq!((saved.uid(), saved.gid()), (65534, 65534));
+    assert_eq!(saved.mode() & 0o7777, 0o600);
+    assert_eq!(names_in(directory.path()), ["run.json"]);
+}
+
+#[test]
+fn on_a_full_disk_the_old_record_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    // A file with one name could be replaced if there were room; the other one never. Not every
+    // file system can reserve room.
+    for (links, can_reserve) in [
+        ("true", true),
+        ("ln run.json other", true),
+        ("ln run.json other", false),
+    ] {
+        let script = format!(
+            r#"mount -t tmpfs -o size=24k none "$1" && cd "$1" || exit 99
+            printf "the old record" > run.json && {links}
+            head -c 100k /dev/zero > filler 2> /dev/null
+            "$0" check -q --json run.json
+            status=$?
+            cat run.json; echo; ls -A; exit $status"#
+        );
+        let here = directory.path().to_str().unwrap();
+        let Some(mut command) = conditions::in_mount_namespace(&script, PIPESPEED, &[here]) else {
+            return;
+        };
+        let cannot = libc::EOPNOTSUPP;
+        if !can_reserve && !conditions::failing_call(&mut command, libc::SYS_fallocate, cannot) {
+            return;
+        }
+        let outcome = run_alone(command);
+        assert!(
+            outcome.out.starts_with("the old record\nfiller\n"),
+            "{outcome:#?}"
+        );
+        assert!(!outcome.out.contains(".pipespeed"), "{outcome:#?}");
+        assert!(!outcome.err.contains("damaged"), "{outcome:#?}");
+        outcome.failed(1, &["cannot write run.json: No space left on device"]);
+    }
+}
+
+#[test]
+fn a_full_disk_has_room_for_a_record_in_the_place_of_a_longer_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=128k none "$1" && cd "$1" || exit 99
+        head -c 64k /dev/zero > run.json
+        head -c 100k /dev/zero > filler 2> /dev/null
+        "$0" check -q --json run.json && cat run.json"#;
+    let here = directory.path().to_str().unwrap();
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &[here]) else {
+        return;
+    };
+    let record = run_alone(command).succeeded_in_silence().out;
+    assert_eq!(json(&record)["kind"], "check");
+}
+
+#[test]
+fn a_descriptor_is_written_at_its_own_position_and_not_emptied() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/fd/3", directory.path().join("link")).unwrap();
+    for (name, descriptor) in [
+        ("/dev/fd/3", 3),
+        ("/proc/self/fd/3", 3),
+        ("link", 3),
+        ("/dev/stderr", 2),
+        ("/dev/fd/1", 1),
+        ("log", 1),
+        ("log", 2),
+    ] {
+        for opened in [">", ">>"] {
+            let text = format!(
+                r#"exec {descriptor}{opened}log; echo before >&{descriptor}
+                "$0" {SHORT} --json {name}; echo after >&{descriptor}"#
+            );
+            run_alone(script(&text, directory.path())).succeeded();
+            let path = directory.path().join("log");
+            let log = fs::read_to_string(&path).unwrap();
+            let record = log.strip_prefix("before\n");
+            let record = record.and_then(|rest| rest.strip_suffix("after\n"));
+            assert_eq!(json(record.expect(&log))["kind"], "check", "{name}");
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_came_as_a_descriptor_gets_the_record() {
+    for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let command = pipespeed(&format!("{SHORT} --json {name}"));
+        let running = start_into(command, OwnedFd::from(theirs));
+        let mut record = String::new();
+        ours.read_to_string(&mut record).unwrap();
+        running.finish().succeeded_in_silence();
+        assert_eq!(json(&record)["kind"], "check", "{name}");
+    }
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_written_is_refused_beforehand() {
+    for command in [SHORT, "top --once"] {
+        for (name, reason) in [
+            ("/dev/fd/99", "descriptor 99 is not open"),
+            ("/dev/fd/0", "descriptor 0 is open for reading only"),
+        ] {
+            run_alone(pipespeed(&format!("{command} --json {name}")))
+                .refused(2, &["--json: cannot write", name, reason]);
+        }
+    }
+    // This program's own descriptor of the first file's directory, perhaps.
+    let directory = tempfile::tempdir().unwrap();
+    let text = r#""$0" bench --json run.json --csv /dev/fd/3"#;
+    run_alone(script(text, directory.path())).refused(2, &["--csv", "is not open"]);
+}
+
+#[test]
+fn the_records_of_top_replace_the_old_ones_once_there_are_new_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("top.json");
+    let top = |args: &str| {
+        let mut command = pipespeed("top --once --no-open --json");
+        command.arg(&file).args(args.split_whitespace());
+        run_alone(command)
+    };
+    for links in [false, true] {
+        fs::write(&file, "the old record\n").unwrap();
+        if links {
+            fs::hard_link(&file, directory.path().join("other")).unwrap();
+        }
+        top("99999999").refused(2, &["no such process"]);
+        assert_ne!(top("-- no-such-program x").code, Some(0));
+        assert_eq!(fs::read(&file).unwrap(), b"the old record\n");
+        top("").succeeded_in_silence();
+        let records = fs::read_to_string(&file).unwrap();
+        assert_eq!(json(&records)["kind"], "top");
+    }
+}
+
+#[test]
+fn top_keeps_whole_records_when_a_disk_is_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("top.json");
+    // It watches a process with one pipe, so that all records are about as long.
+    let (from, into) = std::io::pipe().unwrap();
+    let mut cat = Command::new("cat");
+    cat.stdin(from);
+    let cat = start(cat);
+    let pid = cat.pid();
+    let top = |args: &str| {
+        let mut command = pipespeed(&format!("top --no-open {args} {pid} --json"));
+        command.arg(&file);
+        command
+    };
+    run_alone(top("--once")).succeeded_in_silence();
+    let size = fs::metadata(&file).unwrap().len();
+    let mut command = top("");
+    conditions::limit(&mut command, Resource::Fsize, size * 5 / 2);
+    run_alone(command).failed(1, &["--json: cannot write ", "File too large"]);
+    drop(into);
+    let records = fs::read_to_string(&file).unwrap();
+    assert!(
+        records.ends_with('\n') && records.lines().count() >= 1,
+        "{records}"
+    );
+    records.lines().for_each(|line| drop(json(line)));
+}
+
+#[test]
+fn nothing_is_lost_if_a_neighbour_sets_o_nonblock() {
+    let plain = |args: &str| run_alone(pipespeed(args));
+    for args in [
+        "man",
+        "completions zsh",
+        "bench --help",
+        "check --list",
+        "bench --list",
+    ] {
+        let (mut from, into) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&into, 4096).unwrap();
+        fcntl_setfl(&into, OFlags::NONBLOCK).unwrap();
+        let running = start_into(pipespeed(args), into);
+        let mut out = String::new();
+        from.read_to_string(&mut out).unwrap();
+        running.finish().succeeded_in_silence();
+        assert_eq!(out, plain(args).out, "{args}");
+    }
+    // A record, on a pipe that is full at first.
+    let (mut from, mut into) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&into, 4096).unwrap();
+    into.write_all(&[b' '; 4096]).unwrap();
+    fcntl_setfl(&into, OFlags::NONBLOCK).unwrap();
+    let running = start_into(pipespeed(&format!("{SHORT} --json -")), into);
+    let mut out = String::new();
+    from.read_to_string(&mut out).unwrap();
+    running.finish().succeeded_in_silence();
+    assert_eq!(json(&out)["kind"], "check");
+}
