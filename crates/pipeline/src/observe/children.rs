@@ -113,7 +113,11 @@ impl ChildTally {
             let Some(now) = proc.schedule(child.pid, child.pid) else {
                 continue;
             };
-            let new = if self.is_begun { Default::default() } else { now };
+            let new = if self.is_begun {
+                Default::default()
+            } else {
+                now
+            };
             let (ran, delayed) = before.get(&child.pid).copied().unwrap_or(new);
             let named = self.slice.names.entry(child.name.clone()).or_default();
             named.ran += now.0.saturating_sub(ran);

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::truths::child;
 use super::{Group, assert_contains, becomes, pipe};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{json, pipespeed, run_alone, skip, start};
@@ -95,18 +96,22 @@ fn a_reader_that_keeps_its_own_input_open_is_stuck() {
 
 #[test]
 fn a_fifo_that_nobody_else_opens_is_named() {
-    let directory = tempfile::tempdir().unwrap();
-    fifo(&directory, "lonely");
-    let mut group = Group::default();
-    let mut reader = Command::new("cat");
-    reader.arg("lonely").current_dir(&directory);
-    group.start(reader, [None, None, None]);
-    let path = directory.path().join("lonely").display().to_string();
-    let waits = format!("waits for another process to open {path}.");
-    assert_contains(
-        &group.stuck(),
-        &["until another process opens the FIFO", &waits],
-    );
+    for program in [&["cat"][..], &["timeout", "1000", "cat"]] {
+        let directory = tempfile::tempdir().unwrap();
+        fifo(&directory, "lonely");
+        let mut group = Group::default();
+        let mut reader = Command::new(program[0]);
+        reader.args(&program[1..]).arg("lonely");
+        reader.current_dir(&directory);
+        let pid = group.start(reader, [None, None, None]);
+        child(pid, "cat");
+        let path = directory.path().join("lonely").display().to_string();
+        let waits = format!("waits for another process to open {path}.");
+        assert_contains(
+            &group.stuck(),
+            &["until another process opens the FIFO", &waits],
+        );
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn tree(pid: u32) -> Vec<(u32, String)> {
 }
 
 /// Waits until a program with this name runs below a process.
-fn child(pid: u32, wanted: &str) -> u32 {
+pub(super) fn child(pid: u32, wanted: &str) -> u32 {
     let found = eventually(|| {
         let mut all = tree(pid).into_iter();
         all.find_map(|(pid, name)| (name == wanted).then_some(pid))
@@ -143,6 +143,32 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
         &text,
         &["waits for a processor", "other processes use", &place],
     );
+}
+
+/// The kernel counts a wait for a processor once it has ended.
+#[test]
+fn a_stage_that_never_gets_a_processor_does_not_run() {
+    if !has_program("taskset") || !has_program("chrt") {
+        return;
+    }
+    let mut group = Group::default();
+    let cpu = pipespeed_testing::conditions::first_processor();
+    for _ in 0..8 {
+        group.script(&format!("exec taskset -c {cpu} sh -c '{BUSY}'"));
+    }
+    let idle =
+        format!("cat /dev/zero | exec taskset -c {cpu} chrt -i 0 gzip -1 | cat >/dev/null; :");
+    let pipeline = group.script(&idle);
+    let gzip = child(pipeline, "gzip");
+    // It may get its turn meanwhile.
+    let found = eventually(|| {
+        let (_, record, (ran, _)) = examine(pipeline, gzip);
+        (ran == 0.0).then_some(record)
+    });
+    let record = found.expect("a second without it");
+    let shares = &process(&record, gzip)["shares"];
+    assert!(number(&shares["runs"]) < 0.05, "{shares}");
+    assert!(number(&shares["queued"]) > 0.9, "{shares}");
 }
 
 #[test]
@@ -343,6 +369,24 @@ fn a_shell_is_named_with_what_its_children_do() {
             assert!(!text.contains("Only a faster xargs"), "{text}");
         }
     }
+}
+
+/// The child that the processors work for is named first, not one beside it.
+#[test]
+fn of_several_children_the_one_that_runs_most_is_named_first() {
+    let mut group = Group::default();
+    let script = "while :; do head -c 20000000 /dev/zero | gzip -9; done | cat >/dev/null; :";
+    let pipeline = group.script(&format!("exec bash -c '{script}'"));
+    child(pipeline, "gzip");
+    let found = eventually(|| {
+        let (text, record, _) = examine(pipeline, pipeline);
+        let mut all = record["findings"].as_array().unwrap().iter();
+        let pace = all.find(|finding| finding["finding"] == "pace")?;
+        let first = pace["children"]["names"][0].as_str()?.to_owned();
+        Some((first, text))
+    });
+    let (first, text) = found.unwrap();
+    assert_eq!(first, "gzip", "{text}");
 }
 
 /// Whether there is a sentence that nothing is wrong.
