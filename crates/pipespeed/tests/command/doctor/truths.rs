@@ -85,10 +85,11 @@ fn process(record: &Value, pid: u32) -> &Value {
         .expect("the stage")
 }
 
-fn pace(record: &Value) -> &Value {
+/// The finding of the stage that sets the pace. `None` if no stage stands out, as where a busy
+/// machine leaves few samples.
+fn pace(record: &Value) -> Option<&Value> {
     let mut all = record["findings"].as_array().unwrap().iter();
     all.find(|finding| finding["finding"] == "pace")
-        .unwrap_or_else(|| panic!("{record:#}"))
 }
 
 fn number(value: &Value) -> f64 {
@@ -133,8 +134,8 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
             "{delayed}: {shares}"
         );
         assert!(!text.contains("Only a faster"), "{text}");
-        let is_tr = pace(&record)["stage"]["pid"] == tr;
-        is_tr.then(|| (text, pace(&record).clone()))
+        let pace = pace(&record)?;
+        (pace["stage"]["pid"] == tr).then(|| (text, pace.clone()))
     });
     let (text, pace) = found.unwrap();
     assert_eq!(pace["delay"]["cause"], "others", "{pace:#}");
@@ -249,19 +250,23 @@ fn a_stage_that_its_quota_stops_is_not_said_to_be_slow() {
     ));
     let tr = child(pipeline, "tr");
     child(pipeline, "wc");
-    let before = limited.throttled();
-    let (text, record, (ran, _)) = examine(pipeline, tr);
-    assert!(limited.throttled() > before && ran < 0.3, "{ran}");
-    let shares = &process(&record, tr)["shares"];
-    assert!(
-        (number(&shares["runs"]) - ran).abs() < 0.15,
-        "{ran}: {shares}"
-    );
-    assert!(!text.contains("Only a faster"), "{text}");
-    let quota = &process(&record, tr)["quota"];
-    assert!((number(&quota["processors"]) - 0.2).abs() < 1e-6, "{quota}");
-    assert_eq!(pace(&record)["delay"]["cause"], "quota", "{text}");
-    assert_contains(&text, &["its CPU quota of 0.200 processors is used up in"]);
+    let found = eventually(|| {
+        let before = limited.throttled();
+        let (text, record, (ran, _)) = examine(pipeline, tr);
+        assert!(limited.throttled() > before && ran < 0.3, "{ran}");
+        let shares = &process(&record, tr)["shares"];
+        assert!(
+            (number(&shares["runs"]) - ran).abs() < 0.15,
+            "{ran}: {shares}"
+        );
+        assert!(!text.contains("Only a faster"), "{text}");
+        let quota = &process(&record, tr)["quota"];
+        assert!((number(&quota["processors"]) - 0.2).abs() < 1e-6, "{quota}");
+        Some((text, pace(&record)?.clone()))
+    });
+    let (text, pace) = found.unwrap();
+    assert_eq!(pace["delay"]["cause"], "quota", "{text}");
+    assert_contains(&text, &["control group, 0.200 processors, is used up in"]);
     // The group is removed after its processes.
     drop(group);
 }
@@ -365,7 +370,13 @@ fn a_shell_is_named_with_what_its_children_do() {
         });
         let text = found.unwrap_or_else(|| panic!("{}", group.examine("").unwrapped()));
         if program == "xargs" {
-            assert!(text.contains("which run"), "{text}");
+            // On a busy machine they mainly wait.
+            let does = [
+                "which run",
+                "which waits for a processor",
+                "which wait for a processor",
+            ];
+            assert!(does.iter().any(|words| text.contains(words)), "{text}");
             assert!(!text.contains("Only a faster xargs"), "{text}");
         }
     }
@@ -380,9 +391,7 @@ fn of_several_children_the_one_that_runs_most_is_named_first() {
     child(pipeline, "gzip");
     let found = eventually(|| {
         let (text, record, _) = examine(pipeline, pipeline);
-        let mut all = record["findings"].as_array().unwrap().iter();
-        let pace = all.find(|finding| finding["finding"] == "pace")?;
-        let first = pace["children"]["names"][0].as_str()?.to_owned();
+        let first = pace(&record)?["children"]["names"][0].as_str()?.to_owned();
         Some((first, text))
     });
     let (first, text) = found.unwrap();
