@@ -102,7 +102,16 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<OwnedFd> {
         }
     })?;
     let shown = proc.stat(pid);
-    shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;
+    let stat =
+        shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;
+    // Other threads may live on without the first one.
+    if stat.state == 'Z' && proc.threads(pid).len() <= 1 {
+        return Err(usage(format!(
+            "process {pid} has ended, and its parent has not waited for it (a zombie): examine \
+             process {}",
+            stat.parent
+        )));
+    }
     let ends = proc.ends(pid);
     ends.map_err(|error| anyhow!("process {pid}: {error}; try as root"))?;
     Ok(process)

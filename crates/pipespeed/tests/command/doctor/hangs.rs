@@ -265,10 +265,16 @@ fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
 }
 
 #[test]
-fn an_unknown_process_is_bad_usage() {
+fn a_process_that_has_ended_is_bad_usage() {
     let mut gone = Command::new("true").spawn().unwrap();
-    gone.wait().unwrap();
     let pid = gone.id();
-    let outcome = run_alone(pipespeed(&format!("doctor {pid}")));
-    outcome.refused(2, &[&format!("process {pid}: no such process")]);
+    let is_zombie = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ").then_some(())
+    };
+    eventually(is_zombie).unwrap();
+    let doctor = || run_alone(pipespeed(&format!("doctor {pid}")));
+    doctor().refused(2, &["has ended", "a zombie"]);
+    gone.wait().unwrap();
+    doctor().refused(2, &[&format!("process {pid}: no such process")]);
 }
