@@ -3,8 +3,10 @@
 
 pub mod failure;
 pub mod interrupt;
+pub mod memory_file;
 mod named;
 pub mod orphan;
+pub mod process;
 pub mod size;
 pub mod standard;
 pub mod text;
