@@ -214,13 +214,16 @@ fn compare(
 ) -> anyhow::Result<()> {
     progress.set_purpose("comparing outputs");
     progress.before_trial("plain", 0, UNTIMED as usize);
+    let start = Instant::now();
     let plain = runner.run(&Way::Plain, Purpose::FirstOutput)?;
+    let first = start.elapsed();
     proof.status = plain.status();
     proof.held_by = plain.held_by.clone();
     // One that has printed something has run.
     if matches!(proof.status, 126 | 127) && plain.bytes == 0 {
         anyhow::bail!("the command can't be run (exit status {})", proof.status);
     }
+    progress.start_lines(first, UNTIMED - 1 + 2 * proof.pairs);
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
     proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());

@@ -317,9 +317,9 @@ impl Top<'_> {
         }
         let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
         if let Some(messages) = &mut command.messages {
-            messages.rewind()?;
+            let shown = messages.rewind();
             // A failure could not be reported anywhere.
-            let _ = io::copy(messages, &mut io::stderr());
+            let _ = shown.and_then(|()| io::copy(messages, &mut io::stderr()));
         }
         if let Some(signal) = self.interrupt.signal() {
             return Err(Interrupted(signal).into());
