@@ -32,11 +32,12 @@ pub struct Process {
     pid: Pid,
     /// A pidfd, or the directory.
     file: OwnedFd,
-    is_pidfd: bool,
+    /// Why it is the directory.
+    refusal: Option<Errno>,
 }
 
 impl Process {
-    /// Refers to a process. If there are no pidfds, says so once.
+    /// Refers to a process.
     ///
     /// # Errors
     /// ESRCH if there is no such process, those of pidfd_open(2), and those of opening its directory.
@@ -45,17 +46,21 @@ impl Process {
             Ok(file) => Ok(Process {
                 pid,
                 file,
-                is_pidfd: true,
+                refusal: None,
             }),
-            Err(errno) if is_refusal(errno) => {
-                say_refusal(errno);
-                Process::open_directory(pid)
-            }
+            Err(errno) if is_refusal(errno) => Process::open_directory(pid, errno),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    fn open_directory(pid: Pid) -> io::Result<Self> {
+    /// Says so, once, if there are no pidfds.
+    pub fn say_refusal(&self) {
+        if let Some(errno) = self.refusal {
+            say_refusal(errno);
+        }
+    }
+
+    fn open_directory(pid: Pid, refusal: Errno) -> io::Result<Self> {
         let file = File::open(format!("/proc/{}", pid.as_raw_pid()));
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Errno::SRCH.into(),
@@ -64,7 +69,7 @@ impl Process {
         Ok(Process {
             pid,
             file: file.into(),
-            is_pidfd: false,
+            refusal: Some(refusal),
         })
     }
 
@@ -73,9 +78,10 @@ impl Process {
         let start = Instant::now();
         loop {
             let left = within.saturating_sub(start.elapsed());
-            if !self.is_pidfd && self.runs() {
+            let is_pidfd = self.refusal.is_none();
+            if !is_pidfd && self.runs() {
                 thread::sleep(POLL_INTERVAL.min(left));
-            } else if !self.is_pidfd || self.is_readable(left) {
+            } else if !is_pidfd || self.is_readable(left) {
                 return true;
             }
             if left.is_zero() {
@@ -113,7 +119,9 @@ impl Process {
     pub fn send(&self, signal: Signal) -> io::Result<()> {
         match pidfd_send_signal(&self.file, signal) {
             // The call is refused, too, or does not take directories (before Linux 5.1).
-            Err(Errno::NOSYS | Errno::PERM | Errno::BADF) if !self.is_pidfd && self.runs() => {
+            Err(Errno::NOSYS | Errno::PERM | Errno::BADF)
+                if self.refusal.is_some() && self.runs() =>
+            {
                 Ok(kill_process(self.pid, signal)?)
             }
             sent => Ok(sent?),
@@ -259,13 +267,13 @@ mod tests {
     fn a_directory_stands_for_one_process() {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
-        let process = Process::open_directory(Pid::from_child(&cat)).unwrap();
+        let process = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).unwrap();
         assert!(!process.ends_within(Duration::ZERO));
         process.send(Signal::TERM).unwrap();
         assert!(process.ends_within(Duration::MAX));
         cat.wait().unwrap();
         assert!(process.ends_within(Duration::ZERO) && process.send(Signal::TERM).is_err());
-        let reaped = Process::open_directory(Pid::from_child(&cat)).map(drop);
+        let reaped = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).map(drop);
         assert_eq!(
             Errno::from_io_error(&reaped.unwrap_err()),
             Some(Errno::SRCH)

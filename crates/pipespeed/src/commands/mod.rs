@@ -100,6 +100,7 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<Process> {
             _ => error.into(),
         }
     })?;
+    process.say_refusal();
     let shown = proc.stat(pid);
     shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;
     let ends = proc.ends(pid);

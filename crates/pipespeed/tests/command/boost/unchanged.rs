@@ -299,7 +299,7 @@ fn a_command_runs_without_a_standard_output() {
 }
 
 #[test]
-fn ignored_signals_stay_so_where_pipespeed_waits() {
+fn ignored_signals_stay_so_in_a_proof() {
     const IGNORED: &str = "grep SigIgn /proc/self/status";
     for signal in [SIGPIPE, SIGCHLD] {
         let run = |mut command: Command| {
@@ -309,7 +309,6 @@ fn ignored_signals_stay_so_where_pipespeed_waits() {
         let mut plain = Command::new("/bin/sh");
         plain.args(["-c", IGNORED]);
         let plain = run(plain).out;
-        assert_eq!(run(boost("--report", IGNORED)).out, plain);
         let line = format!("[ \"$({IGNORED})\" = '{}' ]", plain.trim_end());
         let proof = run(boost("--prove=1 --quiet --json -", &line));
         assert_eq!(json(&proof.out)["status"], 0);
