@@ -135,8 +135,11 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
         }
         let signal = signals.next().and_then(Signal::from_named_raw);
         if let Some(signal) = signal {
-            // It is not reaped before the end of the loop, so its number is not reused.
-            let _ = kill_process(Pid::from_child(&child), signal);
+            // It is not reaped before the end of the loop, so its number is not reused. One that
+            // has stopped itself does not handle signals.
+            for signal in [signal, Signal::CONT] {
+                let _ = kill_process(Pid::from_child(&child), signal);
+            }
         }
     }
     let status = child.wait().context("the command")?;
