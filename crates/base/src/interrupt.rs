@@ -7,23 +7,24 @@
 //!
 //! | handler | use it if the process | a second signal ends the process |
 //! |---|---|---|
-//! | [`Interrupt::install`] | waits in poll(2) for child processes: a signal wakes it | if 200 ms have passed |
-//! | [`Interrupt::install_without_thread`] | times system calls itself: a second thread would slow them down | always |
+//! | [`Interrupt::install`] | waits in poll(2): a signal wakes it | if 200 ms have passed |
 //! | [`SignalFlag::install`] | checks the flag between short steps, and must work with few descriptors | if 200 ms have passed |
 //! | [`PassedOn::block`] | only waits for a child that decides what signals do | never |
+//!
+//! None of them starts a thread: there may be none left (RLIMIT_NPROC), and a process with
+//! threads can't fork, and takes longer for system calls on descriptors (fdget() in fs/file.c).
+#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 use crate::standard::is_ignored;
@@ -34,73 +35,67 @@ pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 /// A second signal within this time of the first is ignored.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Interval at which a thread polls [`SignalFlag`] for the first signal.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
 /// The first signal received. Opens no descriptor, so it can't wake a poll(2): call
 /// [`signal`](Self::signal) regularly. See the [module](self) for the choice of handler.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SignalFlag {
-    signal: Arc<AtomicUsize>,
-    second: Arc<AtomicBool>,
+    installed: Instant,
+    received: Arc<Received>,
+}
+
+#[derive(Debug, Default)]
+struct Received {
+    signal: AtomicUsize,
+    /// Milliseconds from the installation to the first signal, and 1; 0 before it.
+    at: AtomicU64,
 }
 
 impl SignalFlag {
     /// Handles [`INTERRUPTING`]. For processes that check the flag between short steps,
-    /// and must work with few descriptors, as `check`. Starts a thread, which ends 200 ms
-    /// after the first signal.
+    /// and must work with few descriptors, as `check`.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Self> {
-        let flag = SignalFlag::default();
+        let flag = SignalFlag::never();
         not_ignored().try_for_each(|number| flag.register(number))?;
         unblock();
-        let signal = Arc::clone(&flag.signal);
-        flag.end_on_second_after(move || {
-            while signal.load(Ordering::Relaxed) == 0 {
-                thread::sleep(POLL_INTERVAL);
-            }
-        })?;
         Ok(flag)
     }
 
-    fn register(&self, number: i32) -> io::Result<()> {
-        use signal_hook::flag::{register_conditional_default, register_usize};
-        register_conditional_default(number, Arc::clone(&self.second))?;
-        register_usize(number, Arc::clone(&self.signal), number as usize)?;
-        Ok(())
-    }
-
-    /// Lets a second signal end the process once [`GRACE`] has passed since the
-    /// first. A thread measures that time, since a signal handler can only set
-    /// flags; `wait_for_first` blocks it until the first signal.
-    fn end_on_second_after(
-        &self,
-        wait_for_first: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        let second = Arc::clone(&self.second);
-        let timer = thread::Builder::new().spawn(move || {
-            wait_for_first();
-            thread::sleep(GRACE);
-            second.store(true, Ordering::Relaxed);
-        });
-        if timer.is_err() {
-            self.end_on_any_second()?;
+    fn never() -> Self {
+        SignalFlag {
+            installed: Instant::now(),
+            received: Arc::default(),
         }
-        Ok(())
     }
 
-    /// Lets any second signal end the process.
-    fn end_on_any_second(&self) -> io::Result<()> {
-        not_ignored().try_for_each(|number| {
-            signal_hook::flag::register(number, Arc::clone(&self.second)).map(drop)
-        })
+    fn register(&self, number: i32) -> io::Result<()> {
+        let flag = self.clone();
+        let handle = move || flag.handle(number);
+        // SAFETY: `handle` reads the clock, stores to atomics, and lets signal-hook emulate the
+        // default handler: all that is allowed in a signal handler (signal-safety(7)).
+        unsafe { signal_hook::low_level::register(number, handle) }.map(drop)
+    }
+
+    fn handle(&self, number: i32) {
+        let now = self.installed.elapsed().as_millis() as u64 + 1;
+        let (before, after) = (Ordering::SeqCst, Ordering::SeqCst);
+        match self.received.at.compare_exchange(0, now, before, after) {
+            Ok(_) => self
+                .received
+                .signal
+                .store(number as usize, Ordering::SeqCst),
+            Err(first) if now.saturating_sub(first) >= GRACE.as_millis() as u64 => {
+                let _ = signal_hook::low_level::emulate_default_handler(number);
+            }
+            Err(_) => {}
+        }
     }
 
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
-        match self.signal.load(Ordering::Relaxed) {
+        match self.received.signal.load(Ordering::Relaxed) {
             0 => None,
             number => Some(number as i32),
         }
@@ -138,35 +133,11 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles [`INTERRUPTING`]. For processes that wait in poll(2) for children, which
-    /// do the measured work. Starts a thread, which ends 200 ms after the first signal.
+    /// Handles [`INTERRUPTING`].
     ///
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).
     pub fn install() -> io::Result<Self> {
-        let interrupt = Interrupt::register()?;
-        let wake = Arc::clone(&interrupt.wake);
-        interrupt.flag.end_on_second_after(move || {
-            let mut fds = [PollFd::new(&wake, PollFlags::IN)];
-            // It can only fail for lack of memory (poll(2)).
-            let _ = rustix::io::retry_on_intr(|| poll(&mut fds, None));
-        })?;
-        Ok(interrupt)
-    }
-
-    /// As [`install`](Self::install), but without a thread, so any second signal ends the
-    /// process at once. For processes that time system calls themselves: these take
-    /// longer if threads share the descriptor table (fdget() in fs/file.c).
-    ///
-    /// # Errors
-    /// Those of [`install`](Self::install).
-    pub fn install_without_thread() -> io::Result<Self> {
-        let interrupt = Interrupt::register()?;
-        interrupt.flag.end_on_any_second()?;
-        Ok(interrupt)
-    }
-
-    fn register() -> io::Result<Self> {
         let interrupt = Interrupt::never()?;
         for number in not_ignored() {
             interrupt.flag.register(number)?;
@@ -183,7 +154,7 @@ impl Interrupt {
     pub fn never() -> io::Result<Self> {
         let (wake, wake_sender) = UnixStream::pair()?;
         Ok(Interrupt {
-            flag: SignalFlag::default(),
+            flag: SignalFlag::never(),
             wake: Arc::new(wake),
             wake_sender: Arc::new(wake_sender),
         })

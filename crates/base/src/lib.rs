@@ -3,9 +3,11 @@
 
 pub mod failure;
 pub mod interrupt;
+pub mod memory_file;
 mod named;
 pub mod orphan;
 pub mod output;
+pub mod process;
 pub mod size;
 pub mod standard;
 pub mod text;

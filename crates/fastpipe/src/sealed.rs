@@ -17,7 +17,7 @@ const TMPFS: u64 = 0x0102_1994;
 
 /// Creates a file of `len` zero bytes. Pages are allocated at the first access.
 pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
-    let file = memfd(name)?;
+    let file = memfd(name, MemfdFlags::empty())?;
     rustix::fs::ftruncate(&file, len)?;
     rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
     Ok(file)
@@ -69,8 +69,9 @@ pub(crate) fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn memfd(name: &str) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+/// Creates an empty file in memory that can be sealed, with `more` flags.
+pub(crate) fn memfd(name: &str, more: MemfdFlags) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
     // With vm.memfd_noexec = 2 the flag is required; kernels before 6.3 do not
     // know it.
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_unsealed_file_is_refused() {
-        let file = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
+        let file = sealed::memfd("t", MemfdFlags::empty()).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
         assert_refused(file, 4, "not sealed");
         let (reader, _writer) = io::pipe().unwrap();
@@ -197,8 +197,7 @@ mod tests {
 
     #[test]
     fn a_file_of_reserved_huge_pages_is_refused() {
-        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
-        let Ok(file) = rustix::fs::memfd_create("t", flags) else {
+        let Ok(file) = sealed::memfd("t", MemfdFlags::HUGETLB) else {
             skip("no reserved huge pages here");
             return;
         };

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, pidfd_open,
-    pidfd_send_signal, waitid, waitpid,
-};
+use pipespeed_base::process::Process;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
 
 use crate::proc::{Proc, tree};
 
@@ -33,16 +31,16 @@ pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) {
     };
     for pid in tree(own, &children).into_iter().skip(1) {
         let seen = parents.iter().find(|(_, child)| *child == pid);
-        let descriptor = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // The descriptor refers to one process. If its parent is still the same, it
-        // is the one that was listed.
-        if let (Some(Ok(descriptor)), Some((seen, _))) = (descriptor, seen)
+        let process = Pid::from_raw(pid).map(Process::open);
+        // If the parent of the one process that was opened is still the same, it is the one
+        // that was listed.
+        if let (Some(Ok(process)), Some((seen, _))) = (process, seen)
             && parent(pid).is_some_and(|now| now == *seen || now == own)
         {
-            let _ = pidfd_send_signal(&descriptor, signal);
+            let _ = process.send(signal);
             // A stopped process does not handle signals.
             if signal != Signal::KILL {
-                let _ = pidfd_send_signal(descriptor, Signal::CONT);
+                let _ = process.send(Signal::CONT);
             }
         }
     }

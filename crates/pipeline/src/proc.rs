@@ -196,13 +196,24 @@ impl Proc {
         parents.take(MAX_DEPTH)
     }
 
-    /// The processes to which a process has pidfds (pidfd_open(2)). Empty without permission.
-    pub(crate) fn pidfds(&self, pid: i32) -> Vec<i32> {
+    /// The processes that a process has opened ([`pipespeed_base::process`]). Empty without
+    /// permission.
+    pub(crate) fn opened_processes(&self, pid: i32) -> Vec<i32> {
         let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
-        let descriptors = descriptors.unwrap_or_default().into_iter();
-        let field = |fd: i32| self.root.field(format!("proc/{pid}/fdinfo/{fd}"), "Pid");
+        let by_pidfd = |fd: i32| {
+            self.root
+                .field(format!("proc/{pid}/fdinfo/{fd}"), "Pid")?
+                .parse()
+                .ok()
+        };
+        let by_directory = |fd: i32| {
+            let path = fs::read_link(self.path(&format!("proc/{pid}/fd/{fd}"))).ok()?;
+            path.strip_prefix("/proc").ok()?.to_str()?.parse().ok()
+        };
         descriptors
-            .filter_map(|fd| field(fd)?.parse().ok())
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|fd| by_pidfd(fd).or_else(|| by_directory(fd)))
             .collect()
     }
 

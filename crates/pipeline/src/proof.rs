@@ -145,6 +145,9 @@ pub struct Proof {
     pub output: Option<Sameness>,
     /// The exit status of the first plain run.
     pub status: i32,
+    /// Who held the output of that run open after the command had ended and nothing more came;
+    /// null if nobody did.
+    pub held_by: Option<String>,
     /// What was done to the pipes in the untimed boosted run; null if that is not known.
     pub pipes: Option<Vec<TreatedPipe>>,
     /// The stage that sets the pace when boosted; null if none does or the run was too
@@ -446,6 +449,7 @@ mod tests {
             interrupted: None,
             output: Some(Sameness::Same),
             status: 0,
+            held_by: None,
             pipes: Some(Vec::new()),
             pace: None,
             portable: None,

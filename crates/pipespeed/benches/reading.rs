@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use fastpipe::reader::{DEFAULT_BUFFER, Reader};
 use fastpipe::relay::{self, Flow, relay};
+use pipespeed_base::memory_file;
 use pipespeed_measure::endpoint::pattern;
 use pipespeed_stats as stats;
-use rustix::fs::MemfdFlags;
 
 use producer::{Plan, Speed, Way};
 
@@ -187,7 +187,7 @@ impl End {
     fn new(consumer: &str) -> anyhow::Result<Self> {
         Ok(match consumer {
             "reader" => End::Sum,
-            "file" => End::File(rustix::fs::memfd_create("copied", MemfdFlags::CLOEXEC)?.into()),
+            "file" => End::File(memory_file::create("copied")?),
             _ => {
                 let (from, to) = io::pipe()?;
                 let mut wc = Command::new("wc");

@@ -232,6 +232,23 @@ fn a_filter_that_refuses_vmsplice_is_named_where_it_is_needed() {
 }
 
 #[test]
+fn files_in_memory_are_made_as_the_kernel_wants_them() {
+    const CLOEXEC: u32 = libc::MFD_CLOEXEC;
+    for (flags, errno) in [
+        // vm.memfd_noexec = 2.
+        (CLOEXEC, libc::EACCES),
+        // A kernel before 6.3.
+        (CLOEXEC | libc::MFD_NOEXEC_SEAL, libc::EINVAL),
+    ] {
+        let mut command = pipespeed(&format!("{JSON} --only spliced-file-is-live"));
+        if !conditions::failing_call_with(&mut command, libc::SYS_memfd_create, (1, flags), errno) {
+            return;
+        }
+        assert_eq!(Checks::run(command).said("spliced-file-is-live").0, "seen");
+    }
+}
+
+#[test]
 fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
     for (call, name) in [
         (libc::SYS_splice, "may-splice"),

@@ -272,8 +272,14 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
          runs may have larger pipes, too"
             .to_owned()
     });
+    let held = proof.held_by.as_ref().map(|holders| {
+        format!(
+            "after the command had ended, {holders} held its output open: what may come later was \
+             not waited for"
+        )
+    });
     let doubts = [
-        output, unlike, failed, unknown, unraised, already, short, few,
+        output, held, unlike, failed, unknown, unraised, already, short, few,
     ];
     doubts.into_iter().flatten()
 }
@@ -352,6 +358,7 @@ mod tests {
             interrupted: None,
             output: Some(Sameness::Same),
             status: 0,
+            held_by: None,
             pipes: Some(vec![pipe("cat", "wc", 1)]),
             pace: None,
             portable: None,
@@ -424,6 +431,7 @@ mod tests {
             let mut proof = proof(0.02);
             proof.cases[0] = case(Way::Plain, 0.03, 0.04);
             proof.status = 3;
+            proof.held_by = Some("sleep (pid 4711)".to_owned());
             proof.evaluate();
             Proof {
                 output: Some(output),

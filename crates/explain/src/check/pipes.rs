@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fastpipe::buffer::{Buffer, PageSlice};
@@ -14,11 +15,12 @@ use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use pipespeed_base::process;
 use pipespeed_host::refusals::{self, Call, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 /// A system call that failed.
 #[derive(Debug, thiserror::Error)]
@@ -245,8 +247,8 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
 pub(super) struct Process(Child);
 
 impl Process {
-    /// Timeout of [`wait`](Self::wait), in seconds.
-    const MAX_WAIT_S: u32 = 2;
+    /// Timeout of [`wait`](Self::wait).
+    const MAX_WAIT: Duration = Duration::from_secs(2);
 
     /// Starts a program with these standard descriptors and no others; standard
     /// error is the same as standard output. Returns once it is executed.
@@ -288,9 +290,12 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        let pidfd = at("pidfd_open(2)", pidfd_open(self.pid(), PidfdFlags::empty()))?;
-        if !readable_within(pidfd, Self::MAX_WAIT_S)? {
-            bail!("a child has not ended within {} s", Self::MAX_WAIT_S);
+        let process = at("pidfd_open(2)", process::Process::open(self.pid()))?;
+        if !process.ends_within(Self::MAX_WAIT) {
+            bail!(
+                "a child has not ended within {} s",
+                Self::MAX_WAIT.as_secs()
+            );
         }
         self.0.wait().context("wait")
     }

@@ -14,8 +14,8 @@ use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use fastpipe::writer::cow_check_works;
-use rustix::fs::MemfdFlags;
 
+use pipespeed_base::memory_file;
 use pipespeed_host::refusals::Call;
 
 use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
@@ -201,8 +201,8 @@ fn discarded_page() -> anyhow::Result<Outcome> {
 
 /// A file in memory, which is deleted with its descriptor.
 fn memory_file(bytes: &[u8]) -> Result<File, CallError> {
-    let made = rustix::fs::memfd_create("pipespeed-check", MemfdFlags::CLOEXEC);
-    let file = File::from(at("memfd_create(2)", made)?);
+    let made = memory_file::create("pipespeed-check");
+    let file = at("memfd_create(2)", made)?;
     at("pwrite(2)", file.write_all_at(bytes, 0))?;
     Ok(file)
 }

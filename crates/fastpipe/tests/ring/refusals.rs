@@ -18,6 +18,14 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::{pread, pwrite};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+/// A file in memory that can be sealed.
+fn memfd(more: MemfdFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::ALLOW_SEALING | more;
+    // Required with vm.memfd_noexec = 2, unknown before Linux 6.3.
+    let sealed = memfd_create("t", flags | MemfdFlags::NOEXEC_SEAL);
+    sealed.or_else(|_| memfd_create("t", flags))
+}
+
 /// A file with a ring's bytes, of this length and with these seals.
 fn copy_of_a_ring(len: usize, seals: SealFlags) -> OwnedFd {
     let (producer, consumer) = ring::pair(1).unwrap();
@@ -26,7 +34,7 @@ fn copy_of_a_ring(len: usize, seals: SealFlags) -> OwnedFd {
     drop(consumer.into_fd().unwrap());
     let file = producer.into_fd().unwrap();
     assert_eq!(pread(&file, &mut bytes, 0).unwrap(), whole);
-    let copy = memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
+    let copy = memfd(MemfdFlags::empty()).unwrap();
     pwrite(&copy, &bytes, 0).unwrap();
     ftruncate(&copy, len as u64).unwrap();
     fcntl_add_seals(&copy, seals).unwrap();
@@ -88,8 +96,7 @@ fn another_magic_version_or_capacity_is_refused() {
 
 #[test]
 fn memory_of_reserved_huge_pages_is_refused() {
-    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
-    let Ok(file) = memfd_create("t", flags) else {
+    let Ok(file) = memfd(MemfdFlags::HUGETLB) else {
         skip("no reserved huge pages here");
         return;
     };

@@ -3,13 +3,12 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use pipespeed_base::orphan::run_orphan;
+use pipespeed_base::process::Process;
 use pipespeed_base::standard;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
+use rustix::process::{Pid, geteuid, getpid};
 use rustix::stdio;
 use rustix::thread;
 
@@ -56,12 +55,12 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 /// In the sidecar.
-fn attend(subject: Subject, root: OwnedFd, mut account_file: Option<File>) -> io::Result<()> {
+fn attend(subject: Subject, root: Process, mut account_file: Option<File>) -> io::Result<()> {
     if let Some(file) = &mut account_file {
         file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
     let mut booster = Booster::new(subject, Looker::forking());
-    let account = booster.run(&mut |interval| !has_ended(&root, interval));
+    let account = booster.run(&mut |interval| !root.ends_within(interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
         // In one call.
@@ -80,7 +79,7 @@ pub fn find_other(proc: &Proc) -> Option<i32> {
         name.is_some_and(|name| name.as_bytes() == NAME.to_bytes())
             // It leaves the pipes of other users alone.
             && proc.user(*pid) == Some(geteuid().as_raw())
-            && proc.pidfds(*pid).iter().any(|subject| line.contains(subject))
+            && proc.opened_processes(*pid).iter().any(|subject| line.contains(subject))
     };
     proc.processes().into_iter().find(is_other)
 }
@@ -89,14 +88,6 @@ pub fn find_other(proc: &Proc) -> Option<i32> {
 ///
 /// # Errors
 /// ESRCH if there is no such process.
-pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
-}
-
-/// Whether a process ends within this time.
-fn has_ended(process: &OwnedFd, within: Duration) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let within = Timespec::try_from(within).ok();
-    poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+pub fn open_process(pid: i32) -> io::Result<Process> {
+    Process::open(Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?)
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, ensure};
+use pipespeed_base::memory_file;
 use pipespeed_host::Root;
 use pipespeed_host::placement::{Placement, choose};
 use pipespeed_host::topology::Topology;
@@ -185,10 +186,10 @@ fn memory(ours: bool, capacity: usize) -> anyhow::Result<(OwnedFd, OwnedFd)> {
         let (producer, consumer) = fastpipe::ring::pair(capacity)?;
         return Ok((producer.into_fd()?, consumer.into_fd()?));
     }
-    let file = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let file = memory_file::create("ring")?;
     let len = (fastpipe::pipe::page_size() + capacity) as u64;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len)?;
-    Ok((file.try_clone()?, file))
+    Ok((file.try_clone()?.into(), file.into()))
 }
 
 /// GiB/s, by the consumer's clock.

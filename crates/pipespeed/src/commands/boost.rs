@@ -1,18 +1,19 @@
 //! `pipespeed boost`.
 
+mod output;
 mod prove;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, Signal, child_subreaper, getpid, pidfd_send_signal};
+use rustix::process::{Pid, Signal, child_subreaper, getpid, kill_process};
 
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
@@ -112,7 +113,6 @@ fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let mut receiver = Receiver::new()?;
-    standard::close_on_exec();
     // There is a descriptor for the signals, or the command is not started.
     let reserved = io::stderr().as_fd().try_clone_to_owned();
     let reserved = reserved.context("signals")?;
@@ -134,8 +134,11 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
         }
         let signal = signals.next().and_then(Signal::from_named_raw);
         if let Some(signal) = signal {
-            // It may have ended meanwhile.
-            let _ = pidfd_send_signal(&ending, signal);
+            // It is not reaped before the end of the loop, so its number is not reused. One that
+            // has stopped itself does not handle signals.
+            for signal in [signal, Signal::CONT] {
+                let _ = kill_process(Pid::from_child(&child), signal);
+            }
         }
     }
     let status = child.wait().context("the command")?;
@@ -164,13 +167,12 @@ fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeNa
         command.arg("--shell").arg(shell);
     }
     command.arg("--").args(&args.command);
-    standard::pass_signals_on(&mut command);
     command
 }
 
 /// Raises the pipes of a running process.
 fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
-    let ending = require_process(&Proc::default(), pid)?;
+    let process = require_process(&Proc::default(), pid)?;
     let subject = Subject {
         pid,
         with_group: true,
@@ -181,7 +183,9 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut booster = Booster::new(subject, Looker::new(looker));
-    let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
+    let mut pause = |within: Duration| {
+        !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
+    };
     let mut lines = report::describe_account(&booster.run_once(&mut pause));
     // The processor time.
     lines.pop();
@@ -243,7 +247,6 @@ impl Receiver {
 fn plain_command(args: &BoostArgs) -> Command {
     let words = program(args);
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null());
-    standard::pass_signals_on(&mut command);
+    command.args(&words[1..]);
     command
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, set_child_subreaper};
+use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::signal_name;
+use pipespeed_base::process::ChildWatch;
+use pipespeed_base::{signal_name, standard};
 use pipespeed_pipeline::act;
 use pipespeed_pipeline::proc::Proc;
 
@@ -26,13 +27,14 @@ const GROUP_GRACE: Duration = Duration::from_millis(500);
 /// What a command that was ended by a signal leaves behind gets this long to end, too.
 const REST_GRACE: Duration = Duration::from_secs(1);
 
-/// A command that was started, with its pidfd.
+/// A command that was started.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) child: Child,
+    /// Readable once it has ended.
     pub(super) ending: OwnedFd,
     /// The children that this process had before: a shell's process substitution, say.
-    others: Vec<i32>,
+    pub(super) others: Vec<i32>,
 }
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
@@ -74,14 +76,15 @@ pub(super) fn start(
     })
 }
 
-/// Starts a command.
+/// Starts a command, which finds ignored signals and closed descriptors as this process found
+/// them.
 pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
-    // Fails if there is no pidfd, or no descriptor for it: nobody would wait for the command.
-    let reserved = pidfd_open(getpid(), PidfdFlags::empty())?;
+    standard::pass_signals_on(command);
+    standard::close_on_exec();
+    let watch = ChildWatch::prepare()?;
     let others = Proc::default().children(getpid().as_raw_pid());
     let child = command.spawn()?;
-    drop(reserved);
-    let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let ending = watch.watch(Pid::from_child(&child))?;
     Ok(Started {
         child,
         ending,

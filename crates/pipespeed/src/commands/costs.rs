@@ -30,7 +30,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     }
     let budget = budget(args);
     let files = Files::new([("--json", &args.json)])?;
-    let interrupt = Interrupt::install_without_thread()?;
+    let interrupt = Interrupt::install()?;
     let places = places(args)?;
     let files = files.or_by_default(args.no_save, "costs", RECORD);
     let cpus: Vec<usize> = match places.other {

@@ -232,19 +232,20 @@ impl Doctor<'_> {
         observation: &Observation,
         findings: &[Finding],
     ) -> anyhow::Result<()> {
-        self.report(observation, findings)?;
+        // A report that can't be saved is no reason to leave the command alone.
+        let reported = self.report(observation, findings);
         let is_stuck = findings.iter().any(Finding::is_stuck);
         if is_stuck && self.interrupt.signal().is_none() {
             if self.args.kill && findings.iter().any(Finding::is_certainly_stuck) {
                 self.kill(&command);
-                return self.outcome(findings);
+                return reported.and_then(|()| self.outcome(findings));
             }
             self.say_left(&command, findings);
         }
         if !is_stuck || self.interrupt.signal().is_some() {
             self.wait(&mut command)?;
         }
-        self.outcome(findings)
+        reported.and_then(|()| self.outcome(findings))
     }
 
     /// Whether a signal arrived or the command has ended.

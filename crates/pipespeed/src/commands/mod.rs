@@ -24,8 +24,6 @@ pub mod top;
 pub mod write;
 pub mod yes;
 
-use std::os::fd::OwnedFd;
-
 use anyhow::anyhow;
 use fastpipe::wait::Wait;
 use rustix::io::Errno;
@@ -34,6 +32,7 @@ use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::process::Process;
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -88,8 +87,8 @@ fn require_processes(proc: &Proc) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that a process exists and can be examined. Returns its pidfd.
-fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<OwnedFd> {
+/// Checks that a process exists and can be examined.
+fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<Process> {
     require_processes(proc)?;
     // /proc shows threads, too.
     let process = open_process(pid).map_err(|error| {
@@ -101,6 +100,7 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<OwnedFd> {
             _ => error.into(),
         }
     })?;
+    process.say_refusal();
     let shown = proc.stat(pid);
     let stat =
         shown.ok_or_else(|| anyhow!("process {pid}: /proc hides it (hidepid); try as root"))?;

@@ -42,7 +42,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         Err(missing) => (None, Some(missing.to_string())),
     };
     let header = header(Kind::Pinning, Machine::read(None, None));
-    let interrupt = Interrupt::install_without_thread()?;
+    let interrupt = Interrupt::install()?;
     let settings = Settings {
         rounds: 0,
         seed: seed(args.seed),

@@ -1,12 +1,16 @@
-//! Progress on a terminal, drawn only between trials, so that it can't disturb
-//! them.
+//! Progress, shown only between trials, so that it can't disturb them.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pipespeed_base::failure::say;
 use pipespeed_base::standard::has_escapes;
+use pipespeed_base::text::significant;
 use pipespeed_measure::rounds::Observer;
+
+/// Interval of lines where no bar can be drawn.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress display, with a function that saves the record after each round.
 pub(super) struct Progress<S> {
@@ -14,6 +18,8 @@ pub(super) struct Progress<S> {
     quiet: bool,
     /// Cases with long trials, and the seconds of one trial.
     long: BTreeMap<String, f64>,
+    /// When the trials began and the last line was printed, if lines take the place of the bar.
+    lines: Option<(Instant, Instant)>,
     save: S,
 }
 
@@ -26,6 +32,7 @@ impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
             None => case.to_owned(),
         });
         self.bar.tick();
+        self.print_line(done, all);
     }
 
     /// Prints a failure, even if progress is not shown.
@@ -54,6 +61,7 @@ impl<S> Progress<S> {
             bar,
             quiet,
             long: BTreeMap::new(),
+            lines: None,
             save,
         }
     }
@@ -77,6 +85,35 @@ impl<S> Progress<S> {
             .set_style(style("  {bar:32} {pos}/{len} trials  {eta:>4} left  {msg}"));
     }
 
+    /// If no bar can be drawn: prints how long `count` more runs take that each last as long as
+    /// the first, and from now on a line every 10 s.
+    pub(super) fn start_lines(&mut self, first: Duration, count: u32) {
+        if self.bar.is_hidden() && !self.quiet {
+            say(&format!(
+                "pipespeed: the first run took {} s: about {} for the other {count}",
+                significant(first.as_secs_f64()),
+                duration(first * count)
+            ));
+            self.lines = Some((Instant::now(), Instant::now()));
+        }
+    }
+
+    fn print_line(&mut self, done: usize, all: usize) {
+        let Some((began, said)) = &mut self.lines else {
+            return;
+        };
+        if done == 0 {
+            *began = Instant::now();
+        } else if said.elapsed() >= LINE_INTERVAL {
+            let left = began.elapsed().mul_f64((all - done) as f64 / done as f64);
+            say(&format!(
+                "pipespeed: {done} of {all} runs, about {} left",
+                duration(left)
+            ));
+            *said = Instant::now();
+        }
+    }
+
     /// Sets the expected duration in seconds of long trials, by case. Each is
     /// announced before it begins.
     pub(super) fn announce_long(&mut self, long: BTreeMap<String, f64>) {
@@ -86,6 +123,13 @@ impl<S> Progress<S> {
     /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds @ ..=90.0 => format!("{} s", seconds.ceil()),
+        seconds => format!("{} minutes", (seconds / 60.0).ceil()),
     }
 }
 

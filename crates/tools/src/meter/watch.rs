@@ -3,19 +3,19 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
+use pipespeed_base::process::Process;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 use super::ACCESS;
 use super::display::Display;
 use super::options::{Options, Show, Target};
 use super::progress::{Ending, History, Snapshot};
-use super::stream::{size_of, wait_until_readable};
+use super::stream::size_of;
 
 /// Longer paths are shortened to their end.
 const MAX_PATH_CHARS: usize = 30;
@@ -46,7 +46,7 @@ pub fn run(options: &Options, target: Target) -> u8 {
 struct Watch<'o> {
     options: &'o Options,
     target: Target,
-    process: OwnedFd,
+    process: Process,
     begun: Instant,
     files: Vec<Watched>,
 }
@@ -67,7 +67,7 @@ impl<'o> Watch<'o> {
     /// Finds the process and its files.
     fn begin(options: &'o Options, target: Target) -> io::Result<Self> {
         let pid = Pid::from_raw(target.pid).ok_or(Errno::SRCH)?;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        let process = Process::open(pid)?;
         list(target.pid)?;
         if let Some(fd) = target.fd {
             let problem = match read(target.pid, fd) {
@@ -96,8 +96,7 @@ impl<'o> Watch<'o> {
     fn run(&mut self, display: &mut Display<'_>) -> &'static str {
         loop {
             let within = display.until_next(self.begun.elapsed());
-            // A failed poll counts as the end, since the end could not be detected later.
-            if wait_until_readable(&self.process, within).unwrap_or(true) {
+            if self.process.ends_within(within.unwrap_or(Duration::MAX)) {
                 return "process ended";
             }
             if !display.take_due(self.begun.elapsed()) {

@@ -1,9 +1,9 @@
 //! `pipespeed boost --prove`: plain and boosted runs of a pipeline.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, BufRead, IsTerminal, PipeReader, Read};
-use std::os::fd::OwnedFd;
+use std::io::{self, BufRead, IsTerminal};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -11,16 +11,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use rustix::fs::OFlags;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
+use super::output::{Output, QUIET};
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, load, require_processes, seed};
-use pipespeed_base::failure::{AlreadyReported, Interrupted, say, start_error, usage};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_host::{Machine, Warning};
@@ -49,8 +51,6 @@ const MIN_SAMPLES: u32 = 10;
 const MAX_WINDOW: Duration = Duration::from_secs(10);
 /// The sidecar, and what the command leaves behind, are waited for at most this long.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
-/// Bytes of the output read or hashed at once.
-const CHUNK: usize = 256 << 10;
 
 /// The saved record.
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     }
     let files = Files::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
-        open(input).map_err(|error| usage(format!("--input: {error}")))?;
+        check_input(input)?;
     }
     let proc = Proc::default();
     require_processes(&proc)?;
@@ -107,6 +107,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         interrupted: None,
         output: None,
         status: 0,
+        held_by: None,
         pipes: None,
         pace: None,
         portable: None,
@@ -172,7 +173,37 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
 }
 
 fn open(input: &Path) -> anyhow::Result<File> {
-    File::open(input).map_err(|error| anyhow!("{}: {error}", input.display()))
+    let mut options = File::options();
+    // A terminal must not become ours before it is refused.
+    let options = options
+        .read(true)
+        .custom_flags(OFlags::NOCTTY.bits() as i32);
+    let opened = options.open(input);
+    opened.map_err(|error| anyhow!("{}: {error}", input.display()))
+}
+
+/// Refuses an input that the next run would not find again.
+fn check_input(input: &Path) -> anyhow::Result<()> {
+    let name = input.display();
+    let unusable = |error: &dyn Display| usage(format!("--input: {error}"));
+    let about = std::fs::metadata(input).map_err(|error| unusable(&format!("{name}: {error}")))?;
+    let kind = about.file_type();
+    // Opening a FIFO would wait for a writer.
+    let what = if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_dir() {
+        return Err(unusable(&format!("{name} is a directory: name a file")));
+    } else if open(input).map_err(|error| unusable(&error))?.is_terminal() {
+        "a terminal"
+    } else {
+        return Ok(());
+    };
+    Err(unusable(&format!(
+        "{name} is {what}, which only the first run could read: keep the input in a file first \
+         (cat > FILE), and name that"
+    )))
 }
 
 /// Runs the command untimed, and then in balanced order.
@@ -183,12 +214,16 @@ fn compare(
 ) -> anyhow::Result<()> {
     progress.set_purpose("comparing outputs");
     progress.before_trial("plain", 0, UNTIMED as usize);
+    let start = Instant::now();
     let plain = runner.run(&Way::Plain, Purpose::FirstOutput)?;
+    let first = start.elapsed();
     proof.status = plain.status();
+    proof.held_by = plain.held_by.clone();
     // One that has printed something has run.
     if matches!(proof.status, 126 | 127) && plain.bytes == 0 {
         anyhow::bail!("the command can't be run (exit status {})", proof.status);
     }
+    progress.start_lines(first, UNTIMED - 1 + 2 * proof.pairs);
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
     proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());
@@ -275,6 +310,15 @@ fn compare_outputs(runner: &mut Runner<'_>, plain: &Run, boosted: Run) -> anyhow
     })
 }
 
+/// Says who holds the output of a command that has ended.
+fn say_held(holders: &str) {
+    say(&format!(
+        "pipespeed: the command has ended, but its output is held open by {holders}: each run counts \
+         as over once nothing more comes ({} s without output and without processor time)",
+        QUIET.as_secs()
+    ));
+}
+
 /// Whether a word is an executable file, as it is or in PATH.
 fn is_program(word: &str) -> bool {
     use rustix::fs::{Access, access};
@@ -306,6 +350,8 @@ struct Run {
     cpu: Duration,
     bytes: u64,
     hash: u64,
+    /// Who still held its output open.
+    held_by: Option<String>,
     account: Option<Account>,
     pace: Option<Pace>,
 }
@@ -358,70 +404,73 @@ impl Runner<'_> {
         if purpose != Purpose::FirstOutput {
             command.stderr(Stdio::null());
         }
-        let is_hashed = purpose != Purpose::Time;
-        let drain = thread::Builder::new().spawn(move || drain(output, is_hashed));
-        let drain = drain.context("thread")?;
+        let output = Output::read(output, purpose != Purpose::Time)
+            .map_err(fork_error)
+            .context("a thread for the command's output")?;
         let before = reaped_processor_time();
         let start = Instant::now();
         let child = spawn(&mut command);
         // It holds the write end of the output.
         drop(command);
-        let Started {
-            mut child, ending, ..
-        } = child.map_err(|error| {
+        let mut command = child.map_err(|error| {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
         let pace = if purpose == Purpose::Observation {
             let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
-            self.pace(&ending, sidecar)
+            self.pace(&command, sidecar)
         } else {
             None
         };
-        while !is_over(&self.interrupt, Some(&ending), None) {}
+        while !is_over(&self.interrupt, Some(&command.ending), None) {}
         let exited = Instant::now();
         if let Some(signal) = self.interrupt.signal() {
-            act::end_descendants(&self.proc, &[], Duration::ZERO);
-            return Err(Interrupted(signal).into());
+            return Err(self.end(signal));
         }
-        let exit = child.wait().context("the command")?;
-        // A process that the command has left behind may still write.
-        while !drain.is_finished() {
-            if is_over(&self.interrupt, None, Some(Duration::from_micros(200))) {
-                act::end_descendants(&self.proc, &[], Duration::ZERO);
+        let exit = command.child.wait().context("the command")?;
+        let ended = output.wait(&self.interrupt, &self.proc, &command.others, |holders| {
+            if purpose == Purpose::FirstOutput {
+                say_held(holders);
             }
-        }
-        if let Some(signal) = self.interrupt.signal() {
-            return Err(Interrupted(signal).into());
-        }
-        let drained = drain
-            .join()
-            .map_err(|_| anyhow!("the output's reader failed"))?;
-        let drained = drained.context("the command's output")?;
+        });
+        let Some(output) = ended.context("the command's output")? else {
+            return Err(self.end(self.interrupt.signal().unwrap_or_default()));
+        };
         let account = receiver.as_mut().and_then(Receiver::account);
         reap();
         let cpu = reaped_processor_time().saturating_sub(before);
         Ok(Run {
             exit,
-            wall: drained.ended.max(exited).duration_since(start),
+            wall: output.at.max(exited).duration_since(start),
             cpu,
-            bytes: drained.bytes,
-            hash: drained.hash,
+            bytes: output.bytes,
+            hash: output.hash,
+            held_by: output.held_by,
             account,
             pace,
         })
     }
 
+    /// Ends what is left of all runs after a signal.
+    fn end(&self, signal: i32) -> anyhow::Error {
+        act::end_descendants(&self.proc, &[], Duration::ZERO);
+        Interrupted(signal).into()
+    }
+
     /// The stage that sets the pace of the running command.
-    fn pace(&self, ending: &OwnedFd, sidecar: Option<i32>) -> Option<Pace> {
+    fn pace(&self, command: &Started, sidecar: Option<i32>) -> Option<Pace> {
         let own = getpid().as_raw_pid();
         let plan = Plan {
             scope: Scope::Below(own),
             window: MAX_WINDOW,
-            excluded: [own].into_iter().chain(sidecar).collect(),
+            excluded: [own]
+                .into_iter()
+                .chain(sidecar)
+                .chain(command.others.iter().copied())
+                .collect(),
             only_user: None,
         };
-        let mut pause = |within| !is_over(&self.interrupt, Some(ending), Some(within));
+        let mut pause = |within| !is_over(&self.interrupt, Some(&command.ending), Some(within));
         let observation = observe(&self.proc, &plan, None, &mut pause);
         if observation.samples < MIN_SAMPLES {
             return None;
@@ -432,42 +481,6 @@ impl Runner<'_> {
             _ => None,
         });
         paces.max_by_key(|pace| pace.before.len() + pace.after.len())
-    }
-}
-
-/// The output of a command.
-struct Drained {
-    bytes: u64,
-    hash: u64,
-    ended: Instant,
-}
-
-/// Reads to the end.
-fn drain(mut output: PipeReader, is_hashed: bool) -> io::Result<Drained> {
-    let mut buffer = vec![0; CHUNK];
-    let (mut bytes, mut filled) = (0, 0);
-    let mut hasher = DefaultHasher::new();
-    loop {
-        let len = match output.read(&mut buffer[filled..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other?,
-        };
-        bytes += len as u64;
-        if is_hashed {
-            // In whole chunks, however the reads were cut.
-            filled += len;
-            if filled == buffer.len() || len == 0 {
-                hasher.write(&buffer[..filled]);
-                filled = 0;
-            }
-        }
-        if len == 0 {
-            return Ok(Drained {
-                bytes,
-                hash: hasher.finish(),
-                ended: Instant::now(),
-            });
-        }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn run(
     }
     let machine = Machine::read(chosen.writer, chosen.reader);
     let header = header(Kind::ProfileCounted, machine);
-    let interrupt = Interrupt::install_without_thread()?;
+    let interrupt = Interrupt::install()?;
     let places = match chosen.writer.zip(chosen.reader) {
         Some(_) => Places::of(chosen),
         None => Places::choose(setting.topology),

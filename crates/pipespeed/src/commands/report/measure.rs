@@ -7,14 +7,15 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::ReportArgs;
+use crate::commands::child::{Started, spawn};
 use crate::commands::files::DIRECTORY;
 use crate::commands::load;
 use crate::destination::check_directory;
@@ -218,7 +219,7 @@ impl Report {
             fs::write(self.running(), format!("{}\n", step.name))?;
             let status = self
                 .start(*step)
-                .and_then(|mut child| wait(&mut child, &interrupt))?;
+                .and_then(|started| wait(started, &interrupt))?;
             if let Some(signal) = interrupt.signal()
                 && !status.success()
             {
@@ -273,7 +274,7 @@ impl Report {
     }
 
     /// Starts a command. Its tables are not shown, but its progress is.
-    fn start(&self, step: Step) -> anyhow::Result<Child> {
+    fn start(&self, step: Step) -> anyhow::Result<Started> {
         let program = ProcessRunner::this_program();
         let mut command = Command::new(&program);
         command
@@ -287,28 +288,26 @@ impl Report {
             command.arg("--quiet");
         }
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let started = command.spawn();
-        started.map_err(|error| start_error(step.name, &program, error))
+        spawn(&mut command).map_err(|error| start_error(step.name, &program, error))
     }
 }
 
 /// Waits for the end of a command. Passes a signal on to it, unless it ends by itself.
-fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-    if let Ok(ending) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-        let mut fds = [
-            PollFd::new(&ending, PollFlags::IN),
-            PollFd::new(interrupt, PollFlags::IN),
-        ];
-        retry_on_intr(|| poll(&mut fds, None)).map_err(io::Error::from)?;
-        if let Some(signal) = interrupt.signal() {
-            // Ctrl-C has reached it already, and a second signal would end it unsaved.
-            let ended = retry_on_intr(|| poll(&mut fds[..1], Some(&GRACE)));
-            if ended.map_err(io::Error::from)? == 0
-                && let Some(signal) = Signal::from_named_raw(signal)
-            {
-                let _ = pidfd_send_signal(&ending, signal);
-            }
+fn wait(mut started: Started, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+    let mut fds = [
+        PollFd::new(&started.ending, PollFlags::IN),
+        PollFd::new(interrupt, PollFlags::IN),
+    ];
+    retry_on_intr(|| poll(&mut fds, None)).map_err(io::Error::from)?;
+    if let Some(signal) = interrupt.signal() {
+        // Ctrl-C has reached it already, and a second signal would end it unsaved.
+        let ended = retry_on_intr(|| poll(&mut fds[..1], Some(&GRACE)));
+        if ended.map_err(io::Error::from)? == 0
+            && let Some(signal) = Signal::from_named_raw(signal)
+        {
+            // It is not reaped yet, so its number is not reused.
+            let _ = kill_process(Pid::from_child(&started.child), signal);
         }
     }
-    Ok(child.wait()?)
+    Ok(started.child.wait()?)
 }

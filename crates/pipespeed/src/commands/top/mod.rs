@@ -20,8 +20,9 @@ use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{looker, now, require_processes};
 use crate::destination::Destination;
-use pipespeed_base::failure::{Closed, Interrupted, say, usage};
+use pipespeed_base::failure::{AlreadyReported, Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
+use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
@@ -61,10 +62,10 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     };
     let plan = plan(scope, ONCE);
     let mut looker = (!args.watched.no_open).then(|| Looker::new(looker));
-    let has_ended = top.watch(Live::new(&proc, &plan, looker.as_mut()))?;
+    let watched = top.watch(Live::new(&proc, &plan, looker.as_mut()));
     // The command may go on for long.
     drop(looker);
-    top.finish(has_ended)
+    top.finish(watched)
 }
 
 impl TopArgs {
@@ -144,7 +145,9 @@ struct Command {
 impl Command {
     /// Starts it; if the terminal shows a screen, without input and output there.
     fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
-        let messages = has_screen.then(tempfile::tempfile).transpose();
+        // They may be many, so rather on disk.
+        let file = || tempfile::tempfile().or_else(|_| memory_file::create("messages"));
+        let messages = has_screen.then(file).transpose();
         let messages = messages.context("a file for the command's messages")?;
         let copy = || messages.as_ref().map(File::try_clone).transpose();
         let (out, err) = (copy()?, copy()?);
@@ -261,42 +264,70 @@ impl Top<'_> {
         keys.is_some() && ready > 0 && !polled[0].revents().is_empty()
     }
 
-    /// Leaves the screen, and waits for the command.
-    fn finish(mut self, has_ended: bool) -> anyhow::Result<()> {
-        let mut goes_on = false;
-        if let Output::Screen(shown) = &mut self.output {
-            shown.screen.leave().context("the terminal")?;
-            goes_on = !has_ended;
-            if has_ended {
-                let style = Style {
-                    width: Some(shown.view.width),
-                    colour: shown.view.colour,
-                    verbose: false,
-                };
-                let text = top_once(&self.moment, shown.view.sort, shown.view.if_none, style);
-                shown.screen.print(&text)?;
-            }
+    /// Leaves the screen, and waits for the command, whatever failed.
+    fn finish(mut self, watched: anyhow::Result<bool>) -> anyhow::Result<()> {
+        let has_ended = matches!(watched, Ok(true));
+        let left = self.leave(has_ended);
+        if let Some(command) = self.command.take() {
+            return self.wait(command, watched.map(drop).and(left), has_ended);
         }
-        if let Some(mut command) = self.command {
-            if goes_on && self.interrupt.signal().is_none() {
-                say("pipespeed: the command goes on in the foreground");
-            }
-            let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
-            if let Some(messages) = &mut command.messages {
-                messages.rewind()?;
-                // A failure could not be reported anywhere.
-                let _ = io::copy(messages, &mut Patient(io::stderr()));
-            }
-            if self.interrupt.signal().is_none() {
-                return exit_as(status);
-            }
-        } else if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
+        watched?;
+        left?;
+        if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
             say(&format!("pipespeed: process {pid} has ended"));
         }
         match self.interrupt.signal() {
             Some(signal) => Err(Interrupted(signal).into()),
             None => Ok(()),
         }
+    }
+
+    /// Leaves the screen. Prints its last content if what was watched has ended.
+    fn leave(&mut self, has_ended: bool) -> anyhow::Result<()> {
+        let Output::Screen(shown) = &mut self.output else {
+            return Ok(());
+        };
+        shown.screen.leave().context("the terminal")?;
+        if has_ended {
+            let style = Style {
+                width: Some(shown.view.width),
+                colour: shown.view.colour,
+                verbose: false,
+            };
+            let text = top_once(&self.moment, shown.view.sort, shown.view.if_none, style);
+            shown.screen.print(&text).context("the terminal")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the command, whose status counts for more than a screen that is gone.
+    fn wait(
+        &self,
+        mut command: Command,
+        shown: anyhow::Result<()>,
+        has_ended: bool,
+    ) -> anyhow::Result<()> {
+        let has_screen = matches!(self.output, Output::Screen(_));
+        if let Err(error) = &shown {
+            say(&format!("pipespeed: {}", full_message(error)));
+        }
+        if !has_ended && (has_screen || shown.is_err()) && self.interrupt.signal().is_none() {
+            say("pipespeed: the command goes on in the foreground");
+        }
+        let status = wait(&Proc::default(), &self.interrupt, &mut command.started)?;
+        if let Some(messages) = &mut command.messages {
+            let shown = messages.rewind();
+            // A failure could not be reported anywhere.
+            let _ = shown.and_then(|()| io::copy(messages, &mut Patient(io::stderr())));
+        }
+        if let Some(signal) = self.interrupt.signal() {
+            return Err(Interrupted(signal).into());
+        }
+        exit_as(status)?;
+        if shown.is_err() && !has_screen {
+            return Err(AlreadyReported(1).into());
+        }
+        Ok(())
     }
 }
 

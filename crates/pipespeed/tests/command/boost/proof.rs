@@ -1,15 +1,16 @@
 //! `boost --prove`.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use super::{boost, raised_inputs, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, start, usage_errors,
+    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, usage_errors,
 };
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
@@ -252,6 +253,96 @@ fn a_file_is_the_input_of_each_run() {
     for case in record["cases"].as_array().unwrap() {
         assert_eq!(case["samples"][0]["bytes"], 8);
     }
+}
+
+#[test]
+fn an_input_that_can_be_read_only_once_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let made = Command::new("mkfifo").arg(path("fifo")).status();
+    assert!(made.unwrap().success());
+    let _socket = UnixListener::bind(path("socket")).unwrap();
+    let terminal = Terminal::new(80);
+    let prove = |input: &str, stdin: Stdio| {
+        let mut command = boost("--prove=1 --yes --input", input);
+        command
+            .arg("touch ran")
+            .current_dir(&directory)
+            .stdin(stdin);
+        run(command)
+    };
+    let (reader, _writer) = std::io::pipe().unwrap();
+    for (input, stdin, what) in [
+        (&*path("fifo"), Stdio::null(), "a pipe"),
+        ("/dev/stdin", reader.into(), "a pipe"),
+        (&*path("socket"), Stdio::null(), "a socket"),
+        ("/dev/stdin", terminal.input().into(), "a terminal"),
+    ] {
+        let words = format!("--input: {input} is {what}, which only the first run could read");
+        let outcome = prove(input, stdin).refused(2, &[&words, "keep the input in a file first"]);
+        assert!(!directory.path().join("ran").exists(), "{outcome:#?}");
+    }
+    let directory_as_input = path("");
+    prove(&directory_as_input, Stdio::null()).refused(2, &["--input: ", "is a directory"]);
+    // Each run opens it again, from its beginning.
+    let file = path("file");
+    std::fs::write(&file, "one\n").unwrap();
+    let file = std::fs::File::open(file).unwrap();
+    prove("/dev/stdin", file.into()).succeeded();
+}
+
+#[test]
+fn an_output_that_is_held_open_is_said_and_not_waited_for() {
+    let mut command = boost("--prove=1 --json -", "sleep 1000 & seq 3");
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command).succeeded();
+    let words = "the command has ended, but its output is held open by sleep (pid ";
+    assert_eq!(outcome.err.matches(words).count(), 1, "{outcome:#?}");
+    let record = json(&outcome.out);
+    let held_by = record["held_by"].as_str().unwrap();
+    assert!(held_by.starts_with("sleep (pid "), "{held_by}");
+    assert_eq!(record["output"], "same");
+    let sample = &record["cases"][0]["samples"][0];
+    assert_eq!(sample["bytes"], 6);
+    // The time in which nothing came is not the command's.
+    assert!(sample["seconds"].as_f64().unwrap() < 0.9, "{record:#}");
+    // They are not ours.
+    let left = mark.processes();
+    assert_eq!(left.len(), 4, "{left:?}");
+    for (pid, line) in left {
+        assert_eq!(line, "sleep 1000 ");
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+}
+
+#[test]
+fn what_a_process_left_behind_still_writes_is_part_of_the_output() {
+    for late in [
+        "sleep 0.3",
+        // Without a word for longer than an output may be quiet.
+        "timeout 1.6 sh -c 'while :; do :; done'",
+    ] {
+        let line = format!("{{ {late}; echo late; }} & echo early");
+        let outcome = run_alone(boost("--prove=1 --quiet --json -", &line)).succeeded();
+        let record = json(&outcome.out);
+        assert_eq!(record["output"], "same", "{late}");
+        assert!(record["held_by"].is_null(), "{late}: {record:#}");
+        for case in record["cases"].as_array().unwrap() {
+            assert_eq!(case["samples"][0]["bytes"], 11, "{late}");
+        }
+    }
+}
+
+#[test]
+fn without_a_terminal_it_says_how_long_it_takes() {
+    let outcome = run_alone(boost("--prove=1", "sleep 0.1")).succeeded();
+    let words = "the command will run 4 times";
+    assert!(outcome.err.contains(words), "{outcome:#?}");
+    let (_, rest) = outcome
+        .err
+        .split_once("pipespeed: the first run took 0.")
+        .unwrap();
+    assert!(rest.contains(" s for the other 3\n"), "{outcome:#?}");
 }
 
 #[test]

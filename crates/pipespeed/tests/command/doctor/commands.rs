@@ -48,6 +48,17 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
+fn a_command_is_awaited_if_its_record_cannot_be_saved() {
+    let command = doctor("--time 0.2 --json /dev/full", "sleep 0.6 | cat; echo last");
+    let outcome = run_alone(command);
+    assert_eq!(
+        (outcome.code, &*outcome.out),
+        (Some(2), "last\n"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
 fn a_command_that_ends_at_once_is_not_judged() {
     for (script, words) in [
         ("true", " s, too soon to be examined"),

@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
+use nix::sys::signal::Signal::SIGHUP;
 use rustix::process::Signal;
 
+use crate::common::conditions::ignored;
 use crate::common::procs::Mark;
 use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
@@ -82,6 +84,57 @@ fn quitting_leaves_the_command_running_and_a_signal_reaches_it() {
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
     }
     mark.nobody_left();
+}
+
+#[test]
+fn a_command_is_awaited_when_the_terminal_is_gone() {
+    for (is_ignored, status) in [(true, 7), (false, 129)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut terminal = Terminal::new(80);
+        let script = "until [ -e gone ]; do sleep 0.1; done | cat > /dev/null; touch over; exit 7";
+        let mut command = on(&terminal, script);
+        command.current_dir(&directory);
+        if is_ignored {
+            ignored(&mut command, SIGHUP);
+        }
+        let running = terminal.start(command);
+        terminal.until("shown", |text| text.contains("sh | cat"));
+        drop(terminal);
+        if is_ignored {
+            std::fs::write(directory.path().join("gone"), "").unwrap();
+        }
+        assert_eq!(running.finish().code(), Some(status));
+        assert_eq!(directory.path().join("over").exists(), is_ignored);
+    }
+}
+
+#[test]
+fn a_command_needs_no_temporary_directory() {
+    let mut terminal = Terminal::new(80);
+    let mut command = on(&terminal, "echo over >&2; sleep 0.1 | cat > /dev/null");
+    command.env("TMPDIR", "/no/such/directory");
+    assert!(terminal.start(command).finish().success());
+    let text = terminal.text();
+    let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
+    assert_contains(after, &["over"]);
+}
+
+#[test]
+fn a_command_is_awaited_if_its_records_cannot_be_written() {
+    for (script, status) in [
+        ("sleep 2 | cat; echo over", 1),
+        ("sleep 2 | cat; echo over; exit 4", 4),
+    ] {
+        let mut command = pipespeed("top --json /dev/full --");
+        command.arg(script);
+        let outcome = run_alone(command);
+        assert_eq!(
+            (outcome.code, &*outcome.out),
+            (Some(status), "over\n"),
+            "{outcome:#?}"
+        );
+        assert_contains(&outcome.err, &["--json: cannot write /dev/full"]);
+    }
 }
 
 #[test]

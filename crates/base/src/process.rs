@@ -1,0 +1,302 @@
+//! Other processes, referred to even if their numbers are reused, and their ends.
+//!
+//! That is what pidfds are for. Where pidfd_open(2) is refused (before Linux 5.3, by the seccomp
+//! filters of older container runtimes, in gVisor), a process's directory in /proc takes their
+//! place, which refers to one process, too. It is not readable at the process's end, so that is
+//! polled.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Once, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open,
+    pidfd_send_signal, waitid,
+};
+
+use crate::failure::{fork_error, say};
+
+/// Interval of polling for the end of a process without a pidfd.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Another process.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    /// A pidfd, or the directory.
+    file: OwnedFd,
+    /// Why it is the directory.
+    refusal: Option<Errno>,
+}
+
+impl Process {
+    /// Refers to a process.
+    ///
+    /// # Errors
+    /// ESRCH if there is no such process, those of pidfd_open(2), and those of opening its directory.
+    pub fn open(pid: Pid) -> io::Result<Self> {
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(file) => Ok(Process {
+                pid,
+                file,
+                refusal: None,
+            }),
+            Err(errno) if is_refusal(errno) => Process::open_directory(pid, errno),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Says so, once, if there are no pidfds.
+    pub fn say_refusal(&self) {
+        if let Some(errno) = self.refusal {
+            say_refusal(errno);
+        }
+    }
+
+    fn open_directory(pid: Pid, refusal: Errno) -> io::Result<Self> {
+        let file = File::open(format!("/proc/{}", pid.as_raw_pid()));
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Errno::SRCH.into(),
+            _ => error,
+        })?;
+        Ok(Process {
+            pid,
+            file: file.into(),
+            refusal: Some(refusal),
+        })
+    }
+
+    /// Waits until the process ends, at most for `within`. Returns whether it has ended.
+    pub fn ends_within(&self, within: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            let left = within.saturating_sub(start.elapsed());
+            let is_pidfd = self.refusal.is_none();
+            if !is_pidfd && self.runs() {
+                thread::sleep(POLL_INTERVAL.min(left));
+            } else if !is_pidfd || self.is_readable(left) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// Whether the pidfd becomes readable; perhaps false before the time after a signal.
+    fn is_readable(&self, within: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
+        // A time out of range means no timeout.
+        let within = Timespec::try_from(within).ok();
+        poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Whether the process of a directory runs: it can't be read after the process was reaped.
+    fn runs(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| openat(&self.file, "stat", flags, Mode::empty()));
+        let mut text = String::new();
+        match opened.map(|stat| File::from(stat).read_to_string(&mut text)) {
+            Ok(Ok(_)) => is_running(&text),
+            Err(Errno::NOENT | Errno::SRCH) => false,
+            Ok(Err(error)) => Errno::from_io_error(&error) != Some(Errno::SRCH),
+            // There is no descriptor left, say.
+            Err(_) => true,
+        }
+    }
+
+    /// Sends a signal to the process.
+    ///
+    /// # Errors
+    /// Those of pidfd_send_signal(2).
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.file, signal) {
+            // The call is refused, too, or does not take directories (before Linux 5.1).
+            Err(Errno::NOSYS | Errno::PERM | Errno::BADF)
+                if self.refusal.is_some() && self.runs() =>
+            {
+                Ok(kill_process(self.pid, signal)?)
+            }
+            sent => Ok(sent?),
+        }
+    }
+}
+
+/// Of the descriptor that refers to the process.
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Whether proc_pid_stat(5) is that of a running process. Its first thread may have ended before
+/// others.
+fn is_running(stat: &str) -> bool {
+    let Some((_, after)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    let threads = fields.get(17).and_then(|count| count.parse().ok());
+    !matches!(fields.first(), Some(&("Z" | "X"))) || threads.unwrap_or(0) > 1
+}
+
+/// Whether there are no pidfds: pidfd_open(2) itself knows neither error.
+fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSYS | Errno::PERM)
+}
+
+fn say_refusal(errno: Errno) {
+    static ONCE: Once = Once::new();
+    let cause = if errno == Errno::PERM {
+        "by a seccomp filter"
+    } else {
+        "by Linux before 5.3, or by a sandbox"
+    };
+    ONCE.call_once(|| {
+        say(&format!(
+            "pipespeed: pidfd_open(2) is refused ({cause}): {errno}; processes are watched in /proc \
+             instead"
+        ));
+    });
+}
+
+/// What it takes to notice the end of a child while other descriptors are polled, too. Prepared
+/// before the child is started, since nobody would wait for it otherwise.
+#[derive(Debug)]
+pub struct ChildWatch(Means);
+
+#[derive(Debug)]
+enum Means {
+    /// Makes room for the pidfd.
+    Pidfd(OwnedFd),
+    /// A thread that waits for the child, and then closes the other end of the pipe.
+    Thread {
+        subject: mpsc::Sender<Pid>,
+        ended: OwnedFd,
+    },
+}
+
+impl ChildWatch {
+    /// Prepares to watch a child.
+    ///
+    /// # Errors
+    /// There is no descriptor left, or without pidfds no thread.
+    pub fn prepare() -> io::Result<Self> {
+        match pidfd_open(getpid(), PidfdFlags::empty()) {
+            Ok(reserved) => Ok(ChildWatch(Means::Pidfd(reserved))),
+            Err(errno) if is_refusal(errno) => {
+                say_refusal(errno);
+                ChildWatch::with_thread().map_err(fork_error)
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn with_thread() -> io::Result<Self> {
+        let (ended, held) = io::pipe()?;
+        let (subject, received) = mpsc::channel();
+        let wait = move || {
+            if let Ok(child) = received.recv() {
+                // An error means that it has been reaped. Otherwise others reap it.
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                let _ = retry_on_intr(|| waitid(WaitId::Pid(child), options));
+            }
+            drop(held);
+        };
+        // Signals are for the thread that handles them.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let spawned = thread::Builder::new().spawn(wait);
+        before.thread_set_mask()?;
+        spawned?;
+        Ok(ChildWatch(Means::Thread {
+            subject,
+            ended: ended.into(),
+        }))
+    }
+
+    /// Returns a descriptor that is readable once the child has ended.
+    ///
+    /// # Errors
+    /// Those of pidfd_open(2).
+    pub fn watch(self, child: Pid) -> io::Result<OwnedFd> {
+        match self.0 {
+            Means::Pidfd(reserved) => {
+                drop(reserved);
+                Ok(pidfd_open(child, PidfdFlags::empty())?)
+            }
+            Means::Thread { subject, ended } => {
+                let sent = subject.send(child);
+                sent.map_err(|_| io::Error::other("the thread that waits has ended"))?;
+                Ok(ended)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Whether a descriptor is readable within this time.
+    fn is_readable(fd: &OwnedFd, within: Option<&Timespec>) -> bool {
+        retry_on_intr(|| poll(&mut [PollFd::new(fd, PollFlags::IN)], within)).unwrap() > 0
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_noticed_without_pidfds_and_leaves_its_status() {
+        let watch = ChildWatch::with_thread().unwrap();
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+        let ended = watch.watch(Pid::from_child(&cat)).unwrap();
+        assert!(!is_readable(&ended, Some(&Timespec::default())));
+        drop(cat.stdin.take());
+        assert!(is_readable(&ended, None));
+        assert!(cat.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_directory_stands_for_one_process() {
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+        let process = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).unwrap();
+        assert!(!process.ends_within(Duration::ZERO));
+        process.send(Signal::TERM).unwrap();
+        assert!(process.ends_within(Duration::MAX));
+        cat.wait().unwrap();
+        assert!(process.ends_within(Duration::ZERO) && process.send(Signal::TERM).is_err());
+        let reaped = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).map(drop);
+        assert_eq!(
+            Errno::from_io_error(&reaped.unwrap_err()),
+            Some(Errno::SRCH)
+        );
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_runs() {
+        let stat = |state: char, threads: u32| {
+            format!("1 (a) b) {state} 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 {threads} 21 22")
+        };
+        for (state, threads, expected) in [
+            ('R', 1, true),
+            ('T', 1, true),
+            ('Z', 2, true),
+            ('Z', 1, false),
+            ('X', 0, false),
+        ] {
+            assert_eq!(
+                is_running(&stat(state, threads)),
+                expected,
+                "{state} {threads}"
+            );
+        }
+    }
+}

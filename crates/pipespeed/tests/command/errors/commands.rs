@@ -1,0 +1,129 @@
+//! Other people's commands: what all subcommands that start one have in common.
+
+use std::fs;
+use std::process::Command;
+
+use nix::sys::signal::Signal::{SIGCHLD, SIGPIPE};
+
+use crate::common::conditions::{failing_call, failing_call_with, ignored};
+use crate::common::{Outcome, PIPESPEED, run_alone};
+
+/// Those that start a command for sh.
+const WAYS: [&str; 6] = [
+    "doctor --",
+    "doctor --if-stuck 5s --",
+    "top --once --",
+    "profile --quiet --no-save --",
+    "boost --shell /bin/sh",
+    "boost --shell /bin/sh --report",
+];
+
+/// Runs a command in one of these ways. Returns what it wrote to its file `out`.
+fn run_in(way: &str, script: &str, prepare: impl Fn(&mut Command)) -> (Outcome, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = crate::common::pipespeed(way);
+    command.arg(script).current_dir(&directory);
+    prepare(&mut command);
+    let outcome = run_alone(command);
+    let out = fs::read_to_string(directory.path().join("out"));
+    (outcome, out.unwrap_or_default())
+}
+
+#[test]
+fn a_command_inherits_ignored_signals() {
+    const SCRIPT: &str = "grep SigIgn /proc/self/status > out";
+    for signal in [SIGPIPE, SIGCHLD] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plain = Command::new("/bin/sh");
+        plain.args(["-c", SCRIPT]).current_dir(&directory);
+        ignored(&mut plain, signal);
+        run_alone(plain).succeeded_in_silence();
+        let plain = fs::read_to_string(directory.path().join("out")).unwrap();
+        for way in WAYS {
+            let (outcome, out) = run_in(way, SCRIPT, |command| ignored(command, signal));
+            assert_eq!(out, plain, "{signal} {way}: {outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_inherits_a_closed_standard_input() {
+    for way in WAYS {
+        let directory = tempfile::tempdir().unwrap();
+        let script = format!("exec \"$0\" {way} '[ -e /proc/self/fd/0 ] || echo closed > out' <&-");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script, PIPESPEED])
+            .current_dir(&directory);
+        let outcome = run_alone(command);
+        let out = fs::read_to_string(directory.path().join("out"));
+        assert_eq!(out.unwrap_or_default(), "closed\n", "{way}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_command_runs_without_pidfds_and_the_cause_is_named() {
+    for (errno, cause) in [
+        (libc::ENOSYS, "by Linux before 5.3"),
+        (libc::EPERM, "by a seccomp filter"),
+    ] {
+        for way in WAYS {
+            if !failing_call(&mut Command::new("true"), libc::SYS_pidfd_open, errno) {
+                return;
+            }
+            let script = "sleep 0.3 | cat; echo ran > out; exit 3";
+            let (outcome, out) = run_in(way, script, |command| {
+                failing_call(command, libc::SYS_pidfd_open, errno);
+            });
+            assert_eq!(out, "ran\n", "{way}: {outcome:#?}");
+            let has_status =
+                way.starts_with("boost") || way.contains("--once") || way.contains("stuck");
+            assert_eq!(
+                outcome.code,
+                Some(if has_status { 3 } else { 0 }),
+                "{way}: {outcome:#?}"
+            );
+            let said = format!("pipespeed: pidfd_open(2) is refused ({cause}");
+            // The sidecar lacks nothing.
+            let count = if way == "boost --shell /bin/sh" { 0 } else { 1 };
+            assert_eq!(
+                outcome.err.matches(&said).count(),
+                count,
+                "{way}: {outcome:#?}"
+            );
+        }
+    }
+}
+
+/// The flags of clone(2) by which glibc starts a thread (pthread_create in nptl).
+const THREAD_FLAGS: u32 = 0x003d_0f00;
+
+#[test]
+fn a_command_runs_where_no_thread_can_be_started() {
+    let no_threads = |command: &mut Command| {
+        // Without it glibc uses clone(2), whose flags a filter can read.
+        failing_call(command, libc::SYS_clone3, libc::ENOSYS)
+            && failing_call_with(command, libc::SYS_clone, (0, THREAD_FLAGS), libc::EAGAIN)
+    };
+    if !no_threads(&mut Command::new("true")) {
+        return;
+    }
+    for way in WAYS {
+        let (outcome, out) = run_in(way, "sleep 0.3 | cat; echo ran > out", |command| {
+            no_threads(command);
+        });
+        assert_eq!(
+            (outcome.code, &*out),
+            (Some(0), "ran\n"),
+            "{way}: {outcome:#?}"
+        );
+    }
+    // Its output must be read while it is observed.
+    let (outcome, _) = run_in("boost --prove=1 --quiet", "echo ran > out", |command| {
+        no_threads(command);
+    });
+    outcome.refused(
+        1,
+        &["a thread for the command's output", "ulimit -u", "pids.max"],
+    );
+}
