@@ -1,13 +1,22 @@
 //! Strategies of the property tests.
 
+use std::num::NonZero;
+
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
+/// Divides the number of cases of each property test, for slow (emulated) machines.
+const DIVISOR: &str = "FASTPIPE_TEST_DIVISOR";
+
 /// Configures the number of cases; failures are printed but not stored in a file.
 pub fn cases(cases: u32) -> Config {
+    let divisor = std::env::var(DIVISOR).map_or(1, |value| {
+        let divisor: NonZero<u32> = value.parse().expect(DIVISOR);
+        divisor.get()
+    });
     Config {
-        cases,
+        cases: cases.div_ceil(divisor),
         failure_persistence: None,
         ..Config::default()
     }

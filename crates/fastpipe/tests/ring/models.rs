@@ -1,10 +1,11 @@
 //! Rings compared with a queue, also with a hostile peer that writes to the shared memory.
 
 use crate::common::ring_interpreter::{WORDS, run};
+use crate::common::shapes::cases;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(cases(1500))]
 
     #[test]
     fn a_ring_is_a_queue(mut program in prop::collection::vec(any::<u8>(), 0..600)) {
