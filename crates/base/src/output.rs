@@ -2,7 +2,7 @@
 //!
 //! O_NONBLOCK belongs to the open file, which other processes share, and any of them may set
 //! it. A plain write(2) then fails with EAGAIN where it would have waited, and the rest of the
-//! text is lost. All text of this program goes through [`print`], [`print_on_stderr`] or
+//! text is lost. All text of this program goes through [`print()`], [`print_on_stderr`] or
 //! [`Patient`].
 
 use std::fs::File;

@@ -55,7 +55,7 @@ pub enum Method {
     Auto,
     /// write(2), in pieces of at most `piece` bytes if the output is a pipe.
     ///
-    /// Pieces of [`copy_piece`](crate::writer::copy_piece) are usually the fastest: a pipe
+    /// Pieces of [`copy_piece`] are usually the fastest: a pipe
     /// keeps the last pages that were read for the next write, so nothing is allocated, and
     /// the bytes stay in the first-level cache. Bytes of several writers to one pipe may mix
     /// between two pieces.
