@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 14] = [
+const MAY_BE_MISSING: [(&str, &str); 15] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -29,6 +29,7 @@ const MAY_BE_MISSING: [(&str, &str); 14] = [
     ("delay", "depends on what else uses the processors"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
+    ("function", "depends on what is sampled"),
     ("machine/kernel/mitigations", "depends on the kernel"),
     ("machine/memory", "the same"),
     ("machine/processors", "depends on the machine"),
@@ -185,9 +186,7 @@ fn has_fields(value: &Value) -> bool {
 /// The record that a command prints.
 #[track_caller]
 fn record(command: Command) -> Value {
-    let t = std::time::Instant::now();
     let outcome = run_alone(command);
-    eprintln!("TT {:?} {}", t.elapsed(), outcome.what);
     assert!(outcome.out.starts_with('{'), "{outcome:#?}");
     json(&outcome.out)
 }
