@@ -136,9 +136,8 @@ fn a_broken_promise_fails_the_command_with_its_name() {
     if !conditions::failing_call(&mut command, libc::SYS_ppoll, 0) {
         return;
     }
-    if cfg!(target_arch = "x86_64") {
-        conditions::failing_call(&mut command, libc::SYS_poll, 0);
-    }
+    #[cfg(target_arch = "x86_64")]
+    conditions::failing_call(&mut command, libc::SYS_poll, 0);
     let outcome = run_alone(command).failed(1, &["failed: poll-hang-up"]);
     assert!(outcome.out.contains("FAIL"), "{outcome:#?}");
     assert!(

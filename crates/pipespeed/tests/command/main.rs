@@ -8,6 +8,7 @@ mod boost;
 mod channels;
 mod costs;
 mod doctor;
+mod documents;
 mod errors;
 mod latency;
 mod load;

@@ -4,7 +4,6 @@ mod commands;
 mod hangs;
 mod healthy;
 mod hidden;
-mod keys;
 mod robust;
 mod truths;
 
