@@ -34,6 +34,8 @@ impl Group {
             window: Duration::from_millis(millis),
             excluded: Vec::new(),
             only_user: None,
+            opens_pipes: false,
+            with_arguments: false,
         }
     }
 
@@ -43,7 +45,7 @@ impl Group {
             std::thread::sleep(within);
             true
         };
-        observe(proc, &plan, None, &mut pause)
+        observe(proc, &plan, &mut pause)
     }
 }
 
@@ -210,7 +212,7 @@ fn only_the_last_process_with_a_number_has_it() {
 /// The last moment of a group's pipelines, once this is true of it.
 fn live(group: &Group, is_found: impl Fn(&Moment) -> bool) -> Option<Moment> {
     let (proc, plan) = (Proc::default(), group.plan(0));
-    let mut live = Live::new(&proc, &plan, None);
+    let mut live = Live::new(&proc, &plan);
     eventually(|| {
         std::thread::sleep(live.step());
         if Instant::now() < live.next_moment() {

@@ -23,7 +23,7 @@ use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
-use pipespeed_pipeline::look::{Looker, is_readable};
+use pipespeed_pipeline::look::is_readable;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
 
@@ -180,7 +180,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let mut booster = Booster::new(subject, Looker::new(looker));
+    let mut booster = Booster::new(subject, looker());
     let mut pause = |within: Duration| !is_over(&interrupt, Some(&ending), Some(within));
     let mut lines = report::describe_account(&booster.run_once(&mut pause));
     // The processor time.
