@@ -235,9 +235,7 @@ impl Booster {
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
             // If it fails, the next scan finds another reader, or no pipe.
-            Decision::Raise => {
-                raise(&self.looker, &self.proc, link).ok_or(Exemption::NotOpened)
-            }
+            Decision::Raise => raise(&self.looker, &self.proc, link).ok_or(Exemption::NotOpened),
         };
         match treatment {
             Ok(treatment) => {

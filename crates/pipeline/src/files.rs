@@ -13,9 +13,7 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use crate::proc::{
-    End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
-};
+use crate::proc::{End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -178,7 +176,8 @@ impl<'a> Files<'a> {
             SlowFiles::Unread => None,
             SlowFiles::Plain => {
                 let mut bytes = vec![0; len];
-                let filled = pread(self.open(file, OFlags::RDONLY).ok()?, &mut bytes, offset).ok()?;
+                let filled =
+                    pread(self.open(file, OFlags::RDONLY).ok()?, &mut bytes, offset).ok()?;
                 bytes.truncate(filled);
                 (filled > 0).then_some(bytes)
             }

@@ -308,11 +308,7 @@ struct Observer<'a> {
 
 /// Observes pipelines. `pause` waits for that long at most, and returns false to end the
 /// observation early. Without a [looker](Proc::with_looker) no pipe is opened.
-pub fn observe(
-    proc: &Proc,
-    plan: &Plan,
-    pause: &mut dyn FnMut(Duration) -> bool,
-) -> Observation {
+pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool) -> Observation {
     let start = Instant::now();
     let cost_before = own_time();
     let mut observer = Observer::new(proc, plan);

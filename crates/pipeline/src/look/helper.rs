@@ -23,7 +23,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// No answer is waited for longer than this, on a machine that is too busy to run the helper.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Opens pipes and files so that nothing else comes of it.
-const HARMLESS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const HARMLESS: OFlags = OFlags::NONBLOCK
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 /// A request for a file begins with this.
 pub(super) const FILE: &str = "file ";
 
@@ -176,7 +178,11 @@ fn read_file(request: &str) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len.min(MAX_ANSWER)];
     let mut filled = 0;
     while filled < bytes.len() {
-        match pread(&file, &mut bytes[filled..], offset.wrapping_add(filled as u64)) {
+        match pread(
+            &file,
+            &mut bytes[filled..],
+            offset.wrapping_add(filled as u64),
+        ) {
             Ok(0) | Err(_) => break,
             Ok(more) => filled += more,
         }
@@ -268,7 +274,15 @@ mod tests {
         assert_eq!(read_file(&memory).as_deref(), Some(&word[..]));
         let start = read_file(&format!("{own} cmdline 0 3")).unwrap();
         assert_eq!(start.len(), 3);
-        for file in ["environ", "fd/0", "task/1/../mem", "fdinfo/../mem", "exe", "", "/mem"] {
+        for file in [
+            "environ",
+            "fd/0",
+            "task/1/../mem",
+            "fdinfo/../mem",
+            "exe",
+            "",
+            "/mem",
+        ] {
             assert_eq!(read_file(&format!("{own} {file} 0 9")), None, "{file}");
         }
     }

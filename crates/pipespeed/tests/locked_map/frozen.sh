@@ -2,7 +2,6 @@
 # their program) get stuck in it. Undoes all of it at the end of standard input, which comes even if
 # the test is killed. Prints the stages, or why that can't be done here.
 trap '' HUP INT TERM
-set -m
 m=$1/mounted
 mkdir "$m" && truncate -s 64M "$1/image" && mkfs.ext4 -q "$1/image" > /dev/null 2>&1 || { echo no mkfs.ext4; exit; }
 mount -o loop "$1/image" "$m" 2> /dev/null || { echo no loop device; exit; }
@@ -13,10 +12,11 @@ if fsfreeze -f "$m" 2> /dev/null; then
         sleep 1000 > /dev/null &
     last=$!
     while [ ! -s "$1/first" ] || [ ! -s "$1/second" ]; do :; done
-    echo $(cat "$1/first") $(cat "$1/second") $last
+    stages="$(cat "$1/first") $(cat "$1/second") $last"
+    echo $stages
     read -r _
     fsfreeze -u "$m"
-    kill -9 %1
+    kill -9 $stages
     wait
 else
     echo no fsfreeze
