@@ -200,6 +200,10 @@ impl<'a> Files<'a> {
         if self.proc.hides_calls() {
             return None;
         }
+        // A poll(2) may have no descriptors.
+        if len == 0 {
+            return Some(Vec::new());
+        }
         let bytes = self.slow("mem", address, len)?;
         (bytes.len() == len).then_some(bytes)
     }
