@@ -80,7 +80,7 @@ pub struct WatchedArgs {
     /// Don't open pipes, not even for an instant.
     #[arg(long)]
     pub no_open: bool,
-    /// Save the arguments of processes, too, and show them (doctor: with -v); they may hold secrets.
+    /// Save and show (doctor: with -v) the arguments of processes; they may hold secrets.
     #[arg(long)]
     pub arguments: bool,
 }
