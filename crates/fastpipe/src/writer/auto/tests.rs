@@ -81,7 +81,7 @@ fn a_much_faster_way_is_adopted_within_512_mib() {
 #[test]
 fn a_way_that_is_always_far_faster_is_adopted_however_its_windows_differ() {
     let sent = simulate(&ALL[..2], 512 * MIB, |way, at| match way {
-        Way::CowChecked if at / (64 * MIB) % 2 == 0 => 2000.0,
+        Way::CowChecked if (at / (64 * MIB)).is_multiple_of(2) => 2000.0,
         Way::CowChecked => 5000.0,
         _ => 1000.0,
     });
