@@ -26,7 +26,7 @@
 //! What a hostile process can do:
 //!
 //! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
-//!   time), is not tried again. After 32 such processes no file of this kind is read.
+//!   time), is not tried again. After 16 such processes no file of this kind is read.
 //! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB), and
 //!   parsed only as numbers and words.
 //! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
@@ -41,7 +41,7 @@ use std::collections::BTreeSet;
 use std::io::{BufReader, PipeReader};
 use std::process::Command;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -62,7 +62,10 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(20);
 /// were swapped out take a while.
 const FILE_PATIENCE: Duration = Duration::from_millis(100);
 /// No file that may block is read after so many processes did not answer.
-const MAX_SILENT: usize = 32;
+const MAX_SILENT: usize = 16;
+/// After a helper that could not run in time none is started for this long: each costs up to a second
+/// without an eye on signals.
+const BACKOFF: Duration = Duration::from_millis(500);
 /// Answers are at most this long, in bytes: an epoll instance has about 90 a descriptor.
 const MAX_ANSWER: usize = 32 << 10;
 
@@ -113,6 +116,8 @@ struct State {
     spent: Duration,
     /// Whether it was asked since.
     was_asked: bool,
+    /// When the next one may be started.
+    start_at: Option<Instant>,
 }
 
 impl Looker {
@@ -135,6 +140,7 @@ impl Looker {
             spent_before: Duration::ZERO,
             spent: Duration::ZERO,
             was_asked: false,
+            start_at: None,
         })))
     }
 
@@ -218,9 +224,10 @@ impl Looker {
 
 impl State {
     fn prepare(&mut self, proc: &Proc) {
-        if self.helper.is_none() {
+        if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
             self.spent_before += std::mem::take(&mut self.spent);
             self.helper = Helper::start(self.program, proc).ok();
+            self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);
         }
     }
 
@@ -237,6 +244,9 @@ impl State {
             Err(reason) => {
                 kill(proc, helper.id);
                 self.left_behind.push(helper.id);
+                if reason == NoAnswer::Late {
+                    self.start_at = Some(Instant::now() + BACKOFF);
+                }
                 Err(reason)
             }
         }
