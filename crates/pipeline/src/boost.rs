@@ -71,8 +71,6 @@ pub struct Booster {
     register: Register,
     is_limited: bool,
     scans: u64,
-    /// Processor time of the helper processes at the end of the last scan.
-    helpers_time: Duration,
     began: Instant,
     new_pid_at: Instant,
     changed_at: Instant,
@@ -84,7 +82,7 @@ impl Booster {
     pub fn new(subject: Subject, looker: Looker) -> Self {
         let now = Instant::now();
         Booster {
-            proc: Proc::default(),
+            proc: Proc::with_looker(looker.clone()),
             looker,
             subject,
             newest: Newest::open(),
@@ -93,7 +91,6 @@ impl Booster {
             register: Register::default(),
             is_limited: false,
             scans: 0,
-            helpers_time: Duration::ZERO,
             began: now,
             new_pid_at: now,
             changed_at: now,
@@ -222,11 +219,6 @@ impl Booster {
         for link in &open {
             self.settle(link);
         }
-        if !open.is_empty() {
-            let helpers = self.looker.pids(&self.proc).into_iter();
-            let times = helpers.filter_map(|pid| self.proc.schedule(pid, pid));
-            self.helpers_time = times.map(|(ran, _)| ran).sum();
-        }
     }
 
     /// Decides on a pipe, and does it.
@@ -243,9 +235,7 @@ impl Booster {
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
             // If it fails, the next scan finds another reader, or no pipe.
-            Decision::Raise => {
-                raise(&mut self.looker, &self.proc, link).ok_or(Exemption::NotOpened)
-            }
+            Decision::Raise => raise(&self.looker, &self.proc, link).ok_or(Exemption::NotOpened),
         };
         match treatment {
             Ok(treatment) => {
@@ -330,7 +320,7 @@ impl Booster {
     /// Processor time of this process and its helpers.
     fn cpu_time(&self) -> Duration {
         let now = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.helpers_time
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.looker.spent(&self.proc)
     }
 }
 

@@ -13,10 +13,12 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use crate::proc::{End, Io, PipeId, Proc, Stat, Target, parse_io, parse_stat, visible};
+use crate::proc::{End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
+/// Of fdinfo, an epoll instance has the longest: about 90 bytes a descriptor.
+const MAX_FDINFO: usize = 32 << 10;
 /// Files kept open without a limit on descriptors.
 const MAX_KEPT: u64 = 4096;
 
@@ -86,11 +88,17 @@ impl<'a> Files<'a> {
         self.open(".", OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    fn place(self, file: &str) -> (BorrowedFd<'a>, PathBuf) {
+    /// The path of a file below the process's directory.
+    fn name(self, file: &str) -> String {
         let is_threads = ["fd", "mem", "cwd"].iter().any(|it| file.starts_with(it));
-        let of_thread = self.thread.filter(|_| is_threads);
-        let of_thread = of_thread.map(|tid| format!("task/{tid}/{file}"));
-        let file = of_thread.as_deref().unwrap_or(file);
+        match self.thread.filter(|_| is_threads) {
+            Some(tid) => format!("task/{tid}/{file}"),
+            None => file.to_owned(),
+        }
+    }
+
+    fn place(self, file: &str) -> (BorrowedFd<'a>, PathBuf) {
+        let file = self.name(file);
         match self.directory {
             Some(directory) => (directory, PathBuf::from(file)),
             None => (CWD, self.proc.path(&format!("proc/{}/{file}", self.pid))),
@@ -161,12 +169,30 @@ impl<'a> Files<'a> {
             .ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// A file's text about a descriptor (proc_pid_fdinfo(5)).
+    /// At most `len` bytes of a file whose reading may block for good. `None` if it can't be read,
+    /// or is empty.
+    pub(crate) fn slow(self, file: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
+        match self.proc.slow_files() {
+            SlowFiles::Unread => None,
+            SlowFiles::Plain => {
+                let mut bytes = vec![0; len];
+                let filled =
+                    pread(self.open(file, OFlags::RDONLY).ok()?, &mut bytes, offset).ok()?;
+                bytes.truncate(filled);
+                (filled > 0).then_some(bytes)
+            }
+            SlowFiles::By(looker) => {
+                let bytes = looker.read(self.proc, self.pid, &self.name(file), offset, len)?;
+                // As long as a process exists, no other one has its number.
+                self.thread_count().map(|_| bytes)
+            }
+        }
+    }
+
+    /// The beginning of a file's text about a descriptor (proc_pid_fdinfo(5)).
     pub(crate) fn fdinfo(self, fd: i32) -> Option<String> {
-        let mut text = String::new();
-        let file = self.open(&format!("fdinfo/{fd}"), OFlags::RDONLY).ok()?;
-        io::Read::read_to_string(&mut std::fs::File::from(file), &mut text).ok()?;
-        Some(text)
+        let bytes = self.slow(&format!("fdinfo/{fd}"), 0, MAX_FDINFO)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Bytes of its memory. `None` if not all can be read.
@@ -174,10 +200,12 @@ impl<'a> Files<'a> {
         if self.proc.hides_calls() {
             return None;
         }
-        let mut bytes = vec![0; len];
-        let file = std::fs::File::from(self.open("mem", OFlags::RDONLY).ok()?);
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, address).ok()?;
-        Some(bytes)
+        // A poll(2) may have no descriptors.
+        if len == 0 {
+            return Some(Vec::new());
+        }
+        let bytes = self.slow("mem", address, len)?;
+        (bytes.len() == len).then_some(bytes)
     }
 
     /// Its working directory.

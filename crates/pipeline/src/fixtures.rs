@@ -90,6 +90,7 @@ pub fn frozen(process: Process, thread: State) -> Observed {
     };
     Observed {
         process,
+        arguments: None,
         is_asked: true,
         has_ended: false,
         samples: 100,

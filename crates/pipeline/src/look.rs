@@ -1,38 +1,73 @@
-//! Looks into pipes: their capacity and how full they are.
+//! The helper process: it does what may block for good, and can be left behind.
 //!
-//! A pipe is opened for reading for a moment, which delays no end of file: that depends on
-//! the write ends. FIFOs are never opened, since that may release a stranger's open(2).
+//! Two kinds of calls can block beyond any signal that this program handles:
 //!
-//! Opening can block beyond SIGKILL: while a process splices from a pipe into a full socket,
-//! it holds the pipe's lock (splice_file_to_pipe() and fifo_open() in fs). So the opening is
-//! done by a process that can be left behind. It is no child of this process, which would
-//! have to reap it.
+//! - Opening a pipe: while a process splices from it into a full socket, that process holds the
+//!   pipe's lock (splice_file_to_pipe() and fifo_open() in fs).
+//! - Reading files of /proc that need a process's memory map (`mem`, `cmdline`, `environ`, `maps`,
+//!   `smaps`, `numa_maps`, `pagemap`, `map_files`), or the lock of an epoll instance, which is held
+//!   while events are copied to memory (`fdinfo`). A thread that waits for a dead or frozen file
+//!   system in a page fault holds the map's lock. `stat`, `status`, `comm`, `syscall`, `wchan`, `io`,
+//!   `schedstat` and the links `fd`, `cwd` and `exe` don't need it (tried on Linux 6.18).
+//!
+//! # Security
+//!
+//! | question | answer |
+//! |---|---|
+//! | privileges | those of the command that starts it: it gets none, and gives none up |
+//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, for reading; nothing else of others |
+//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave; of /proc only names made of numbers and these three words |
+//! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
+//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
+//! | what it changes | nothing, but the capacity of a pipe for `boost` |
+//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
+//! | who may ask | the process that started it, by a pipe. No descriptor is passed in either direction |
+//!
+//! What a hostile process can do:
+//!
+//! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
+//!   time), is not tried again. After 16 such processes no file of this kind is read.
+//! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB), and
+//!   parsed only as numbers and words.
+//! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
+//!   replaces them before they are shown or saved.
+//! - Pretend: its name, its arguments and its poll sets are what it says they are. A wrong answer
+//!   leads to a wrong report on that process, and to nothing else.
 
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Command, ExitCode, Stdio};
+mod helper;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io::{BufReader, PipeReader};
+use std::process::Command;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pipespeed_base::orphan::run_orphan;
-use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::retry_on_intr;
-use rustix::process::getpid;
-use rustix::stdio;
-use rustix::thread::set_name;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use self::helper::Helper;
+pub use self::helper::main;
+pub(crate) use self::helper::open;
 use crate::find::ProcessId;
 use crate::proc::{PipeId, Proc};
-use crate::raise;
 
 /// The argument of the hidden subcommand under which the helper process starts.
 pub const ROLE: &str = "look";
 
-/// An answer that takes longer is examined: the helper may be blocked.
-const PATIENCE: Duration = Duration::from_millis(20);
-/// No answer is waited for longer than this, on a machine that is too busy to run the helper.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+/// A helper that is blocked for longer opens a pipe whose lock is held.
+const PIPE_PATIENCE: Duration = Duration::from_millis(20);
+/// A helper that is blocked for longer reads a file of a process whose map is locked. Pages that
+/// were swapped out take a while.
+const FILE_PATIENCE: Duration = Duration::from_millis(100);
+/// No file that may block is read after so many processes did not answer.
+const MAX_SILENT: usize = 16;
+/// After a helper that could not run in time none is started for this long: each costs up to a second
+/// without an eye on signals.
+const BACKOFF: Duration = Duration::from_millis(500);
+/// Answers are at most this long, in bytes: an epoll instance has about 90 a descriptor.
+const MAX_ANSWER: usize = 32 << 10;
 
 /// What was seen of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,153 +87,181 @@ pub enum Look {
     Unknown,
 }
 
-/// Opens pipes in a helper process.
-#[derive(Debug)]
-pub struct Looker {
-    program: Option<fn() -> Command>,
-    helper: Option<Helper>,
-    /// Helpers that are blocked in the kernel.
-    left_behind: Vec<ProcessId>,
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The helper is blocked by a lock.
+    Blocked,
+    /// The machine is too busy to run the helper, or the helper was killed.
+    Late,
+    /// No helper can be started.
+    NoHelper,
 }
 
-/// A process that is no child of this one.
+/// Asks a helper process, which it starts when it is needed. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Looker(Rc<RefCell<State>>);
+
 #[derive(Debug)]
-struct Helper {
-    requests: PipeWriter,
-    answers: BufReader<PipeReader>,
-    id: ProcessId,
+struct State {
+    program: Option<fn() -> Command>,
+    helper: Option<Helper>,
+    /// Helpers that were killed, and may be blocked in the kernel.
+    left_behind: Vec<ProcessId>,
+    /// Processes whose files did not answer.
+    silent: BTreeSet<ProcessId>,
+    /// Processor time of all helpers before this one.
+    spent_before: Duration,
+    /// Processor time of this helper when it was last read.
+    spent: Duration,
+    /// Whether it was asked since.
+    was_asked: bool,
+    /// When the next one may be started.
+    start_at: Option<Instant>,
 }
 
 impl Looker {
-    /// Opens pipes in processes that `program` starts: this program with the hidden
-    /// subcommand and [`ROLE`].
+    /// Asks processes that `program` starts: this program with the hidden subcommand and [`ROLE`].
     pub fn new(program: fn() -> Command) -> Self {
         Looker::with(Some(program))
     }
 
-    /// Opens pipes in copies of this process, which must have only one thread.
+    /// Asks copies of this process, which must have only one thread.
     pub fn forking() -> Self {
         Looker::with(None)
     }
 
     fn with(program: Option<fn() -> Command>) -> Self {
-        Looker {
+        Looker(Rc::new(RefCell::new(State {
             program,
             helper: None,
             left_behind: Vec::new(),
-        }
+            silent: BTreeSet::new(),
+            spent_before: Duration::ZERO,
+            spent: Duration::ZERO,
+            was_asked: false,
+            start_at: None,
+        })))
     }
 
     /// The helper processes that still exist.
     pub fn pids(&self, proc: &Proc) -> Vec<i32> {
-        let current = self.helper.iter().map(|helper| helper.id);
-        let all = current.chain(self.left_behind.iter().copied());
-        all.filter(|id| id.is_running(proc))
-            .map(|id| id.pid)
-            .collect()
+        let mut state = self.0.borrow_mut();
+        state.left_behind.retain(|id| id.is_running(proc));
+        state.silent.retain(|id| id.is_running(proc));
+        let current = state.helper.iter().map(|helper| helper.id);
+        let current = current.filter(|id| id.is_running(proc));
+        let all = current.chain(state.left_behind.iter().copied());
+        all.map(|id| id.pid).collect()
+    }
+
+    /// Processor time of all helpers so far.
+    pub fn spent(&self, proc: &Proc) -> Duration {
+        let state = &mut *self.0.borrow_mut();
+        if std::mem::take(&mut state.was_asked)
+            && let Some(Helper { id, .. }) = state.helper
+            && let Some((ran, _)) = proc.schedule(id.pid, id.pid)
+        {
+            state.spent = ran;
+        }
+        state.spent_before + state.spent
     }
 
     /// Looks into the pipe that is open under this descriptor, a read end.
-    pub fn look(&mut self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> Look {
+    pub fn look(&self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> Look {
         if pipe.is_fifo() {
             return Look::Unknown;
         }
         match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
-            Ok(answer) => parse(&answer).unwrap_or(Look::Unknown),
-            Err(look) => look,
+            Ok(answer) => helper::parse_look(&answer).unwrap_or(Look::Unknown),
+            Err(NoAnswer::Blocked) => Look::Held,
+            Err(_) => Look::Unknown,
         }
     }
 
     /// Starts the helper process, so that the first request need not wait for it.
-    pub(crate) fn prepare(&mut self, proc: &Proc) {
-        if self.helper.is_none() {
+    pub fn prepare(&self, proc: &Proc) {
+        self.0.borrow_mut().prepare(proc);
+    }
+
+    /// Ends the helper process. The next request starts another one.
+    pub fn end(&self) {
+        self.0.borrow_mut().helper = None;
+    }
+
+    /// Sends a request on a pipe to the helper process.
+    pub(crate) fn ask(&self, proc: &Proc, request: &str) -> Result<Vec<u8>, NoAnswer> {
+        self.0.borrow_mut().ask(proc, request, PIPE_PATIENCE)
+    }
+
+    /// Reads at most `len` bytes of a process's file, given below its directory. `None` if that
+    /// fails, or if the process did not answer before.
+    pub(crate) fn read(
+        &self,
+        proc: &Proc,
+        pid: i32,
+        file: &str,
+        offset: u64,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        let state = &mut *self.0.borrow_mut();
+        let is_it = |id: &ProcessId| id.pid == pid && id.is_running(proc);
+        if state.silent.len() >= MAX_SILENT || state.silent.iter().any(is_it) {
+            return None;
+        }
+        let request = format!("{}{pid} {file} {offset} {len}\n", helper::FILE);
+        match state.ask(proc, &request, FILE_PATIENCE) {
+            Ok(bytes) => (!bytes.is_empty()).then_some(bytes),
+            Err(NoAnswer::NoHelper) => None,
+            Err(NoAnswer::Blocked | NoAnswer::Late) => {
+                let start = proc.stat(pid)?.start;
+                state.silent.insert(ProcessId { pid, start });
+                None
+            }
+        }
+    }
+}
+
+impl State {
+    fn prepare(&mut self, proc: &Proc) {
+        if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
+            self.spent_before += std::mem::take(&mut self.spent);
             self.helper = Helper::start(self.program, proc).ok();
+            self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);
         }
     }
 
-    /// Sends a request to the helper process. Without an answer the pipe is held, or nothing
-    /// is known.
-    pub(crate) fn ask(&mut self, proc: &Proc, request: &str) -> Result<String, Look> {
+    /// Sends a request to the helper process. One that does not answer is killed.
+    fn ask(&mut self, proc: &Proc, request: &str, patience: Duration) -> Result<Vec<u8>, NoAnswer> {
         self.prepare(proc);
-        let Some(mut helper) = self.helper.take() else {
-            return Err(Look::Unknown);
-        };
-        if let Some(answer) = helper.ask(proc, request) {
-            self.helper = Some(helper);
-            return Ok(answer);
-        }
-        // It ends once its call returns: its input is closed.
-        self.left_behind.push(helper.id);
-        if helper.is_blocked(proc) {
-            Err(Look::Held)
-        } else {
-            Err(Look::Unknown)
+        let mut helper = self.helper.take().ok_or(NoAnswer::NoHelper)?;
+        self.was_asked = true;
+        match helper.ask(proc, request, patience) {
+            Ok(answer) => {
+                self.helper = Some(helper);
+                Ok(answer)
+            }
+            Err(reason) => {
+                kill(proc, helper.id);
+                self.left_behind.push(helper.id);
+                if reason == NoAnswer::Late {
+                    self.start_at = Some(Instant::now() + BACKOFF);
+                }
+                Err(reason)
+            }
         }
     }
 }
 
-impl Helper {
-    /// Starts the helper, whose first line is its process id.
-    fn start(program: Option<fn() -> Command>, proc: &Proc) -> io::Result<Helper> {
-        let (input, requests) = io::pipe()?;
-        let (answers, output) = io::pipe()?;
-        match program {
-            Some(program) => {
-                let mut command = program();
-                command.stdin(input).stdout(output).stderr(Stdio::null());
-                command.status()?;
-            }
-            None => run_orphan(|| use_only(input, output).map(|()| || drop(serve())))?,
-        }
-        let mut answers = BufReader::new(answers);
-        if !is_readable(&answers, MAX_WAIT) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let mut line = String::new();
-        answers.read_line(&mut line)?;
-        let id = line.trim().parse().ok().and_then(|pid| {
-            let start = proc.stat(pid)?.start;
-            Some(ProcessId { pid, start })
-        });
-        Ok(Helper {
-            requests,
-            answers,
-            id: id.ok_or(io::ErrorKind::InvalidData)?,
-        })
+/// Kills a helper. One that is blocked beyond SIGKILL ends once its call returns.
+fn kill(proc: &Proc, id: ProcessId) {
+    let descriptor = Pid::from_raw(id.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    // The descriptor refers to one process, which is not a later one with its number.
+    if let Some(Ok(descriptor)) = descriptor
+        && id.is_running(proc)
+    {
+        let _ = pidfd_send_signal(descriptor, Signal::KILL);
     }
-
-    /// Sends a request. `None` if there is no answer.
-    fn ask(&mut self, proc: &Proc, request: &str) -> Option<String> {
-        self.requests.write_all(request.as_bytes()).ok()?;
-        let start = Instant::now();
-        let mut was_blocked = false;
-        while !is_readable(&self.answers, PATIENCE) {
-            let is_blocked = self.is_blocked(proc);
-            if was_blocked && is_blocked || start.elapsed() > MAX_WAIT {
-                return None;
-            }
-            was_blocked = is_blocked;
-        }
-        let mut line = String::new();
-        self.answers.read_line(&mut line).ok()?;
-        Some(line)
-    }
-
-    /// Whether it waits for a lock, which it does uninterruptibly.
-    fn is_blocked(&self, proc: &Proc) -> bool {
-        let stat = proc.stat(self.id.pid);
-        stat.is_some_and(|stat| stat.start == self.id.start && stat.state == 'D')
-    }
-}
-
-/// Parses an answer: capacity, unread bytes and owner.
-fn parse(line: &str) -> Option<Look> {
-    let mut words = line.split_ascii_whitespace();
-    Some(Look::Seen {
-        capacity: words.next()?.parse().ok()?,
-        unread: words.next()?.parse().ok()?,
-        owner: words.next()?.parse().ok()?,
-    })
 }
 
 /// Whether a pipe can be read from, or has ended, within this time.
@@ -208,116 +271,32 @@ pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
     retry_on_intr(|| poll(&mut fds, within.as_ref())).is_ok_and(|ready| ready > 0)
 }
 
-/// Starts the helper process as an orphan. It answers requests from standard input until its
-/// end.
-pub fn main() -> ExitCode {
-    let outcome = run_orphan(|| {
-        // It may be left behind, and must not keep a stranger's pipe open.
-        standard::close_inherited(&[]);
-        Ok(|| drop(serve()))
-    });
-    ExitCode::from(u8::from(outcome.is_err()))
-}
-
-/// Makes pipes the standard input and output of a helper that is a copy of this process, and
-/// closes what else is open but standard error.
-fn use_only(input: PipeReader, output: PipeWriter) -> io::Result<()> {
-    stdio::dup2_stdin(input)?;
-    stdio::dup2_stdout(output)?;
-    standard::close_inherited(&[]);
-    Ok(set_name(c"pipespeed-look")?)
-}
-
-fn serve() -> io::Result<()> {
-    let mut out = io::stdout();
-    writeln!(out, "{}", getpid().as_raw_pid())?;
-    for request in io::stdin().lock().lines() {
-        let request = request?;
-        if let Some(request) = request.strip_prefix(raise::REQUEST) {
-            serde_json::to_writer(&mut out, &raise::answer(request))?;
-            writeln!(out)?;
-        } else if let Some((capacity, unread, owner)) = examine(&request) {
-            writeln!(out, "{capacity} {unread} {owner}")?;
-        } else {
-            writeln!(out, "-")?;
-        }
-        out.flush()?;
-    }
-    Ok(())
-}
-
-/// Opens a pipe for reading and closes it at once.
-fn examine(request: &str) -> Option<(usize, usize, u32)> {
-    let mut words = request.split(' ');
-    let end = open(words.next()?, words.next()?, words.next()?)?;
-    Some((
-        fastpipe::pipe::capacity(&end).ok()?,
-        fastpipe::pipe::unread(&end).ok()?,
-        fstat(&end).ok()?.st_uid,
-    ))
-}
-
-/// Opens a pipe for reading, if it is still the same.
-pub(crate) fn open(pid: &str, fd: &str, inode: &str) -> Option<OwnedFd> {
-    let place = format!("/proc/{pid}/fd/{fd}");
-    let path = openat(CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let about = fstat(&path).ok()?;
-    let own = format!("/proc/self/fd/{}", path.as_raw_fd());
-    let link = std::fs::read_link(&own).ok()?;
-    // A FIFO's link is its path.
-    if about.st_ino.to_string() != inode || link.as_os_str() != &*format!("pipe:[{inode}]") {
-        return None;
-    }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    openat(CWD, own, flags, Mode::empty()).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::Read;
+    use rustix::process::getpid;
 
     use super::*;
-
-    fn request(inode: u64, fd: &impl AsRawFd) -> String {
-        format!("{} {} {inode}", std::process::id(), fd.as_raw_fd())
-    }
-
-    #[test]
-    fn a_look_shows_capacity_and_unread_bytes_and_takes_none() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        writer.write_all(b"four").unwrap();
-        let inode = fstat(&reader).unwrap().st_ino;
-        let capacity = fastpipe::pipe::capacity(&reader).unwrap();
-        let owner = fstat(&reader).unwrap().st_uid;
-        assert_eq!(
-            examine(&request(inode, &reader)),
-            Some((capacity, 4, owner))
-        );
-        assert_eq!(examine(&request(inode + 1, &reader)), None);
-        drop(writer);
-        let mut left = Vec::new();
-        (&reader).read_to_end(&mut left).unwrap();
-        assert_eq!(left, b"four");
-    }
 
     #[test]
     fn a_helper_whose_number_is_reused_is_forgotten() {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
-        let mut looker = Looker::forking();
-        looker.left_behind = vec![ProcessId { pid, start: 0 }];
+        let looker = Looker::forking();
+        let leave = |start| looker.0.borrow_mut().left_behind = vec![ProcessId { pid, start }];
+        leave(0);
         assert!(looker.pids(&proc).is_empty());
-        looker.left_behind[0].start = proc.stat(pid).unwrap().start;
+        leave(proc.stat(pid).unwrap().start);
         assert_eq!(looker.pids(&proc), [pid]);
     }
 
     #[test]
-    fn a_fifo_is_never_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("fifo");
-        rustix::fs::mkfifoat(CWD, &path, 0o600.into()).unwrap();
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        let inode = fstat(&file).unwrap().st_ino;
-        assert_eq!(examine(&request(inode, &file)), None);
+    fn a_silent_process_is_not_asked_again_but_a_later_one_with_its_number_is() {
+        let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
+        // It starts no process, which shows whether it wanted to ask.
+        let looker = Looker::new(|| Command::new("false"));
+        let silence = |start| looker.0.borrow_mut().silent = [ProcessId { pid, start }].into();
+        silence(proc.stat(pid).unwrap().start);
+        assert_eq!(looker.read(&proc, pid, "cmdline", 0, 9), None);
+        assert!(!looker.0.borrow().was_asked);
+        assert_eq!(looker.0.borrow().silent.len(), 1);
     }
 }

@@ -27,7 +27,7 @@ use self::tally::{Limits, Tally};
 use crate::diagnosis::{Finding, diagnose};
 use crate::files::Allowance;
 use crate::find::{Process, ProcessId, Scanner, Scope, Unseen};
-use crate::look::{Look, Looker};
+use crate::look::Look;
 use crate::proc::{Io, PipeId, Proc};
 use crate::processors::{Load, ProcessorTimes, Quota, Quotas};
 use crate::wait::{Outside, Side, State, is_moving};
@@ -78,6 +78,10 @@ pub struct Plan {
     pub excluded: Vec<i32>,
     /// Only look into pipes of this user's processes.
     pub only_user: Option<u32>,
+    /// Whether pipes are opened, by the helper process.
+    pub opens_pipes: bool,
+    /// Whether the arguments of the processes are read.
+    pub with_arguments: bool,
 }
 
 /// What was observed.
@@ -120,6 +124,9 @@ pub struct Observed {
     /// The process, with its pipes at the end.
     #[serde(flatten)]
     pub process: Process,
+    /// Its command line, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
     /// Whether it was asked for, not only found at the other end of a pipe.
     pub is_asked: bool,
     /// Whether it was gone at the end.
@@ -281,12 +288,11 @@ struct PipeSamples {
 struct Observer<'a> {
     proc: &'a Proc,
     plan: &'a Plan,
-    looker: Option<&'a mut Looker>,
-    /// Processor time of each helper, which may have ended since.
-    helper_times: BTreeMap<i32, Duration>,
     allowance: Allowance,
     scanner: Scanner,
     users: BTreeMap<ProcessId, Option<u32>>,
+    /// The arguments of each process, with the name that it had when they were read.
+    arguments: BTreeMap<ProcessId, (String, Option<String>)>,
     asked: BTreeSet<ProcessId>,
     tallies: BTreeMap<ProcessId, Tally>,
     /// The process sampled last, if it was not the last one of all.
@@ -301,16 +307,11 @@ struct Observer<'a> {
 }
 
 /// Observes pipelines. `pause` waits for that long at most, and returns false to end the
-/// observation early. Without a looker no pipe is opened.
-pub fn observe(
-    proc: &Proc,
-    plan: &Plan,
-    looker: Option<&mut Looker>,
-    pause: &mut dyn FnMut(Duration) -> bool,
-) -> Observation {
+/// observation early. Without a [looker](Proc::with_looker) no pipe is opened.
+pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool) -> Observation {
     let start = Instant::now();
     let cost_before = own_time();
-    let mut observer = Observer::new(proc, plan, looker);
+    let mut observer = Observer::new(proc, plan);
     observer.begin();
     let began = Instant::now();
     let scanned = observer.spent() - cost_before;
@@ -409,15 +410,14 @@ impl Chores {
 }
 
 impl<'a> Observer<'a> {
-    fn new(proc: &'a Proc, plan: &'a Plan, looker: Option<&'a mut Looker>) -> Self {
+    fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
         Observer {
             proc,
             plan,
-            looker,
-            helper_times: BTreeMap::new(),
             allowance: Allowance::new(),
             scanner: Scanner::default(),
             users: BTreeMap::new(),
+            arguments: BTreeMap::new(),
             asked: BTreeSet::new(),
             tallies: BTreeMap::new(),
             sampled: None,
@@ -436,14 +436,14 @@ impl<'a> Observer<'a> {
         self.adopt(true);
         self.sample_all();
         self.follow(true);
-        // The first one starts the helper.
         self.look();
     }
 }
 
 impl Observer<'_> {
     fn excluded(&self) -> Vec<i32> {
-        let helpers = self.looker.iter().flat_map(|it| it.pids(self.proc));
+        let looker = self.proc.looker().into_iter();
+        let helpers = looker.flat_map(|looker| looker.pids(self.proc));
         let excluded = self.plan.excluded.iter().copied();
         excluded.chain(helpers).collect()
     }
@@ -455,7 +455,8 @@ impl Observer<'_> {
 
     /// Processor time of all helpers so far.
     fn helper_time(&self) -> Duration {
-        self.helper_times.values().sum()
+        let looker = self.proc.looker();
+        looker.map_or(Duration::ZERO, |looker| looker.spent(self.proc))
     }
 
     /// Finds new processes, and reads again those that may have changed.
@@ -499,6 +500,7 @@ impl Observer<'_> {
         }
         let snapshot = &self.scanner.snapshot;
         self.users.retain(|id, _| snapshot.is_running(*id));
+        self.arguments.retain(|id, _| self.tallies.contains_key(id));
     }
 
     /// The processes of the scope.
@@ -537,6 +539,26 @@ impl Observer<'_> {
                 tally.may_have_changed = false;
             }
         }
+        if self.plan.with_arguments {
+            self.read_arguments();
+        }
+    }
+
+    /// Reads the arguments of each process once, and again if it has become another program.
+    fn read_arguments(&mut self) {
+        for tally in self.tallies.values().filter(|tally| !tally.has_ended) {
+            let Process { id, name, .. } = &tally.process;
+            let known = self.arguments.get(id);
+            if known.is_none_or(|(before, _)| before != name) {
+                let line = self.proc.command_line(id.pid);
+                self.arguments.insert(*id, (name.clone(), line));
+            }
+        }
+    }
+
+    /// The arguments of a process, if they were read.
+    fn arguments(&self, id: ProcessId) -> Option<String> {
+        self.arguments.get(&id)?.1.clone()
     }
 
     fn tally(&mut self, process: Process, is_start: bool) -> Tally {
@@ -653,9 +675,9 @@ impl Observer<'_> {
 
     /// Looks into each pipe by one of its read ends.
     fn look(&mut self) {
-        if self.looker.is_none() {
+        let Some(looker) = self.proc.looker().filter(|_| self.plan.opens_pipes) else {
             return;
-        }
+        };
         let mut ends: BTreeMap<PipeId, (i32, i32)> = BTreeMap::new();
         let is_alone = self.asked.len() == 1;
         let wanted = self.tallies.keys().copied();
@@ -673,9 +695,6 @@ impl Observer<'_> {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
-        let Some(looker) = &mut self.looker else {
-            return;
-        };
         for (pipe, (pid, fd)) in ends {
             let seen = self.pipes.entry(pipe).or_default();
             if seen.is_held {
@@ -701,11 +720,6 @@ impl Observer<'_> {
                 }
                 Look::Unknown => {}
             }
-        }
-        for pid in looker.pids(self.proc) {
-            let ran = self.proc.schedule(pid, pid).map(|(ran, _)| ran);
-            let time = self.helper_times.entry(pid).or_default();
-            *time = ran.unwrap_or_default().max(*time);
         }
     }
 
@@ -746,7 +760,10 @@ impl Observer<'_> {
                 ancestors.retain(|pid| !self.plan.excluded.contains(pid));
                 let is_asked = self.asked.contains(&id);
                 let limits = self.limits(tally, &load);
-                tally.observed(self.proc, limits, now, ancestors, is_asked)
+                Observed {
+                    arguments: self.arguments(id),
+                    ..tally.observed(self.proc, limits, now, ancestors, is_asked)
+                }
             })
             .collect();
         // Conclusions name processes by their numbers.

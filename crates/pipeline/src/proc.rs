@@ -10,13 +10,30 @@ use rustix::process::getpid;
 use serde::Serialize;
 
 use crate::files::{Files, ThreadFiles};
+use crate::look::Looker;
 use crate::proof;
+
+/// Command lines are read up to this length, in bytes.
+const MAX_COMMAND_LINE: usize = 4096;
 
 /// The files of /proc.
 #[derive(Debug, Clone, Default)]
 pub struct Proc {
     root: Root,
     hides_calls: bool,
+    slow_files: SlowFiles,
+}
+
+/// How files are read whose reading may block for good (see [`look`](crate::look)).
+#[derive(Debug, Clone, Default)]
+pub(crate) enum SlowFiles {
+    /// Not at all.
+    #[default]
+    Unread,
+    /// As all others: those of another root are no files of /proc.
+    Plain,
+    /// By a helper process.
+    By(Looker),
 }
 
 /// A pipe or a FIFO.
@@ -109,7 +126,29 @@ impl Proc {
         Proc {
             root,
             hides_calls: false,
+            slow_files: SlowFiles::Plain,
         }
+    }
+
+    /// The files of this system, with those whose reading may block for good. They are not known
+    /// otherwise.
+    pub fn with_looker(looker: Looker) -> Self {
+        Proc {
+            slow_files: SlowFiles::By(looker),
+            ..Proc::default()
+        }
+    }
+
+    /// The helper process, if there is one.
+    pub fn looker(&self) -> Option<&Looker> {
+        match &self.slow_files {
+            SlowFiles::By(looker) => Some(looker),
+            SlowFiles::Unread | SlowFiles::Plain => None,
+        }
+    }
+
+    pub(crate) fn slow_files(&self) -> &SlowFiles {
+        &self.slow_files
     }
 
     /// The files as they are where Yama restricts ptrace: system calls and memory of other
@@ -197,14 +236,13 @@ impl Proc {
     }
 
     /// The processes that a process has opened ([`pipespeed_base::process`]). Empty without
-    /// permission.
+    /// permission, and without a [looker](Self::with_looker).
     pub(crate) fn opened_processes(&self, pid: i32) -> Vec<i32> {
         let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
         let by_pidfd = |fd: i32| {
-            self.root
-                .field(format!("proc/{pid}/fdinfo/{fd}"), "Pid")?
-                .parse()
-                .ok()
+            let text = Files::of(self, pid).fdinfo(fd)?;
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
         };
         let by_directory = |fd: i32| {
             let path = fs::read_link(self.path(&format!("proc/{pid}/fd/{fd}"))).ok()?;
@@ -225,11 +263,14 @@ impl Proc {
         Some(visible(&name))
     }
 
-    /// The words of a process's command line (proc_pid_cmdline(5)), quoted as for sh; `None` if it
-    /// has ended.
+    /// The words of a process's command line (proc_pid_cmdline(5)), quoted as for sh, with `...` in
+    /// place of what exceeds 4 KiB; `None` if it has ended, or if it is not known.
     pub fn command_line(&self, pid: i32) -> Option<String> {
-        let bytes = fs::read(self.path(&format!("proc/{pid}/cmdline"))).ok()?;
-        let line = visible(&parse_command_line(&String::from_utf8_lossy(&bytes)));
+        let bytes = Files::of(self, pid).slow("cmdline", 0, MAX_COMMAND_LINE)?;
+        let mut line = visible(&parse_command_line(&String::from_utf8_lossy(&bytes)));
+        if bytes.len() == MAX_COMMAND_LINE {
+            line.push_str("...");
+        }
         (!line.is_empty()).then_some(line)
     }
 
@@ -517,5 +558,8 @@ mod tests {
             fs::write(at.join("cmdline"), words).unwrap();
             assert_eq!(proc.command_line(7).as_deref(), Some(line));
         }
+        fs::write(at.join("cmdline"), "x".repeat(1 << 20)).unwrap();
+        let long = proc.command_line(7).unwrap();
+        assert!(long.len() == MAX_COMMAND_LINE + 3 && long.ends_with("x..."));
     }
 }

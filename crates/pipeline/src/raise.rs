@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::find::Process;
-use crate::look::{Look, Looker, open};
+use crate::look::{Looker, NoAnswer, open};
 use crate::proc::{PipeId, Proc};
 use crate::wait::Side;
 
@@ -239,11 +239,11 @@ pub(crate) const REQUEST: &str = "raise ";
 ///
 /// `None` if it could not be opened: this reader may have ended or closed it, while others
 /// still hold it.
-pub fn raise(looker: &mut Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
+pub fn raise(looker: &Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
     let request = format!("{REQUEST}{} 0 {}\n", link.readers.last()?, link.pipe.inode);
     match looker.ask(proc, &request) {
-        Ok(answer) => serde_json::from_str(&answer).ok()?,
-        Err(Look::Held) => Some(Treatment::Left(Exemption::Held)),
+        Ok(answer) => serde_json::from_slice(&answer).ok()?,
+        Err(NoAnswer::Blocked) => Some(Treatment::Left(Exemption::Held)),
         Err(_) => None,
     }
 }

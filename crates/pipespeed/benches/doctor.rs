@@ -433,7 +433,7 @@ fn ends(trials: usize) -> anyhow::Result<()> {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (proc, own) = (Proc::default(), std::process::id() as i32);
-            let mut looker = Looker::new(helper);
+            let looker = Looker::new(helper);
             while !shown.is_over.load(Ordering::Acquire) {
                 let inode = shown.inode.load(Ordering::Acquire);
                 if inode == 0 {

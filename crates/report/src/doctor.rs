@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
+use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, SmallPipeCause, Unread, Who};
 use pipespeed_pipeline::observe::{Observation, Observed, Pipe, Shares};
 use pipespeed_pipeline::proc::PipeId;
@@ -25,6 +26,9 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
             blocks.push(style.heading(name));
         }
         blocks.push(table(observation, &section.stages, style));
+        if style.verbose {
+            blocks.push(arguments(&section.stages));
+        }
         let shown = section.findings.iter().filter(|finding| {
             let alike = section
                 .findings
@@ -320,6 +324,15 @@ fn table(observation: &Observation, stages: &[&Observed], style: Style) -> Strin
         table.row(row(observed, &states, &outputs));
     }
     table.render(style)
+}
+
+/// The arguments of the stages, as far as they are known.
+fn arguments(stages: &[&Observed]) -> String {
+    let known = stages.iter().filter_map(|observed| {
+        let line = escape(observed.arguments.as_ref()?);
+        Some(format!("{:>7}  {line}", observed.process.id.pid))
+    });
+    known.collect::<Vec<String>>().join("\n")
 }
 
 fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&Pipe]) -> Vec<Cell> {

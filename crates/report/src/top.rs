@@ -336,6 +336,12 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
                 lines.push(line.text);
             }
         }
+        if let Some(arguments) = &stage.arguments {
+            let mut line = Line::new(view);
+            line.left(MARKER + PID, "", "");
+            line.put(&escape(arguments), DIM);
+            lines.push(line.text);
+        }
     }
     lines
 }

@@ -10,7 +10,6 @@ use super::tally::Limits;
 use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
 use crate::diagnosis::{Finding, Knot, diagnose};
 use crate::find::{Process, ProcessId};
-use crate::look::Looker;
 use crate::proc::{PipeId, Proc};
 use crate::processors::{Load, ProcessorTimes};
 use rustix::time::{ClockId, clock_gettime};
@@ -96,9 +95,9 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Finds the processes. Without a looker no pipe is opened.
-    pub fn new(proc: &'a Proc, plan: &'a Plan, looker: Option<&'a mut Looker>) -> Self {
-        let mut observer = Observer::new(proc, plan, looker);
+    /// Finds the processes. Without a [looker](Proc::with_looker) no pipe is opened.
+    pub fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
+        let mut observer = Observer::new(proc, plan);
         observer.begin();
         let start = Instant::now();
         let mut live = Live {
@@ -347,6 +346,7 @@ impl<'a> Live<'a> {
                 history: self.histories.get(id).filter(|it| it.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
                 ancestors: snapshot.ancestors(id.pid),
+                arguments: self.observer.arguments(*id),
             })
         });
         members.collect()

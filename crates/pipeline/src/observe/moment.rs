@@ -73,6 +73,9 @@ pub struct Stage {
     pub start: u64,
     /// Its name.
     pub name: String,
+    /// Its command line, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
     /// Whether it has ended.
     pub has_ended: bool,
     /// The last second.
@@ -99,6 +102,7 @@ pub(super) struct LiveProcess<'a> {
     pub(super) history: &'a History,
     pub(super) is_asked: bool,
     pub(super) ancestors: Vec<i32>,
+    pub(super) arguments: Option<String>,
 }
 
 impl LiveProcess<'_> {
@@ -118,6 +122,7 @@ impl LiveProcess<'_> {
             pid: self.process.id.pid,
             start: self.process.id.start,
             name: self.process.name.clone(),
+            arguments: self.arguments.clone(),
             has_ended: self.history.ended.is_some(),
             second: self.history.last(1).window(),
             minute: self.history.minute.window(),
@@ -243,6 +248,7 @@ mod tests {
                 history,
                 is_asked: true,
                 ancestors: Vec::new(),
+                arguments: None,
             })
             .collect();
         let observed = processes.iter().map(|it| busy(it.clone(), 0.0, 0.0, 0.0));

@@ -317,6 +317,7 @@ impl Slice {
         let division = self.divide();
         Observed {
             process,
+            arguments: None,
             is_asked: false,
             has_ended: false,
             samples: counts.samples,

@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use pipespeed_host::Root;
 use pipespeed_testing::conditions::few_descriptors;
 use pipespeed_testing::procs::eventually;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -34,6 +35,8 @@ impl Group {
             window: Duration::from_millis(millis),
             excluded: Vec::new(),
             only_user: None,
+            opens_pipes: false,
+            with_arguments: false,
         }
     }
 
@@ -43,7 +46,7 @@ impl Group {
             std::thread::sleep(within);
             true
         };
-        observe(proc, &plan, None, &mut pause)
+        observe(proc, &plan, &mut pause)
     }
 }
 
@@ -103,7 +106,8 @@ fn a_poll_counts_as_elsewhere_where_system_calls_are_hidden() {
         });
         seen.unwrap();
     };
-    sees(&Proc::default(), |shares| shares.starved);
+    // Without a helper process, which needs a single thread.
+    sees(&Proc::below(Root::default()), |shares| shares.starved);
     sees(&hidden, |shares| shares.elsewhere);
 }
 
@@ -210,7 +214,7 @@ fn only_the_last_process_with_a_number_has_it() {
 /// The last moment of a group's pipelines, once this is true of it.
 fn live(group: &Group, is_found: impl Fn(&Moment) -> bool) -> Option<Moment> {
     let (proc, plan) = (Proc::default(), group.plan(0));
-    let mut live = Live::new(&proc, &plan, None);
+    let mut live = Live::new(&proc, &plan);
     eventually(|| {
         std::thread::sleep(live.step());
         if Instant::now() < live.next_moment() {

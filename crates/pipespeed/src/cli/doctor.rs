@@ -80,6 +80,9 @@ pub struct WatchedArgs {
     /// Don't open pipes, not even for an instant.
     #[arg(long)]
     pub no_open: bool,
+    /// Save and show (doctor: with -v) the arguments of processes; they may hold secrets.
+    #[arg(long)]
+    pub arguments: bool,
 }
 
 /// Parses seconds, with or without the unit.

@@ -24,7 +24,7 @@ use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
-use pipespeed_pipeline::look::{Looker, is_readable};
+use pipespeed_pipeline::look::is_readable;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
 
@@ -182,7 +182,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let mut booster = Booster::new(subject, Looker::new(looker));
+    let mut booster = Booster::new(subject, looker());
     let mut pause = |within: Duration| {
         !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
     };

@@ -58,11 +58,12 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
     require_processes(&Proc::default())?;
+    let looker = looker();
     let mut doctor = Doctor {
         args,
         files,
-        proc: Proc::default(),
-        looker: (!args.watched.no_open).then(|| Looker::new(looker)),
+        proc: Proc::with_looker(looker.clone()),
+        looker,
         interrupt: Interrupt::install().context("signal handlers")?,
         is_lost: false,
     };
@@ -89,7 +90,7 @@ pub(super) fn scope(proc: &Proc, args: &WatchedArgs) -> anyhow::Result<Scope> {
 }
 
 /// What to observe: all but this process.
-pub(super) fn plan(scope: Scope, window: Duration) -> Plan {
+pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Plan {
     let only_user = match scope {
         Scope::User(user) => Some(user),
         _ => None,
@@ -99,6 +100,8 @@ pub(super) fn plan(scope: Scope, window: Duration) -> Plan {
         window,
         excluded: vec![getpid().as_raw_pid()],
         only_user,
+        opens_pipes: !args.no_open,
+        with_arguments: args.arguments,
     }
 }
 
@@ -115,7 +118,7 @@ struct Doctor<'a> {
     args: &'a DoctorArgs,
     files: Files,
     proc: Proc,
-    looker: Option<Looker>,
+    looker: Looker,
     interrupt: Interrupt,
     /// The report on a command could not be written on standard error.
     is_lost: bool,
@@ -157,8 +160,8 @@ impl Doctor<'_> {
     fn observe(&mut self, scope: Scope, window: Duration) -> Observation {
         let interrupt = &self.interrupt;
         let mut pause = |within: Duration| !is_over(interrupt, None, Some(within));
-        let plan = plan(scope, window);
-        observe(&self.proc, &plan, self.looker.as_mut(), &mut pause)
+        let plan = plan(scope, window, &self.args.watched);
+        observe(&self.proc, &plan, &mut pause)
     }
 
     /// Observes a command until a signal arrives or it ends, at most for `window`.
@@ -168,8 +171,8 @@ impl Doctor<'_> {
             act::reap_others(proc, Pid::from_child(&command.child));
             !is_over(interrupt, Some(&command.ending), Some(within))
         };
-        let plan = plan(Scope::Below(getpid().as_raw_pid()), window);
-        observe(proc, &plan, self.looker.as_mut(), &mut pause)
+        let scope = Scope::Below(getpid().as_raw_pid());
+        observe(proc, &plan(scope, window, &self.args.watched), &mut pause)
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
@@ -305,7 +308,7 @@ impl Doctor<'_> {
     /// Ends all processes of a stuck command.
     fn kill(&mut self, command: &Started) {
         let count = self.count_processes();
-        self.looker = None;
+        self.looker.end();
         if end(&self.proc, command) {
             let processes = pluralize(count, "process");
             say(&format!(
@@ -317,14 +320,13 @@ impl Doctor<'_> {
     /// Waits for the end of the command.
     fn wait(&mut self, command: &mut Started) -> anyhow::Result<ExitStatus> {
         // The helper is a descendant, too, and ends by itself.
-        self.looker = None;
+        self.looker.end();
         wait(&self.proc, &self.interrupt, command)
     }
 
     /// The number of processes of the command.
     fn count_processes(&self) -> usize {
-        let helpers = self.looker.iter().flat_map(|it| it.pids(&self.proc));
-        let helpers: Vec<i32> = helpers.collect();
+        let helpers = self.looker.pids(&self.proc);
         let tree = self.proc.tree(getpid().as_raw_pid());
         let runs = |pid: &&i32| self.proc.stat(**pid).is_some_and(|stat| stat.state != 'Z');
         let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));

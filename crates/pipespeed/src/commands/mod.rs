@@ -43,7 +43,7 @@ use pipespeed_measure::record::{Header, Kind};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::open_process;
-use pipespeed_pipeline::look;
+use pipespeed_pipeline::look::{self, Looker};
 use pipespeed_pipeline::proc::Proc;
 
 /// Runs the subcommand of the command line.
@@ -117,11 +117,13 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<Process> {
     Ok(process)
 }
 
-/// This program as the helper that opens pipes.
-fn looker() -> std::process::Command {
-    let mut command = std::process::Command::new(ProcessRunner::this_program());
-    command.args([SUBCOMMAND, look::ROLE]);
-    command
+/// Asks this program as the helper process.
+fn looker() -> Looker {
+    Looker::new(|| {
+        let mut command = std::process::Command::new(ProcessRunner::this_program());
+        command.args([SUBCOMMAND, look::ROLE]);
+        command
+    })
 }
 
 /// Returns how a producer waits for room in the pipe. By default it spins before it

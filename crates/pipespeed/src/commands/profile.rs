@@ -11,7 +11,7 @@ use pipespeed_base::{Named, signal_name};
 use crate::cli::ProfileArgs;
 use crate::commands::child::start;
 use crate::commands::files::{Files, RECORD};
-use crate::commands::{cases_fit, first_error, header, load, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, load, looker, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::text::in_short;
@@ -221,7 +221,7 @@ fn profile_command(
         })?;
         Ok((started.child, started.ending))
     };
-    pipeline::profile(command, sampling, cpus, limit, &interrupt, start)
+    pipeline::profile(command, sampling, cpus, limit, &interrupt, looker(), start)
 }
 
 /// Processors and settings of the cases of a profile.

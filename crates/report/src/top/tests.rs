@@ -31,6 +31,7 @@ fn stage(pid: i32, name: &str, second: Window, minute: Window) -> Stage {
         pid,
         start: pid as u64,
         name: name.to_owned(),
+        arguments: None,
         has_ended: false,
         second,
         minute,

@@ -16,6 +16,7 @@ use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::refusals::Call;
 use pipespeed_pipeline::act::{end_descendants, reap_others};
+use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
@@ -75,15 +76,18 @@ pub struct Ran {
 pub fn start(
     sampling: Option<&Sampling>,
     cpus: &[usize],
+    looker: Looker,
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
 ) -> anyhow::Result<Running> {
+    // It inherits no sampling.
+    looker.prepare(&Proc::default());
     let mut probe = sampling.map(|sampling| Probe::new(sampling, &[cpus]));
     if let Some(probe) = &mut probe {
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
     reserve_descriptors().map_err(|error| SamplingError::of(Call::from("open(2)"), error))?;
-    let stages = Stages::new();
+    let stages = Stages::new(looker);
     let started = Instant::now();
     let (child, ending) = start()?;
     Ok(Running {
@@ -140,12 +144,17 @@ impl Running {
         self.stop_sampling()?;
         let mut status = None;
         let mut left = 0;
+        let mut helpers = self.stages.helpers();
+        // Only one that replaces another one is a child.
+        helpers.retain(|pid| Proc::default().is_descendant(*pid));
         if has_ended {
             status = Some(Status::of(self.child.wait()?));
             reap_others(&Proc::default(), Pid::from_child(&self.child));
-            left = Proc::default().children(getpid().as_raw_pid()).len();
+            let mut children = Proc::default().children(getpid().as_raw_pid());
+            children.retain(|pid| !helpers.contains(pid));
+            left = children.len();
         }
-        if !end_descendants(&Proc::default(), &[], Duration::ZERO) {
+        if !end_descendants(&Proc::default(), &helpers, Duration::ZERO) {
             anyhow::bail!("a process can't be killed");
         }
         // Now all have a status.

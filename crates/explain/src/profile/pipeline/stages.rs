@@ -7,6 +7,7 @@ use std::time::Duration;
 use pipespeed_measure::endpoint::counters::monotonic_ns;
 use pipespeed_pipeline::find::{Process, ProcessId, Scanner};
 use pipespeed_pipeline::flow::Flow;
+use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::{PipeId, Proc};
 use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -211,8 +212,8 @@ pub struct Stages {
 
 impl Stages {
     /// Stages of the descendants of this process. Its own pipes don't make stages.
-    pub fn new() -> Self {
-        let proc = Proc::default();
+    pub fn new(looker: Looker) -> Self {
+        let proc = Proc::with_looker(looker);
         let own = proc.ends(getpid().as_raw_pid()).unwrap_or_default();
         let began = now();
         Stages {
@@ -228,6 +229,12 @@ impl Stages {
         }
     }
 
+    /// The processes that read command lines.
+    pub fn helpers(&self) -> Vec<i32> {
+        let looker = self.proc.looker();
+        looker.map_or(Vec::new(), |looker| looker.pids(&self.proc))
+    }
+
     /// The processes that were seen last, with their threads.
     pub fn processes(&self) -> impl Iterator<Item = (i32, Vec<i32>)> {
         let pids = self.known.keys().copied();
@@ -238,8 +245,11 @@ impl Stages {
     pub fn look(&mut self) {
         let now = now();
         self.looked = now;
-        let tree = self.proc.tree(getpid().as_raw_pid());
-        let tree = &tree[1..];
+        let mut tree = self.proc.tree(getpid().as_raw_pid()).split_off(1);
+        // One that replaces another one is a child of this process.
+        let helpers = self.helpers();
+        tree.retain(|pid| !helpers.contains(pid));
+        let tree = &tree[..];
         let known = self.scanner.snapshot.processes.keys();
         let pids: BTreeSet<i32> = tree.iter().chain(known).copied().collect();
         let settled = now.saturating_sub(SETTLING_TIME);

@@ -21,7 +21,7 @@ use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, load, require_processes, seed};
+use crate::commands::{first_error, header, load, looker, require_processes, seed};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
@@ -79,7 +79,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
-    let proc = Proc::default();
+    let looker = looker();
+    let proc = Proc::with_looker(looker.clone());
     require_processes(&proc)?;
     if let Some(other) = find_other(&proc) {
         return Err(anyhow!(
@@ -92,6 +93,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     }
     let header = header(Kind::Boost, Machine::read(None, None));
     let busy: Vec<Warning> = load::look(&[], args.proof.quiet).into_iter().collect();
+    // Its processor time would count as the command's if it were a child of this process.
+    looker.prepare(&proc);
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
@@ -469,9 +472,11 @@ impl Runner<'_> {
                 .chain(command.others.iter().copied())
                 .collect(),
             only_user: None,
+            opens_pipes: false,
+            with_arguments: false,
         };
         let mut pause = |within| !is_over(&self.interrupt, Some(&command.ending), Some(within));
-        let observation = observe(&self.proc, &plan, None, &mut pause);
+        let observation = observe(&self.proc, &plan, &mut pause);
         if observation.samples < MIN_SAMPLES {
             return None;
         }

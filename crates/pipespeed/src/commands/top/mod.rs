@@ -28,7 +28,6 @@ use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
 use pipespeed_pipeline::act;
 use pipespeed_pipeline::find::Scope;
-use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::observe::{Live, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report::{Style, View, top_once, top_screen};
@@ -42,7 +41,8 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// The process or the command does not exist, there is no terminal, the records can't be
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
-    let proc = Proc::default();
+    let looker = looker();
+    let proc = Proc::with_looker(looker.clone());
     require_processes(&proc)?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
@@ -60,11 +60,10 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
         command,
         moment: Moment::default(),
     };
-    let plan = plan(scope, ONCE);
-    let mut looker = (!args.watched.no_open).then(|| Looker::new(looker));
-    let watched = top.watch(Live::new(&proc, &plan, looker.as_mut()));
+    let plan = plan(scope, ONCE, &args.watched);
+    let watched = top.watch(Live::new(&proc, &plan));
     // The command may go on for long.
-    drop(looker);
+    looker.end();
     top.finish(watched)
 }
 
