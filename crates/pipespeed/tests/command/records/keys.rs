@@ -272,7 +272,7 @@ fn observed(directory: &Path) -> Vec<Value> {
     ];
     let doctor = eventually(|| {
         let record = record(pipespeed(&format!(
-            "doctor --time 0.5 --json - {}",
+            "doctor --time 0.5 --arguments --json - {}",
             group.first()
         )));
         let findings = record["findings"].as_array().unwrap();
@@ -286,7 +286,10 @@ fn observed(directory: &Path) -> Vec<Value> {
             .then(|| record.clone())
     });
     let top = eventually(|| {
-        let record = record(pipespeed(&format!("top --once --json - {}", group.first())));
+        let record = record(pipespeed(&format!(
+            "top --once --arguments --json - {}",
+            group.first()
+        )));
         let pipelines = record["pipelines"].as_array().unwrap();
         let has_pace = pipelines
             .iter()
