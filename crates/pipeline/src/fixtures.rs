@@ -143,7 +143,7 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
         io: Some(Io {
             read_bytes: 100 << 20,
             written_bytes: 100 << 20,
-            reads: 1600,
+            reads: 3200,
             writes: 1600,
         }),
         ..frozen(process, State::Working)
@@ -162,6 +162,7 @@ pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
         outside: None,
         children: None,
         delay: None,
+        is_stopped: false,
         room: Room::Usual,
         waits: 0.0,
         before: Vec::new(),

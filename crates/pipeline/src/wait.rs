@@ -54,6 +54,8 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "pipe_wait_writable" | "opipe_prep" | "wait_for_space" => Asleep::Room,
         "wait_for_partner" | "fifo_open" => Asleep::FifoPeer,
         "do_wait" | "kernel_wait4" | "do_wait4" => Asleep::Child,
+        // vfork(2): until the child has become another program.
+        "kernel_clone" | "wait_for_vfork_done" => Asleep::Child,
         "poll_schedule_timeout" | "do_sys_poll" | "do_poll" | "do_select" => Asleep::Poll,
         "ep_poll" | "do_epoll_wait" => Asleep::Poll,
         "hrtimer_nanosleep" | "do_nanosleep" | "common_nsleep" => Asleep::Timer,
@@ -500,6 +502,9 @@ mod tests {
 
     #[test]
     fn a_wait_for_one_child_names_it() {
+        let vfork = Files::new("kernel_clone");
+        vfork.call(libc::SYS_clone3, [0; 6]);
+        vfork.waits(Wait::Child(None));
         let files = Files::new("do_wait");
         files.call(libc::SYS_wait4, [12, 0, 0, 0, 0, 0]);
         files.waits(Wait::Child(Some(12)));

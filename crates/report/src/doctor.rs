@@ -520,8 +520,8 @@ fn text(
             let remedy = match side {
                 Side::Input if *bytes_per_call < MAX_SHELL_READ => {
                     "A shell's 'read' takes a pipe byte by byte and can't do better: let awk or \
-                     another program read the lines, or bash's mapfile, or put them into a file. Any \
-                     other program needs a larger buffer."
+                     another program read the lines, or put them into a file. Any other program needs \
+                     a larger buffer."
                 }
                 Side::Input => "A larger buffer would save most of these calls.",
                 Side::Room => {

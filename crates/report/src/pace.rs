@@ -10,8 +10,6 @@ use super::format::{list, significant};
 
 /// A smaller share is not worth mentioning.
 const MIN_MENTIONED: f64 = 0.1;
-/// A stage that is stopped for a smaller share was continued by somebody.
-const MIN_LEFT_STOPPED: f64 = 0.95;
 /// Of the stages that share processors, one that uses this share of them is named.
 const MIN_LARGEST: f64 = 0.6;
 /// A stage that runs for a smaller share has something else to wait for, too.
@@ -182,14 +180,19 @@ fn remedy(
     has_small_calls: bool,
 ) -> String {
     let waits_for_pipes = pace.waits >= MIN_MENTIONED;
+    let is_emptied = matches!(pace.room, Room::Emptied { .. });
     // Stages that wait for processors take them from each other less often with larger pipes.
     let pipes = match pace.room {
         Room::Usual if !waits_for_pipes && pace.delay.is_none() => "; larger pipes don't",
-        Room::Usual | Room::Small { .. } | Room::Unknown => "",
+        _ => "",
     };
     let small = match pace.room {
         Room::Small { capacity, .. } => format!(
             " A larger pipe may help, too: the one next to it holds only {}.",
+            size::format(capacity)
+        ),
+        Room::Emptied { capacity } => format!(
+            " A larger pipe may help, too: each of its reads takes all that the pipe holds, {}.",
             size::format(capacity)
         ),
         // Its data comes or is taken in bursts.
@@ -201,10 +204,12 @@ fn remedy(
     };
     let delay = pace.delay.as_ref().map(describe_delay);
     let text = match activity {
-        Activity::Runs if has_small_calls => format!("Fewer calls would help (see below){pipes}."),
+        Activity::Runs if has_small_calls && pace.children.is_none() => {
+            format!("Fewer calls would help (see below){pipes}.")
+        }
         Activity::Runs => {
             let also_disk = shares.disk >= MIN_MENTIONED;
-            let is_only = delay.is_none() && !also_disk && !waits_for_pipes;
+            let is_only = delay.is_none() && !also_disk && !waits_for_pipes && !is_emptied;
             let only = if is_only && shares.runs >= MIN_ONLY {
                 "Only a"
             } else {
@@ -220,13 +225,16 @@ fn remedy(
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
             format!("More processor time helps{pipes}: {delay}.")
         }
+        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED && is_emptied => {
+            "A faster disk or less data helps.".to_owned()
+        }
         Activity::WaitsForDisk if shares.runs < MIN_MENTIONED => {
             format!("Only a faster disk or less data helps{pipes}.")
         }
         Activity::WaitsForDisk => {
             format!("A faster disk, less data or a faster {name} helps{pipes}.")
         }
-        Activity::IsStopped if shares.stopped < MIN_LEFT_STOPPED => {
+        Activity::IsStopped if !pace.is_stopped => {
             "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
         }
         Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", pace.stage.pid),
@@ -236,7 +244,7 @@ fn remedy(
         Activity::WaitsForPipe => {
             "Whatever is at the other end of that pipe holds it up.".to_owned()
         }
-        Activity::WaitsFor(_) if waits_for_pipes => String::new(),
+        Activity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
         Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
     };
     let is_helped = match activity {
@@ -244,15 +252,17 @@ fn remedy(
         // What it waits for on pipes comes later for the same reason.
         // A limiter waits for its timer whatever the pipes hold.
         Activity::WaitsForProcessor | Activity::WaitsFor(_) => {
-            matches!(pace.room, Room::Small { .. })
+            matches!(pace.room, Room::Small { .. } | Room::Emptied { .. })
         }
         _ => true,
     };
-    if is_helped {
-        (text + &small).trim().to_owned()
+    let stopped = if pace.is_stopped && activity != Activity::IsStopped {
+        format!(" It is stopped now: 'kill -CONT {}'.", pace.stage.pid)
     } else {
-        text
-    }
+        String::new()
+    };
+    let small = if is_helped { &*small } else { "" };
+    (text + small + &stopped).trim().to_owned()
 }
 
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
@@ -451,6 +461,7 @@ mod tests {
         let texts = [
             Room::Usual,
             Room::Unknown,
+            Room::Emptied { capacity: 65536 },
             Room::Small {
                 pipe: pipespeed_pipeline::proc::PipeId::pipe(7),
                 capacity: 4096,

@@ -118,6 +118,10 @@ fn is_meant(
     if holder.waited_on(pipe, Side::Room) > 0.0 || !holder.is_silent() {
         return true;
     }
+    // A shell whose children write, and end before they can be seen.
+    if holder.has_reaped && holder.is_standard(pipe, Side::Room) {
+        return true;
+    }
     // A shell that keeps a FIFO open for others, while it waits for them.
     let keeps_open = holder.process.holds(pipe, Side::Input) && holder.only_waits_for_children();
     if keeps_open && pipe.is_fifo() {

@@ -8,7 +8,7 @@ use super::{Certainty, Observed, Who};
 use crate::find::Unseen;
 use crate::observe::Observation;
 use crate::proc::PipeId;
-use crate::wait::{PipeWait, Side, State, Wait};
+use crate::wait::{Outside, PipeWait, Side, State, Wait};
 
 /// Processes that wait for each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,6 +109,9 @@ const ORDINARY_SIGNALS: &[i32] = &[
     libc::SIGILL,
     libc::SIGABRT,
 ];
+
+/// The name of timeout(1).
+const TIMEOUT: &str = "timeout";
 
 /// Signals by which others ask a program to do something, or that of a timer that it may have set.
 const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGALRM];
@@ -214,11 +217,7 @@ fn knot(
         // Servers wait at FIFOs, and what still runs may open one later.
         KnotKind::NoPeer => {
             let mut asked = observation.living().filter(|process| process.is_asked);
-            let goes_on = |process: &Observed| {
-                // As timeout(1) does.
-                let only_waits = process.is_frozen && process.only_waits_for_children();
-                !waits.contains_key(&process.process.id.pid) && !only_waits
-            };
+            let goes_on = |process: &Observed| !waits.contains_key(&process.process.id.pid);
             observation.is_survey || asked.any(goes_on)
         }
         // Somebody may hold a FIFO open for writers to come.
@@ -297,7 +296,7 @@ fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
 fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     let ancestors = observed.ancestors.iter();
     let mut above = ancestors.filter_map(|pid| observation.find(*pid));
-    above.any(|it| it.is_asked && it.process.name == "timeout")
+    above.any(|it| it.is_asked && it.process.name == TIMEOUT)
 }
 
 fn handles(observed: &Observed, signal: i32) -> bool {
@@ -333,6 +332,10 @@ fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>
 
 fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Option<Vec<Reason>> {
     match wait {
+        // It waits for the signal of its child's end, or of its timer: see `has_timeout`.
+        Wait::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
+            of_wait(observation, observed, &Wait::Child(None))
+        }
         Wait::Outside(_) | Wait::PipeLock | Wait::Pipes { or: Some(_), .. } => None,
         Wait::Thread => Some(Vec::new()),
         Wait::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),

@@ -328,7 +328,11 @@ impl Finding {
 
     /// Whether somebody waited for the whole observation, and may do so for ever.
     pub fn is_standstill(&self) -> bool {
-        matches!(self, Finding::Unread(_) | Finding::SpareEnd { .. })
+        match self {
+            Finding::Unread(_) | Finding::SpareEnd { .. } => true,
+            Finding::Pace(pace) => pace.is_stopped,
+            _ => false,
+        }
     }
 
     /// Whether nothing moves without help.

@@ -10,7 +10,7 @@ use super::{Finding, Observed, Who};
 use crate::observe::{Children, Observation, OnPipe, Shares};
 use crate::proc::PipeId;
 use crate::processors::Quota;
-use crate::wait::{Outside, Side};
+use crate::wait::{Outside, Side, State};
 
 /// With less evidence no stage is named.
 const MIN_LIKELY: f64 = 0.6;
@@ -34,6 +34,8 @@ const MIN_OWN: f64 = 0.3;
 const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
 const MIN_KNOWN: f64 = 0.5;
+/// A read that takes this share of what a pipe can hold takes all there is.
+const MIN_EMPTIED: f64 = 0.9;
 /// Stages don't wait only for each other if one waits outside for this share.
 const MAX_OUTSIDE: f64 = 0.2;
 
@@ -62,6 +64,8 @@ pub struct Pace {
     pub children: Option<Children>,
     /// What kept it, or these children, from running, if they often waited for a processor.
     pub delay: Option<Delay>,
+    /// Whether it was stopped at the end.
+    pub is_stopped: bool,
     /// Whether the pipes next to it are smaller than usual.
     pub room: Room,
     /// The share of the time in which it waited on pipes of the pipeline: about what it would gain at
@@ -118,6 +122,11 @@ pub enum Room {
     Small {
         /// The pipe.
         pipe: PipeId,
+        /// Its capacity in bytes.
+        capacity: u64,
+    },
+    /// As large as a new pipe, but each read of the stage takes all that the one before it holds.
+    Emptied {
         /// Its capacity in bytes.
         capacity: u64,
     },
@@ -357,6 +366,8 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         .map_or(0.0, |children| children.shares.queued);
     let queued = of_children.max(stage.shares.queued);
     let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
+    // Starting a program takes some time on an idle machine, too.
+    let delay = delay.filter(|delay| queued >= MIN_LACKING || *delay != Delay::Unknown);
     Some(Finding::Pace(Box::new(Pace {
         stage: best.stage.who(),
         certainty: if is_clear {
@@ -368,6 +379,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
         outside: best.stage.mainly(),
         children,
         delay,
+        is_stopped: stage.threads.contains(&State::Stopped),
         room: room(observation, best),
         waits: best.waits,
         before: waiting(&best.before, |shares| shares.blocked),
@@ -483,10 +495,27 @@ fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
             .iter()
             .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
         {
-            Room::Usual
+            let emptied = emptied(observation, candidate);
+            emptied.map_or(Room::Usual, |capacity| Room::Emptied { capacity })
         }
         None => Room::Unknown,
     }
+}
+
+/// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
+/// takes.
+fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
+    let stage = candidate.stage;
+    let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
+    let mut inputs = candidate
+        .inputs
+        .iter()
+        .filter(|pipe| stage.process.holds(**pipe, Side::Input));
+    let input = inputs.next().filter(|_| inputs.next().is_none())?;
+    let mut pipes = observation.pipes.iter();
+    let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
+    let per_read = io.read_bytes as f64 / io.reads as f64;
+    (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
 }
 
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
@@ -519,8 +548,9 @@ mod tests {
     use super::*;
     use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+    use crate::proc::Io;
     use crate::processors::{Load, Usage};
-    use crate::wait::{State, Wait};
+    use crate::wait::Wait;
 
     /// A chain of stages, with their shares of running, blocked and starved.
     fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
@@ -902,23 +932,31 @@ mod tests {
     }
 
     #[test]
-    fn small_and_unknown_pipes_next_to_the_stage_are_seen() {
-        let room = |capacity: Option<u64>| {
+    fn the_size_of_the_pipes_next_to_the_stage_is_seen() {
+        let room = |capacity: Option<u64>, read_bytes: u64| {
             let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
             observation.pipes[0].capacity = capacity;
+            let reader = &mut observation.processes[1];
+            reader.io = Some(Io {
+                read_bytes: 100 * read_bytes,
+                reads: 100,
+                ..Io::default()
+            });
             let findings = paces(&observation, &BTreeSet::new());
             only_pace(&findings).room
         };
         let pipe = PipeId::pipe(1);
-        assert_eq!(room(Some(65536)), Room::Usual);
+        assert_eq!(room(Some(65536), 8192), Room::Usual);
+        let emptied = Room::Emptied { capacity: 65536 };
+        assert_eq!(room(Some(65536), 65000), emptied);
         assert_eq!(
-            room(Some(4096)),
+            room(Some(4096), 4096),
             Room::Small {
                 pipe,
                 capacity: 4096
             }
         );
-        assert_eq!(room(None), Room::Unknown);
+        assert_eq!(room(None, 65536), Room::Unknown);
     }
 
     #[test]

@@ -531,7 +531,7 @@ fn a_shell_that_reads_lines_is_not_told_to_use_a_larger_buffer() {
     let text = text.unwrap_or_else(|| group.examine("").unwrapped());
     assert_contains(
         &text,
-        &["A shell's 'read' takes a pipe byte by byte", "mapfile"],
+        &["A shell's 'read' takes a pipe byte by byte", "let awk"],
     );
     assert!(!text.contains("Only a faster"), "{text}");
 }
