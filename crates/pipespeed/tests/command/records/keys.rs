@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 15] = [
+const MAY_BE_MISSING: [(&str, &str); 17] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -27,6 +27,7 @@ const MAY_BE_MISSING: [(&str, &str); 15] = [
         "which pipes are raised depends on the moment",
     ),
     ("delay", "depends on what else uses the processors"),
+    ("exit/signal", "how a stage ends depends on the moment"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
     ("function", "depends on what is sampled"),
@@ -42,6 +43,7 @@ const MAY_BE_MISSING: [(&str, &str); 15] = [
         "pace/room/small",
         "which stage sets the pace depends on the moment",
     ),
+    ("pace/room/emptied", "the same"),
     (
         "pinning/figures/counted",
         "the kernel's benchmark: see ci/gup-test",
