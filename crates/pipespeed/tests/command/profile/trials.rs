@@ -67,9 +67,17 @@ fn each_ends_costs_add_up_to_its_wall_time() {
         assert!((sum / wall - 1.0).abs() < 0.05, "{sum} of {wall}: {end:#}");
         assert!(end["samples"].as_u64().unwrap() > 0, "{end:#}");
     }
-    // A writer copies in any case.
-    let copies = |cost: &Value| cost["group"] == "copy_to_kernel";
-    assert!(ends[0]["costs"].as_array().unwrap().iter().any(copies));
+    // A writer copies in any case, but few samples of a busy machine may miss it.
+    let copies = |profile: &Value| {
+        let costs = &profile["cases"][0]["ends"][0]["costs"];
+        let mut costs = costs.as_array().unwrap().iter();
+        costs.any(|cost| cost["group"] == "copy_to_kernel")
+    };
+    let again = || json(&sampled("write_read --time 1 --json -").unwrap().out);
+    assert!(
+        copies(&profile) || (0..4).any(|_| copies(&again())),
+        "{profile:#}"
+    );
 }
 
 /// The bounds and shares of the writer's costs, by group.
