@@ -61,7 +61,8 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(20);
 /// A helper that is blocked for longer reads a file of a process whose map is locked. Pages that
 /// were swapped out take a while.
 const FILE_PATIENCE: Duration = Duration::from_millis(100);
-/// No file that may block is read after so many processes did not answer.
+/// Number of processes whose files blocked, after which files that may block are not read any
+/// more.
 const MAX_SILENT: usize = 16;
 /// After a helper that could not run in time none is started for this long: each costs up to a second
 /// without an eye on signals.

@@ -296,7 +296,7 @@ fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
 fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
     let ancestors = observed.ancestors.iter();
     let mut above = ancestors.filter_map(|pid| observation.find(*pid));
-    above.any(|it| it.is_asked && it.process.name == TIMEOUT)
+    above.any(|process| process.is_asked && process.process.name == TIMEOUT)
 }
 
 fn handles(observed: &Observed, signal: i32) -> bool {

@@ -56,6 +56,7 @@ struct Named {
 struct Child {
     pid: i32,
     name: String,
+    threads: Vec<i32>,
     states: Vec<State>,
 }
 
@@ -110,9 +111,11 @@ impl ChildTally {
     fn count_schedules(&mut self, proc: &Proc, seen: &[Child]) {
         let before = std::mem::take(&mut self.schedules);
         for child in seen {
-            let Some(now) = proc.schedule(child.pid, child.pid) else {
-                continue;
-            };
+            let threads = child.threads.iter();
+            let of_threads = threads.filter_map(|tid| proc.schedule(child.pid, *tid));
+            let now = of_threads.fold(<(Duration, Duration)>::default(), |sum, one| {
+                (sum.0 + one.0, sum.1 + one.1)
+            });
             let new = if self.is_begun {
                 Default::default()
             } else {
@@ -158,8 +161,11 @@ fn examine_child(
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
-    let threads = proc.threads(pid).into_iter().take(MAX_THREADS);
-    let states = threads.filter_map(|tid| Some(examine(proc, pid, tid, ends)?.0));
+    let mut threads = proc.threads(pid);
+    threads.truncate(MAX_THREADS);
+    let states = threads
+        .iter()
+        .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
     let states: Vec<State> = states.collect();
     let is_waiting = |state: &State| matches!(state, State::Waiting(Wait::Child(_)));
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
@@ -172,7 +178,12 @@ fn examine_child(
         }
     }
     let name = proc.name(pid)?;
-    seen.push(Child { pid, name, states });
+    seen.push(Child {
+        pid,
+        name,
+        threads,
+        states,
+    });
     Some(stat)
 }
 
