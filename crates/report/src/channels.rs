@@ -8,12 +8,12 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
 use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
 use pipespeed_measure::suite::channels::Transport;
 
+use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::conditions::{self, has_intervals, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, percent, pluralize, ratio, significant};
-use super::run::{cpu_ms, level, number, reason};
 use super::steps::{cases_without_twin, fastest, hidden_reason, measured};
 use super::style::Style;
 use super::table::{Column, Table};

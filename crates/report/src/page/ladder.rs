@@ -13,8 +13,9 @@ use super::records::Records;
 use super::{
     Section, chart, claims, details, guest_warning, missing, named_table, table_of_names, walk,
 };
+use crate::cases::{table_of_cases, table_of_comparisons};
 use crate::published::Claim as Effect;
-use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
+use crate::run::chart_of_width;
 use crate::steps::measured;
 use crate::{costs, profile};
 

@@ -14,9 +14,10 @@ use super::figure::{self, bytes, ns_of};
 use super::programs::lines;
 use super::records::Records;
 use super::{Section, chart, claims, missing, rate_of, table_of_names};
+use crate::cases::{table_of_cases, table_of_comparisons};
 use crate::changes::table_of_ranking;
 use crate::channels::{self, RING_POLLS, channel, message, rings_block, waiting};
-use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
+use crate::run::chart_of_width;
 use crate::sizes::{self, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
 
