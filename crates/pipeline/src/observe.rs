@@ -214,6 +214,9 @@ pub struct Children {
     pub on: Vec<OnPipe>,
     /// Their processor time, in processors.
     pub processors: f64,
+    /// Whether most of them lived no longer than from one sample to the next: what they do at their
+    /// beginning and end was hardly seen, so that the shares are uncertain.
+    pub are_short: bool,
 }
 
 /// How often a process waited on a pipe.
@@ -239,6 +242,8 @@ pub struct Pipe {
     pub capacity: Option<u64>,
     /// The mean share of its capacity that was filled.
     pub fill: Option<f64>,
+    /// How that changed; `None` with fewer than two looks.
+    pub fill_change: Option<FillChange>,
     /// Bytes that went through it per second; `None` if not known.
     pub bytes_per_s: Option<f64>,
     /// The user who made it; `None` if it could not be opened.
@@ -247,6 +252,44 @@ pub struct Pipe {
     pub is_held: bool,
     /// The process that holds the lock, if known.
     pub held_by: Option<i32>,
+}
+
+/// How the data in a pipe changed from look to look.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FillChange {
+    /// Whether each look found as many bytes.
+    pub is_constant: bool,
+    /// By how many bytes a second it grew, from the first half of the looks to the second; negative
+    /// if it shrank.
+    pub bytes_per_s: f64,
+}
+
+impl FillChange {
+    fn new(looks: &[FillSample]) -> Option<Self> {
+        let ([first, ..], [.., last]) = (looks, looks) else {
+            return None;
+        };
+        let seconds = last.at.duration_since(first.at).as_secs_f64();
+        let halves = looks.split_at(looks.len() / 2);
+        let mean = |looks: &[FillSample]| {
+            let sum: u64 = looks.iter().map(|look| look.bytes).sum();
+            sum as f64 / looks.len() as f64
+        };
+        (looks.len() > 1 && seconds > 0.0).then(|| FillChange {
+            is_constant: looks.iter().all(|look| look.bytes == first.bytes),
+            // The middles of the halves are half of the time apart.
+            bytes_per_s: (mean(halves.1) - mean(halves.0)) / (seconds / 2.0),
+        })
+    }
+}
+
+/// What a look found in a pipe.
+#[derive(Debug, Clone, Copy)]
+struct FillSample {
+    at: Instant,
+    bytes: u64,
+    /// The share of the capacity.
+    share: f64,
 }
 
 /// What a new pipe of this user is like.
@@ -279,7 +322,7 @@ impl NewPipe {
 struct PipeSamples {
     capacity: Option<u64>,
     owner: Option<u32>,
-    fills: Vec<f64>,
+    fills: Vec<FillSample>,
     is_held: bool,
     held_by: Option<i32>,
 }
@@ -708,7 +751,11 @@ impl Observer<'_> {
                 } => {
                     seen.capacity = Some(capacity);
                     seen.owner = Some(owner);
-                    seen.fills.push(unread as f64 / capacity.max(1) as f64);
+                    seen.fills.push(FillSample {
+                        at: Instant::now(),
+                        bytes: unread,
+                        share: unread as f64 / capacity.max(1) as f64,
+                    });
                 }
                 Look::Held => {
                     seen.is_held = true;
@@ -727,12 +774,13 @@ impl Observer<'_> {
     fn pipe(&self, id: PipeId, path: Option<String>) -> Pipe {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
-        let sum: f64 = seen.fills.iter().sum();
+        let sum: f64 = seen.fills.iter().map(|look| look.share).sum();
         Pipe {
             id,
             path,
             capacity: seen.capacity,
             fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            fill_change: FillChange::new(&seen.fills),
             bytes_per_s: None,
             owner: seen.owner,
             is_held: seen.is_held,
@@ -816,7 +864,23 @@ pub fn default_capacity() -> u64 {
     16 * fastpipe::pipe::page_size() as u64
 }
 
+/// Data that grows or shrinks at this share of the rate at which it is read piles up or runs out.
+const MIN_CHANGE: f64 = 0.25;
+
 impl Pipe {
+    /// How full the pipe seems, from 0 to 1: if data piles up in it, the reader is too slow, however
+    /// little there is so far; if data runs out, the writer is.
+    pub(crate) fn pressure(&self) -> Option<f64> {
+        let fill = self.fill?;
+        let change = self.fill_change.zip(self.bytes_per_s);
+        Some(match change {
+            Some((change, rate)) if change.is_constant || rate == 0.0 => fill,
+            Some((change, rate)) if change.bytes_per_s >= MIN_CHANGE * rate => 1.0,
+            Some((change, rate)) if change.bytes_per_s <= -MIN_CHANGE * rate => 0.0,
+            _ => fill,
+        })
+    }
+
     /// Whether it holds less than a new pipe usually does.
     pub fn is_small(&self) -> bool {
         self.capacity

@@ -118,7 +118,12 @@ pub(super) fn describe_children(children: &Children) -> String {
             false,
         ),
     };
-    let state = state(children_activity(children), &children.shares, is_one);
+    let activity = children_activity(children);
+    let state = if children.are_short {
+        rough_state(activity, children, is_one)
+    } else {
+        state(activity, &children.shares, is_one)
+    };
     let processors = if children.processors >= 1.0 + MIN_MENTIONED {
         format!(" ({} processors)", significant(children.processors))
     } else {
@@ -136,6 +141,37 @@ fn children_activity(children: &Children) -> Activity {
         Activity::WaitsForPipe
     } else {
         Activity::main(shares, main_wait(children))
+    }
+}
+
+/// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
+/// short-lived children are uncertain.
+fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String {
+    let s = if is_one { "s" } else { "" };
+    let shares = &children.shares;
+    let waits = |what: &str| format!("wait{s} for {what}");
+    let outside = match activity {
+        Activity::WaitsFor(outside) => outside,
+        _ => main_wait(children).unwrap_or(Outside::Other),
+    };
+    let mut all = [
+        (shares.runs, format!("run{s}")),
+        (shares.queued, waits("a processor")),
+        (shares.disk, waits("a disk")),
+        (shares.elsewhere, waits(outside.name())),
+        (shares.blocked + shares.starved, waits("a pipe of its own")),
+        (
+            shares.stopped,
+            format!("{} stopped", if is_one { "is" } else { "are" }),
+        ),
+    ];
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let least = all[0].0 / 2.0;
+    let much = all.into_iter().filter(|(share, _)| *share >= least);
+    let much: Vec<String> = much.map(|(_, text)| text).collect();
+    match &much[..] {
+        [only] => format!("mostly {only}"),
+        _ => list(much),
     }
 }
 
@@ -192,7 +228,8 @@ fn remedy(
             size::format(capacity)
         ),
         Room::Emptied { capacity } => format!(
-            " A larger pipe may help, too: each of its reads takes all that the pipe holds, {}.",
+            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
+             that the pipe holds.",
             size::format(capacity)
         ),
         // Its data comes or is taken in bursts.
@@ -356,6 +393,7 @@ mod tests {
             Delay::Quota(Quota {
                 processors: 0.2,
                 throttled: 0.97,
+                stopped_s: 1.0,
             }),
             Delay::OwnStages {
                 stages: 3,
@@ -399,6 +437,7 @@ mod tests {
             outside: [(Outside::Timer, shares.elsewhere)].into(),
             on: Vec::new(),
             processors: shares.runs * 1.5,
+            are_short: false,
         };
         let sleeps = Shares {
             elsewhere: 0.94,

@@ -71,8 +71,15 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             awake(&it.shares) + children >= MIN_BUSY || it.shares.blocked >= MIN_BLOCKED
         };
         let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input) > 0.0;
-        if !is_asked || readers.is_empty() || readers.iter().any(|it| is_busy(it) || is_starved(it))
-        {
+        // A writer is only woken once a whole page has been read.
+        let was_read = match pipe.fill_change {
+            Some(change) => !change.is_constant,
+            None => readers
+                .iter()
+                .any(|it| it.io.is_some_and(|io| io.reads > 0)),
+        };
+        let reads_later = readers.iter().any(|it| is_busy(it) || is_starved(it));
+        if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
         found.push(Unread {

@@ -41,8 +41,17 @@ impl Observation {
     /// Bytes per second through a pipe; `None` if not known.
     pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
         let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
+        let mut pipes = self.pipes.iter();
+        let change = pipes.find(|it| it.id == pipe).and_then(|it| it.fill_change);
         match ends {
-            [Moved::Nothing, _] | [_, Moved::Nothing] => Some(0.0),
+            [Moved::Nothing, _] => Some(0.0),
+            // It is read in small pieces: the writer is only woken once a whole page is free.
+            [Moved::Bytes { per_s, .. }, Moved::Nothing]
+                if change.is_some_and(|change| !change.is_constant) =>
+            {
+                Some(per_s)
+            }
+            [_, Moved::Nothing] => Some(0.0),
             [
                 Moved::Bytes {
                     count: read,
