@@ -147,31 +147,37 @@ fn children_activity(children: &Children) -> Activity {
 /// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
 /// short-lived children are uncertain.
 fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String {
-    let s = if is_one { "s" } else { "" };
     let shares = &children.shares;
-    let waits = |what: &str| format!("wait{s} for {what}");
     let outside = match activity {
         Activity::WaitsFor(outside) => outside,
         _ => main_wait(children).unwrap_or(Outside::Other),
     };
-    let mut all = [
-        (shares.runs, format!("run{s}")),
-        (shares.queued, waits("a processor")),
-        (shares.disk, waits("a disk")),
-        (shares.elsewhere, waits(outside.name())),
-        (shares.blocked + shares.starved, waits("a pipe of its own")),
-        (
-            shares.stopped,
-            format!("{} stopped", if is_one { "is" } else { "are" }),
-        ),
+    let mut waits = [
+        (shares.queued, "a processor"),
+        (shares.disk, "a disk"),
+        (shares.elsewhere, outside.name()),
+        (shares.blocked + shares.starved, "a pipe of its own"),
     ];
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let least = all[0].0 / 2.0;
-    let much = all.into_iter().filter(|(share, _)| *share >= least);
-    let much: Vec<String> = much.map(|(_, text)| text).collect();
-    match &much[..] {
-        [only] => format!("mostly {only}"),
-        _ => list(much),
+    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let least = waits[0].0.max(shares.runs).max(shares.stopped) / 2.0;
+    let much = waits.iter().filter(|(share, _)| *share >= least);
+    let waits: Vec<String> = much.map(|(_, what)| (*what).to_owned()).collect();
+    let s = if is_one { "s" } else { "" };
+    let mut all = Vec::new();
+    if shares.runs >= least {
+        all.push(format!("run{s}"));
+    }
+    if shares.stopped >= least {
+        all.push(if is_one { "is stopped" } else { "are stopped" }.to_owned());
+    }
+    let is_only = all.len() + waits.len() == 1;
+    if !waits.is_empty() {
+        all.push(format!("wait{s} for {}", list(waits)));
+    }
+    if is_only {
+        format!("mostly {}", all.concat())
+    } else {
+        list(all)
     }
 }
 
@@ -278,9 +284,7 @@ fn remedy(
         Activity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
-        Activity::WaitsForPipe => {
-            "Whatever is at the other end of that pipe holds it up.".to_owned()
-        }
+        Activity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
         Activity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
         Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
     };

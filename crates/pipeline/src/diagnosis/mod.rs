@@ -147,6 +147,23 @@ impl Observation {
             || holder.is_frozen && is_wrapper()
     }
 
+    /// Whether all ends that a process has of a pipe were left to it by an ancestor that uses them
+    /// under the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
+    fn inherits(&self, process: &Observed, pipe: PipeId, holders: &[&Observed]) -> bool {
+        let ends = process.process.ends.iter().filter(|end| end.pipe == pipe);
+        let mut ancestors = holders.iter().filter(|holder| {
+            self.descends(process, holder.process.id.pid) && !holder.only_waits_for_children()
+        });
+        ends.clone().all(|end| end.fd > 2)
+            && ancestors.any(|ancestor| {
+                let theirs = &ancestor.process.ends;
+                ends.clone().all(|end| {
+                    let mut same = theirs.iter().filter(|it| it.pipe == pipe);
+                    same.any(|it| it.fd == end.fd)
+                })
+            })
+    }
+
     /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
     /// shell that waits for one short-lived child after another, any of them may.
     pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
@@ -158,7 +175,9 @@ impl Observation {
         let above: BTreeSet<i32> = parents.chain(ancestors).collect();
         let users = holders.iter().filter(|it| {
             let is_wrapper = || above.contains(&it.process.id.pid);
-            !self.holds_idly(it, pipe, side, is_wrapper)
+            let is_inherited =
+                || it.waited_on(pipe, side) == 0.0 && self.inherits(it, pipe, &holders);
+            !self.holds_idly(it, pipe, side, is_wrapper) && !is_inherited()
         });
         let users: Vec<&Observed> = users.copied().collect();
         if users.is_empty() { holders } else { users }
@@ -437,6 +456,34 @@ mod tests {
             };
             assert_eq!(pace.stage.pid, 3);
         }
+    }
+
+    /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
+    #[test]
+    fn a_filter_that_never_holds_its_writer_up_is_a_stage() {
+        let child = |pid: i32, name: &str, ends| Process {
+            parent: 2,
+            ..process(pid, name, ends)
+        };
+        let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
+        let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
+        tee.on.retain(|on| on.pipe == PipeId::pipe(10));
+        let mut xz = busy(
+            child(5, "xz", vec![reads(0, 10), writes(63, 9)]),
+            0.9,
+            0.0,
+            0.1,
+        );
+        xz.on.retain(|on| on.side == Side::Input);
+        xz.ancestors = vec![2];
+        let observation = observation(vec![
+            busy(process(1, "cat", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
+            tee,
+            busy(process(3, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
+            busy(child(4, "gzip", vec![reads(0, 9)]), 0.2, 0.0, 0.8),
+            xz,
+        ]);
+        assert_eq!(observation.pipelines()[0].len(), 5);
     }
 
     /// Pipelines whose last stages, and whose errors, go to the same reader.

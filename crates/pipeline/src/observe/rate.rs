@@ -46,10 +46,11 @@ impl Observation {
         match ends {
             [Moved::Nothing, _] => Some(0.0),
             // It is read in small pieces: the writer is only woken once a whole page is free.
-            [Moved::Bytes { per_s, .. }, Moved::Nothing]
-                if change.is_some_and(|change| !change.is_constant) =>
-            {
-                Some(per_s)
+            [read, Moved::Nothing] if change.is_some_and(|change| !change.is_constant) => {
+                match read {
+                    Moved::Bytes { per_s, .. } => Some(per_s),
+                    _ => None,
+                }
             }
             [_, Moved::Nothing] => Some(0.0),
             [
