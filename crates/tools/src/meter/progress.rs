@@ -89,12 +89,10 @@ pub fn per_second(count: u64, time: Duration) -> Option<f64> {
 /// The progress at one moment. Counts are in units unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// The name of the stream or file.
+    /// The name of the stream.
     pub name: Option<String>,
     /// The count.
     pub done: u64,
-    /// The count at the beginning: not 0 for a file watched from its middle.
-    pub begun_at: u64,
     /// The expected count at the end.
     pub size: Option<u64>,
     /// Time since the beginning.
@@ -129,7 +127,7 @@ pub struct Ending {
 impl Snapshot {
     /// Units per second since the beginning.
     pub fn average(&self) -> Option<f64> {
-        per_second(self.done.saturating_sub(self.begun_at), self.elapsed)
+        per_second(self.done, self.elapsed)
     }
 
     /// The rate to show: the current one, or at the end the average.

@@ -266,7 +266,6 @@ impl<'o> Session<'o> {
         Snapshot {
             name: self.options.name.clone(),
             done: counts.shown,
-            begun_at: 0,
             size: self.size,
             elapsed: now,
             rate: self.history.rate(),
