@@ -22,6 +22,7 @@ mod kernel;
 mod memory;
 pub mod noise;
 pub mod placement;
+pub mod process_memory;
 mod processor;
 pub mod refusals;
 mod root;

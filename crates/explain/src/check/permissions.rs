@@ -5,7 +5,6 @@ use std::io::IoSliceMut;
 use std::os::unix::fs::MetadataExt;
 
 use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
-use fastpipe::memory::{FrameFlags, Process as Target, regions};
 use fastpipe::pipe::page_size;
 use fastpipe::transfer::{SpliceOptions, VmspliceOptions};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -19,6 +18,7 @@ use crate::costs::echo;
 use crate::profile::perf::{Probe, Sampling, SamplingError};
 use pipespeed_base::size;
 use pipespeed_host::Root;
+use pipespeed_host::process_memory::{Backing, FrameFlags, Process as Target, regions};
 use pipespeed_host::refusals::{self, Call, Process as Privileges};
 use pipespeed_measure::channel::uring;
 use pipespeed_measure::endpoint::process::huge_pages_refused;
@@ -177,7 +177,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
 fn may_have_huge_pages() -> anyhow::Result<Outcome> {
     let builder = Buffer::builder().len(huge_page_size());
     let buffer = at("mmap(2)", builder.pages(Pages::Huge).map())?;
-    let backing = match buffer.backing() {
+    let backing = match Backing::examine(&buffer) {
         Ok(backing) => backing,
         Err(error) => return Ok(Outcome::refused(format!("unknown: {error}"))),
     };

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fastpipe::buffer::{Buffer, PageSlice};
-use fastpipe::memory::{self, Pagemap};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pipespeed_base::process;
+use pipespeed_host::process_memory::{Pagemap, Process as Target};
 use pipespeed_host::refusals::{self, Call, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -197,7 +197,7 @@ pub(super) fn page() -> Result<Buffer, CallError> {
 
 /// The number of the page's frame; `None` if this process may not see it.
 pub(super) fn frame(page: &Buffer) -> io::Result<Option<u64>> {
-    let pagemap = Pagemap::open(memory::Process::Own)?;
+    let pagemap = Pagemap::open(Target::Own)?;
     let entries = pagemap.entries(page.as_ptr().addr() as u64, 1)?;
     Ok(entries.first().and_then(|entry| entry.frame()))
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use fastpipe::memory::{Process, regions};
 use fastpipe::pipe::page_size;
+use pipespeed_host::process_memory::{Process, regions};
 
 use super::scheme::{Architecture, Scheme, SchemeError, Wanted};
 

@@ -2,11 +2,11 @@
 //! JSON with only 53 bits. Sizes are in bytes.
 
 use fastpipe::buffer::huge_page_size;
-use fastpipe::memory::PageFlags;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::walk::Walk;
+use pipespeed_host::process_memory::PageFlags;
 use pipespeed_measure::record::Header;
 
 /// The saved record.

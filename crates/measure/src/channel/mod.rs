@@ -16,7 +16,6 @@ mod open;
 pub mod pipe;
 pub mod ring;
 pub mod socket;
-mod sys;
 pub mod tcp;
 pub mod transport;
 pub mod unix;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::{Backing, BufferError, huge_page_size};
+use fastpipe::buffer::{BufferError, huge_page_size};
 
 use super::outcome::{Outcome, Setup};
 use super::process::{reader, writer};
@@ -22,6 +22,7 @@ use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
 use crate::session::{Control, PeerGone, refusal_or_failure};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Root, Transparent};
 
 /// Runs one end of a trial.
@@ -108,7 +109,7 @@ impl Driver<'_> {
                     && source.pages == PageKind::Huge
                     && source.touched
                 {
-                    require_huge(buffer.backing()?)?;
+                    require_huge(Backing::examine(buffer)?)?;
                 }
                 self.run_source(pipe)
             }

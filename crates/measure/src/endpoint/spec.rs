@@ -223,9 +223,8 @@ impl From<Waiting> for fastpipe::wait::Wait {
         match waiting {
             Waiting::Block => Self::Block,
             Waiting::Poll => Self::Poll,
-            Waiting::Spin => Self::Spin,
-            Waiting::Pause => Self::Pause,
-            Waiting::Backoff => Self::Backoff,
+            // Only the ends of a pipe pause, between their transfers.
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => Self::Spin,
             Waiting::Adaptive => Self::Adaptive,
         }
     }

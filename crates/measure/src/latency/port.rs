@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use fastpipe::buffer::Buffer;
 use fastpipe::ring;
-use fastpipe::shared::SharedWords;
 use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,6 +27,7 @@ use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{PeerGone, Role, refusal_or_failure};
+use crate::sys::SharedWords;
 
 // Each process has some of the shared words, the sender the first ones: the bytes it
 // has written, the bytes it has read, and whether it is writing.

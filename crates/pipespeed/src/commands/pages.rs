@@ -2,7 +2,6 @@
 
 use anyhow::{Context, anyhow};
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::memory::Process;
 use fastpipe::pipe::page_size;
 
 use crate::cli::PagesArgs;
@@ -15,6 +14,7 @@ use pipespeed_explain::pages::{
     drawing, look, machine_scheme, own_architecture, ring_drawing, ring_steps, table,
 };
 use pipespeed_host::Machine;
+use pipespeed_host::process_memory::Process;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use serde::Serialize;
 

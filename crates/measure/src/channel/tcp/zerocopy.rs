@@ -10,11 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::channel::Transmitter;
 use crate::channel::message::Message;
 use crate::channel::socket::{OverSocket, Socket};
-use crate::channel::{Transmitter, sys};
 use crate::endpoint::outcome::ZerocopyCounts;
 use crate::session::refusal_or_failure;
+use crate::sys;
 
 /// The flag of send(2) for sending pages without copying them.
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);

@@ -205,7 +205,6 @@ fn numbers_out_of_range_are_named() {
         "pages --address 0x0 --levels 6",
         "pages --address 0x0 --address-bits x",
         "meter --width -1",
-        "meter --height 24x",
         "meter --interval soon",
         "meter --delay-start -1",
         "meter --rate-limit fast",
