@@ -2,7 +2,6 @@
 //! process is looked at in `check_alone`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -11,10 +10,8 @@ use nix::sys::signal::Signal as Inherited;
 use pipespeed_explain::check::CHECK_TIMEOUT;
 use pipespeed_testing::conditions::{self, ForAll};
 use pipespeed_testing::procs::{Mark, eventually};
-use pipespeed_testing::{
-    Outcome, command, json, names_in, run, run_alone, skip, start, start_into,
-};
-use rustix::process::{Resource, Signal, geteuid};
+use pipespeed_testing::{Outcome, command, json, names_in, run, run_alone, start, start_into};
+use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
 const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
@@ -199,7 +196,7 @@ fn without_threads_and_processes_the_limits_are_named() {
     let mut command = program.command(JSON);
     conditions::limit(&mut command, Resource::Nproc, 1);
     let checks = Checks::run(command);
-    for name in ["atomic-writes", "sigpipe", "may-read-processes"] {
+    for name in ["atomic-writes", "sigpipe"] {
         checks.refused(name, &["RLIMIT_NPROC is 1", "ulimit -u", "pids.max"]);
     }
     assert_eq!(checks.said("epipe").0, "pass");
@@ -257,7 +254,6 @@ fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
         (libc::SYS_clone, "cow-check"),
         (libc::SYS_io_uring_setup, "may-use-io-uring"),
         (libc::SYS_io_uring_enter, "may-use-io-uring"),
-        (libc::SYS_process_vm_readv, "may-read-processes"),
         (libc::SYS_mlock, "may-lock-memory"),
         (libc::SYS_preadv2, "nowait-calls"),
     ] {
@@ -275,28 +271,6 @@ fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
     if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         let checks = Checks::run(command);
         checks.refused("may-sample", &["perf_event_open(2)", "seccomp"]);
-    }
-}
-
-#[test]
-fn a_filter_that_refuses_nothing_is_not_blamed() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    if !geteuid().is_root() {
-        return skip("only root has a program that others can't read");
-    }
-    let command = || program.command("check --json - --only permissions");
-    let closed = fs::Permissions::from_mode(0o711);
-    fs::set_permissions(command().get_program(), closed).unwrap();
-    Checks::run(command()).refused("may-read-processes", &["not dumpable"]);
-    let mut filtered = command();
-    // A call that is never made.
-    if conditions::without_call(&mut filtered, libc::SYS_acct) {
-        let checks = Checks::run(filtered);
-        let words = ["not dumpable", "filter is also active"];
-        checks.refused("may-read-processes", &words);
-        assert_eq!(checks.said("may-tee").0, "pass");
     }
 }
 
@@ -483,7 +457,7 @@ fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
 
 #[test]
 fn signals_that_a_parent_blocks_or_ignores_change_nothing() {
-    let checks = "check -q --only semantics,may-read-processes";
+    let checks = "check -q --only semantics";
     let mut command = pipespeed(checks);
     conditions::blocked(&mut command, Inherited::SIGPIPE);
     run_alone(command).succeeded();

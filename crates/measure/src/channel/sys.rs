@@ -1,4 +1,4 @@
-//! System calls that rustix lacks: message queues, and SO_ZEROCOPY.
+//! System calls that rustix lacks: those of message queues.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_long};
@@ -94,25 +94,6 @@ pub(super) fn mq_receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io
         )
     };
     checked(outcome).map(|n| n as usize)
-}
-
-/// Allows MSG_ZEROCOPY on a socket (SO_ZEROCOPY, socket(7)).
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub(super) fn allow_zerocopy(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    let on: c_int = 1;
-    // SAFETY: the value is an int of the length passed, and is only read.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ZEROCOPY,
-            (&raw const on).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    checked(c_long::from(outcome)).map(drop)
 }
 
 fn checked(outcome: c_long) -> rustix::io::Result<c_long> {
