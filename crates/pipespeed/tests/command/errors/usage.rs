@@ -142,7 +142,6 @@ fn what_is_unknown_is_named_with_what_there_is() {
         "profile a|b",
         "profile --suite volumes write_read",
         "check --only nope",
-        "check --only soft-limit",
         "check --explain nope",
     ]));
 }

@@ -1,5 +1,5 @@
-//! `check` as a program, under all sorts of conditions. What it leaves in a
-//! process is looked at in `check_alone`.
+//! `check` under all sorts of conditions. What it leaves in a process is looked at in the
+//! test program `check_alone`.
 
 use std::fs;
 use std::process::Command;
@@ -8,17 +8,14 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal as Inherited;
 use pipespeed_explain::check::CHECK_TIMEOUT;
-use pipespeed_testing::conditions::{self, ForAll};
-use pipespeed_testing::procs::{Mark, eventually};
-use pipespeed_testing::{Outcome, command, json, names_in, run, run_alone, start, start_into};
 use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
-const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
-
-fn pipespeed(args: &str) -> Command {
-    command(PIPESPEED, args)
-}
+use crate::common::conditions::{self, ForAll};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{
+    Outcome, PIPESPEED, json, names_in, pipespeed, run, run_alone, start, start_into,
+};
 
 const JSON: &str = "check --json -";
 
@@ -169,7 +166,7 @@ fn without_pipes_it_fails_and_says_why() {
 #[test]
 fn few_descriptors_are_named_as_the_limit() {
     for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
-        let mut command = pipespeed("check --json - --soft-limit");
+        let mut command = pipespeed(JSON);
         conditions::few_descriptors(&mut command, limit);
         let mark = Mark::on(&mut command);
         let outcome = run_alone(command);
@@ -375,7 +372,6 @@ fn checks_are_chosen_by_name_and_by_group() {
     let limits = names("--only limits");
     assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
     assert!(!limits.contains(&"epipe".to_owned()));
-    assert!(!limits.contains(&"soft-limit".to_owned()));
     run_alone(pipespeed("check --json /missing/x")).refused(2, &["/missing/x"]);
 }
 
@@ -386,7 +382,7 @@ fn every_check_is_listed_and_explained() {
         .lines()
         .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .collect();
-    assert!(names.len() > 40 && names.contains(&"soft-limit"), "{list}");
+    assert!(names.len() > 40 && names.contains(&"epipe"), "{list}");
     let all = format!("check --explain {}", names.join(","));
     let explained = run_alone(pipespeed(&all)).succeeded().out;
     assert_eq!(explained.matches("  See ").count(), names.len());
