@@ -202,7 +202,6 @@ fn numbers_out_of_range_are_named() {
         "latency --naive --limit soon",
         "pages --address 0x0 --pid -1",
         "pages --address 0x0 --levels 6",
-        "pages --address 0x0 --address-bits x",
         "meter --width -1",
         "meter --height 24x",
         "meter --interval soon",
