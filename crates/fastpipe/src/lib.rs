@@ -169,6 +169,5 @@ pub use self::{
 
 // Shared with the integration tests, so that all tests report skips in the same way.
 #[cfg(test)]
-#[allow(dead_code, unsafe_code)]
 #[path = "../tests/common/skip.rs"]
 mod skip;

@@ -1,5 +1,5 @@
-//! Unsafe code that belongs to no channel: system calls that rustix lacks (message queues,
-//! SO_ZEROCOPY), memory as words, and words that two processes share.
+//! Unsafe code that belongs to no channel: system calls that rustix lacks (message queues), memory as
+//! words, and words that two processes share.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_long};
@@ -100,25 +100,6 @@ pub(crate) fn mq_receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io
         )
     };
     checked(outcome).map(|n| n as usize)
-}
-
-/// Allows MSG_ZEROCOPY on a socket (SO_ZEROCOPY, socket(7)).
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub(crate) fn allow_zerocopy(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    let on: c_int = 1;
-    // SAFETY: the value is an int of the length passed, and is only read.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ZEROCOPY,
-            (&raw const on).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    checked(c_long::from(outcome)).map(drop)
 }
 
 fn checked(outcome: c_long) -> rustix::io::Result<c_long> {

@@ -23,8 +23,8 @@ pub struct Record {
 /// The result of `pipespeed pages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The walk to the (first) address.
-    pub walk: Walk,
+    /// The walk to the (first) address; `None` if the machine's page tables are not known.
+    pub walk: Option<Walk>,
     /// The memory at the address; `None` if only the address was given.
     pub memory: Option<Memory>,
 }

@@ -16,9 +16,7 @@ use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
 use crate::channel::ring::{self, RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
-use crate::channel::tcp::{self, ZerocopySends};
 use crate::channel::uring::Uring;
-use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
 use crate::session::{Control, PeerGone, refusal_or_failure};
@@ -66,24 +64,13 @@ impl Driver<'_> {
                 self.run_sink(LibrarySink::new(channel, sink)?)
             }
             SinkTechnique::Send => {
-                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes, 1)?)
-            }
-            SinkTechnique::SendZerocopy => {
-                let pieces = tcp::pieces(bytes);
-                let sends = ZerocopySends::new(Socket::new(channel, blocks), pieces, true)?;
-                self.run_sink(MessageSink::new(sends, bytes, pieces)?)
+                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes)?)
             }
             SinkTechnique::QueueSend => {
-                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes, 1)?)
-            }
-            SinkTechnique::Offer => {
-                let pieces = vm_readv::pieces(bytes);
-                vm_readv::introduce(&channel).map_err(setup_error)?;
-                let offer = Offer::new(Socket::new(channel, blocks), Some(pieces));
-                self.run_sink(MessageSink::new(offer, bytes, pieces)?)
+                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes)?)
             }
             SinkTechnique::UringWrite => {
-                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes, 1)?)
+                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes)?)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
                 let ring = ring::offer(channel, bytes, sink.wait);
@@ -92,7 +79,7 @@ impl Driver<'_> {
                     self.run_sink(RingTransmitter::new(ring, bytes, true))
                 } else {
                     let ring = RingTransmitter::new(ring, bytes, false);
-                    self.run_sink(MessageSink::new(ring, bytes, 1)?)
+                    self.run_sink(MessageSink::new(ring, bytes)?)
                 }
             }
         }
@@ -118,11 +105,6 @@ impl Driver<'_> {
             }
             SourceTechnique::QueueReceive => {
                 self.run_source(MessageSource::new(Queue::new(channel, blocks)?, bytes)?)
-            }
-            SourceTechnique::Fetch => {
-                let writer = vm_readv::introduce(&channel).map_err(setup_error)?;
-                let fetch = Fetch::new(Socket::new(channel, blocks), writer, true);
-                self.run_source(MessageSource::new(fetch, bytes)?)
             }
             SourceTechnique::UringRead => {
                 self.run_source(MessageSource::new(Uring::new(channel, !blocks)?, bytes)?)

@@ -445,7 +445,7 @@ fn huge(records: &Records, steps: &Markup) -> Markup {
         @match records.pages() {
             Some(report) => (chart(
                 |width| walk::drawing(report, width),
-                match &report.memory {
+                match report.memory {
                     Some(_) if walk::is_huge(report) => {
                         "The walk to a buffer of this machine that lies in a huge page."
                     }

@@ -405,9 +405,7 @@ pub(super) fn with_article(case: &CaseResult) -> Markup {
         Some(Transport::Datagram) => "a socket pair of datagrams",
         Some(Transport::Unix) => "a Unix socket",
         Some(Transport::Tcp) => "TCP",
-        Some(Transport::TcpZerocopy) => "TCP with MSG_ZEROCOPY",
         Some(Transport::Mqueue) => "a message queue",
-        Some(Transport::VmReadv) => "process_vm_readv(2)",
         Some(Transport::Uring) => "a pipe by io_uring",
         Some(Transport::Vmsplice | Transport::VmspliceFresh | Transport::Eventfd) | None => {
             channel(case)
