@@ -42,16 +42,15 @@ impl Observation {
     pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
         let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
         let mut pipes = self.pipes.iter();
-        let change = pipes.find(|it| it.id == pipe).and_then(|it| it.fill_change);
+        let change = pipes
+            .find(|known| known.id == pipe)
+            .and_then(|pipe| pipe.fill_change);
+        let changes = change.is_some_and(|change| !change.is_constant);
         match ends {
             [Moved::Nothing, _] => Some(0.0),
             // It is read in small pieces: the writer is only woken once a whole page is free.
-            [read, Moved::Nothing] if change.is_some_and(|change| !change.is_constant) => {
-                match read {
-                    Moved::Bytes { per_s, .. } => Some(per_s),
-                    _ => None,
-                }
-            }
+            [Moved::Bytes { per_s, .. }, Moved::Nothing] if changes => Some(per_s),
+            [_, Moved::Nothing] if changes => None,
             [_, Moved::Nothing] => Some(0.0),
             [
                 Moved::Bytes {
