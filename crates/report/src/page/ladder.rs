@@ -202,12 +202,35 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
     ]
 }
 
-fn case<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
+pub(super) fn case<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
     run.cases.iter().find(|case| case.name == name)
 }
 
 fn summary<'a>(run: &'a Run, name: &str) -> Option<&'a Summary> {
     case(run, name)?.summary.as_ref()
+}
+
+/// Every step as a picture; nothing without a run of the ladder.
+pub(super) fn picture(records: &Records) -> Markup {
+    let Some(run) = records.run(Suite::Ladder) else {
+        return html! {};
+    };
+    chart(
+        |width| chart_of_width(run, width),
+        "Every step of the published experiment on this machine. The colour shows whether the \
+             data was read or discarded.",
+        &[
+            (
+                "Rates, processor time and context switches of both ends.",
+                table_of_cases(run, &run.cases),
+            ),
+            (
+                "Each case against the one that differs in one factor.",
+                table_of_comparisons(run),
+            ),
+            ("What the names mean.", table_of_names(run)),
+        ],
+    )
 }
 
 fn plain_pipe(run: Option<&Run>) -> Markup {
@@ -221,17 +244,6 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
             them."
         }
         @if let Some(claim) = plain_claim(run) { (claim) }
-        (chart(
-            |width| chart_of_width(run, width),
-            "Every step of the published experiment on this machine. The colour shows whether the \
-             data was read or discarded.",
-            &[
-                ("Rates, processor time and context switches of both ends.",
-                 table_of_cases(run, &run.cases)),
-                ("Each case against the one that differs in one factor.", table_of_comparisons(run)),
-                ("What the names mean.", table_of_names(run)),
-            ],
-        ))
     }
 }
 
