@@ -58,7 +58,7 @@ pub fn boost(proof: &Proof, style: Style) -> String {
     }
     if let Some(control) = proof
         .null_control
-        .filter(|it| it.estimate.interval.is_some())
+        .filter(|ratio| ratio.estimate.interval.is_some())
     {
         let text = format!(
             "  equal runs: {} {}",
@@ -85,7 +85,7 @@ fn measured(case: &Case, width: usize) -> String {
         Some(it) => format!("{} s {}", significant(it.median), interval(it.interval)),
         None => "?".to_owned(),
     };
-    let cpu = case.cpu_s.map_or(f64::NAN, |it| it.median);
+    let cpu = case.cpu_s.map_or(f64::NAN, |cpu| cpu.median);
     let name = format!("{:width$}", case.way.name());
     format!(
         "{name}  {}  CPU {} s",
@@ -121,7 +121,7 @@ fn describe_output(proof: &Proof) -> &'static str {
     let mut samples = proof.cases.iter().flat_map(|case| &case.samples);
     if proof.output != Some(Sameness::Same) || count_unlike(proof).next().is_some() {
         ""
-    } else if samples.all(|it| it.bytes == 0) {
+    } else if samples.all(|sample| sample.bytes == 0) {
         ", same status; it printed nothing to compare"
     } else {
         ", same output"
@@ -205,13 +205,13 @@ fn explain(proof: &Proof) -> Option<String> {
 
 /// Whether a pipe was raised in one of these timed runs, as far as it is known.
 fn may_be_raised(case: &Case) -> bool {
-    case.count_runs(|it| it.raised != Some(0)) > 0
+    case.count_runs(|sample| sample.raised != Some(0)) > 0
 }
 
 /// Whether the plain runs take too little time for a certain gain.
 fn is_short(proof: &Proof) -> bool {
     let seconds = proof.plain().and_then(|case| case.seconds);
-    seconds.is_some_and(|it| it.median < MIN_SECONDS)
+    seconds.is_some_and(|seconds| seconds.median < MIN_SECONDS)
 }
 
 /// What the stage that sets the pace does, and what would help.
@@ -238,11 +238,15 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
         Some(Sameness::Same) | None => None,
     };
     let untimed = proof.pipes.as_ref();
-    let untimed = untimed.map(|_| proof.raised_pipes().map(|it| it.count).sum());
-    let timed = proof.boosted().map_or(&[][..], |it| &it.samples);
-    let all: Vec<Option<u64>> = timed.iter().map(|it| it.raised).chain([untimed]).collect();
+    let untimed = untimed.map(|_| proof.raised_pipes().map(|pipes| pipes.count).sum());
+    let timed = proof.boosted().map_or(&[][..], |case| &case.samples);
+    let all: Vec<Option<u64>> = timed
+        .iter()
+        .map(|sample| sample.raised)
+        .chain([untimed])
+        .collect();
     let count = |what: &str, raised: Option<u64>| {
-        let number = all.iter().filter(|it| **it == raised).count();
+        let number = all.iter().filter(|other| **other == raised).count();
         let text = format!("{what} in {number} of {} boosted runs", all.len());
         (number > 0 && !timed.is_empty()).then_some((text, number))
     };
@@ -407,7 +411,9 @@ mod tests {
         late.cases[1].samples = none.cases[1].samples.clone();
         let mut short = none.clone();
         for case in &mut short.cases {
-            case.samples.iter_mut().for_each(|it| it.seconds /= 10.0);
+            case.samples
+                .iter_mut()
+                .for_each(|sample| sample.seconds /= 10.0);
         }
         short.evaluate();
         let mut chosen = none.clone();
@@ -422,7 +428,7 @@ mod tests {
             ..pipe("yes", "pv", 1)
         }]);
         let all = [busy, none, late, short, chosen, already];
-        insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
+        insta::assert_snapshot!(all.map(|proof| screen(&proof)).join("\n"));
     }
 
     #[test]
@@ -451,7 +457,7 @@ mod tests {
     fn what_was_not_compared_is_not_claimed() {
         let mut silent = proof(0.15);
         for case in &mut silent.cases {
-            case.samples.iter_mut().for_each(|it| it.bytes = 0);
+            case.samples.iter_mut().for_each(|sample| sample.bytes = 0);
         }
         let mut unknown = proof(0.41);
         unknown.cases[1].samples[3].raised = None;
@@ -461,7 +467,7 @@ mod tests {
         unlike.cases[0].samples[3].status = 1;
         unlike.cases[1].samples[3].bytes = 1;
         let all = [silent, unknown, unraised, unlike];
-        insta::assert_snapshot!(all.map(|it| screen(&it)).join("\n"));
+        insta::assert_snapshot!(all.map(|proof| screen(&proof)).join("\n"));
     }
 
     #[test]

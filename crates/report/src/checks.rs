@@ -43,7 +43,10 @@ pub(super) fn table(record: &Record) -> Table {
         "statement",
     ]);
     for &group in Group::VALUES {
-        let of_group = record.checks.iter().filter(|it| it.group == group);
+        let of_group = record
+            .checks
+            .iter()
+            .filter(|checked| checked.group == group);
         for (at, checked) in of_group.enumerate() {
             if at == 0 {
                 table.heading(group.name());

@@ -17,7 +17,9 @@ use super::table::{Cell, Column, Table};
 /// The differences of the runs' conditions, then a row for each case.
 pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
     let many = comparisons.len() > 1;
-    let origins = comparisons.iter().map(|it| origin(it, many, style));
+    let origins = comparisons
+        .iter()
+        .map(|comparison| origin(comparison, many, style));
     let mut blocks: Vec<String> = origins.collect();
     blocks.push(match comparisons {
         [one] => single(one, style),
@@ -161,13 +163,17 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
         let old = format!("{} GiB/s", short(&first.old.file));
         columns.push(Column::right(old).optional(1));
     }
-    let files = comparisons.iter().map(|it| short(&it.new.file));
+    let files = comparisons
+        .iter()
+        .map(|comparison| short(&comparison.new.file));
     columns.extend(files.map(Column::left));
     let mut table = Table::new(columns);
-    let cases = comparisons.iter().flat_map(|it| &it.cases);
+    let cases = comparisons.iter().flat_map(|comparison| &comparison.cases);
     for name in cases.map(|case| &*case.name).unique() {
         let find = |it: &Comparison| it.cases.iter().find(|case| case.name == name).cloned();
-        let old = comparisons.iter().find_map(|it| find(it)?.old);
+        let old = comparisons
+            .iter()
+            .find_map(|comparison| find(comparison)?.old);
         let mut row: Vec<Cell> = vec![name.into(), number(old).into()];
         row.extend(comparisons.iter().map(|it| match find(it) {
             Some(case) => {

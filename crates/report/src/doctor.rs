@@ -194,7 +194,10 @@ fn sections<'a>(
     if observation.is_survey && !style.verbose {
         sections.retain(|section| !section.findings.is_empty());
     }
-    let all: BTreeSet<i32> = sections.iter().flat_map(|it| pids(&it.stages)).collect();
+    let all: BTreeSet<i32> = sections
+        .iter()
+        .flat_map(|section| pids(&section.stages))
+        .collect();
     if !observation.is_survey {
         // A process in a knot may have no stage before or after it.
         let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
@@ -218,7 +221,10 @@ fn sections<'a>(
     }
     // Findings stand in this order, the worst first.
     sections.sort_by_key(|section| {
-        let first = section.findings.iter().map(|it| position(findings, it));
+        let first = section
+            .findings
+            .iter()
+            .map(|finding| position(findings, finding));
         first.min().unwrap_or(usize::MAX)
     });
     if sections.len() > 1 {

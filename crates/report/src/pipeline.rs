@@ -52,7 +52,11 @@ pub fn profile_pipeline(
         table(pipeline, style),
     ];
     let verdict = verdict(pipeline);
-    let is_named = |stage: &StageProfile| verdict.stage.is_some_and(|it| std::ptr::eq(it, stage));
+    let is_named = |stage: &StageProfile| {
+        verdict
+            .stage
+            .is_some_and(|named| std::ptr::eq(named, stage))
+    };
     let has_all = style.verbose || pipeline.shown().count() <= MAX_BARS;
     let barred = pipeline.shown().filter(|stage| has_all || is_named(stage));
     blocks.extend(barred.map(|stage| bars_and_waits(stage, style)));
@@ -696,7 +700,10 @@ mod tests {
                 let mut pipeline = fixtures::pipeline().pipeline.unwrap();
                 let mut busy = pipeline.stages[1].clone();
                 let mut costs = busy.end.costs.iter_mut();
-                costs.find(|it| it.group == Group::Asleep).unwrap().share = share;
+                costs
+                    .find(|cost| cost.group == Group::Asleep)
+                    .unwrap()
+                    .share = share;
                 pipeline.stages[1] = busy.clone();
                 if stages == 1 {
                     pipeline.stages = vec![busy];

@@ -217,7 +217,8 @@ fn bound_sign(bound: Bound) -> &'static str {
 
 fn others(end: &EndProfile) -> String {
     let others = end.others.iter();
-    let mut others = others.map(|it| format!("{} {}", it.name, percent(it.share, 1)));
+    let mut others =
+        others.map(|function| format!("{} {}", function.name, percent(function.share, 1)));
     others.join(", ")
 }
 

@@ -84,7 +84,7 @@ fn best_size(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
 /// The case with the best sizes, measured in rounds.
 pub(super) fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
     let BestSizes { case, .. } = panel.best.as_ref()?;
-    run.cases.iter().find(|it| it.name == *case)
+    run.cases.iter().find(|known| known.name == *case)
 }
 
 /// The rate measured in rounds.
@@ -307,7 +307,7 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 /// A note on the pairs of sizes for which a search had no time, if there are any.
 pub(super) fn missing_pairs(search: &Search) -> Option<String> {
     let cells = search.panels.iter().flat_map(|panel| &panel.cells);
-    let missing = cells.filter(|it| it.median.is_none() && it.not_run.is_none());
+    let missing = cells.filter(|cell| cell.median.is_none() && cell.not_run.is_none());
     let missing = missing.count();
     (missing > 0).then(|| {
         format!(

@@ -174,7 +174,12 @@ impl Table {
         let mut hidden = Vec::new();
         while !layout.fits(&shown) {
             let priority = |at: &usize| self.columns[*at].priority;
-            let Some(highest) = shown.iter().map(priority).max().filter(|it| *it > 0) else {
+            let Some(highest) = shown
+                .iter()
+                .map(priority)
+                .max()
+                .filter(|priority| *priority > 0)
+            else {
                 break;
             };
             hidden.extend(shown.extract_if(.., |at| priority(at) == highest));

@@ -143,7 +143,11 @@ fn headline(moment: &Moment, view: &View<'_>) -> String {
     }
     line.put(&pluralize(moment.pipelines.len(), "pipeline"), BOLD);
     if is_wide {
-        let stages = moment.pipelines.iter().map(|it| it.stages.len()).sum();
+        let stages = moment
+            .pipelines
+            .iter()
+            .map(|pipeline| pipeline.stages.len())
+            .sum();
         line.put(&format!(", {}", pluralize(stages, "stage")), "");
     }
     if moment.hidden > 0 {
@@ -203,8 +207,11 @@ fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
 
 fn legend(moment: &Moment, view: &View<'_>) -> String {
     let mut line = Line::new(view);
-    let mut stages = moment.pipelines.iter().flat_map(|it| &it.stages);
-    let is_stopped = stages.any(|it| it.minute.shares.stopped > 0.0);
+    let mut stages = moment
+        .pipelines
+        .iter()
+        .flat_map(|pipeline| &pipeline.stages);
+    let is_stopped = stages.any(|stage| stage.minute.shares.stopped > 0.0);
     for (letter, _, meaning, colour) in &STATES[..NUMBERS + usize::from(is_stopped)] {
         let word = meaning.split(" (").next().unwrap_or_default();
         let meaning = if view.width < MIN_MEDIUM {
@@ -267,7 +274,7 @@ fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
     moment.pipelines.iter().sorted_by_cached_key(|pipeline| {
         let stages = pipeline.stages.iter();
         let most = stages.clone().map(value).max();
-        let age = stages.map(|it| (it.start, it.pid)).min();
+        let age = stages.map(|stage| (stage.start, stage.pid)).min();
         let name = (sort == Sort::Name).then(|| chain(pipeline));
         (
             !is_stuck(pipeline),
@@ -328,8 +335,8 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
             lines.push(line.text);
             for link in links {
                 let mut stages = pipeline.stages.iter();
-                let reader = stages.find(|it| it.pid == link.to);
-                let name = reader.map_or("", |it| &it.name);
+                let reader = stages.find(|stage| stage.pid == link.to);
+                let name = reader.map_or("", |stage| &stage.name);
                 let mut line = Line::new(view);
                 line.left(width, &format!("{:MARKER$}to {}", "", escape(name)), DIM);
                 line.pipe(&link.pipe, stage.has_ended, layout);
@@ -380,7 +387,7 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
         let readers = unread
             .readers
             .iter()
-            .map(|it| escape(&it.who.name).into_owned());
+            .map(|stage| escape(&stage.who.name).into_owned());
         let readers = list(readers.unique());
         return if is_long {
             format!(

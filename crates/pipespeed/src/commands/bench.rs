@@ -197,7 +197,11 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
     let search = plan
         .search()
         .filter(|search| search.purpose == Purpose::Baseline);
-    let is_searched = |case: &Case| search.as_ref().is_some_and(|it| it.cases.contains(case));
+    let is_searched = |case: &Case| {
+        search
+            .as_ref()
+            .is_some_and(|search| search.cases.contains(case))
+    };
     for case in &plan.cases {
         let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
             (Some(_), None) if is_searched(case) => {

@@ -67,7 +67,7 @@ impl Bar {
                 label: String::new(),
                 hint: String::new(),
             }],
-            interval: estimate.interval.map(|it| (it.low, it.high)),
+            interval: estimate.interval.map(|ends| (ends.low, ends.high)),
             value,
             notes: Vec::new(),
             hint: String::new(),

@@ -91,7 +91,10 @@ mod tests {
     #[test]
     fn every_channel_of_every_command_has_a_colour_of_its_own() {
         let all = Transport::VALUES;
-        let mut colours: Vec<_> = all.iter().map(|it| of_channel(it.name()).1).collect();
+        let mut colours: Vec<_> = all
+            .iter()
+            .map(|transport| of_channel(transport.name()).1)
+            .collect();
         colours.sort();
         colours.dedup();
         assert_eq!(colours.len(), all.len());

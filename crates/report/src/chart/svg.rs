@@ -229,7 +229,10 @@ impl Svg {
             2 => &[(-5, 0), (0, -5), (5, 0), (0, 5)],
             _ => &[(-5, 4), (0, -5), (5, 4)],
         };
-        let corners: Vec<Point> = corners.iter().map(|it| (x + it.0, y + it.1)).collect();
+        let corners: Vec<Point> = corners
+            .iter()
+            .map(|corner| (x + corner.0, y + corner.1))
+            .collect();
         let points = joined(&corners);
         self.body += &format!("<polygon points=\"{points}\" fill=\"{fill}\"/>\n");
     }

@@ -50,7 +50,7 @@ fn overview(here: &Records, there: &Records) -> Table {
     let mut row = |name: &str, of: &dyn Fn(&Records) -> Option<String>| {
         let both = [of(here), of(there)];
         if both.iter().any(Option::is_some) {
-            let cells = both.map(|it| it.unwrap_or_else(|| "not among the records".to_owned()));
+            let cells = both.map(|cell| cell.unwrap_or_else(|| "not among the records".to_owned()));
             table.row(std::iter::once(name.to_owned()).chain(cells));
         }
     };
@@ -103,7 +103,8 @@ fn overview(here: &Records, there: &Records) -> Table {
         let name = format!("half of the round trips, {}, us", case.name());
         row(&name, &|records| {
             let mut cases = records.latency(false)?.cases.iter();
-            let found = cases.find(|it| (it.channel, it.size) == (case.channel, case.size))?;
+            let found =
+                cases.find(|other| (other.channel, other.size) == (case.channel, case.size))?;
             Some(with_interval(&found.summary?.p50_us))
         });
     }
@@ -145,8 +146,13 @@ fn suite(run: &Run, other: &Run) -> Markup {
         table.row(cells.into_iter().chain(verdict(&compared, case)));
     }
     let differences = compared.differences.iter();
-    let differences = differences.filter(|it| it.what != "pipespeed");
-    let settings = differences.map(|it| format!("{}: {} and {}", it.what, it.old, it.new));
+    let differences = differences.filter(|difference| difference.what != "pipespeed");
+    let settings = differences.map(|difference| {
+        format!(
+            "{}: {} and {}",
+            difference.what, difference.old, difference.new
+        )
+    });
     let settings: Vec<String> = settings.collect();
     let name = run.suite.name();
     html! {

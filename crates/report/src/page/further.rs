@@ -74,7 +74,7 @@ fn times(record: &LatencyRecord) -> Markup {
         .cases
         .iter()
         .filter_map(|case| Some((case, case.summary?)));
-    let channels = grouped(measured.map(|it| (it.0.channel, it)));
+    let channels = grouped(measured.map(|measured| (measured.0.channel, measured)));
     html! {
         p {
             "Half of the round trips take at most the first time, and all but one in a hundred at \
@@ -155,9 +155,9 @@ fn promises(record: &CheckRecord) -> Markup {
     let of = |verdict| record.summary.count(verdict);
     let (refused, errors) = (of(Verdict::Refused), of(Verdict::Error));
     let mut shown: Vec<&Checked> = record.checks.iter().collect();
-    shown.retain(|it| match it.outcome.verdict {
+    shown.retain(|checked| match checked.outcome.verdict {
         Verdict::Fail | Verdict::Error | Verdict::Refused => true,
-        Verdict::Pass | Verdict::Seen => IMPORTANT.contains(&&*it.name),
+        Verdict::Pass | Verdict::Seen => IMPORTANT.contains(&&*checked.name),
     });
     html! {
         p {
@@ -244,8 +244,11 @@ fn side_experiment(run: &Run) -> Markup {
 fn on_options(run: &Run) -> Vec<Option<Claim>> {
     let name = |case: &CaseResult| format!("options-{}", case.name);
     let published = statements(run);
-    let is_published =
-        |case: &&CaseResult| published.iter().any(|it| it.step.case.name == case.name);
+    let is_published = |case: &&CaseResult| {
+        published
+            .iter()
+            .any(|statement| statement.step.case.name == case.name)
+    };
     let others = cases_without_twin(run).filter(|case| !is_published(case));
     let others = others.map(|case| side_claim(run, case));
     let published = published.iter().map(|statement| {

@@ -317,7 +317,7 @@ fn time(records: &Records, run: Option<&Run>) -> Markup {
 /// What moving a GiB takes in the plain pipe.
 fn effort(run: &Run) -> Markup {
     let found = summary(run, "write_read");
-    let found = found.and_then(|it| Some((it.cpu_s_per_gib?, it.switches_per_gib?)));
+    let found = found.and_then(|summary| Some((summary.cpu_s_per_gib?, summary.switches_per_gib?)));
     html! {
         @if let Some((cpu_s, switches)) = found {
             p {

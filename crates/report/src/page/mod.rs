@@ -256,7 +256,10 @@ fn warnings(saved: &Saved) -> &[Warning] {
 
 /// The warnings that several records have.
 fn shared_warnings(records: &Records) -> Vec<&str> {
-    let messages = records.all().flat_map(warnings).map(|it| &*it.message);
+    let messages = records
+        .all()
+        .flat_map(warnings)
+        .map(|warning| &*warning.message);
     messages.duplicates().collect()
 }
 
@@ -274,7 +277,9 @@ fn record(saved: &Saved, shared: &[&str]) -> Markup {
         _ => None,
     };
     let own = warnings(saved).iter();
-    let own: Vec<&Warning> = own.filter(|it| !shared.contains(&&*it.message)).collect();
+    let own: Vec<&Warning> = own
+        .filter(|warning| !shared.contains(&&*warning.message))
+        .collect();
     html! {
         code { (without_files(command)) } ", " (started_at) ", version " (pipespeed_version)
         @if let Some(run) = run {
@@ -384,7 +389,10 @@ fn incomplete(records: &Records) -> Markup {
 
 /// The warning of a run that this is a guest.
 fn guest_warning(run: &Run) -> Option<&str> {
-    let warning = run.warnings.iter().find(|it| it.kind == WarningKind::Guest);
+    let warning = run
+        .warnings
+        .iter()
+        .find(|warning| warning.kind == WarningKind::Guest);
     warning.map(|warning| &*warning.message)
 }
 

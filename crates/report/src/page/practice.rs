@@ -227,7 +227,7 @@ fn baseline(run: &Run, touched: Option<&Run>) -> Markup {
     let panel = touched.and_then(|run| run.search.as_ref()?.panels.first());
     let cells = panel.into_iter().flat_map(|panel| &panel.cells);
     let tried = cells.filter_map(|cell| Some((cell.sizes, cell.median?)));
-    let slowest = tried.min_by(|a, b| a.1.total_cmp(&b.1)).map(|it| it.0);
+    let slowest = tried.min_by(|a, b| a.1.total_cmp(&b.1)).map(|cell| cell.0);
     html! {
         @if let Some(sizes) = sizes {
             p {
@@ -257,7 +257,10 @@ fn best_sizes(run: &Run) -> Markup {
     let Some(search) = &run.search else {
         return html! { p { "The run was interrupted before its search." } };
     };
-    let recommended = search.panels.iter().filter(|it| is_recommended(run, it));
+    let recommended = search
+        .panels
+        .iter()
+        .filter(|panel| is_recommended(run, panel));
     let mut commands = recommended.filter_map(|panel| panel.best.as_ref()?.command.as_deref());
     let commands = commands
         .join("\n\n")

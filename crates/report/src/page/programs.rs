@@ -100,7 +100,9 @@ fn change_of_writer(run: &Run) -> Option<Markup> {
 fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     let case = best_channel(run)?;
     let best = touched.and_then(|run| measured(self::case(run, BEST)?));
-    if best.is_some_and(|(_, best)| measured(case).is_none_or(|it| it.1.median <= best.median)) {
+    if best
+        .is_some_and(|(_, best)| measured(case).is_none_or(|found| found.1.median <= best.median))
+    {
         return None;
     }
     let found = Found::of(run, &case.name)?;
@@ -184,7 +186,7 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
         let claim = change_claim(changes?, case)?;
         (claim.outcome == Outcome::Faster).then_some((claim, case.configuration.writer_cpu))
     };
-    let larger = gain(PIPE).map(|it| it.0);
+    let larger = gain(PIPE).map(|gained| gained.0);
     let on_one = [
         (format!("{PROCESSOR} + {PIPE}"), "pipespeed boost"),
         (PROCESSOR.to_owned(), "sh -c"),
@@ -347,10 +349,10 @@ fn writer(run: &Run) -> Markup {
 /// Changes whose rate is above that of the best plain write, each with its condition.
 fn alternatives(run: &Run, touched: Option<&Run>) -> Markup {
     let best = touched.and_then(|run| run.cases.iter().find(|case| case.name == BEST));
-    let least = best.and_then(measured).map_or(0.0, |it| it.1.median);
+    let least = best.and_then(measured).map_or(0.0, |found| found.1.median);
     let gained = instructions(run).into_iter();
     let gained = gained.filter_map(|(case, how, condition)| {
-        let (_, rate) = measured(case).filter(|it| is_safe(case) && it.1.median >= least)?;
+        let (_, rate) = measured(case).filter(|found| is_safe(case) && found.1.median >= least)?;
         Some((rate, how, condition))
     });
     let gained: Vec<_> = gained.collect();
@@ -378,7 +380,7 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
         let any = faster(size, |_, _| true);
         let plain = faster(size, |run, case| {
             let claim = channel_claim(run, case);
-            !needs_library(case) && claim.is_some_and(|it| it.outcome == Outcome::Faster)
+            !needs_library(case) && claim.is_some_and(|claim| claim.outcome == Outcome::Faster)
         });
         let plain = plain.filter(|plain| any.is_none_or(|any| any.name != plain.name));
         let both: Vec<&CaseResult> = [any, plain].into_iter().flatten().collect();

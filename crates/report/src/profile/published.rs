@@ -78,7 +78,7 @@ impl Share {
         let within = end
             .stacks
             .iter()
-            .filter(|it| it.frames.iter().any(is_named));
+            .filter(|stack| stack.frames.iter().any(is_named));
         let within: u64 = within.map(|stack| stack.weight).sum();
         (all > 0 && end.is_divided()).then(|| within as f64 / all as f64 * 100.0)
     }

@@ -126,7 +126,7 @@ fn draw_map(
     let rates = panel.cells.iter().filter_map(CellResult::grid_median);
     let highest = rates.fold(0.0, f64::max);
     for found in &panel.cells {
-        let place = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
+        let place = |axis: &[usize], bytes| axis.iter().position(|known| *known == bytes);
         let column = place(&search.pipes, found.sizes.pipe_bytes);
         let row = place(&search.buffers, found.sizes.buffer_bytes);
         let Some((column, row)) = column.zip(row) else {

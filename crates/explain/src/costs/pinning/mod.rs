@@ -259,7 +259,7 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
                 case.targets.of == of && case.targets.steps.contains(&step)
             };
             let case = self.cases.iter().find(measures)?;
-            let at = case.targets.steps.iter().position(|it| *it == step)?;
+            let at = case.targets.steps.iter().position(|known| *known == step)?;
             case.probe.is_ok().then_some((&case.samples, at))
         };
         let ((base, at), (huge, _)) = (values(FigurePages::Base)?, values(FigurePages::Huge)?);
