@@ -187,9 +187,11 @@ fn alarms(records: &Records) -> Markup {
     }
     html! {
         @if !notes.is_empty() {
-            details.alarm {
-                summary { "Something may have disturbed these figures (" (notes.len()) ")" }
-                ul { @for note in &notes { li { (note) } } }
+            aside.notes {
+                details.alarm {
+                    summary { "Something may have disturbed these figures (" (notes.len()) ")" }
+                    ul { @for note in &notes { li { (note) } } }
+                }
             }
         }
     }
