@@ -20,14 +20,15 @@ pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
 pub use self::sidecar::{find_other, open_process, start};
-use crate::find::{Process, Scanner};
-use crate::look::Looker;
+use crate::graph::Side;
+use crate::graph::{Process, Scanner};
+use crate::proc::pipe_probe::PipeProbe;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{
     Decision, Exemption, Link, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
-use crate::wait::{PipeWait, Side, State, Wait, examine};
+use crate::wait::{PipeWait, State, Wait, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -62,7 +63,7 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct Booster {
     proc: Proc,
-    looker: Looker,
+    pipe_probe: PipeProbe,
     subject: Subject,
     newest: Newest,
     scanner: Scanner,
@@ -78,12 +79,12 @@ pub struct Booster {
 }
 
 impl Booster {
-    /// Begins to attend to a process. `looker` opens the pipes.
-    pub fn new(subject: Subject, looker: Looker) -> Self {
+    /// Begins to attend to a process. `pipe_probe` opens the pipes.
+    pub fn new(subject: Subject, pipe_probe: PipeProbe) -> Self {
         let now = Instant::now();
         Booster {
-            proc: Proc::with_looker(looker.clone()),
-            looker,
+            proc: Proc::with_pipe_probe(pipe_probe.clone()),
+            pipe_probe,
             subject,
             newest: Newest::open(),
             scanner: Scanner::default(),
@@ -169,7 +170,7 @@ impl Booster {
             tree.extend(all);
         }
         let own = getpid().as_raw_pid();
-        let helpers = self.looker.pids(&self.proc);
+        let helpers = self.pipe_probe.pids(&self.proc);
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
         if tree != self.tree {
             self.tree = tree;
@@ -195,7 +196,7 @@ impl Booster {
         self.update_tree();
         let pids: BTreeSet<i32> = self.tree.iter().copied().collect();
         self.scanner.read_only(&self.proc, &pids, &pids);
-        let processes = &self.scanner.snapshot.processes;
+        let processes = &self.scanner.graph.processes;
         let in_order = self.tree.iter().filter_map(|pid| processes.get(pid));
         let mut links = find_links(&in_order.collect::<Vec<&Process>>());
         if self.subject.with_group {
@@ -208,13 +209,13 @@ impl Booster {
             .partition(|it| self.register.is_settled(it.pipe));
         // One that is raised at once has hardly been read from.
         for link in settled.iter().filter(|it| it.readers.len() > 1) {
-            let process = |pid: i32| self.scanner.snapshot.processes.get(&pid);
+            let process = |pid: i32| self.scanner.graph.processes.get(&pid);
             if let Some(reader) = self.find_reader(link).and_then(process) {
                 self.register.set_reader(link.pipe, reader);
             }
         }
         if !open.is_empty() {
-            self.looker.prepare(&self.proc);
+            self.pipe_probe.prepare(&self.proc);
         }
         for link in &open {
             self.settle(link);
@@ -225,7 +226,7 @@ impl Booster {
     fn settle(&mut self, link: &Link) {
         let (writer, activity) = self.examine_writers(link);
         let reader = self.find_reader(link).or(link.readers.last().copied());
-        let process = |pid: Option<i32>| self.scanner.snapshot.processes.get(&pid?);
+        let process = |pid: Option<i32>| self.scanner.graph.processes.get(&pid?);
         let (writer, reader) = (process(writer), process(reader));
         let name = self.register.set_parties(link.pipe, writer, reader);
         let is_excluded = self.subject.except.as_ref() == Some(&name.to_string());
@@ -235,7 +236,9 @@ impl Booster {
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
             // If it fails, the next scan finds another reader, or no pipe.
-            Decision::Raise => raise(&self.looker, &self.proc, link).ok_or(Exemption::NotOpened),
+            Decision::Raise => {
+                raise(&self.pipe_probe, &self.proc, link).ok_or(Exemption::NotOpened)
+            }
         };
         match treatment {
             Ok(treatment) => {
@@ -285,7 +288,7 @@ impl Booster {
     }
 
     fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
-        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+        let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return false;
         };
         let is_on_pipe = |it: &PipeWait| it.pipe == pipe && it.side == Side::Input;
@@ -297,7 +300,7 @@ impl Booster {
     }
 
     fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
-        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+        let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return Vec::new();
         };
         let is_pipe = |fd: i32| {
@@ -320,7 +323,7 @@ impl Booster {
     /// Processor time of this process and its helpers.
     fn cpu_time(&self) -> Duration {
         let now = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.looker.spent(&self.proc)
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.pipe_probe.spent(&self.proc)
     }
 }
 

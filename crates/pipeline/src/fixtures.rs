@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::diagnosis::{Certainty, Pace, Room, Who};
-use crate::find::{Process, ProcessId, Unseen};
-use crate::observe::{Observation, Observed, OnPipe, Pipe, Shares};
+use crate::graph::Side;
+use crate::graph::{Process, Unseen};
+use crate::observe::{Observation, Pipe};
+use crate::proc::ProcessId;
 use crate::proc::{End, Io, PipeId};
 use crate::processors::Load;
-use crate::wait::{PipeWait, Side, State, Wait};
+use crate::sample::{Observed, OnPipe, Shares};
+use crate::wait::{PipeWait, State, Wait};
 
 /// A process with these pipes.
 pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {

@@ -233,27 +233,6 @@ fn repeats(case: &Case) -> Vec<f64> {
         .collect()
 }
 
-/// A word as sh(1) reads it.
-fn quote(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+-=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-/// A command line as sh(1) reads it: a single word is one already.
-pub fn command_line<W: AsRef<str>>(words: &[W]) -> String {
-    match words {
-        [line] => line.as_ref().to_owned(),
-        words => {
-            let words = words.iter().map(|word| quote(word.as_ref()));
-            words.collect::<Vec<String>>().join(" ")
-        }
-    }
-}
-
 /// The command line that raises the same pipes by pipesz of util-linux (2.39 and later). There
 /// is one if the command is a plain pipeline, and if each of its pipes that was raised is the
 /// output of a stage with that name. `is_program` says whether a word is a program to be
@@ -405,21 +384,6 @@ mod tests {
         }
         assert_eq!(line("cat a | wc", &[]), None);
         assert_eq!(portable("cat a | wc", &cat_wc, &|_| false), None);
-    }
-
-    #[test]
-    fn a_word_is_quoted_for_sh() {
-        for (word, quoted) in [
-            ("a=b", "a=b"),
-            ("", "''"),
-            ("a b", "'a b'"),
-            ("$x|y", "'$x|y'"),
-            ("it's", r"'it'\''s'"),
-        ] {
-            assert_eq!(quote(word), quoted);
-        }
-        assert_eq!(command_line(&["a b | c"]), "a b | c");
-        assert_eq!(command_line(&["a", "b c", ""]), "a 'b c' ''");
     }
 
     fn proof(plain: &[f64], boosted: &[f64]) -> Proof {

@@ -16,10 +16,10 @@ use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::find::Process;
-use crate::look::{Looker, NoAnswer, open};
+use crate::graph::Process;
+use crate::graph::Side;
+use crate::proc::pipe_probe::{NoAnswer, PipeProbe, open};
 use crate::proc::{PipeId, Proc};
-use crate::wait::Side;
 
 /// The capacity in bytes that pipes are raised to, if the limits allow it.
 pub const TARGET: u64 = 1 << 20;
@@ -232,24 +232,29 @@ impl Treatment {
 }
 
 /// A request to the helper process begins with this.
-pub(crate) const REQUEST: &str = "raise ";
+const REQUEST: &str = "raise ";
 
 /// Raises a pipe, by its read end at the last reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
 ///
 /// `None` if it could not be opened: this reader may have ended or closed it, while others
 /// still hold it.
-pub fn raise(looker: &Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
+pub fn raise(pipe_probe: &PipeProbe, proc: &Proc, link: &Link) -> Option<Treatment> {
     let request = format!("{REQUEST}{} 0 {}\n", link.readers.last()?, link.pipe.inode);
-    match looker.ask(proc, &request) {
+    match pipe_probe.ask(proc, &request) {
         Ok(answer) => serde_json::from_slice(&answer).ok()?,
         Err(NoAnswer::Blocked) => Some(Treatment::Left(Exemption::Held)),
         Err(_) => None,
     }
 }
 
-/// In the helper process: raises a pipe given by process, descriptor and inode.
-pub(crate) fn answer(request: &str) -> Option<Treatment> {
+/// In the helper process: answers a request of [`raise`].
+pub fn answer(request: &str) -> Option<Vec<u8>> {
+    serde_json::to_vec(&raise_here(request.strip_prefix(REQUEST)?)).ok()
+}
+
+/// Raises a pipe given by process, descriptor and inode.
+fn raise_here(request: &str) -> Option<Treatment> {
     let mut words = request.split(' ');
     let end = open(words.next()?, words.next()?, words.next()?)?;
     let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
@@ -458,7 +463,7 @@ mod tests {
         let before = pipe::capacity(&reader).unwrap() as u64;
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
-        match answer(&request(&reader, inode)) {
+        match raise_here(&request(&reader, inode)) {
             Some(Treatment::Raised {
                 from_bytes,
                 to_bytes,
@@ -483,7 +488,7 @@ mod tests {
         assert_eq!(raised.unwrap(), Treatment::Left(Exemption::MaxSize));
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
-            let raised = answer(&request(&reader, inode));
+            let raised = raise_here(&request(&reader, inode));
             assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
@@ -491,7 +496,7 @@ mod tests {
         let max = pipe::Limits::read().max_size.unwrap().min(TARGET as usize);
         let size_bytes = pipe::set_capacity(&reader, max).unwrap() as u64;
         let already = Treatment::Left(Exemption::Already { size_bytes });
-        assert_eq!(answer(&request), Some(already));
-        assert_eq!(answer(&format!("{request}1")), None);
+        assert_eq!(raise_here(&request), Some(already));
+        assert_eq!(raise_here(&format!("{request}1")), None);
     }
 }

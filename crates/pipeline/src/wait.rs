@@ -4,11 +4,14 @@
 mod call;
 mod thread;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use self::call::{Call, parse_call};
 use self::thread::Thread;
-use crate::files::{Allowance, Files, ThreadFiles};
+use crate::graph::{Graph, Side};
+use crate::proc::files::{FdBudget, Files, ThreadFiles};
 use crate::proc::{End, PipeId, Proc, Target};
 
 /// The kind of kernel function in which a thread sleeps.
@@ -76,26 +79,6 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "__mutex_lock" | "mutex_lock" | "__mutex_lock_slowpath" => Asleep::KernelLock,
         _ => return None,
     })
-}
-
-/// A side of a pipe on which a thread waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// It waits for data.
-    Input,
-    /// It waits for room.
-    Room,
-}
-
-impl Side {
-    /// The side of the pipe's other end.
-    pub fn other(self) -> Self {
-        match self {
-            Side::Input => Side::Room,
-            Side::Room => Side::Input,
-        }
-    }
 }
 
 /// A pipe on which a thread waits.
@@ -199,7 +182,7 @@ pub enum State {
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
 pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, bool)> {
-    let files = Files::of(proc, pid);
+    let files = Files::new(proc, pid);
     let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
     Some((seen.state, seen.is_uncounted))
 }
@@ -219,9 +202,9 @@ pub(crate) fn examine_files(
     files: Files<'_>,
     thread: &mut ThreadFiles,
     ends: &[End],
-    allowance: Option<&Allowance>,
+    fd_budget: Option<&FdBudget>,
 ) -> Option<ThreadSample> {
-    let text = thread.call(files, allowance);
+    let text = thread.call(files, fd_budget);
     let call = text.as_deref().and_then(parse_call);
     let known = |state| {
         Some(ThreadSample {
@@ -233,7 +216,7 @@ pub(crate) fn examine_files(
     if text.as_deref() == Some("running") {
         return known(State::Working);
     }
-    let function = thread.function(files, allowance);
+    let function = thread.function(files, fd_budget);
     let kind = function.as_deref().and_then(asleep);
     match kind {
         Some(Asleep::Disk) => return known(State::Disk),
@@ -243,7 +226,7 @@ pub(crate) fn examine_files(
     }
     let is_unclear = matches!(kind, None | Some(Asleep::Frozen));
     if is_unclear || text.is_none() {
-        match thread.state(files, allowance)? {
+        match thread.state(files, fd_budget)? {
             'R' => return known(State::Working),
             'T' => return known(State::Stopped),
             'Z' | 'X' | 'x' => return None,
@@ -252,11 +235,35 @@ pub(crate) fn examine_files(
         }
     }
     // Waiting for the pipe's lock looks alike but for the state.
-    if kind == Some(Asleep::FifoPeer) && thread.state(files, allowance) == Some('D') {
+    if kind == Some(Asleep::FifoPeer) && thread.state(files, fd_budget) == Some('D') {
         return known(State::Waiting(Wait::PipeLock));
     }
     let sleeper = Thread { files, ends };
     known(State::Waiting(sleeper.wait(kind, call)))
+}
+
+impl Graph {
+    /// The processes that could wake one in these states: those that hold the other side of a
+    /// pipe on which it waits, and its children if it waits for one.
+    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
+        let mut found = BTreeSet::new();
+        for state in threads {
+            match state {
+                State::Waiting(Wait::Pipes { any_of, .. }) => {
+                    for on in any_of {
+                        found.extend(self.holders(on.pipe, on.side.other()));
+                    }
+                }
+                State::Waiting(Wait::Child(_)) => {
+                    let all = self.processes.values();
+                    let children = all.filter(|process| process.parent == pid);
+                    found.extend(children.map(|process| process.id.pid));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
 }
 
 /// Whether a process is in a splice or a similar call from or to this pipe.

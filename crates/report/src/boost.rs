@@ -311,7 +311,7 @@ pub fn describe_account(account: &Account) -> Vec<String> {
 mod tests {
     use super::*;
     use pipespeed_pipeline::fixtures;
-    use pipespeed_pipeline::observe::Shares;
+    use pipespeed_pipeline::sample::Shares;
 
     fn named(writer: &str, reader: &str) -> PipeName {
         PipeName {

@@ -8,9 +8,11 @@ use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, SmallPipeCause, Unread, Who};
-use pipespeed_pipeline::observe::{Observation, Observed, Pipe, Shares};
+use pipespeed_pipeline::graph::Side;
+use pipespeed_pipeline::observe::{Observation, Pipe};
 use pipespeed_pipeline::proc::PipeId;
-use pipespeed_pipeline::wait::{Outside, Side};
+use pipespeed_pipeline::sample::{Observed, Shares};
+use pipespeed_pipeline::wait::Outside;
 
 use self::knot::knot_text;
 use super::format::{list, pluralize, significant};
@@ -661,11 +663,11 @@ fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
 mod tests {
     use super::*;
     use pipespeed_pipeline::diagnosis::diagnose;
-    use pipespeed_pipeline::find::Process;
     use pipespeed_pipeline::fixtures::{
         busy, frozen, observation, on_input, on_room, process, reads, writes,
     };
-    use pipespeed_pipeline::observe::Observed;
+    use pipespeed_pipeline::graph::Process;
+    use pipespeed_pipeline::sample::Observed;
     use pipespeed_pipeline::wait::{State, Wait};
 
     /// What an observation of these processes shows, in 80 columns.

@@ -3,7 +3,7 @@
 use pipespeed_base::size;
 use pipespeed_host::CpuList;
 use pipespeed_pipeline::diagnosis::{Delay, Pace, Room};
-use pipespeed_pipeline::observe::{Children, Shares};
+use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
 use super::format::{list, significant};

@@ -8,7 +8,7 @@ use itertools::Itertools as _;
 use pipespeed_base::named;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::observe::{Link, Moment, Pipeline, Stage};
+use pipespeed_pipeline::live::{Link, Moment, Pipeline, Stage};
 
 use self::line::{Layout, Line, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES};
 use super::doctor::{hidden, hidden_calls};

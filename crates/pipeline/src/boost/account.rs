@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::find::{Process, ProcessId};
+use crate::graph::Process;
 use crate::proc::PipeId;
+use crate::proc::ProcessId;
 use crate::raise::{Exemption, Treatment};
 
 /// The programs at the ends of a pipe.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, Who};
+use crate::graph::Side;
 use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
 use crate::proc::PipeId;
-use crate::wait::Side;
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
@@ -283,8 +283,8 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::graph::Process;
     use crate::proc::{End, Io};
     use crate::wait::{Outside, PipeWait, State, Wait};
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Certainty, Observed, Who};
-use crate::find::Unseen;
+use crate::graph::Side;
+use crate::graph::Unseen;
 use crate::observe::Observation;
 use crate::proc::PipeId;
-use crate::wait::{Outside, PipeWait, Side, State, Wait};
+use crate::wait::{Outside, PipeWait, State, Wait};
 
 /// Processes that wait for each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

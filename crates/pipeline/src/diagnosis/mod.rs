@@ -6,6 +6,7 @@ mod pace;
 mod unread;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -13,9 +14,11 @@ pub use self::habits::SmallPipeCause;
 pub use self::knot::{Knot, KnotKind, Member, Reason};
 pub use self::pace::{Certainty, Delay, Pace, Room};
 pub use self::unread::{Idle, Unread};
-use crate::observe::{Observation, Observed, OnPipe, Pipe};
-use crate::proc::PipeId;
-use crate::wait::{Outside, Side, State};
+use crate::graph::Side;
+use crate::observe::{self, Observation, Pipe, Plan};
+use crate::proc::{PipeId, Proc};
+use crate::sample::{Observed, OnPipe};
+use crate::wait::{Outside, State};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
 const MIN_PRESENT: f64 = 0.25;
@@ -350,6 +353,11 @@ impl Finding {
         self.is_stuck() && !is_likely
     }
 
+    /// Whether it holds only if all processes are known that have an end of a pipe.
+    fn needs_all(&self) -> bool {
+        self.is_stuck() || matches!(self, Finding::SpareEnd { .. })
+    }
+
     /// The processes that don't move without help, and those that wait for them.
     fn tied(&self) -> Vec<&Who> {
         match self {
@@ -370,6 +378,14 @@ impl Finding {
             _ => Vec::new(),
         }
     }
+}
+
+/// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
+/// a finding depends on it.
+pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool) -> Observation {
+    let needs_all =
+        |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
+    observe::observe(proc, plan, needs_all, pause)
 }
 
 /// The conclusions, the worst first.
@@ -404,8 +420,8 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::graph::Process;
     use crate::proc::Io;
     use crate::wait::Wait;
 

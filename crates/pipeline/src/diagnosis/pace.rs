@@ -7,10 +7,12 @@ use serde::Serialize;
 use pipespeed_host::CpuList;
 
 use super::{Finding, Observed, Who};
-use crate::observe::{Children, Observation, OnPipe, Shares};
+use crate::graph::Side;
+use crate::observe::Observation;
 use crate::proc::PipeId;
 use crate::processors::Quota;
-use crate::wait::{Outside, Side, State};
+use crate::sample::{Children, OnPipe, Shares};
+use crate::wait::{Outside, State};
 
 /// With less evidence no stage is named.
 const MIN_LIKELY: f64 = 0.6;
@@ -546,8 +548,8 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+    use crate::graph::Process;
     use crate::proc::Io;
     use crate::processors::{Load, Usage};
     use crate::wait::Wait;

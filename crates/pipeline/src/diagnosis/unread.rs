@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Observed, Who};
-use crate::observe::{Children, Observation, Shares};
+use crate::graph::Side;
+use crate::observe::Observation;
 use crate::proc::PipeId;
-use crate::wait::{Outside, Side, State, Wait};
+use crate::sample::{Children, Shares};
+use crate::wait::{Outside, State, Wait};
 
 /// A writer that waited for this share of the time waited all the time.
 const MIN_BLOCKED: f64 = 0.95;
@@ -110,8 +112,8 @@ fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_room, process, reads, writes};
+    use crate::graph::Process;
 
     fn waiting(outside: Outside) -> State {
         State::Waiting(Wait::Outside(outside))

@@ -4,9 +4,10 @@
 //! went through this pipe, as far as can be seen. Where both ends count and differ, one of them also
 //! moves data elsewhere, or moves some by calls that are not counted.
 
-use super::{Observation, Observed};
+use super::Observation;
+use crate::graph::Side;
 use crate::proc::PipeId;
-use crate::wait::Side;
+use crate::sample::Observed;
 
 /// The ends of a pipe may differ by what it holds, and by what a program reads when it starts.
 const MAX_DIFFERENCE: u64 = 128 << 10;
@@ -39,7 +40,7 @@ impl Observation {
     }
 
     /// Bytes per second through a pipe; `None` if not known.
-    pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
+    pub(crate) fn rate(&self, pipe: PipeId) -> Option<f64> {
         let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
         match ends {
             [Moved::Nothing, _] | [_, Moved::Nothing] => Some(0.0),

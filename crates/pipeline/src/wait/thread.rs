@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::{Asleep, Outside, PipeWait, Side, Wait};
-use crate::files::Files;
+use crate::proc::files::Files;
 use crate::proc::{End, PipeId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.

@@ -17,15 +17,15 @@ use rustix::process::{Pid, Signal, child_subreaper, getpid, kill_process};
 
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
-use crate::commands::{looker, require_process, require_processes};
+use crate::commands::{pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
-use pipespeed_pipeline::look::is_readable;
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proc::pipe_probe::is_readable;
 use pipespeed_report as report;
 
 /// The sidecar of a command that has ended needs at most this long for its account.
@@ -182,7 +182,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let mut booster = Booster::new(subject, looker());
+    let mut booster = Booster::new(subject, pipe_probe());
     let mut pause = |within: Duration| {
         !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
     };

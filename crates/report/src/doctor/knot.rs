@@ -2,9 +2,9 @@
 
 use itertools::Itertools as _;
 use pipespeed_pipeline::diagnosis::{Certainty, Knot, KnotKind, Member, Reason};
+use pipespeed_pipeline::graph::Side;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::PipeId;
-use pipespeed_pipeline::wait::Side;
 
 use super::{descriptor, full, pipe_name};
 use crate::format::list;

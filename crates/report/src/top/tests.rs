@@ -1,8 +1,10 @@
 use pipespeed_base::text::is_printable;
 use pipespeed_pipeline::diagnosis::{Idle, Knot, KnotKind, Member, Pace, Unread, Who};
 use pipespeed_pipeline::fixtures;
-use pipespeed_pipeline::observe::{Pipe, Shares, Window};
+use pipespeed_pipeline::live::Window;
+use pipespeed_pipeline::observe::Pipe;
 use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 use proptest::prelude::*;
 

@@ -10,8 +10,8 @@ use crate::profile::gathered::{Chains, MIN_SAMPLES, end_profile};
 use crate::profile::perf::{EventScope, Sampling};
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 use pipespeed_base::text::in_short;
-use pipespeed_pipeline::find::ProcessId;
-use pipespeed_pipeline::flow::Flow;
+use pipespeed_pipeline::graph::Flow;
+use pipespeed_pipeline::proc::ProcessId;
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;

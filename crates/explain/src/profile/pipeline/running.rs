@@ -15,9 +15,9 @@ use crate::profile::perf::{Probe, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::refusals::Call;
-use pipespeed_pipeline::act::{end_descendants, reap_others};
-use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
+use pipespeed_pipeline::terminate::{end_descendants, reap_others};
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
 /// are no multiples of it. Phases with sampling alternate with phases without: sampling
@@ -76,18 +76,18 @@ pub struct Ran {
 pub fn start(
     sampling: Option<&Sampling>,
     cpus: &[usize],
-    looker: Looker,
+    pipe_probe: PipeProbe,
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
 ) -> anyhow::Result<Running> {
     // It inherits no sampling.
-    looker.prepare(&Proc::default());
+    pipe_probe.prepare(&Proc::default());
     let mut probe = sampling.map(|sampling| Probe::new(sampling, &[cpus]));
     if let Some(probe) = &mut probe {
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
     reserve_descriptors().map_err(|error| SamplingError::of(Call::from("open(2)"), error))?;
-    let stages = Stages::new(looker);
+    let stages = Stages::new(pipe_probe);
     let started = Instant::now();
     let (child, ending) = start()?;
     Ok(Running {

@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use pipespeed_measure::endpoint::counters::monotonic_ns;
-use pipespeed_pipeline::find::{Process, ProcessId, Scanner};
-use pipespeed_pipeline::flow::Flow;
-use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::graph::Flow;
+use pipespeed_pipeline::graph::{Process, Scanner};
+use pipespeed_pipeline::proc::ProcessId;
+use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::proc::{PipeId, Proc};
 use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -212,8 +213,8 @@ pub struct Stages {
 
 impl Stages {
     /// Stages of the descendants of this process. Its own pipes don't make stages.
-    pub fn new(looker: Looker) -> Self {
-        let proc = Proc::with_looker(looker);
+    pub fn new(pipe_probe: PipeProbe) -> Self {
+        let proc = Proc::with_pipe_probe(pipe_probe);
         let own = proc.ends(getpid().as_raw_pid()).unwrap_or_default();
         let began = now();
         Stages {
@@ -231,8 +232,8 @@ impl Stages {
 
     /// The processes that read command lines.
     pub fn helpers(&self) -> Vec<i32> {
-        let looker = self.proc.looker();
-        looker.map_or(Vec::new(), |looker| looker.pids(&self.proc))
+        let pipe_probe = self.proc.pipe_probe();
+        pipe_probe.map_or(Vec::new(), |pipe_probe| pipe_probe.pids(&self.proc))
     }
 
     /// The processes that were seen last, with their threads.
@@ -250,7 +251,7 @@ impl Stages {
         let helpers = self.helpers();
         tree.retain(|pid| !helpers.contains(pid));
         let tree = &tree[..];
-        let known = self.scanner.snapshot.processes.keys();
+        let known = self.scanner.graph.processes.keys();
         let pids: BTreeSet<i32> = tree.iter().chain(known).copied().collect();
         let settled = now.saturating_sub(SETTLING_TIME);
         let new = self.known.iter().filter(|(_, it)| it.found > settled);
@@ -332,7 +333,7 @@ impl Stages {
     /// started since.
     fn place(&mut self, pid: i32, now: Duration) -> usize {
         let before = self.known.remove(&pid);
-        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+        let Some(process) = self.scanner.graph.processes.get(&pid) else {
             // It has ended, or its descriptors may not be read.
             let known = before.unwrap_or_else(|| self.hidden(pid, now));
             let stage = known.stage;
@@ -345,8 +346,8 @@ impl Stages {
             let name = format!("/fd/{fd}");
             line.split(' ').any(|word| word.ends_with(&name))
         };
-        let snapshot = &self.scanner.snapshot;
-        let mut flow = snapshot.flow(process, &self.outer, &is_argument);
+        let graph = &self.scanner.graph;
+        let mut flow = graph.flow(process, &self.outer, &is_argument);
         // The other end of its pipe may be gone, and it may close or reuse its descriptors.
         if let Some(before) = before.as_ref().filter(|it| it.name == process.name) {
             flow = flow.or(before.flow);

@@ -1,6 +1,6 @@
 use super::*;
-use crate::find::Process;
 use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+use crate::graph::Process;
 use crate::wait::Outside;
 
 fn kinds(processes: Vec<Observed>) -> Vec<KnotKind> {

@@ -21,21 +21,22 @@ use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, load, looker, require_processes, seed};
+use crate::commands::{first_error, header, load, pipe_probe, require_processes, seed};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
+use pipespeed_base::text::command_line;
 use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
-use pipespeed_pipeline::act;
 use pipespeed_pipeline::boost::{Account, find_other};
-use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
-use pipespeed_pipeline::find::Scope;
-use pipespeed_pipeline::observe::{Plan, observe};
+use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose, observe};
+use pipespeed_pipeline::graph::Scope;
+use pipespeed_pipeline::observe::Plan;
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, command_line, portable};
+use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use pipespeed_pipeline::terminate;
 use pipespeed_report as report;
 use pipespeed_stats::schedule::Schedule;
 
@@ -79,8 +80,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
-    let looker = looker();
-    let proc = Proc::with_looker(looker.clone());
+    let pipe_probe = pipe_probe();
+    let proc = Proc::with_pipe_probe(pipe_probe.clone());
     require_processes(&proc)?;
     if let Some(other) = find_other(&proc) {
         return Err(anyhow!(
@@ -94,7 +95,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let header = header(Kind::Boost, Machine::read(None, None));
     let busy: Vec<Warning> = load::look(&[], args.proof.quiet).into_iter().collect();
     // Its processor time would count as the command's if it were a child of this process.
-    looker.prepare(&proc);
+    pipe_probe.prepare(&proc);
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
@@ -456,7 +457,7 @@ impl Runner<'_> {
 
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> anyhow::Error {
-        act::end_descendants(&self.proc, &[], Duration::ZERO);
+        terminate::end_descendants(&self.proc, &[], Duration::ZERO);
         Interrupted(signal).into()
     }
 

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::find::{Process, ProcessId};
-use crate::proc::{End, PipeId};
-use crate::wait::Side;
+use super::{Process, Side};
+use crate::proc::{End, PipeId, ProcessId};
 
 /// The processes that hold each pipe.
-pub(super) fn holders<'a>(
+pub(crate) fn holders<'a>(
     processes: impl Iterator<Item = &'a Process>,
 ) -> BTreeMap<PipeId, Vec<&'a Process>> {
     let mut holders: BTreeMap<PipeId, Vec<&Process>> = BTreeMap::new();
@@ -22,7 +21,7 @@ pub(super) fn holders<'a>(
 /// A process with those of its pipes through which data probably flows: standard input and
 /// output, pipes on which it waited, and pipes that no other process has. Others are mostly
 /// inherited by accident, and standard error is often collected from all stages.
-pub(super) fn with_flow(
+pub(crate) fn with_flow(
     process: &Process,
     used: &BTreeMap<(PipeId, Side), u32>,
     holders: &BTreeMap<PipeId, Vec<&Process>>,
@@ -53,7 +52,7 @@ pub(super) fn with_flow(
 
 /// Groups of processes that are connected by pipes: one writes and another one reads. Where
 /// all do both, as with the tokens of make, nothing flows.
-pub(super) fn connected<'a>(
+pub(crate) fn connected<'a>(
     processes: impl Iterator<Item = &'a Process> + Clone,
 ) -> Vec<Vec<ProcessId>> {
     let mut holders = holders(processes.clone());

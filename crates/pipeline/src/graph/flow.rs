@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::find::{Process, Snapshot};
+use super::{Graph, Process, Side};
 use crate::proc::PipeId;
-use crate::wait::Side;
 
 /// The pipes that are standard input and standard output of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -31,7 +30,7 @@ impl Flow {
     }
 }
 
-impl Snapshot {
+impl Graph {
     /// The flow of a process. It is without `outer` pipes, and without those at whose other
     /// side are only its ancestors: a command substitution, or a filter that a program starts
     /// for itself, is part of what started it. A process substitution is not: `is_argument` says
@@ -76,7 +75,7 @@ mod tests {
 
     fn flows(processes: &[Process]) -> Vec<(Option<u64>, Option<u64>)> {
         let all = processes.iter().map(|it| (it.id.pid, it.clone()));
-        let snapshot = Snapshot {
+        let graph = Graph {
             processes: all.collect(),
             hidden: BTreeMap::new(),
         };
@@ -84,7 +83,7 @@ mod tests {
         let is_argument = |pid, fd| (pid, fd) == (30, 63);
         let flows = processes
             .iter()
-            .map(|it| snapshot.flow(it, &outer, &is_argument));
+            .map(|it| graph.flow(it, &outer, &is_argument));
         let inode = |pipe: Option<PipeId>| Some(pipe?.inode);
         flows
             .map(|flow| (inode(flow.input), inode(flow.output)))

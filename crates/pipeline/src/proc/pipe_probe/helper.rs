@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use pipespeed_base::orphan::run_orphan;
@@ -13,10 +13,8 @@ use rustix::process::getpid;
 use rustix::stdio;
 use rustix::thread::set_name;
 
-use super::{Look, MAX_ANSWER, NoAnswer, is_readable};
-use crate::find::ProcessId;
-use crate::proc::Proc;
-use crate::raise;
+use super::{Launch, MAX_ANSWER, NoAnswer, PipeState, is_readable};
+use crate::proc::{Proc, ProcessId};
 
 /// Interval of looking whether a helper that does not answer is blocked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -39,16 +37,18 @@ pub(super) struct Helper {
 
 impl Helper {
     /// Starts the helper, whose first line is its process id.
-    pub(super) fn start(program: Option<fn() -> Command>, proc: &Proc) -> io::Result<Helper> {
+    pub(super) fn start(launch: Launch, proc: &Proc) -> io::Result<Helper> {
         let (input, requests) = io::pipe()?;
         let (answers, output) = io::pipe()?;
-        match program {
-            Some(program) => {
+        match launch {
+            Launch::Program(program) => {
                 let mut command = program();
                 command.stdin(input).stdout(output).stderr(Stdio::null());
                 command.status()?;
             }
-            None => run_orphan(|| use_only(input, output).map(|()| || drop(serve())))?,
+            Launch::Copy(answer) => {
+                run_orphan(|| use_only(input, output).map(|()| move || drop(serve(answer))))?;
+            }
         }
         let mut answers = BufReader::new(answers);
         if !is_readable(&answers, MAX_WAIT) {
@@ -110,22 +110,26 @@ impl Helper {
 }
 
 /// Parses an answer about a pipe: capacity, unread bytes and owner.
-pub(super) fn parse_look(answer: &[u8]) -> Option<Look> {
+pub(super) fn parse_state(answer: &[u8]) -> Option<PipeState> {
     let mut words = str::from_utf8(answer).ok()?.split(' ');
-    Some(Look::Seen {
+    Some(PipeState::Seen {
         capacity: words.next()?.parse().ok()?,
         unread: words.next()?.parse().ok()?,
         owner: words.next()?.parse().ok()?,
     })
 }
 
+/// Answers a request that concerns neither a file nor a pipe's state. `None` if what it asks for
+/// can't be opened.
+pub type Answer = fn(&str) -> Option<Vec<u8>>;
+
 /// Starts the helper process as an orphan. It answers requests from standard input until its
-/// end.
-pub fn main() -> ExitCode {
+/// end: other ones than for files and states by `answer`.
+pub fn main(answer: Answer) -> ExitCode {
     let outcome = run_orphan(|| {
         // It may be left behind, and must not keep a stranger's pipe open.
         standard::close_inherited(&[]);
-        Ok(|| drop(serve()))
+        Ok(move || drop(serve(answer)))
     });
     ExitCode::from(u8::from(outcome.is_err()))
 }
@@ -139,11 +143,11 @@ fn use_only(input: PipeReader, output: PipeWriter) -> io::Result<()> {
     Ok(set_name(c"pipespeed-look")?)
 }
 
-fn serve() -> io::Result<()> {
+fn serve(other: Answer) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{}", getpid().as_raw_pid())?;
     for request in io::stdin().lock().lines() {
-        let answer = answer(&request?).unwrap_or_default();
+        let answer = answer(&request?, other).unwrap_or_default();
         // In one call, so that it is there as a whole.
         let mut message = format!("{}\n", answer.len()).into_bytes();
         message.extend(answer);
@@ -154,11 +158,11 @@ fn serve() -> io::Result<()> {
 }
 
 /// Answers a request. `None` if what it asks for can't be opened.
-fn answer(request: &str) -> Option<Vec<u8>> {
-    if let Some(request) = request.strip_prefix(raise::REQUEST) {
-        serde_json::to_vec(&raise::answer(request)).ok()
-    } else if let Some(request) = request.strip_prefix(FILE) {
+fn answer(request: &str, other: Answer) -> Option<Vec<u8>> {
+    if let Some(request) = request.strip_prefix(FILE) {
         read_file(request)
+    } else if request.starts_with(|letter: char| !letter.is_ascii_digit()) {
+        other(request)
     } else {
         let (capacity, unread, owner) = examine(request)?;
         Some(format!("{capacity} {unread} {owner}").into_bytes())

@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use crate::proc::{End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
+use super::{End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -32,10 +32,10 @@ pub(crate) struct Files<'a> {
     thread: Option<i32>,
 }
 
-/// The descriptors of a process: they are the same as long as this is, except for those that
-/// were replaced by others.
+/// Fingerprint of a descriptor table. Equal fingerprints mean that no descriptor was added or
+/// removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct FdTableStamp {
     /// The directory's inode number, which differs from process to process.
     inode: u64,
     /// The number of descriptors (Linux 6.2); 0 before.
@@ -44,7 +44,7 @@ pub(crate) struct Mark {
 
 impl<'a> Files<'a> {
     /// The files of the process that has this number when they are opened.
-    pub(crate) fn of(proc: &'a Proc, pid: i32) -> Self {
+    pub(crate) fn new(proc: &'a Proc, pid: i32) -> Self {
         Files {
             proc,
             pid,
@@ -138,11 +138,11 @@ impl<'a> Files<'a> {
     }
 
     /// Whether the descriptors may have changed.
-    pub(crate) fn mark(self) -> Option<Mark> {
+    pub(crate) fn fd_table_stamp(self) -> Option<FdTableStamp> {
         let (directory, path) = self.place("fd");
         let wanted = StatxFlags::INO | StatxFlags::SIZE;
         let found = statx(directory, path, AtFlags::empty(), wanted).ok()?;
-        Some(Mark {
+        Some(FdTableStamp {
             inode: found.stx_ino,
             count: found.stx_size,
         })
@@ -150,8 +150,11 @@ impl<'a> Files<'a> {
 
     /// The number of descriptors (Linux 6.2); `None` before.
     pub(crate) fn descriptors(self) -> Option<u64> {
-        let mark = || self.mark().map(|mark| mark.count);
-        self.proc.counts_descriptors().then(mark)?
+        if self.proc.counts_descriptors() {
+            self.fd_table_stamp().map(|stamp| stamp.count)
+        } else {
+            None
+        }
     }
 
     /// The fields of `stat`, and the name.
@@ -181,8 +184,8 @@ impl<'a> Files<'a> {
                 bytes.truncate(filled);
                 (filled > 0).then_some(bytes)
             }
-            SlowFiles::By(looker) => {
-                let bytes = looker.read(self.proc, self.pid, &self.name(file), offset, len)?;
+            SlowFiles::By(pipe_probe) => {
+                let bytes = pipe_probe.read(self.proc, self.pid, &self.name(file), offset, len)?;
                 // As long as a process exists, no other one has its number.
                 self.thread_count().map(|_| bytes)
             }
@@ -305,49 +308,49 @@ fn read(file: &OwnedFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..len]).trim_end().to_owned())
 }
 
-/// How many more files may be kept open.
+/// The number of files that may still be kept open.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowance(Rc<Cell<u64>>);
+pub(crate) struct FdBudget(Rc<Cell<u64>>);
 
-impl Allowance {
+impl FdBudget {
     /// Half of the descriptors that this process may have.
     pub(crate) fn new() -> Self {
         let limit = getrlimit(Resource::Nofile).current;
         let half = limit.map_or(MAX_KEPT, |limit| limit / 2);
-        Allowance::of(half.min(MAX_KEPT))
+        FdBudget::with_count(half.min(MAX_KEPT))
     }
 
-    /// So many files.
-    pub(crate) fn of(count: u64) -> Self {
-        Allowance(Rc::new(Cell::new(count)))
+    /// An allowance of `count` files.
+    pub(crate) fn with_count(count: u64) -> Self {
+        FdBudget(Rc::new(Cell::new(count)))
     }
 
     /// Keeps a file open, if one more may be.
-    pub(crate) fn keep(&self, file: OwnedFd) -> Option<Kept> {
+    pub(crate) fn keep(&self, file: OwnedFd) -> Option<CachedFile> {
         self.0.set(self.0.get().checked_sub(1)?);
-        Some(Kept {
+        Some(CachedFile {
             file,
-            allowance: self.clone(),
+            fd_budget: self.clone(),
         })
     }
 }
 
 /// A file that is kept open.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedFile {
     file: OwnedFd,
-    allowance: Allowance,
+    fd_budget: FdBudget,
 }
 
-impl AsFd for Kept {
+impl AsFd for CachedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
-impl Drop for Kept {
+impl Drop for CachedFile {
     fn drop(&mut self) {
-        let count = &self.allowance.0;
+        let count = &self.fd_budget.0;
         count.set(count.get() + 1);
     }
 }
@@ -369,10 +372,10 @@ pub(crate) struct Schedule {
 #[derive(Debug)]
 pub(crate) struct ThreadFiles {
     pub(crate) tid: i32,
-    schedule: Option<Kept>,
-    call: Option<Kept>,
-    function: Option<Kept>,
-    stat: Option<Kept>,
+    schedule: Option<CachedFile>,
+    call: Option<CachedFile>,
+    function: Option<CachedFile>,
+    stat: Option<CachedFile>,
 }
 
 impl ThreadFiles {
@@ -386,13 +389,13 @@ impl ThreadFiles {
         }
     }
 
-    /// Running and waiting time. The file is kept open as far as `allowance` goes; so below.
+    /// Running and waiting time. The file is kept open as far as `fd_budget` goes; so below.
     pub(crate) fn schedule(
         &mut self,
         files: Files<'_>,
-        allowance: Option<&Allowance>,
+        fd_budget: Option<&FdBudget>,
     ) -> Option<Schedule> {
-        let Some(text) = text(&mut self.schedule, files, self.tid, "schedstat", allowance) else {
+        let Some(text) = text(&mut self.schedule, files, self.tid, "schedstat", fd_budget) else {
             // The kernel doesn't count it, unless the thread has ended.
             return self.state(files, None).map(|_| Schedule::default());
         };
@@ -409,12 +412,12 @@ impl ThreadFiles {
     pub(crate) fn call(
         &mut self,
         files: Files<'_>,
-        allowance: Option<&Allowance>,
+        fd_budget: Option<&FdBudget>,
     ) -> Option<String> {
         if files.proc.hides_calls() {
             return None;
         }
-        text(&mut self.call, files, self.tid, "syscall", allowance)
+        text(&mut self.call, files, self.tid, "syscall", fd_budget)
     }
 
     /// The kernel function in which it sleeps. `None` if it does not, or if this process may
@@ -422,9 +425,9 @@ impl ThreadFiles {
     pub(crate) fn function(
         &mut self,
         files: Files<'_>,
-        allowance: Option<&Allowance>,
+        fd_budget: Option<&FdBudget>,
     ) -> Option<String> {
-        let function = text(&mut self.function, files, self.tid, "wchan", allowance)?;
+        let function = text(&mut self.function, files, self.tid, "wchan", fd_budget)?;
         (function != "0").then_some(function)
     }
 
@@ -436,23 +439,19 @@ impl ThreadFiles {
     }
 
     /// Its state, by the third field of proc_pid_stat(5).
-    pub(crate) fn state(
-        &mut self,
-        files: Files<'_>,
-        allowance: Option<&Allowance>,
-    ) -> Option<char> {
-        let text = text(&mut self.stat, files, self.tid, "stat", allowance)?;
+    pub(crate) fn state(&mut self, files: Files<'_>, fd_budget: Option<&FdBudget>) -> Option<char> {
+        let text = text(&mut self.stat, files, self.tid, "stat", fd_budget)?;
         Some(parse_stat(&text)?.state)
     }
 }
 
 /// Reads a file of a thread, by the file kept open if there is one.
 fn text(
-    kept: &mut Option<Kept>,
+    kept: &mut Option<CachedFile>,
     files: Files<'_>,
     tid: i32,
     name: &str,
-    allowance: Option<&Allowance>,
+    fd_budget: Option<&FdBudget>,
 ) -> Option<String> {
     let text = match kept {
         Some(kept) => read(&kept.file).ok()?,
@@ -460,7 +459,7 @@ fn text(
             let place = format!("task/{tid}/{name}");
             let file = files.open(&place, OFlags::RDONLY).ok()?;
             let text = read(&file).ok()?;
-            *kept = allowance.and_then(|allowance| allowance.keep(file));
+            *kept = fd_budget.and_then(|fd_budget| fd_budget.keep(file));
             text
         }
     };
@@ -478,27 +477,27 @@ mod tests {
         let proc = Proc::default();
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = child.id() as i32;
-        let allowance = Allowance::new();
-        let directory = Files::of(&proc, pid).directory().unwrap();
-        let files = Files::of(&proc, pid).below(directory.as_fd());
+        let fd_budget = FdBudget::new();
+        let directory = Files::new(&proc, pid).directory().unwrap();
+        let files = Files::new(&proc, pid).below(directory.as_fd());
         let mut thread = ThreadFiles::new(pid);
-        assert!(thread.schedule(files, Some(&allowance)).is_some());
+        assert!(thread.schedule(files, Some(&fd_budget)).is_some());
         assert_eq!(files.thread_count(), Some(1));
         assert_eq!(files.threads(), [pid]);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(thread.schedule(files, Some(&allowance)), None);
+        assert_eq!(thread.schedule(files, Some(&fd_budget)), None);
         // Nor is anything found below the directory.
         assert_eq!(ThreadFiles::new(pid).schedule(files, None), None);
-        assert!(files.ends().is_err() && files.mark().is_none());
+        assert!(files.ends().is_err() && files.fd_table_stamp().is_none());
     }
 
     #[test]
     fn no_more_files_are_kept_than_allowed() {
-        let allowance = Allowance::of(1);
+        let fd_budget = FdBudget::with_count(1);
         let open = || {
             let file = std::fs::File::open("/dev/null").unwrap();
-            allowance.keep(file.into())
+            fd_budget.keep(file.into())
         };
         let first = open();
         assert!(first.is_some() && open().is_none());
@@ -518,14 +517,16 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mark = |child: &mut std::process::Child| {
+        let stamp = |child: &mut std::process::Child| {
             let stdout = child.stdout.as_mut().unwrap();
             io::Read::read_exact(stdout, &mut [0]).unwrap();
-            Files::of(&proc, child.id() as i32).mark().unwrap()
+            Files::new(&proc, child.id() as i32)
+                .fd_table_stamp()
+                .unwrap()
         };
-        let before = mark(&mut child);
+        let before = stamp(&mut child);
         io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
-        let after = mark(&mut child);
+        let after = stamp(&mut child);
         assert_eq!((after.inode, after.count), (before.inode, before.count + 1));
         drop(child.stdin.take());
         child.wait().unwrap();

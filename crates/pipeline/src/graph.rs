@@ -1,29 +1,36 @@
 //! The processes and the pipes between them at one moment.
 
+mod connected;
+mod flow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-use crate::files::{Files, Mark};
-use crate::proc::{End, PipeId, Proc, Stat};
-use crate::wait::{Side, State, Wait};
+pub(crate) use self::connected::{connected, holders, with_flow};
+pub use self::flow::Flow;
+use crate::proc::files::{FdTableStamp, Files};
+use crate::proc::{End, PipeId, Proc, ProcessId, Stat};
 
-/// A process, safe against reuse of its number.
+/// A side of a pipe, by what a process waits for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ProcessId {
-    /// Its number.
-    pub pid: i32,
-    /// When it started, in ticks since boot.
-    pub start: u64,
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// That which it reads from: it waits for data.
+    Input,
+    /// That which it writes to: it waits for room.
+    Room,
 }
 
-impl ProcessId {
-    /// Whether this process still exists, not another one with its number.
-    pub fn is_running(self, proc: &Proc) -> bool {
-        let now = proc.stat(self.pid);
-        now.is_some_and(|now| now.start == self.start)
+impl Side {
+    /// The side of the pipe's other end.
+    pub fn other(self) -> Self {
+        match self {
+            Side::Input => Side::Room,
+            Side::Room => Side::Input,
+        }
     }
 }
 
@@ -61,7 +68,7 @@ impl Process {
 
 /// All processes that this process may examine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Graph {
     /// Processes, by number.
     pub processes: BTreeMap<i32, Process>,
     /// Processes whose descriptors may not be read, with what is known of them.
@@ -108,8 +115,8 @@ impl Scope {
 #[derive(Debug, Default)]
 pub struct Scanner {
     /// The processes as last read.
-    pub snapshot: Snapshot,
-    marks: BTreeMap<i32, Mark>,
+    pub graph: Graph,
+    stamps: BTreeMap<i32, FdTableStamp>,
     counts_descriptors: bool,
 }
 
@@ -138,9 +145,9 @@ impl Scanner {
 
     /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
     pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
-        self.snapshot.processes.retain(|pid, _| pids.contains(pid));
-        self.snapshot.hidden.retain(|pid, _| pids.contains(pid));
-        self.marks.retain(|pid, _| pids.contains(pid));
+        self.graph.processes.retain(|pid, _| pids.contains(pid));
+        self.graph.hidden.retain(|pid, _| pids.contains(pid));
+        self.stamps.retain(|pid, _| pids.contains(pid));
         self.read_some(proc, pids, again);
     }
 
@@ -148,8 +155,8 @@ impl Scanner {
     pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
         for pid in pids {
             let is_known = self.counts_descriptors && {
-                let mark = Files::of(proc, *pid).mark();
-                mark.is_some() && self.marks.get(pid) == mark.as_ref()
+                let stamp = Files::new(proc, *pid).fd_table_stamp();
+                stamp.is_some() && self.stamps.get(pid) == stamp.as_ref()
             };
             if !is_known || again.contains(pid) {
                 self.forget(*pid);
@@ -159,27 +166,29 @@ impl Scanner {
     }
 
     fn forget(&mut self, pid: i32) {
-        self.snapshot.processes.remove(&pid);
-        self.marks.remove(&pid);
-        self.snapshot.hidden.remove(&pid);
+        self.graph.processes.remove(&pid);
+        self.stamps.remove(&pid);
+        self.graph.hidden.remove(&pid);
     }
 
     /// Whether reading a process takes longer than everything else in a search.
     pub(crate) fn has_many_descriptors(&self, pid: i32) -> bool {
         const MANY: u64 = 1024;
-        self.marks.get(&pid).is_some_and(|mark| mark.count > MANY)
+        self.stamps
+            .get(&pid)
+            .is_some_and(|stamp| stamp.count > MANY)
     }
 
     fn hide(&mut self, proc: &Proc, pid: i32) {
         let stat = proc.stat(pid);
         let exists = || proc.path(&format!("proc/{pid}")).exists();
         if stat.is_some() || exists() {
-            self.snapshot.hidden.insert(pid, stat);
+            self.graph.hidden.insert(pid, stat);
         }
     }
 
     fn read(&mut self, proc: &Proc, pid: i32) {
-        let files = Files::of(proc, pid);
+        let files = Files::new(proc, pid);
         // Files below it belong to one process.
         let directory = match files.directory() {
             Ok(directory) => directory,
@@ -191,12 +200,12 @@ impl Scanner {
             }
         };
         let files = files.below(directory.as_fd());
-        let mark = files.mark();
+        let stamp = files.fd_table_stamp();
         // Kernel threads, mostly.
-        let has_none = self.counts_descriptors && mark.is_some_and(|mark| mark.count == 0);
+        let has_none = self.counts_descriptors && stamp.is_some_and(|stamp| stamp.count == 0);
         match read_process(files, pid, has_none) {
             Ok(Some(process)) => {
-                self.snapshot.processes.insert(pid, process);
+                self.graph.processes.insert(pid, process);
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.hide(proc, pid);
@@ -204,8 +213,8 @@ impl Scanner {
             // It has ended.
             Ok(None) | Err(_) => return,
         }
-        if let Some(mark) = mark {
-            self.marks.insert(pid, mark);
+        if let Some(stamp) = stamp {
+            self.stamps.insert(pid, stamp);
         }
     }
 }
@@ -235,12 +244,12 @@ fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option
     }))
 }
 
-impl Snapshot {
+impl Graph {
     /// Reads all processes, except `excluded`.
-    pub fn read(proc: &Proc, excluded: &[i32]) -> Snapshot {
+    pub fn read(proc: &Proc, excluded: &[i32]) -> Graph {
         let mut scanner = Scanner::default();
         scanner.read_all(proc, excluded);
-        scanner.snapshot
+        scanner.graph
     }
 
     /// The processes, by number.
@@ -338,28 +347,6 @@ impl Snapshot {
         }
     }
 
-    /// The processes that could wake one in these states: those that hold the other side of a
-    /// pipe on which it waits, and its children if it waits for one.
-    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
-        let mut found = BTreeSet::new();
-        for state in threads {
-            match state {
-                State::Waiting(Wait::Pipes { any_of, .. }) => {
-                    for on in any_of {
-                        found.extend(self.holders(on.pipe, on.side.other()));
-                    }
-                }
-                State::Waiting(Wait::Child(_)) => {
-                    let all = self.processes.values();
-                    let children = all.filter(|process| process.parent == pid);
-                    found.extend(children.map(|process| process.id.pid));
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-
     /// The processes at the other side of a process's standard input and output.
     pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
         let ends = self.processes.get(&pid).map(|process| &process.ends);
@@ -374,7 +361,8 @@ impl Snapshot {
             .collect()
     }
 
-    fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = i32> {
+    /// The processes that hold this side of a pipe.
+    pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = i32> {
         let all = self.processes.values();
         all.filter(move |process| process.holds(pipe, side))
             .map(|process| process.id.pid)
@@ -385,6 +373,7 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::fixtures::{on_input, on_room, process, reads, writes};
+    use crate::wait::{State, Wait};
 
     #[test]
     fn those_who_hold_the_other_side_could_wake_a_process() {
@@ -394,16 +383,16 @@ mod tests {
             process(3, "c", vec![reads(0, 8), writes(5, 7)]),
             process(4, "d", vec![reads(0, 9)]),
         ];
-        let snapshot = Snapshot {
+        let graph = Graph {
             processes: processes.into_iter().map(|it| (it.id.pid, it)).collect(),
             hidden: BTreeMap::new(),
         };
-        assert_eq!(snapshot.wakers(2, &[on_input(7)]), [1, 3].into());
-        assert_eq!(snapshot.wakers(2, &[on_room(8)]), [3].into());
+        assert_eq!(graph.wakers(2, &[on_input(7)]), [1, 3].into());
+        assert_eq!(graph.wakers(2, &[on_room(8)]), [3].into());
         let child = State::Waiting(Wait::Child(None));
-        assert_eq!(snapshot.wakers(1, &[child]), [1, 2, 3, 4].into());
-        assert_eq!(snapshot.wakers(2, &[State::Working]), [].into());
-        assert_eq!(snapshot.neighbours(2), [1, 3].into());
+        assert_eq!(graph.wakers(1, &[child]), [1, 2, 3, 4].into());
+        assert_eq!(graph.wakers(2, &[State::Working]), [].into());
+        assert_eq!(graph.neighbours(2), [1, 3].into());
     }
 
     #[test]
@@ -416,14 +405,14 @@ mod tests {
         let (proc, mut scanner) = (Proc::default(), Scanner::default());
         let both = BTreeSet::from([own, pid]);
         scanner.read_only(&proc, &both, &both);
-        scanner.snapshot.hidden.insert(pid, None);
-        assert!(scanner.snapshot.processes.contains_key(&pid));
+        scanner.graph.hidden.insert(pid, None);
+        assert!(scanner.graph.processes.contains_key(&pid));
         scanner.read_only(&proc, &[own].into(), &[own].into());
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(scanner.snapshot.processes.len(), 1);
-        assert!(scanner.marks.keys().all(|pid| *pid == own));
-        assert!(scanner.snapshot.hidden.is_empty());
+        assert_eq!(scanner.graph.processes.len(), 1);
+        assert!(scanner.stamps.keys().all(|pid| *pid == own));
+        assert!(scanner.graph.hidden.is_empty());
     }
 
     #[test]
@@ -452,7 +441,7 @@ mod tests {
                 ..stat.clone()
             };
             let hidden = [(8, Some(stat)), (7, Some(between))];
-            let snapshot = Snapshot {
+            let graph = Graph {
                 processes: shells
                     .into_iter()
                     .chain([own.clone()])
@@ -463,7 +452,7 @@ mod tests {
                     .filter(|(pid, _)| *pid == 8 || parent == 7)
                     .collect(),
             };
-            snapshot.unseen(&own, observers)
+            graph.unseen(&own, observers)
         };
         let unseen = |parent, group, start| below(&[], parent, group, start);
         // A child, a grandchild by sudo, one of its group, a later sibling.
@@ -494,13 +483,13 @@ mod tests {
             };
             processes.insert(pid, process);
         }
-        let snapshot = Snapshot {
+        let graph = Graph {
             processes,
             hidden: BTreeMap::new(),
         };
         let proc = Proc::default();
-        assert_eq!(snapshot.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());
-        assert_eq!(snapshot.asked(&proc, &Scope::Below(2)), [3].into());
-        assert_eq!(snapshot.asked(&proc, &Scope::All).len(), 5);
+        assert_eq!(graph.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());
+        assert_eq!(graph.asked(&proc, &Scope::Below(2)), [3].into());
+        assert_eq!(graph.asked(&proc, &Scope::All).len(), 5);
     }
 }

@@ -1,21 +1,27 @@
 //! Pipelines while they run: what each stage did in the last second and in the last minute.
 
+mod history;
+mod moment;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::flow::{connected, holders, with_flow};
-use super::history::{History, MINUTE};
-use super::moment::{LiveProcess, Moment, Pipeline, pipelines};
-use super::tally::Limits;
-use super::{BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time};
-use crate::diagnosis::{Finding, Knot, diagnose};
-use crate::find::{Process, ProcessId};
-use crate::proc::{PipeId, Proc};
-use crate::processors::{Load, ProcessorTimes};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time between two moments.
-pub const TICK: Duration = Duration::from_secs(1);
+use self::history::{History, MINUTE};
+use self::moment::{LiveProcess, pipelines};
+use crate::diagnosis::{Finding, Knot, diagnose};
+use crate::graph::{Process, connected, holders, with_flow};
+use crate::observe::{
+    BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time,
+};
+use crate::proc::{PipeId, Proc, ProcessId};
+use crate::processors::{Load, ProcessorTimes};
+use crate::sample::slice::Limits;
+
+pub use self::history::{TICK, Window};
+pub use self::moment::{Link, Moment, Pipeline, Stage};
+
 /// The longest time between two moments, however much each costs.
 const MAX_TICK: Duration = Duration::from_secs(10);
 /// The mean fill of a pipe is that of this many looks: of a second, unless there are many pipes.
@@ -95,7 +101,7 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Finds the processes. Without a [looker](Proc::with_looker) no pipe is opened.
+    /// Finds the processes. Without a [pipe_probe](Proc::with_pipe_probe) no pipe is opened.
     pub fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
         let mut observer = Observer::new(proc, plan);
         observer.begin();
@@ -146,7 +152,7 @@ impl<'a> Live<'a> {
                 continue;
             }
             if let Some(tally) = self.observer.tallies.get_mut(&id) {
-                examined += tally.sample(self.observer.proc, &self.observer.allowance);
+                examined += tally.sample(self.observer.proc, &self.observer.fd_budget);
             }
             if examined >= BATCH {
                 examined = 0;
@@ -209,7 +215,7 @@ impl<'a> Live<'a> {
             samples,
             cost: self.account.cost(),
             pipelines,
-            hidden: self.observer.scanner.snapshot.hidden.len(),
+            hidden: self.observer.scanner.graph.hidden.len(),
             hides_processes: self.observer.proc.hides_processes(),
             hidden_calls,
         }
@@ -257,12 +263,12 @@ impl<'a> Live<'a> {
     fn close_slices(&mut self, groups: &[Vec<ProcessId>], now: Instant) -> u32 {
         let stages: BTreeSet<ProcessId> = groups.iter().flatten().copied().collect();
         let mut limits = self.close_limits(&stages);
-        let snapshot = &self.observer.scanner.snapshot;
+        let graph = &self.observer.scanner.graph;
         let mut samples = 0;
         let mut gone = Vec::new();
         for (id, tally) in &mut self.observer.tallies {
             if !stages.contains(id) {
-                if tally.has_ended || !snapshot.is_running(*id) {
+                if tally.has_ended || !graph.is_running(*id) {
                     gone.push(*id);
                 }
                 continue;
@@ -303,7 +309,7 @@ impl<'a> Live<'a> {
         let observer = &mut self.observer;
         for tally in observer.tallies.values_mut() {
             if !tally.has_ended {
-                tally.update(observer.proc, &observer.allowance);
+                tally.update(observer.proc, &observer.fd_budget);
             }
         }
         let now = ProcessorTimes::read(observer.proc);
@@ -339,13 +345,13 @@ impl<'a> Live<'a> {
         group: &[ProcessId],
         processes: &'b BTreeMap<ProcessId, Process>,
     ) -> Vec<LiveProcess<'b>> {
-        let snapshot = &self.observer.scanner.snapshot;
+        let graph = &self.observer.scanner.graph;
         let members = group.iter().filter_map(|id| {
             Some(LiveProcess {
                 process: processes.get(id)?,
                 history: self.histories.get(id).filter(|it| it.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
-                ancestors: snapshot.ancestors(id.pid),
+                ancestors: graph.ancestors(id.pid),
                 arguments: self.observer.arguments(*id),
             })
         });

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::Shares;
-use super::tally::Slice;
+use crate::sample::Shares;
+use crate::sample::slice::Slice;
 use crate::wait::Outside;
 
+/// Time between two moments.
+pub const TICK: Duration = Duration::from_secs(1);
 /// Slices, of a second each, that are kept.
 pub(super) const MINUTE: usize = 60;
 /// A process with fewer samples has just started, and is not shown yet.
@@ -93,13 +95,12 @@ impl History {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::TICK;
-    use super::super::tally::Counts;
     use super::*;
     use crate::proc::Io;
+    use crate::sample::counts::Counts;
 
     /// A second of a process, in percent of its samples.
-    pub(in super::super) fn slice(working: u32, blocked: u32, starved: u32) -> Slice {
+    pub(in crate::live) fn slice(working: u32, blocked: u32, starved: u32) -> Slice {
         let outside = 100 - working - blocked - starved;
         Slice {
             counts: Counts {
@@ -120,7 +121,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn history(slices: impl IntoIterator<Item = Slice>) -> History {
+    pub(in crate::live) fn history(slices: impl IntoIterator<Item = Slice>) -> History {
         let mut history = History::default();
         for slice in slices {
             history.push(slice);

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::history::{History, Window};
-use super::tally::Slice;
-use super::{Observation, Observed, Pipe, TICK};
+use super::history::{History, TICK, Window};
 use crate::diagnosis::{Finding, Knot, Pace, Unread, diagnose};
-use crate::find::{Process, ProcessId};
-use crate::proc::PipeId;
+use crate::graph::Process;
+use crate::observe::{Observation, Pipe};
+use crate::proc::{PipeId, ProcessId};
 use crate::processors::Load;
+use crate::sample::Observed;
+use crate::sample::slice::Slice;
 
 /// The stage that sets the pace is found from this many slices: few enough to follow a change.
 const PACE_SLICES: usize = 5;
@@ -209,10 +210,11 @@ pub(super) fn pipelines(
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::tests::{history, slice};
     use super::*;
     use crate::fixtures::{busy, observation, process, reads, writes};
-    use crate::wait::{Outside, Side};
+    use crate::graph::Side;
+    use crate::live::history::tests::{history, slice};
+    use crate::wait::Outside;
 
     /// The pipelines of a chain of processes with these seconds.
     fn chain(stages: &[Vec<Slice>]) -> Vec<Pipeline> {

@@ -48,10 +48,9 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use self::helper::Helper;
-pub use self::helper::main;
 pub(crate) use self::helper::open;
-use crate::find::ProcessId;
-use crate::proc::{PipeId, Proc};
+pub use self::helper::{Answer, main};
+use super::{PipeId, Proc, ProcessId};
 
 /// The argument of the hidden subcommand under which the helper process starts.
 pub const ROLE: &str = "look";
@@ -70,9 +69,9 @@ const BACKOFF: Duration = Duration::from_millis(500);
 /// Answers are at most this long, in bytes: an epoll instance has about 90 a descriptor.
 const MAX_ANSWER: usize = 32 << 10;
 
-/// What was seen of a pipe.
+/// The state of a pipe at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum PipeState {
     /// Its size and its unread bytes.
     Seen {
         /// The capacity in bytes.
@@ -99,13 +98,22 @@ pub(crate) enum NoAnswer {
     NoHelper,
 }
 
+/// How a helper process is started.
+#[derive(Debug, Clone, Copy)]
+enum Launch {
+    /// As a program.
+    Program(fn() -> Command),
+    /// As a copy of this process.
+    Copy(Answer),
+}
+
 /// Asks a helper process, which it starts when it is needed. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Looker(Rc<RefCell<State>>);
+pub struct PipeProbe(Rc<RefCell<State>>);
 
 #[derive(Debug)]
 struct State {
-    program: Option<fn() -> Command>,
+    launch: Launch,
     helper: Option<Helper>,
     /// Helpers that were killed, and may be blocked in the kernel.
     left_behind: Vec<ProcessId>,
@@ -121,20 +129,21 @@ struct State {
     start_at: Option<Instant>,
 }
 
-impl Looker {
+impl PipeProbe {
     /// Asks processes that `program` starts: this program with the hidden subcommand and [`ROLE`].
     pub fn new(program: fn() -> Command) -> Self {
-        Looker::with(Some(program))
+        PipeProbe::with(Launch::Program(program))
     }
 
-    /// Asks copies of this process, which must have only one thread.
-    pub fn forking() -> Self {
-        Looker::with(None)
+    /// Asks copies of this process, which must have only one thread. They answer other requests than
+    /// for files and states by `answer`.
+    pub fn forking(answer: Answer) -> Self {
+        PipeProbe::with(Launch::Copy(answer))
     }
 
-    fn with(program: Option<fn() -> Command>) -> Self {
-        Looker(Rc::new(RefCell::new(State {
-            program,
+    fn with(launch: Launch) -> Self {
+        PipeProbe(Rc::new(RefCell::new(State {
+            launch,
             helper: None,
             left_behind: Vec::new(),
             silent: BTreeSet::new(),
@@ -168,15 +177,15 @@ impl Looker {
         state.spent_before + state.spent
     }
 
-    /// Looks into the pipe that is open under this descriptor, a read end.
-    pub fn look(&self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> Look {
+    /// Reads the state of the pipe that is open under this descriptor, a read end.
+    pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> PipeState {
         if pipe.is_fifo() {
-            return Look::Unknown;
+            return PipeState::Unknown;
         }
         match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
-            Ok(answer) => helper::parse_look(&answer).unwrap_or(Look::Unknown),
-            Err(NoAnswer::Blocked) => Look::Held,
-            Err(_) => Look::Unknown,
+            Ok(answer) => helper::parse_state(&answer).unwrap_or(PipeState::Unknown),
+            Err(NoAnswer::Blocked) => PipeState::Held,
+            Err(_) => PipeState::Unknown,
         }
     }
 
@@ -227,7 +236,7 @@ impl State {
     fn prepare(&mut self, proc: &Proc) {
         if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
             self.spent_before += std::mem::take(&mut self.spent);
-            self.helper = Helper::start(self.program, proc).ok();
+            self.helper = Helper::start(self.launch, proc).ok();
             self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);
         }
     }
@@ -281,23 +290,23 @@ mod tests {
     #[test]
     fn a_helper_whose_number_is_reused_is_forgotten() {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
-        let looker = Looker::forking();
-        let leave = |start| looker.0.borrow_mut().left_behind = vec![ProcessId { pid, start }];
+        let pipe_probe = PipeProbe::forking(|_| None);
+        let leave = |start| pipe_probe.0.borrow_mut().left_behind = vec![ProcessId { pid, start }];
         leave(0);
-        assert!(looker.pids(&proc).is_empty());
+        assert!(pipe_probe.pids(&proc).is_empty());
         leave(proc.stat(pid).unwrap().start);
-        assert_eq!(looker.pids(&proc), [pid]);
+        assert_eq!(pipe_probe.pids(&proc), [pid]);
     }
 
     #[test]
     fn a_silent_process_is_not_asked_again_but_a_later_one_with_its_number_is() {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
         // It starts no process, which shows whether it wanted to ask.
-        let looker = Looker::new(|| Command::new("false"));
-        let silence = |start| looker.0.borrow_mut().silent = [ProcessId { pid, start }].into();
+        let pipe_probe = PipeProbe::new(|| Command::new("false"));
+        let silence = |start| pipe_probe.0.borrow_mut().silent = [ProcessId { pid, start }].into();
         silence(proc.stat(pid).unwrap().start);
-        assert_eq!(looker.read(&proc, pid, "cmdline", 0, 9), None);
-        assert!(!looker.0.borrow().was_asked);
-        assert_eq!(looker.0.borrow().silent.len(), 1);
+        assert_eq!(pipe_probe.read(&proc, pid, "cmdline", 0, 9), None);
+        assert!(!pipe_probe.0.borrow().was_asked);
+        assert_eq!(pipe_probe.0.borrow().silent.len(), 1);
     }
 }

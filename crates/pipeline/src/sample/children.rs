@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::tally::{Activity, Awake, Counts, Slice, activity, ticks};
-use super::{Children, Shares};
-use crate::find::Process;
+use super::counts::{Activity, Awake, Counts, activity};
+use super::{Children, Shares, ticks};
+use crate::graph::Process;
 use crate::proc::{End, Proc, Stat};
 use crate::wait::{State, Wait, examine};
 
@@ -22,7 +22,7 @@ const MAX_DEPTH: u32 = 4;
 
 /// Samples of the children for which a process waits.
 #[derive(Debug, Default)]
-pub(super) struct ChildTally {
+pub(crate) struct ChildTally {
     slice: ChildSlice,
     /// Processor time in ticks of the children that lived at the last sample: when they were seen
     /// first, and now.
@@ -34,7 +34,7 @@ pub(super) struct ChildTally {
 
 /// What they did during some time.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ChildSlice {
+pub(crate) struct ChildSlice {
     counts: Counts,
     names: BTreeMap<String, Named>,
     /// Samples in which a child was awake, and how many were, added up.
@@ -62,7 +62,7 @@ struct Child {
 
 impl ChildTally {
     /// Samples the children of a process that waits in these states.
-    pub(super) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&State]) {
+    pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&State]) {
         let only = states.iter().find_map(|state| match state {
             State::Waiting(Wait::Child(Some(pid))) => Some(*pid),
             _ => None,
@@ -130,12 +130,12 @@ impl ChildTally {
     }
 
     /// Whether no child was seen.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slice.counts.samples == 0
     }
 
     /// What they did. `ended` is the processor time of those that ended.
-    pub(super) fn slice(&self, ended: Duration) -> ChildSlice {
+    pub(crate) fn slice(&self, ended: Duration) -> ChildSlice {
         let living = self.living.values().map(|(first, now)| now - first);
         ChildSlice {
             ran: ended + ticks(living.sum()),
@@ -144,7 +144,7 @@ impl ChildTally {
     }
 
     /// Counts anew from now on.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.slice = ChildSlice::default();
         for (first, now) in self.living.values_mut() {
             *first = *now;
@@ -189,12 +189,12 @@ fn examine_child(
 
 impl ChildSlice {
     /// Their processor time.
-    pub(super) fn ran(&self) -> Duration {
+    pub(crate) fn ran(&self) -> Duration {
         self.ran
     }
 
     /// Adds those of an earlier time.
-    pub(super) fn add(&mut self, other: &ChildSlice) {
+    pub(crate) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
         for (name, theirs) in &other.names {
             let named = self.names.entry(name.clone()).or_default();
@@ -207,19 +207,24 @@ impl ChildSlice {
         self.ran += other.ran;
     }
 
-    /// What they did while their parent, which did `parent`, waited for them. `None` if none was
-    /// seen.
-    pub(super) fn observed(&self, parent: &Slice) -> Option<Children> {
-        let samples = parent.counts.samples;
-        if self.counts.samples == 0 || samples == 0 || parent.counted.is_zero() {
+    /// What they did while their parent waited for them, of which there are this many samples from
+    /// this time. `contention` is the share of it in which others used all its processors. `None`
+    /// if no child was seen.
+    pub(crate) fn observed(
+        &self,
+        samples: u32,
+        counted: Duration,
+        contention: f64,
+    ) -> Option<Children> {
+        if self.counts.samples == 0 || samples == 0 || counted.is_zero() {
             return None;
         }
-        let ran = self.ran.as_secs_f64() / parent.counted.as_secs_f64();
+        let ran = self.ran.as_secs_f64() / counted.as_secs_f64();
         // How many of them were awake at once.
         let (times, awake) = self.awake;
         let together = f64::from(awake.max(1)) / f64::from(times.max(1));
         let queued = self.queued(ran, samples);
-        let queued = queued.clamp(0.0, parent.limits.contention * together);
+        let queued = queued.clamp(0.0, contention * together);
         let awake = Awake {
             ran,
             queued,
