@@ -20,12 +20,11 @@ pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
 pub use self::sidecar::{find_other, open_process, start};
-use crate::graph::Side;
-use crate::graph::{Process, Scanner};
+use crate::graph::{Link, Process, Scanner, Side};
 use crate::proc::pipe_probe::PipeProbe;
 use crate::proc::{PipeId, Proc};
 use crate::raise::{
-    Decision, Exemption, Link, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
+    Decision, Exemption, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
 use crate::wait::{PipeWait, State, Wait, examine};
@@ -201,17 +200,20 @@ impl Booster {
         let mut links = find_links(&in_order.collect::<Vec<&Process>>());
         if self.subject.with_group {
             let own = self.proc.tree(self.subject.pid);
-            links = find_connected(links, own.into_iter().collect());
+            links = find_connected(links, &own.into_iter().collect());
         }
         self.register.update(processes);
         let (settled, open): (Vec<Link>, Vec<Link>) = links
             .into_iter()
-            .partition(|it| self.register.is_settled(it.pipe));
+            .partition(|it| self.register.is_settled(it.id));
         // One that is raised at once has hardly been read from.
-        for link in settled.iter().filter(|it| it.readers.len() > 1) {
+        for link in settled
+            .iter()
+            .filter(|link| link.holders(Side::Input).len() > 1)
+        {
             let process = |pid: i32| self.scanner.graph.processes.get(&pid);
             if let Some(reader) = self.find_reader(link).and_then(process) {
-                self.register.set_reader(link.pipe, reader);
+                self.register.set_reader(link.id, reader);
             }
         }
         if !open.is_empty() {
@@ -225,10 +227,12 @@ impl Booster {
     /// Decides on a pipe, and does it.
     fn settle(&mut self, link: &Link) {
         let (writer, activity) = self.examine_writers(link);
-        let reader = self.find_reader(link).or(link.readers.last().copied());
+        let reader = self
+            .find_reader(link)
+            .or(link.holders(Side::Input).last().copied());
         let process = |pid: Option<i32>| self.scanner.graph.processes.get(&pid?);
         let (writer, reader) = (process(writer), process(reader));
-        let name = self.register.set_parties(link.pipe, writer, reader);
+        let name = self.register.set_parties(link.id, writer, reader);
         let is_excluded = self.subject.except.as_ref() == Some(&name.to_string());
         let raised = self.register.count_raised();
         let treatment = match decide(activity, raised, self.is_limited) {
@@ -243,9 +247,9 @@ impl Booster {
         match treatment {
             Ok(treatment) => {
                 self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
-                self.register.settle(link.pipe, treatment);
+                self.register.settle(link.id, treatment);
             }
-            Err(reason) => self.register.wait(link.pipe, reason),
+            Err(reason) => self.register.wait(link.id, reason),
         }
     }
 
@@ -253,9 +257,9 @@ impl Booster {
     fn examine_writers(&self, link: &Link) -> (Option<i32>, WriterActivity) {
         let mut activity = WriterActivity::default();
         let mut most = None;
-        for pid in &link.writers {
+        for pid in &link.holders(Side::Room) {
             let written = self.proc.io(*pid).map_or(0, |io| io.written_bytes);
-            let in_call = self.find_calls(*pid, link.pipe);
+            let in_call = self.find_calls(*pid, link.id);
             let vmsplice = in_call.iter().find_map(|call| call.exemption());
             activity.vmsplice = activity.vmsplice.or(vmsplice);
             let waits = in_call.contains(&InCall::WaitsForRoom);
@@ -271,7 +275,8 @@ impl Booster {
     /// Of several readers the one that has read most, or else waits for data. `None` if none was
     /// seen to read.
     fn find_reader(&self, link: &Link) -> Option<i32> {
-        if let [reader] = link.readers[..] {
+        let readers = link.holders(Side::Input);
+        if let [reader] = readers[..] {
             return Some(reader);
         }
         let reading = |pid: &i32| {
@@ -280,9 +285,9 @@ impl Booster {
             let read = threads.filter_map(|tid| Some(self.proc.thread_io(*pid, tid)?.read_bytes));
             // Programs read some to start.
             let much = read.max().filter(|bytes| *bytes >= MIN_WRITTEN);
-            (much, self.waits_for_data(*pid, link.pipe))
+            (much, self.waits_for_data(*pid, link.id))
         };
-        let readers = link.readers.iter().map(|pid| (reading(pid), *pid));
+        let readers = readers.iter().map(|pid| (reading(pid), *pid));
         let (seen, reader) = readers.max()?;
         (seen != (None, false)).then_some(reader)
     }

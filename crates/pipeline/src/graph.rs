@@ -1,7 +1,8 @@
 //! The processes and the pipes between them at one moment.
 
-mod connected;
 mod flow;
+mod links;
+mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,8 +10,10 @@ use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-pub(crate) use self::connected::{connected, holders, with_flow};
 pub use self::flow::Flow;
+pub use self::links::{Link, LinkEnd, groups, links};
+pub(crate) use self::links::{connected, with_flow};
+pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{FdTableStamp, Files};
 use crate::proc::{End, PipeId, Proc, ProcessId, Stat};
 

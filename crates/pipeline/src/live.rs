@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use self::history::{History, MINUTE};
 use self::moment::{LiveProcess, pipelines};
 use crate::diagnosis::{Finding, Knot, diagnose};
-use crate::graph::{Process, connected, holders, with_flow};
+use crate::graph::{Process, connected, links, with_flow};
 use crate::observe::{
     BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time,
 };
@@ -20,7 +20,7 @@ use crate::processors::{Load, ProcessorTimes};
 use crate::sample::slice::Limits;
 
 pub use self::history::{TICK, Window};
-pub use self::moment::{Link, Moment, Pipeline, Stage};
+pub use self::moment::{Moment, Pipeline, Stage, StageLink};
 
 /// The longest time between two moments, however much each costs.
 const MAX_TICK: Duration = Duration::from_secs(10);
@@ -248,12 +248,12 @@ impl<'a> Live<'a> {
         let tallies = &self.observer.tallies;
         let current = tallies.iter().filter(|(id, _)| !is_replaced(tallies, **id));
         let processes = current.map(|(_, tally)| &tally.process);
-        let holders = holders(processes.clone());
+        let links = links(processes.clone());
         let unused = BTreeMap::new();
         let with_flow = processes.filter_map(|process| {
             let history = self.histories.get(&process.id);
             let used = history.map_or(&unused, |it| &it.minute.counts.on);
-            Some((process.id, with_flow(process, used, &holders)?))
+            Some((process.id, with_flow(process, used, &links)?))
         });
         with_flow.collect()
     }

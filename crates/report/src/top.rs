@@ -8,7 +8,7 @@ use itertools::Itertools as _;
 use pipespeed_base::named;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::live::{Link, Moment, Pipeline, Stage};
+use pipespeed_pipeline::live::{Moment, Pipeline, Stage, StageLink};
 
 use self::line::{Layout, Line, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES};
 use super::doctor::{hidden, hidden_calls};
@@ -318,7 +318,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
     let mut lines = vec![line.text];
     for stage in &pipeline.stages {
         let links = pipeline.links.iter().filter(|link| link.from == stage.pid);
-        let links: Vec<&Link> = links.collect();
+        let links: Vec<&StageLink> = links.collect();
         let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
         if let [link] = links[..] {
             line.pipe(&link.pipe, stage.has_ended, layout);

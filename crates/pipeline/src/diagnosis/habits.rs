@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, Who};
-use crate::graph::Side;
+use crate::graph::{Node, Side};
 use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
 use crate::proc::PipeId;
 
@@ -50,7 +50,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         let readers = observation.users(pipe.id, Side::Input);
         let starved = readers
             .iter()
-            .find(|it| it.waited_on(pipe.id, Side::Input) >= MIN_STARVED);
+            .find(|it| it.share_on(pipe.id, Side::Input) >= MIN_STARVED);
         let Some(reader) = starved.filter(|it| it.is_asked && !it.has_ended) else {
             continue;
         };
@@ -80,7 +80,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
                 .filter(|end| end.pipe == pipe.id && end.writes)
                 .map(|end| end.fd)
                 .next();
-            let is_idle = |it: &&Observed| it.is_silent() || it.only_waits_for_children();
+            let is_idle = |it: &&Observed| it.is_idle(Side::Room) || it.only_waits_for_children();
             findings.extend(fd.map(|fd| Finding::SpareEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
@@ -115,7 +115,7 @@ fn is_meant(
 ) -> bool {
     let own = holder.process.id.pid;
     let others = || holders.iter().filter(|it| it.process.id.pid != own);
-    if holder.waited_on(pipe, Side::Room) > 0.0 || !holder.is_silent() {
+    if holder.waited_on(pipe, Side::Room) || !holder.is_idle(Side::Room) {
         return true;
     }
     // A shell whose children write, and end before they can be seen.
@@ -130,7 +130,7 @@ fn is_meant(
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
-    let writes = |it: &&&Observed| !it.is_silent() || it.is_standard(pipe, Side::Room);
+    let writes = |it: &&&Observed| !it.is_idle(Side::Room) || it.is_standard(pipe, Side::Room);
     if observation.descends(reader, own) && !others().any(|it| writes(&it)) {
         return true;
     }
@@ -209,7 +209,7 @@ fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Opt
     readers.find_map(|(_, to, pipe)| {
         let reader = observation.find(to)?;
         let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
-        let is_woken = reader.waited_on(pipe, Side::Input) > 0.5
+        let is_woken = reader.share_on(pipe, Side::Input) > 0.5
             && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
         is_woken.then(|| reader.who())
     })

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Certainty, Observed, Who};
-use crate::graph::Side;
-use crate::graph::Unseen;
+use crate::graph::{Side, Unseen};
 use crate::observe::Observation;
 use crate::proc::PipeId;
 use crate::wait::{Outside, PipeWait, State, Wait};

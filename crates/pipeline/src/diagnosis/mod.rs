@@ -5,7 +5,7 @@ mod knot;
 mod pace;
 mod unread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub use self::habits::SmallPipeCause;
 pub use self::knot::{Knot, KnotKind, Member, Reason};
 pub use self::pace::{Certainty, Delay, Pace, Room};
 pub use self::unread::{Idle, Unread};
-use crate::graph::Side;
+use crate::graph::{Edge, Node, Process, Side, Stages, pipelines};
 use crate::observe::{self, Observation, Pipe, Plan};
 use crate::proc::{PipeId, Proc};
 use crate::sample::{Observed, OnPipe};
@@ -22,6 +22,9 @@ use crate::wait::{Outside, State};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
 const MIN_PRESENT: f64 = 0.25;
+
+/// A process that waits for its children for this share only waits for them.
+const MIN_ONLY_WAITS: f64 = 0.9;
 
 /// With fewer samples it can't be said which stage sets the pace.
 const MIN_SAMPLES: u32 = 4;
@@ -56,20 +59,16 @@ impl Observed {
         self.samples > 0 && f64::from(self.samples) >= min_samples
     }
 
-    fn waited_on(&self, pipe: PipeId, side: Side) -> f64 {
+    /// The share of the time in which it waited on a pipe.
+    fn share_on(&self, pipe: PipeId, side: Side) -> f64 {
         let on = self.on.iter();
         on.filter(|on| on.pipe == pipe && on.side == side)
             .map(|on| on.share)
             .sum()
     }
 
-    /// Whether it only waits for its children, as a shell does. timeout(1), and `wait` in some
-    /// shells, wait for their signal.
-    fn only_waits_for_children(&self) -> bool {
-        self.waits_for_children() >= 0.9
-    }
-
-    /// The share of the time in which it waits for a child or for a signal.
+    /// The share of the time in which it waits for a child or for a signal: timeout(1), and `wait` in
+    /// some shells, wait for their signal.
     fn waits_for_children(&self) -> f64 {
         let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
         share(Outside::Child) + share(Outside::Signal)
@@ -80,30 +79,35 @@ impl Observed {
         let children = self.children.iter().flat_map(|children| &children.on);
         children.filter(|on| self.process.holds(on.pipe, on.side))
     }
+}
 
-    /// Whether it wrote to no pipe at all, nor to anything else.
-    fn is_silent(&self) -> bool {
-        !self.splices && (self.is_frozen || self.io.is_some_and(|io| io.writes == 0))
+impl Node for Observed {
+    fn process(&self) -> &Process {
+        &self.process
     }
 
-    /// Whether it may have written to a pipe that others have, too: it waited there, or the pipe is its
-    /// standard output and it wrote something. Other descriptors are mostly inherited by accident.
-    fn seems_to_write(&self, pipe: PipeId) -> bool {
-        const STDOUT: i32 = 1;
-        let mut ends = self.process.ends.iter();
-        let is_output = ends.any(|end| end.pipe == pipe && end.fd == STDOUT);
-        self.waited_on(pipe, Side::Room) > 0.0 || is_output && !self.is_silent()
+    fn ancestors(&self) -> &[i32] {
+        &self.ancestors
     }
 
-    /// Whether an end of a pipe is among the descriptors by which a process started from a
-    /// shell reads or writes.
-    fn is_standard(&self, pipe: PipeId, side: Side) -> bool {
-        let standard: &[i32] = match side {
-            Side::Input => &[0],
-            Side::Room => &[1, 2],
-        };
-        let mut ends = self.process.ends.iter();
-        ends.any(|end| end.pipe == pipe && standard.contains(&end.fd))
+    fn waited_on(&self, link: PipeId, side: Side) -> bool {
+        self.share_on(link, side) > 0.0
+    }
+
+    fn only_waits_for_children(&self) -> bool {
+        self.waits_for_children() >= MIN_ONLY_WAITS
+    }
+
+    fn is_idle(&self, side: Side) -> bool {
+        let has_none = self.io.is_some_and(|io| match side {
+            Side::Input => io.reads == 0,
+            Side::Room => io.writes == 0,
+        });
+        !self.splices && (self.is_frozen || has_none)
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 }
 
@@ -125,46 +129,17 @@ impl Observation {
         child.process.parent == from || child.ancestors.contains(&from)
     }
 
-    /// Whether a process holds an end of a pipe without using it: it never waited there, and
-    /// only waits for others, or started another one that has this end, or did nothing by
-    /// which it could have been used.
-    fn holds_idly(
-        &self,
-        holder: &Observed,
-        pipe: PipeId,
-        side: Side,
-        is_wrapper: impl FnOnce() -> bool,
-    ) -> bool {
-        if holder.waited_on(pipe, side) > 0.0 {
-            return false;
+    fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, PipeId) -> bool> {
+        let min = self.min_samples();
+        Stages {
+            nodes: &self.processes,
+            is_lasting: move |process: &Observed, _| process.is_lasting(min),
         }
-        let is_idle = match side {
-            Side::Input => {
-                let reads = holder.io.map(|io| io.reads);
-                !holder.splices && (holder.is_frozen || reads == Some(0))
-            }
-            Side::Room => holder.is_silent(),
-        };
-        holder.only_waits_for_children()
-            || is_idle && !holder.is_standard(pipe, side)
-            || holder.is_frozen && is_wrapper()
     }
 
-    /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
-    /// shell that waits for one short-lived child after another, any of them may.
+    /// The processes that use an end of a pipe for most of the time.
     pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
-        let min = self.min_samples();
-        let holders = self.holders(pipe, side).filter(|it| it.is_lasting(min));
-        let holders: Vec<&Observed> = holders.collect();
-        let parents = holders.iter().map(|it| it.process.parent);
-        let ancestors = holders.iter().flat_map(|it| it.ancestors.iter().copied());
-        let above: BTreeSet<i32> = parents.chain(ancestors).collect();
-        let users = holders.iter().filter(|it| {
-            let is_wrapper = || above.contains(&it.process.id.pid);
-            !self.holds_idly(it, pipe, side, is_wrapper)
-        });
-        let users: Vec<&Observed> = users.copied().collect();
-        if users.is_empty() { holders } else { users }
+        self.stages().users(pipe, side)
     }
 
     /// A process with fewer samples was not there for long enough to judge it.
@@ -202,10 +177,10 @@ impl Observation {
 
     /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
     /// one process was asked for, its neighbours belong to it.
-    pub fn edges(&self) -> Vec<(i32, i32, PipeId)> {
+    pub fn edges(&self) -> Vec<Edge> {
         let asked = self.processes.iter().filter(|it| it.is_asked);
         let asked: BTreeSet<i32> = asked.map(|it| it.process.id.pid).collect();
-        let mut edges = self.all_edges();
+        let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
         edges.retain(|(from, to, _)| {
             let (from, to) = (asked.contains(from), asked.contains(to));
             from && to || asked.len() == 1 && (from || to)
@@ -213,37 +188,24 @@ impl Observation {
         edges
     }
 
-    /// All edges, without those by which whole pipelines would be joined that have nothing to do with
-    /// each other: what collects the output or the errors of many (a terminal multiplexer, a CI
-    /// runner) is no stage of those that write nothing there.
-    fn all_edges(&self) -> Vec<(i32, i32, PipeId)> {
-        let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
-        for pipe in &self.pipes {
-            let writers = self.users(pipe.id, Side::Room);
-            for writer in &writers {
-                let is_silent = writers.len() > 1 && !writer.seems_to_write(pipe.id);
-                for reader in self.users(pipe.id, Side::Input) {
-                    if writer.process.id != reader.process.id {
-                        let found = if is_silent { &mut silent } else { &mut edges };
-                        found.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
-                    }
-                }
-            }
-        }
-        let ends = edges.iter().flat_map(|(from, to, _)| [*from, *to]);
-        let joined: BTreeSet<i32> = ends.collect();
-        edges.extend(
-            silent
-                .into_iter()
-                .filter(|(from, ..)| !joined.contains(from)),
-        );
-        edges.into_iter().collect()
-    }
-
     /// The pipelines: groups of processes with pipes between them, each in the order of the
     /// flow.
     pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
-        pace::pipelines(self, &self.edges())
+        self.in_order(&self.edges())
+    }
+
+    /// The groups of processes that are connected by edges, each in the order of the flow.
+    fn in_order(&self, edges: &[Edge]) -> Vec<Vec<&Observed>> {
+        let min = self.min_samples();
+        let lasting = self
+            .processes
+            .iter()
+            .filter(|process| process.is_lasting(min));
+        let by_number: BTreeMap<i32, &Observed> =
+            lasting.map(|process| (process.number(), process)).collect();
+        let groups = pipelines(by_number.keys().copied(), edges).into_iter();
+        let members = |group: Vec<i32>| group.iter().map(|number| by_number[number]).collect();
+        groups.map(members).collect()
     }
 
     /// A process by its number.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use pipespeed_host::CpuList;
 
 use super::{Finding, Observed, Who};
-use crate::graph::Side;
+use crate::graph::{Adjacency, Edge, Side, reach};
 use crate::observe::Observation;
 use crate::proc::PipeId;
 use crate::processors::Quota;
@@ -141,7 +141,7 @@ pub enum Room {
 pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let edges = observation.edges();
     let mut findings = Vec::new();
-    for stages in pipelines(observation, &edges) {
+    for stages in observation.in_order(&edges) {
         let is_asked = stages.iter().any(|it| it.is_asked);
         // Most pipelines of a system wait for something to do.
         let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
@@ -150,76 +150,6 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
         }
     }
     findings
-}
-
-type Edges = [(i32, i32, PipeId)];
-
-/// By a process, those at the other ends of its pipes in one direction.
-type Neighbours = BTreeMap<i32, Vec<(i32, PipeId)>>;
-
-/// The neighbours before each process, and those after it.
-struct Flow {
-    before: Neighbours,
-    after: Neighbours,
-}
-
-impl Flow {
-    fn new(edges: &Edges) -> Self {
-        let (mut before, mut after) = (Neighbours::new(), Neighbours::new());
-        for (from, to, pipe) in edges {
-            before.entry(*to).or_default().push((*from, *pipe));
-            after.entry(*from).or_default().push((*to, *pipe));
-        }
-        Flow { before, after }
-    }
-}
-
-/// The processes that can be reached from one, and the pipes on the way.
-fn reach(pid: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<PipeId>) {
-    let (mut found, mut pipes) = (BTreeSet::new(), BTreeSet::new());
-    let mut open = vec![pid];
-    while let Some(at) = open.pop() {
-        for (next, pipe) in neighbours.get(&at).into_iter().flatten() {
-            pipes.insert(*pipe);
-            if *next != pid && found.insert(*next) {
-                open.push(*next);
-            }
-        }
-    }
-    (found, pipes)
-}
-
-/// The groups of processes that are connected by edges, each in the order of the flow: by
-/// the number of stages before each.
-pub(super) fn pipelines<'a>(observation: &'a Observation, edges: &Edges) -> Vec<Vec<&'a Observed>> {
-    let flow = Flow::new(edges);
-    let min = observation.min_samples();
-    let mut left: BTreeMap<i32, &Observed> = observation
-        .processes
-        .iter()
-        .filter(|it| it.is_lasting(min))
-        .map(|it| (it.process.id.pid, it))
-        .collect();
-    let mut groups = Vec::new();
-    while let Some((_, first)) = left.pop_first() {
-        let mut group = vec![first];
-        let mut at = 0;
-        while let Some(pid) = group.get(at).map(|it| it.process.id.pid) {
-            for neighbours in [&flow.before, &flow.after] {
-                let others = neighbours.get(&pid).into_iter().flatten();
-                group.extend(others.filter_map(|(other, _)| left.remove(other)));
-            }
-            at += 1;
-        }
-        if group.len() > 1 {
-            group.sort_by_cached_key(|it| {
-                let pid = it.process.id.pid;
-                (reach(pid, &flow.before).0.len(), pid)
-            });
-            groups.push(group);
-        }
-    }
-    groups
 }
 
 /// How full and how empty a pipe was, as shares of the time.
@@ -274,7 +204,7 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(stage: &'a Observed, flow: &Flow) -> Self {
+    fn new(stage: &'a Observed, flow: &Adjacency) -> Self {
         let pid = stage.process.id.pid;
         let (before, inputs) = reach(pid, &flow.before);
         let (after, outputs) = reach(pid, &flow.after);
@@ -313,7 +243,7 @@ impl<'a> Candidate<'a> {
 /// The stage for which there is most evidence: it works or waits for something outside, the
 /// pipes before it are full and those after it are empty. Where a pipeline begins or ends
 /// with a file, there is always data or room.
-fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Option<Finding> {
+fn pace(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
     let current = without_replaced(stages);
     let stages = &current[..];
     let by_waits = Level::by_waits(stages);
@@ -324,7 +254,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &Edges) -> Optio
             *level = level.with_fill(fill);
         }
     }
-    let flow = Flow::new(edges);
+    let flow = Adjacency::new(edges);
     // A shell that waits for this very pipeline is as fast as that.
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();

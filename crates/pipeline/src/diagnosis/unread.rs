@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Observed, Who};
-use crate::graph::Side;
+use crate::graph::{Node, Side};
 use crate::observe::Observation;
 use crate::proc::PipeId;
 use crate::sample::{Children, Shares};
@@ -57,7 +57,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
     for pipe in &observation.pipes {
         let writers = observation.holders(pipe.id, Side::Room);
         let mut blocked = writers.filter(|it| {
-            let waited = it.waited_on(pipe.id, Side::Room) >= MIN_BLOCKED;
+            let waited = it.share_on(pipe.id, Side::Room) >= MIN_BLOCKED;
             waited && it.is_frozen && !it.has_ended && !tied.contains(&it.process.id.pid)
         });
         let Some(writer) = blocked.next() else {
@@ -72,7 +72,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             let children = it.children.as_ref().map_or(0.0, |it| awake(&it.shares));
             awake(&it.shares) + children >= MIN_BUSY || it.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input) > 0.0;
+        let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input);
         if !is_asked || readers.is_empty() || readers.iter().any(|it| is_busy(it) || is_starved(it))
         {
             continue;

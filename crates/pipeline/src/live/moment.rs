@@ -54,7 +54,7 @@ pub struct Pipeline {
     /// The stages, in the order of the flow.
     pub stages: Vec<Stage>,
     /// The pipes between them.
-    pub links: Vec<Link>,
+    pub links: Vec<StageLink>,
 }
 
 impl Pipeline {
@@ -87,7 +87,7 @@ pub struct Stage {
 
 /// A pipe between two stages.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Link {
+pub struct StageLink {
     /// The writer's number.
     pub from: i32,
     /// The reader's number.
@@ -167,7 +167,7 @@ pub(super) fn pipelines(
             let mut pipeline = Pipeline {
                 stages: stages.iter().map(|it| it.stage()).collect(),
                 links: between
-                    .map(|(from, to, pipe)| Link {
+                    .map(|(from, to, pipe)| StageLink {
                         from: *from,
                         to: *to,
                         pipe: Pipe {
