@@ -205,7 +205,7 @@ impl Booster {
         self.register.update(processes);
         let (settled, open): (Vec<Link>, Vec<Link>) = links
             .into_iter()
-            .partition(|it| self.register.is_settled(it.id));
+            .partition(|link| self.register.is_settled(link.id));
         // One that is raised at once has hardly been read from.
         for link in settled
             .iter()
@@ -296,7 +296,7 @@ impl Booster {
         let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return false;
         };
-        let is_on_pipe = |it: &PipeWait| it.pipe == pipe && it.side == Side::Input;
+        let is_on_pipe = |wait: &PipeWait| wait.pipe == pipe && wait.side == Side::Input;
         let mut threads = self.proc.threads(pid).into_iter();
         threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
             Some((State::Waiting(Wait::Pipes { any_of, .. }), _)) => any_of.iter().any(is_on_pipe),

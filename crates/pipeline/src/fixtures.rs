@@ -176,7 +176,7 @@ pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
 /// An observation of these processes.
 pub fn observation(processes: Vec<Observed>) -> Observation {
     let mut pipes: BTreeMap<PipeId, Pipe> = BTreeMap::new();
-    for end in processes.iter().flat_map(|it| &it.process.ends) {
+    for end in processes.iter().flat_map(|process| &process.process.ends) {
         pipes.entry(end.pipe).or_insert_with(|| Pipe {
             id: end.pipe,
             path: end.path.clone(),

@@ -1,6 +1,5 @@
 //! The processes and the pipes between them at one moment.
 
-mod flow;
 mod links;
 mod stages;
 
@@ -10,7 +9,6 @@ use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-pub use self::flow::Flow;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
@@ -271,7 +269,7 @@ impl Graph {
         let parent = |pid: &i32| {
             let hidden = || Some(self.hidden.get(pid)?.as_ref()?.parent);
             let seen = self.processes.get(pid).map(|process| process.parent);
-            seen.or_else(hidden).filter(|it| *it > 0)
+            seen.or_else(hidden).filter(|parent| *parent > 0)
         };
         let mut found: Vec<i32> = Vec::new();
         let mut next = parent(&pid);
@@ -387,7 +385,10 @@ mod tests {
             process(4, "d", vec![reads(0, 9)]),
         ];
         let graph = Graph {
-            processes: processes.into_iter().map(|it| (it.id.pid, it)).collect(),
+            processes: processes
+                .into_iter()
+                .map(|process| (process.id.pid, process))
+                .collect(),
             hidden: BTreeMap::new(),
         };
         assert_eq!(graph.wakers(2, &[on_input(7)]), [1, 3].into());
@@ -428,9 +429,9 @@ mod tests {
                 ..process(5, "cat", Vec::new())
             };
             let shells = [process(3, "sh", vec![]), process(4, "sh", vec![])];
-            let shells = shells.map(|it| Process {
-                parent: it.id.pid - 1,
-                ..it
+            let shells = shells.map(|process| Process {
+                parent: process.id.pid - 1,
+                ..process
             });
             let stat = Stat {
                 state: 'S',
@@ -448,7 +449,7 @@ mod tests {
                 processes: shells
                     .into_iter()
                     .chain([own.clone()])
-                    .map(|it| (it.id.pid, it))
+                    .map(|process| (process.id.pid, process))
                     .collect(),
                 hidden: hidden
                     .into_iter()

@@ -199,15 +199,17 @@ impl<'a> Live<'a> {
         let is_survey = self.observer.plan.scope.root().is_none();
         let pipelines = members
             .iter()
-            .map(|it| pipelines(it, &pipes, &self.load, is_survey));
+            .map(|members| pipelines(members, &pipes, &self.load, is_survey));
         let mut pipelines: Vec<Pipeline> = pipelines.flatten().collect();
         for pipeline in &mut pipelines {
             let mut knots = knots.iter();
             pipeline.stuck = knots.find(|knot| pipeline.has_member(knot)).cloned();
         }
-        let tally = |it: &LiveProcess<'_>| self.observer.tallies.get(&it.process.id);
+        let tally = |member: &LiveProcess<'_>| self.observer.tallies.get(&member.process.id);
         let stages = members.iter().flatten().filter_map(tally);
-        let hidden_calls = stages.filter(|it| it.hides_calls && !it.has_ended).count();
+        let hidden_calls = stages
+            .filter(|tally| tally.hides_calls && !tally.has_ended)
+            .count();
         self.account.close(now, self.spent());
         self.next_moment = now + TICK;
         Moment {
@@ -224,7 +226,7 @@ impl<'a> Live<'a> {
     /// Processes that wait for each other, found as by an observation, once some stages have not
     /// run for a while. A knot counts once it has been found twice.
     fn find_knots(&mut self, groups: &[Vec<ProcessId>]) -> Vec<Knot> {
-        let still = |id: &ProcessId| self.histories.get(id).map(|it| it.still);
+        let still = |id: &ProcessId| self.histories.get(id).map(|history| history.still);
         let is_still = |id: &ProcessId| still(id).is_some_and(|time| time >= MIN_STILL);
         if !groups.iter().any(|group| group.iter().all(is_still)) {
             self.knots.clear();
@@ -252,7 +254,7 @@ impl<'a> Live<'a> {
         let unused = BTreeMap::new();
         let with_flow = processes.filter_map(|process| {
             let history = self.histories.get(&process.id);
-            let used = history.map_or(&unused, |it| &it.minute.counts.on);
+            let used = history.map_or(&unused, |history| &history.minute.counts.on);
             Some((process.id, with_flow(process, used, &links)?))
         });
         with_flow.collect()
@@ -297,9 +299,11 @@ impl<'a> Live<'a> {
         let tallies = &self.observer.tallies;
         self.histories
             .retain(|id, _| tallies.contains_key(id) && stages.contains(id));
-        let is_active = |it: &History| it.still < 2 * TICK;
+        let is_active = |history: &History| history.still < 2 * TICK;
         let stages = self.histories.iter();
-        self.stages = stages.map(|(id, it)| (*id, is_active(it))).collect();
+        self.stages = stages
+            .map(|(id, history)| (*id, is_active(history)))
+            .collect();
         samples
     }
 
@@ -326,7 +330,10 @@ impl<'a> Live<'a> {
     /// What was seen of each pipe. Forgets those that are gone.
     fn close_pipes(&mut self) -> BTreeMap<PipeId, Pipe> {
         let observer = &mut self.observer;
-        let ends = observer.tallies.values().flat_map(|it| &it.process.ends);
+        let ends = observer
+            .tallies
+            .values()
+            .flat_map(|tally| &tally.process.ends);
         let paths: BTreeMap<PipeId, Option<String>> =
             ends.map(|end| (end.pipe, end.path.clone())).collect();
         observer.pipes.retain(|id, _| paths.contains_key(id));
@@ -349,7 +356,10 @@ impl<'a> Live<'a> {
         let members = group.iter().filter_map(|id| {
             Some(LiveProcess {
                 process: processes.get(id)?,
-                history: self.histories.get(id).filter(|it| it.is_settled())?,
+                history: self
+                    .histories
+                    .get(id)
+                    .filter(|history| history.is_settled())?,
                 is_asked: self.observer.asked.contains(id),
                 ancestors: graph.ancestors(id.pid),
                 arguments: self.observer.arguments(*id),

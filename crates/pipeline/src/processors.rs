@@ -37,7 +37,10 @@ impl ProcessorTimes {
     pub(crate) fn since(&self, earlier: &ProcessorTimes) -> Load {
         let each = self.0.iter().filter_map(|(cpu, now)| {
             let before = earlier.0.get(cpu)?;
-            let total = now.total.checked_sub(before.total).filter(|it| *it > 0)?;
+            let total = now
+                .total
+                .checked_sub(before.total)
+                .filter(|total| *total > 0)?;
             let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / total as f64;
             let usage = Usage {
                 busy: share(now.busy, before.busy).min(1.0),

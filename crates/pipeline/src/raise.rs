@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph::Side;
 use crate::graph::{Link, LinkEnd, Process, groups, links};
+use crate::proc::Proc;
 use crate::proc::pipe_probe::{NoAnswer, PipeProbe, open};
-use crate::proc::{PipeId, Proc};
 
 /// The capacity in bytes that pipes are raised to, if the limits allow it.
 pub const TARGET: u64 = 1 << 20;
@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{process, reads, writes};
-    use crate::proc::End;
+    use crate::proc::{End, PipeId};
 
     fn linked(processes: &[Process]) -> Vec<(u64, Vec<i32>, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();

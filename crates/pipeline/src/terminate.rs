@@ -51,7 +51,10 @@ pub fn reap_others(proc: &Proc, own: Pid) {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if waitid(WaitId::All, any).is_ok_and(|ended| ended.is_some()) {
         let children = proc.children(getpid().as_raw_pid()).into_iter();
-        for child in children.filter_map(Pid::from_raw).filter(|it| *it != own) {
+        for child in children
+            .filter_map(Pid::from_raw)
+            .filter(|child| *child != own)
+        {
             let _ = waitpid(Some(child), WaitOptions::NOHANG);
         }
     }

@@ -24,8 +24,8 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
     let is_asked = |pipe: PipeId| {
         let mut holders = observation
             .living()
-            .filter(|it| it.process.pipes().contains(&pipe));
-        holders.any(|it| it.is_asked)
+            .filter(|process| process.process.pipes().contains(&pipe));
+        holders.any(|process| process.is_asked)
     };
     let held = observation.pipes.iter();
     held.filter(|pipe| pipe.is_held && is_asked(pipe.id))
@@ -34,7 +34,7 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
             Finding::Held {
                 pipe: pipe.id,
                 holder: holder.map(Observed::who),
-                is_stuck: holder.is_some_and(|it| it.is_frozen),
+                is_stuck: holder.is_some_and(|process| process.is_frozen),
             }
         })
         .collect()
@@ -50,18 +50,18 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
         let readers = observation.users(pipe.id, Side::Input);
         let starved = readers
             .iter()
-            .find(|it| it.share_on(pipe.id, Side::Input) >= MIN_STARVED);
-        let Some(reader) = starved.filter(|it| it.is_asked && !it.has_ended) else {
+            .find(|process| process.share_on(pipe.id, Side::Input) >= MIN_STARVED);
+        let Some(reader) = starved.filter(|reader| reader.is_asked && !reader.has_ended) else {
             continue;
         };
         let holders: Vec<&Observed> = observation
             .holders(pipe.id, Side::Room)
-            .filter(|it| !it.has_ended)
+            .filter(|process| !process.has_ended)
             .collect();
         // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
-        let has_both = |it: &&&Observed| it.process.holds(pipe.id, Side::Input);
+        let has_both = |process: &&&Observed| process.process.holds(pipe.id, Side::Input);
         let is_token = holders.iter().filter(has_both).count() > 1;
-        let is_reader = |it: &&&Observed| it.process.id == reader.process.id;
+        let is_reader = |process: &&&Observed| process.process.id == reader.process.id;
         let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
         // What reads its standard input, waits for somebody else to write there.
         let mut ends = reader.process.ends.iter();
@@ -80,7 +80,9 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
                 .filter(|end| end.pipe == pipe.id && end.writes)
                 .map(|end| end.fd)
                 .next();
-            let is_idle = |it: &&Observed| it.is_idle(Side::Room) || it.only_waits_for_children();
+            let is_idle = |process: &&Observed| {
+                process.is_idle(Side::Room) || process.only_waits_for_children()
+            };
             findings.extend(fd.map(|fd| Finding::SpareEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
@@ -96,7 +98,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
 
 /// The living children of a process that waits for them.
 fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
-    let is_child = |it: &&Observed| it.process.parent == parent.process.id.pid;
+    let is_child = |process: &&Observed| process.process.parent == parent.process.id.pid;
     let children = observation.living().filter(is_child).map(Observed::who);
     if parent.only_waits_for_children() {
         children.collect()
@@ -114,7 +116,11 @@ fn is_meant(
     pipe: PipeId,
 ) -> bool {
     let own = holder.process.id.pid;
-    let others = || holders.iter().filter(|it| it.process.id.pid != own);
+    let others = || {
+        holders
+            .iter()
+            .filter(|process| process.process.id.pid != own)
+    };
     if holder.waited_on(pipe, Side::Room) || !holder.is_idle(Side::Room) {
         return true;
     }
@@ -130,14 +136,16 @@ fn is_meant(
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
-    let writes = |it: &&&Observed| !it.is_idle(Side::Room) || it.is_standard(pipe, Side::Room);
-    if observation.descends(reader, own) && !others().any(|it| writes(&it)) {
+    let writes = |process: &&&Observed| {
+        !process.is_idle(Side::Room) || process.is_standard(pipe, Side::Room)
+    };
+    if observation.descends(reader, own) && !others().any(|process| writes(&process)) {
         return true;
     }
     // The shell of a process that has its output. A shell that waits for others only has no
     // use for it.
     if holder.only_waits_for_children() {
-        return others().any(|it| observation.descends(it, own));
+        return others().any(|process| observation.descends(process, own));
     }
     // A stage that has not written yet, unless it was left behind by one.
     holder.is_standard(pipe, Side::Room) && !is_left_behind(holder, reader)
@@ -146,9 +154,9 @@ fn is_meant(
 /// Whether a process's parent has ended, which it has in common with the reader of its output.
 fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
     const INIT: i32 = 1;
-    let family = |it: &Observed| {
-        let all = it.ancestors.iter().copied().filter(|pid| *pid != INIT);
-        let all: BTreeSet<i32> = all.chain([it.process.id.pid]).collect();
+    let family = |process: &Observed| {
+        let all = process.ancestors.iter().copied().filter(|pid| *pid != INIT);
+        let all: BTreeSet<i32> = all.chain([process.process.id.pid]).collect();
         all
     };
     let (own, others) = (&holder.process, &reader.process);
@@ -162,12 +170,12 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
 pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
     let edges = observation.edges();
     let mut findings = Vec::new();
-    for observed in observation.living().filter(|it| it.is_asked) {
+    for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
         let mut before = edges.iter().filter(|(_, to, _)| *to == own);
         let has_cause = before.any(|(from, ..)| {
             let writer = observation.find(*from);
-            writer.is_some_and(|it| small(observation, it, Side::Room).is_some())
+            writer.is_some_and(|process| small(observation, process, Side::Room).is_some())
         });
         if !has_cause {
             let sides = [Side::Input, Side::Room].into_iter();
@@ -260,7 +268,7 @@ fn cause(pipe: &Pipe, capacity: u64, new: Option<NewPipe>) -> SmallPipeCause {
 
 /// Pipes that hold less than a new one usually does.
 pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
-    let is_asked = |it: &&Observed| it.is_asked;
+    let is_asked = |process: &&Observed| process.is_asked;
     let mut findings = Vec::new();
     for pipe in observation.pipes.iter().filter(|pipe| pipe.is_small()) {
         let capacity = pipe.capacity.unwrap_or_default();
@@ -273,7 +281,7 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
                 pipe: pipe.id,
                 capacity,
                 cause: cause(pipe, capacity, observation.new_pipe),
-                between: between.iter().map(|it| it.who()).collect(),
+                between: between.iter().map(|process| process.who()).collect(),
             });
         }
     }

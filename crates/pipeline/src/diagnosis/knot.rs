@@ -125,7 +125,7 @@ const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGA
 pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
     let mut waits: BTreeMap<i32, Vec<Reason>> = observation
         .living()
-        .filter_map(|it| Some((it.process.id.pid, reasons(observation, it)?)))
+        .filter_map(|process| Some((process.process.id.pid, reasons(observation, process)?)))
         .collect();
     let waited_on: BTreeSet<(PipeId, Side)> = waits.values().flatten().filter_map(known).collect();
     waits.retain(|_, reasons| {
@@ -207,8 +207,12 @@ fn knot(
         .collect();
     let kind = kind(waits, core);
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
-    let is_fifo = |it: &Reason| matches!(it, Reason::Pipe { on, .. } if on.pipe.is_fifo());
-    if !observed.iter().chain(&waiting).any(|it| it.is_asked) {
+    let is_fifo = |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.pipe.is_fifo());
+    if !observed
+        .iter()
+        .chain(&waiting)
+        .any(|process| process.is_asked)
+    {
         return None;
     }
     let is_meant = match kind {
@@ -223,17 +227,17 @@ fn knot(
         // Somebody may hold a FIFO open for writers to come.
         KnotKind::MissingEnd => reasons().any(is_fifo),
         // A signal handler may use the process's own pipe, and anybody a FIFO.
-        KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|it| {
-            let is_fifo = it.process.ends.iter().any(|end| end.pipe.is_fifo());
-            is_fifo || handles_signals(it)
+        KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|process| {
+            let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
+            is_fifo || handles_signals(process)
         }),
         _ => false,
     };
     let may_be_woken = observation.hides_processes
-        || observed.iter().any(|it| it.unseen != Unseen::None)
+        || observed.iter().any(|process| process.unseen != Unseen::None)
         // A handler may write to a pipe or read from one.
-        || observed.iter().any(|it| REQUESTS.iter().any(|signal| handles(it, *signal)))
-        || observed.iter().any(|it| has_timeout(observation, it))
+        || observed.iter().any(|process| REQUESTS.iter().any(|signal| handles(process, *signal)))
+        || observed.iter().any(|process| has_timeout(observation, process))
         // Anybody may have opened it.
         || observation.hidden > 0 && reasons().any(is_fifo)
         || kind.may_be_ended_by_anybody();
@@ -246,9 +250,9 @@ fn knot(
         },
         members: observed
             .iter()
-            .map(|it| Member {
-                who: it.who(),
-                reasons: waits[&it.process.id.pid].clone(),
+            .map(|process| Member {
+                who: process.who(),
+                reasons: waits[&process.process.id.pid].clone(),
             })
             .collect(),
         waiting: waiting.into_iter().map(Observed::who).collect(),
@@ -342,7 +346,9 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
         Wait::Child(pid) => {
             let own = observed.process.id.pid;
             let children: Vec<&Observed> = children(observation, own).collect();
-            let named = children.iter().find(|it| Some(it.process.id.pid) == *pid);
+            let named = children
+                .iter()
+                .find(|process| Some(process.process.id.pid) == *pid);
             let others: Vec<Who> = match named {
                 Some(child) => vec![child.who()],
                 // It waits for the observer.
@@ -364,18 +370,22 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
 
 fn children(observation: &Observation, parent: i32) -> impl Iterator<Item = &Observed> {
     let living = observation.living();
-    living.filter(move |it| it.process.parent == parent)
+    living.filter(move |process| process.process.parent == parent)
 }
 
 /// Children whose end wakes a process from its wait for a pipe, by a signal: make waits so for
 /// a job's end or a free slot.
 fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i32> {
-    let waits_for_pipe = || reasons.iter().any(|it| matches!(it, Reason::Pipe { .. }));
-    let handles_end = |it: &Observed| handles(it, libc::SIGCHLD) && waits_for_pipe();
+    let waits_for_pipe = || {
+        reasons
+            .iter()
+            .any(|reason| matches!(reason, Reason::Pipe { .. }))
+    };
+    let handles_end = |process: &Observed| handles(process, libc::SIGCHLD) && waits_for_pipe();
     if !observation.find(pid).is_some_and(handles_end) {
         return Vec::new();
     }
-    let children = children(observation, pid).map(|it| it.process.id.pid);
+    let children = children(observation, pid).map(|process| process.process.id.pid);
     let is_parent = observation.own_parent == Some(pid);
     // The observer, which is in no knot.
     children.chain(is_parent.then_some(0)).collect()
@@ -384,14 +394,16 @@ fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i3
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
 /// seen, or if it is a FIFO that somebody holds open for both, for any future process.
 fn others(observation: &Observation, pipe: PipeId, side: Side) -> Option<Vec<Who>> {
-    let mut ends = observation.living().flat_map(|it| &it.process.ends);
+    let mut ends = observation
+        .living()
+        .flat_map(|process| &process.process.ends);
     let is_kept_open = |end: &crate::proc::End| end.pipe == pipe && end.reads && end.writes;
     if pipe.is_fifo() && ends.any(is_kept_open) {
         return None;
     }
     let living = observation.living();
     let others: Vec<Who> = living
-        .filter(|it| it.process.holds(pipe, side.other()))
+        .filter(|process| process.process.holds(pipe, side.other()))
         .map(Observed::who)
         .collect();
     (!others.is_empty()).then_some(others)

@@ -114,14 +114,14 @@ impl Node for Observed {
 impl Observation {
     /// The processes that still ran at the end.
     pub fn living(&self) -> impl Iterator<Item = &Observed> {
-        self.processes.iter().filter(|it| !it.has_ended)
+        self.processes.iter().filter(|process| !process.has_ended)
     }
 
     /// The processes that held an end of a pipe, also those that have ended.
     pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
         self.processes
             .iter()
-            .filter(move |it| it.process.holds(pipe, side))
+            .filter(move |process| process.process.holds(pipe, side))
     }
 
     /// Whether a process descends from another one.
@@ -144,7 +144,7 @@ impl Observation {
 
     /// A process with fewer samples was not there for long enough to judge it.
     fn min_samples(&self) -> f64 {
-        let most = self.processes.iter().map(|it| it.samples).max();
+        let most = self.processes.iter().map(|process| process.samples).max();
         MIN_PRESENT * f64::from(most.unwrap_or(0))
     }
 
@@ -152,7 +152,7 @@ impl Observation {
     /// pipelines.
     pub fn short_lived_pipes(&self) -> usize {
         let min = self.min_samples();
-        let is_short = |it: &&Observed| it.is_asked && !it.is_lasting(min);
+        let is_short = |process: &&Observed| process.is_asked && !process.is_lasting(min);
         let between = |pipe: &&Pipe| {
             let mut readers = self.holders(pipe.id, Side::Input).filter(is_short);
             readers.any(|reader| {
@@ -171,15 +171,15 @@ impl Observation {
     /// Whether nothing worked in the last sample, so that a longer observation may show
     /// that nothing will.
     pub fn is_still(&self) -> bool {
-        let mut states = self.living().flat_map(|it| &it.threads);
+        let mut states = self.living().flat_map(|process| &process.threads);
         states.all(|state| !matches!(state, State::Working | State::Disk))
     }
 
     /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
     /// one process was asked for, its neighbours belong to it.
     pub fn edges(&self) -> Vec<Edge> {
-        let asked = self.processes.iter().filter(|it| it.is_asked);
-        let asked: BTreeSet<i32> = asked.map(|it| it.process.id.pid).collect();
+        let asked = self.processes.iter().filter(|process| process.is_asked);
+        let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
         let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
         edges.retain(|(from, to, _)| {
             let (from, to) = (asked.contains(from), asked.contains(to));
@@ -210,7 +210,7 @@ impl Observation {
 
     /// A process by its number.
     pub fn find(&self, pid: i32) -> Option<&Observed> {
-        self.living().find(|it| it.process.id.pid == pid)
+        self.living().find(|process| process.process.id.pid == pid)
     }
 }
 
@@ -407,7 +407,10 @@ mod tests {
                 busy(process(4, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
             ]);
             let pipelines = observation.pipelines();
-            let pids = pipelines.iter().flatten().map(|it| it.process.id.pid);
+            let pids = pipelines
+                .iter()
+                .flatten()
+                .map(|process| process.process.id.pid);
             assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
             let findings = diagnose(&observation);
             let [Finding::Pace(pace)] = &findings[..] else {

@@ -142,10 +142,15 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
     let edges = observation.edges();
     let mut findings = Vec::new();
     for stages in observation.in_order(&edges) {
-        let is_asked = stages.iter().any(|it| it.is_asked);
+        let is_asked = stages.iter().any(|stage| stage.is_asked);
         // Most pipelines of a system wait for something to do.
-        let is_idle = observation.is_survey && stages.iter().all(|it| it.is_frozen);
-        if is_asked && !is_idle && !stages.iter().any(|it| tied.contains(&it.process.id.pid)) {
+        let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
+        if is_asked
+            && !is_idle
+            && !stages
+                .iter()
+                .any(|stage| tied.contains(&stage.process.id.pid))
+        {
             findings.extend(pace(observation, &stages, &edges));
         }
     }
@@ -268,7 +273,9 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Opti
     let candidates: Vec<Candidate<'_>> = candidates
         .map(|stage| Candidate::new(stage, &flow))
         .collect();
-    let evidence = candidates.iter().map(|it| (it.evidence(&levels), it));
+    let evidence = candidates
+        .iter()
+        .map(|candidate| (candidate.evidence(&levels), candidate));
     let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
     evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
     let next = evidence.get(1).map_or(0.0, |next| next.0);
@@ -285,8 +292,11 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Opti
     let others: BTreeSet<i32> = before.flat_map(|pid| reach(*pid, &around).0).collect();
     let after = best.after.difference(&others).copied().collect();
     let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
-        let them = stages.iter().filter(|it| pids.contains(&it.process.id.pid));
-        them.map(|it| (it.who(), share(&it.shares))).collect()
+        let them = stages
+            .iter()
+            .filter(|stage| pids.contains(&stage.process.id.pid));
+        them.map(|stage| (stage.who(), share(&stage.shares)))
+            .collect()
     };
     let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
     let stage = best.stage;
@@ -374,7 +384,7 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
 
 /// Why a stage waits for a processor.
 fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> Delay {
-    if let Some(quota) = stage.quota.filter(|it| it.throttled >= MIN_THROTTLED) {
+    if let Some(quota) = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED) {
         return Delay::Quota(quota);
     }
     let allowed = stage.allowed.as_ref();
@@ -709,7 +719,7 @@ mod tests {
         ]);
         let has_turns = findings
             .iter()
-            .any(|it| matches!(it, Finding::Turns { .. }));
+            .any(|finding| matches!(finding, Finding::Turns { .. }));
         assert!(!has_turns, "{findings:?}");
     }
 
@@ -720,7 +730,7 @@ mod tests {
             let findings = found(stages.to_vec());
             findings
                 .iter()
-                .any(|it| matches!(it, Finding::Turns { .. }))
+                .any(|finding| matches!(finding, Finding::Turns { .. }))
         };
         assert!(has_turns(&stages));
         stages[1].shares.elsewhere = 0.4;

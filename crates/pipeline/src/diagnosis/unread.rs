@@ -56,24 +56,35 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
     let mut found = Vec::new();
     for pipe in &observation.pipes {
         let writers = observation.holders(pipe.id, Side::Room);
-        let mut blocked = writers.filter(|it| {
-            let waited = it.share_on(pipe.id, Side::Room) >= MIN_BLOCKED;
-            waited && it.is_frozen && !it.has_ended && !tied.contains(&it.process.id.pid)
+        let mut blocked = writers.filter(|process| {
+            let waited = process.share_on(pipe.id, Side::Room) >= MIN_BLOCKED;
+            waited
+                && process.is_frozen
+                && !process.has_ended
+                && !tied.contains(&process.process.id.pid)
         });
         let Some(writer) = blocked.next() else {
             continue;
         };
         let readers = observation.holders(pipe.id, Side::Input);
-        let readers = readers.filter(|it| !it.has_ended && it.process.id != writer.process.id);
+        let readers =
+            readers.filter(|process| !process.has_ended && process.process.id != writer.process.id);
         let readers: Vec<&Observed> = readers.collect();
-        let is_asked = writer.is_asked || readers.iter().any(|it| it.is_asked);
-        let is_busy = |it: &&Observed| {
+        let is_asked = writer.is_asked || readers.iter().any(|process| process.is_asked);
+        let is_busy = |process: &&Observed| {
             let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
-            let children = it.children.as_ref().map_or(0.0, |it| awake(&it.shares));
-            awake(&it.shares) + children >= MIN_BUSY || it.shares.blocked >= MIN_BLOCKED
+            let children = process
+                .children
+                .as_ref()
+                .map_or(0.0, |children| awake(&children.shares));
+            awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input);
-        if !is_asked || readers.is_empty() || readers.iter().any(|it| is_busy(it) || is_starved(it))
+        let is_starved = |process: &&Observed| process.waited_on(pipe.id, Side::Input);
+        if !is_asked
+            || readers.is_empty()
+            || readers
+                .iter()
+                .any(|process| is_busy(process) || is_starved(process))
         {
             continue;
         }
@@ -164,7 +175,7 @@ mod tests {
             waiting(Outside::Timer),
         );
         let unread = found(vec![blocked(), cat, sleep]);
-        let names = unread.iter().map(|it| &*it.writer.name);
+        let names = unread.iter().map(|unread| &*unread.writer.name);
         assert_eq!(names.collect::<Vec<&str>>(), ["cat"]);
     }
 

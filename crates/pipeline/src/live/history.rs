@@ -43,7 +43,7 @@ impl Slice {
         Window {
             samples: self.counts.samples,
             shares: self.divide().shares(&self.counts),
-            waits_for: outside.max_by_key(|(_, count)| **count).map(|it| *it.0),
+            waits_for: outside.max_by_key(|(_, count)| **count).map(|most| *most.0),
             processor: if is_counted {
                 self.ran.as_secs_f64() / seconds
             } else {

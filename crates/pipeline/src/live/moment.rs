@@ -139,7 +139,10 @@ pub(super) fn pipelines(
     load: &Load,
     is_survey: bool,
 ) -> Vec<Pipeline> {
-    let held: BTreeSet<PipeId> = members.iter().flat_map(|it| it.process.pipes()).collect();
+    let held: BTreeSet<PipeId> = members
+        .iter()
+        .flat_map(|member| member.process.pipes())
+        .collect();
     let observation = |processes: Vec<Observed>| Observation {
         processes,
         pipes: held.iter().map(|id| pipes[id].clone()).collect(),
@@ -147,25 +150,31 @@ pub(super) fn pipelines(
         is_survey,
         ..Observation::default()
     };
-    let of_minute = members.iter().map(|it| it.observed(&it.history.minute));
+    let of_minute = members
+        .iter()
+        .map(|member| member.observed(&member.history.minute));
     let minute = observation(of_minute.collect());
-    let of_second = members.iter().map(|it| it.observed(&it.history.last(1)));
+    let of_second = members
+        .iter()
+        .map(|member| member.observed(&member.history.last(1)));
     let second = observation(of_second.collect());
-    let recent = |it: &LiveProcess<'_>| it.observed(&it.history.last(PACE_SLICES));
+    let recent = |member: &LiveProcess<'_>| member.observed(&member.history.last(PACE_SLICES));
     let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
-    let by_id = members.iter().map(|it| (it.process.id, it));
+    let by_id = members.iter().map(|member| (member.process.id, member));
     let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
     let groups = minute.pipelines().into_iter();
     groups
         .map(|group| {
-            let pids: BTreeSet<i32> = group.iter().map(|it| it.process.id.pid).collect();
+            let pids: BTreeSet<i32> = group.iter().map(|process| process.process.id.pid).collect();
             let has = |pid: i32| pids.contains(&pid);
-            let stages = group.iter().filter_map(|it| by_id.get(&it.process.id));
+            let stages = group
+                .iter()
+                .filter_map(|process| by_id.get(&process.process.id));
             let stages: Vec<&LiveProcess<'_>> = stages.copied().collect();
             let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
             let mut pipeline = Pipeline {
-                stages: stages.iter().map(|it| it.stage()).collect(),
+                stages: stages.iter().map(|member| member.stage()).collect(),
                 links: between
                     .map(|(from, to, pipe)| StageLink {
                         from: *from,
@@ -178,7 +187,7 @@ pub(super) fn pipelines(
                     .collect(),
                 ..Pipeline::default()
             };
-            let still = stages.iter().map(|it| it.history.still).min();
+            let still = stages.iter().map(|member| member.history.still).min();
             pipeline.still_s = still.unwrap_or_default().as_secs_f64();
             for finding in &findings {
                 match finding {
@@ -187,16 +196,16 @@ pub(super) fn pipelines(
                     }
                     Finding::Unread(unread) if has(unread.writer.pid) => {
                         let mut writers = stages.iter();
-                        let is_long = |it: &&&LiveProcess<'_>| {
-                            let is_writer = it.process.id.pid == unread.writer.pid;
-                            is_writer && it.history.still >= TICK * PACE_SLICES as u32
+                        let is_long = |member: &&&LiveProcess<'_>| {
+                            let is_writer = member.process.id.pid == unread.writer.pid;
+                            is_writer && member.history.still >= TICK * PACE_SLICES as u32
                         };
-                        if writers.any(|it| is_long(&it)) {
+                        if writers.any(|member| is_long(&member)) {
                             pipeline.unread.get_or_insert_with(|| unread.clone());
                         }
                     }
                     Finding::Turns { stages, delay } => {
-                        let is_its = stages.iter().any(|it| has(it.pid));
+                        let is_its = stages.iter().any(|stage| has(stage.pid));
                         pipeline.is_by_turns |= is_its && delay.is_none();
                         pipeline.lacks_processors |= is_its && delay.is_some();
                     }
@@ -253,7 +262,9 @@ mod tests {
                 arguments: None,
             })
             .collect();
-        let observed = processes.iter().map(|it| busy(it.clone(), 0.0, 0.0, 0.0));
+        let observed = processes
+            .iter()
+            .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));
         let pipes = observation(observed.collect()).pipes;
         let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
         pipelines(&members, &pipes.collect(), &Load::default(), false)
@@ -273,9 +284,13 @@ mod tests {
         };
         let pace = pipeline.pace.as_ref().expect("a stage sets the pace");
         assert_eq!(pace.stage.pid, 2);
-        let names: Vec<&str> = pipeline.stages.iter().map(|it| &*it.name).collect();
+        let names: Vec<&str> = pipeline.stages.iter().map(|stage| &*stage.name).collect();
         assert_eq!(names, ["s1", "s2", "s3"]);
-        let links: Vec<(i32, i32)> = pipeline.links.iter().map(|it| (it.from, it.to)).collect();
+        let links: Vec<(i32, i32)> = pipeline
+            .links
+            .iter()
+            .map(|link| (link.from, link.to))
+            .collect();
         assert_eq!(links, [(1, 2), (2, 3)]);
         assert_eq!(pipeline.still_s, 0.0);
     }

@@ -193,8 +193,9 @@ impl Observer<'_> {
     /// Forgets short-lived processes, if there are many.
     fn forget(&mut self) {
         let ended = self.tallies.values().filter(|tally| tally.has_ended);
-        let mut ended: Vec<(u32, ProcessId)> =
-            ended.map(|it| (it.counts.samples, it.process.id)).collect();
+        let mut ended: Vec<(u32, ProcessId)> = ended
+            .map(|tally| (tally.counts.samples, tally.process.id))
+            .collect();
         ended.sort_unstable();
         let count = ended.len().saturating_sub(MAX_ENDED);
         for (_, id) in &ended[..count] {
@@ -300,7 +301,7 @@ impl Observer<'_> {
 
     fn add(&mut self, pid: i32, is_start: bool) {
         let process = self.scanner.graph.processes.get(&pid).cloned();
-        if let Some(process) = process.filter(|it| !self.tallies.contains_key(&it.id)) {
+        if let Some(process) = process.filter(|process| !self.tallies.contains_key(&process.id)) {
             let id = process.id;
             let tally = self.tally(process, is_start);
             self.tallies.insert(id, tally);
@@ -416,10 +417,10 @@ impl Observer<'_> {
                 PipeState::Held => {
                     seen.is_held = true;
                     let holders = self.tallies.values().map(|tally| &tally.process);
-                    let mut holders = holders.filter(|it| it.pipes().contains(&pipe));
+                    let mut holders = holders.filter(|process| process.pipes().contains(&pipe));
                     seen.held_by = holders
-                        .find(|it| is_moving(self.proc, it.id.pid, pipe))
-                        .map(|it| it.id.pid);
+                        .find(|process| is_moving(self.proc, process.id.pid, pipe))
+                        .map(|process| process.id.pid);
                 }
                 PipeState::Unknown => {}
             }
@@ -479,7 +480,7 @@ impl Observer<'_> {
             }
         }
         let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
-        for observed in processes.iter().filter(|it| it.is_asked) {
+        for observed in processes.iter().filter(|observed| observed.is_asked) {
             for end in &observed.process.ends {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }
@@ -488,12 +489,12 @@ impl Observer<'_> {
         let asked = self
             .tallies
             .values()
-            .filter(|it| self.asked.contains(&it.process.id));
+            .filter(|tally| self.asked.contains(&tally.process.id));
         let mut observation = Observation {
             samples: self
                 .tallies
                 .values()
-                .map(|it| it.counts.samples)
+                .map(|tally| tally.counts.samples)
                 .max()
                 .unwrap_or(0),
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
@@ -501,7 +502,9 @@ impl Observer<'_> {
             load,
             hidden: graph.hidden.len(),
             hides_processes: self.proc.hides_processes(),
-            hidden_calls: asked.filter(|it| it.hides_calls && !it.has_ended).count(),
+            hidden_calls: asked
+                .filter(|tally| tally.hides_calls && !tally.has_ended)
+                .count(),
             is_survey: self.plan.scope.root().is_none(),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()

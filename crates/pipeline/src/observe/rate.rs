@@ -87,7 +87,9 @@ impl Observation {
             };
             let is_other = end.pipe != pipe && is_open;
             let is_inherited = || {
-                let active = self.holders(end.pipe, side).filter(|it| !it.is_frozen);
+                let active = self
+                    .holders(end.pipe, side)
+                    .filter(|holder| !holder.is_frozen);
                 active.count() > 1
             };
             is_other

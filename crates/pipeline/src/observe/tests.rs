@@ -129,8 +129,13 @@ fn a_process_that_sleeps_all_the_time_is_frozen_and_one_that_runs_is_not() {
     group.add(&["yes"], Stdio::null(), Stdio::null());
     let frozen = eventually(|| {
         let observation = group.observe(&Proc::default(), 50);
-        let frozen = observation.processes.iter().filter(|it| it.is_frozen);
-        let names: Vec<String> = frozen.map(|it| it.process.name.clone()).collect();
+        let frozen = observation
+            .processes
+            .iter()
+            .filter(|observed| observed.is_frozen);
+        let names: Vec<String> = frozen
+            .map(|observed| observed.process.name.clone())
+            .collect();
         (names.len() == 2).then_some(names)
     });
     assert_eq!(frozen.unwrap(), ["sleep", "cat"]);
@@ -246,7 +251,12 @@ fn a_stuck_pipeline_is_found_while_it_is_watched_and_one_that_waits_is_not() {
     let mut waits = Group(Vec::new());
     waits.add(&["sleep", "1000"], Stdio::null(), writer);
     waits.add(&["cat"], reader, Stdio::null());
-    let is_long = |moment: &Moment| moment.pipelines.iter().any(|it| it.still_s >= 6.0);
+    let is_long = |moment: &Moment| {
+        moment
+            .pipelines
+            .iter()
+            .any(|pipeline| pipeline.still_s >= 6.0)
+    };
     let moment = live(&waits, is_long).unwrap();
     assert_eq!(moment.pipelines[0].stuck, None);
 }

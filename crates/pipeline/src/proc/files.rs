@@ -90,7 +90,9 @@ impl<'a> Files<'a> {
 
     /// The path of a file below the process's directory.
     fn name(self, file: &str) -> String {
-        let is_threads = ["fd", "mem", "cwd"].iter().any(|it| file.starts_with(it));
+        let is_threads = ["fd", "mem", "cwd"]
+            .iter()
+            .any(|prefix| file.starts_with(prefix));
         match self.thread.filter(|_| is_threads) {
             Some(tid) => format!("task/{tid}/{file}"),
             None => file.to_owned(),

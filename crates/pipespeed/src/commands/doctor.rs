@@ -21,12 +21,13 @@ use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
-use pipespeed_pipeline::diagnosis::{Finding, diagnose, observe};
+use pipespeed_pipeline::diagnosis::{Finding, Who, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::{Observation, Plan};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
+use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, doctor as report};
 
@@ -37,6 +38,7 @@ struct Record<'a> {
     header: Header,
     is_stuck: bool,
     findings: &'a [Finding],
+    pipelines: Vec<Vec<Who>>,
     #[serde(flatten)]
     observation: &'a Observation,
 }
@@ -177,10 +179,12 @@ impl Doctor<'_> {
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+        let stages = |stages: Vec<&Observed>| stages.into_iter().map(Observed::who).collect();
         let record = Record {
             header: header(Kind::Doctor, Machine::read(None, None)),
             is_stuck: findings.iter().any(Finding::is_stuck),
             findings,
+            pipelines: observation.pipelines().into_iter().map(stages).collect(),
             observation,
         };
         self.files.save(|_| Ok(to_json(&record)))

@@ -15,5 +15,6 @@ mod load;
 mod meter;
 mod profile;
 mod records;
+mod stages;
 mod streams;
 mod top;

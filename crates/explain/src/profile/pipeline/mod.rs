@@ -2,14 +2,15 @@
 //! its processes are sampled. Nothing of the command line is parsed: the processes' pipes show
 //! which stages there are.
 //!
-//! `running` runs the command, `stages` finds and observes its stages, `status` is how one
-//! ended, `finish` makes the record.
+//! `running` runs the command, `members` observes its processes, `status` is how one ended,
+//! `stages` finds out which are stages, `record` makes the record.
 
-mod account;
-mod finish;
+mod members;
+mod record;
 mod running;
 mod stages;
 mod status;
+mod usage;
 
 use std::os::fd::OwnedFd;
 use std::process::Child;
@@ -17,8 +18,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub use self::members::{INPUT, OUTPUT};
 pub use self::running::PHASE_MS;
-pub use self::stages::{INPUT, OUTPUT};
 use super::perf::Sampling;
 use super::record::PipelineProfile;
 use pipespeed_base::failure::Interrupted;
@@ -44,5 +45,5 @@ pub fn profile(
     let running = running::start(sampling, cpus, pipe_probe, start)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;
     let interrupted = ran.interrupted.map(Interrupted);
-    Ok((finish::record(command, ran, sampling), interrupted))
+    Ok((record::record(command, ran, sampling), interrupted))
 }
