@@ -22,12 +22,12 @@ use self::call::{InCall, examine_call};
 pub use self::sidecar::{find_other, open_process, start};
 use crate::graph::{Link, Process, Scanner, Side};
 use crate::proc::pipe_probe::PipeProbe;
-use crate::proc::{PipeId, Proc};
+use crate::proc::{LinkId, Proc};
 use crate::raise::{
     Decision, Exemption, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
-use crate::wait::{PipeWait, State, Wait, examine};
+use crate::wait::{BlockedOn, LinkWait, State, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -292,19 +292,21 @@ impl Booster {
         (seen != (None, false)).then_some(reader)
     }
 
-    fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
+    fn waits_for_data(&self, pid: i32, pipe: LinkId) -> bool {
         let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return false;
         };
-        let is_on_pipe = |wait: &PipeWait| wait.pipe == pipe && wait.side == Side::Input;
+        let is_on_pipe = |wait: &LinkWait| wait.pipe == pipe && wait.side == Side::Input;
         let mut threads = self.proc.threads(pid).into_iter();
         threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
-            Some((State::Waiting(Wait::Pipes { any_of, .. }), _)) => any_of.iter().any(is_on_pipe),
+            Some((State::Waiting(BlockedOn::Pipes { any_of, .. }), _)) => {
+                any_of.iter().any(is_on_pipe)
+            }
             _ => false,
         })
     }
 
-    fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
+    fn find_calls(&self, pid: i32, pipe: LinkId) -> Vec<InCall> {
         let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return Vec::new();
         };

@@ -13,7 +13,7 @@ pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{FdTableStamp, Files};
-use crate::proc::{End, PipeId, Proc, ProcessId, Stat};
+use crate::proc::{End, LinkId, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -53,7 +53,7 @@ pub struct Process {
 
 impl Process {
     /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
-    pub fn holds(&self, pipe: PipeId, side: Side) -> bool {
+    pub fn holds(&self, pipe: LinkId, side: Side) -> bool {
         let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
         ends.any(|end| match side {
             Side::Input => end.reads,
@@ -62,7 +62,7 @@ impl Process {
     }
 
     /// Its pipes.
-    pub fn pipes(&self) -> BTreeSet<PipeId> {
+    pub fn pipes(&self) -> BTreeSet<LinkId> {
         self.ends.iter().map(|end| end.pipe).collect()
     }
 }
@@ -363,7 +363,7 @@ impl Graph {
     }
 
     /// The processes that hold this side of a pipe.
-    pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = i32> {
+    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = i32> {
         let all = self.processes.values();
         all.filter(move |process| process.holds(pipe, side))
             .map(|process| process.id.pid)
@@ -374,7 +374,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::fixtures::{on_input, on_room, process, reads, writes};
-    use crate::wait::{State, Wait};
+    use crate::wait::{BlockedOn, State};
 
     #[test]
     fn those_who_hold_the_other_side_could_wake_a_process() {
@@ -393,7 +393,7 @@ mod tests {
         };
         assert_eq!(graph.wakers(2, &[on_input(7)]), [1, 3].into());
         assert_eq!(graph.wakers(2, &[on_room(8)]), [3].into());
-        let child = State::Waiting(Wait::Child(None));
+        let child = State::Waiting(BlockedOn::Child(None));
         assert_eq!(graph.wakers(1, &[child]), [1, 2, 3, 4].into());
         assert_eq!(graph.wakers(2, &[State::Working]), [].into());
         assert_eq!(graph.neighbours(2), [1, 3].into());

@@ -10,12 +10,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use self::history::{History, MINUTE};
 use self::moment::{LiveProcess, pipelines};
-use crate::diagnosis::{Finding, Knot, diagnose};
+use crate::diagnosis::{Deadlock, Finding, diagnose};
 use crate::graph::{Process, connected, links, with_flow};
 use crate::observe::{
     BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time,
 };
-use crate::proc::{PipeId, Proc, ProcessId};
+use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};
 use crate::sample::slice::Limits;
 
@@ -93,7 +93,7 @@ pub struct Live<'a> {
     histories: BTreeMap<ProcessId, History>,
     next_moment: Instant,
     /// Processes that waited for each other at the last moment.
-    knots: Vec<Knot>,
+    deadlocks: Vec<Deadlock>,
     /// How busy the processors were in the last second.
     load: Load,
     /// Processor time at the beginning of the last moment, until its cost is known.
@@ -116,7 +116,7 @@ impl<'a> Live<'a> {
             next_stage: 0,
             histories: BTreeMap::new(),
             next_moment: start + TICK,
-            knots: Vec::new(),
+            deadlocks: Vec::new(),
             load: Load::default(),
             spent_before: None,
         };
@@ -189,7 +189,7 @@ impl<'a> Live<'a> {
         self.spent_before = Some(self.spent());
         let processes = self.processes();
         let groups = connected(processes.values());
-        let knots = self.find_knots(&groups);
+        let deadlocks = self.find_deadlocks(&groups);
         let samples = self.close_slices(&groups, now);
         let stages = groups.iter().flatten().map(|id| &processes[id]);
         self.observer.wanted = Some(stages.flat_map(Process::pipes).collect());
@@ -202,8 +202,10 @@ impl<'a> Live<'a> {
             .map(|members| pipelines(members, &pipes, &self.load, is_survey));
         let mut pipelines: Vec<Pipeline> = pipelines.flatten().collect();
         for pipeline in &mut pipelines {
-            let mut knots = knots.iter();
-            pipeline.stuck = knots.find(|knot| pipeline.has_member(knot)).cloned();
+            let mut deadlocks = deadlocks.iter();
+            pipeline.stuck = deadlocks
+                .find(|deadlock| pipeline.has_member(deadlock))
+                .cloned();
         }
         let tally = |member: &LiveProcess<'_>| self.observer.tallies.get(&member.process.id);
         let stages = members.iter().flatten().filter_map(tally);
@@ -224,12 +226,12 @@ impl<'a> Live<'a> {
     }
 
     /// Processes that wait for each other, found as by an observation, once some stages have not
-    /// run for a while. A knot counts once it has been found twice.
-    fn find_knots(&mut self, groups: &[Vec<ProcessId>]) -> Vec<Knot> {
+    /// run for a while. A deadlock counts once it has been found twice.
+    fn find_deadlocks(&mut self, groups: &[Vec<ProcessId>]) -> Vec<Deadlock> {
         let still = |id: &ProcessId| self.histories.get(id).map(|history| history.still);
         let is_still = |id: &ProcessId| still(id).is_some_and(|time| time >= MIN_STILL);
         if !groups.iter().any(|group| group.iter().all(is_still)) {
-            self.knots.clear();
+            self.deadlocks.clear();
             return Vec::new();
         }
         self.observer.follow(false);
@@ -237,11 +239,14 @@ impl<'a> Live<'a> {
         let observation = self.observer.observation();
         let found = diagnose(&observation).into_iter();
         let found = found.filter_map(|finding| match finding {
-            Finding::Knot(knot) => Some(knot),
+            Finding::Deadlock(deadlock) => Some(deadlock),
             _ => None,
         });
-        let before = std::mem::replace(&mut self.knots, found.collect());
-        let again = self.knots.iter().filter(|knot| before.contains(knot));
+        let before = std::mem::replace(&mut self.deadlocks, found.collect());
+        let again = self
+            .deadlocks
+            .iter()
+            .filter(|deadlock| before.contains(deadlock));
         again.cloned().collect()
     }
 
@@ -328,13 +333,13 @@ impl<'a> Live<'a> {
     }
 
     /// What was seen of each pipe. Forgets those that are gone.
-    fn close_pipes(&mut self) -> BTreeMap<PipeId, Pipe> {
+    fn close_pipes(&mut self) -> BTreeMap<LinkId, Pipe> {
         let observer = &mut self.observer;
         let ends = observer
             .tallies
             .values()
             .flat_map(|tally| &tally.process.ends);
-        let paths: BTreeMap<PipeId, Option<String>> =
+        let paths: BTreeMap<LinkId, Option<String>> =
             ends.map(|end| (end.pipe, end.path.clone())).collect();
         observer.pipes.retain(|id, _| paths.contains_key(id));
         for seen in observer.pipes.values_mut() {

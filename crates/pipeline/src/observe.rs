@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub(crate) use self::observer::{BATCH, Chores, MAX_SAMPLE, Observer, is_replaced, own_time};
 use crate::graph::Scope;
-use crate::proc::{PipeId, Proc};
+use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
 use crate::sample::Observed;
 
@@ -92,7 +92,7 @@ pub struct Observation {
 pub struct Pipe {
     /// Its identity.
     #[serde(flatten)]
-    pub id: PipeId,
+    pub id: LinkId,
     /// The path of a FIFO.
     pub path: Option<String>,
     /// Its capacity in bytes; `None` if it could not be opened.

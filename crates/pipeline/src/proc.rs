@@ -58,17 +58,17 @@ impl ProcessId {
 
 /// A pipe or a FIFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct PipeId {
+pub struct LinkId {
     /// The file system of a FIFO; 0 for a pipe.
     pub device: u64,
     /// The inode number.
     pub inode: u64,
 }
 
-impl PipeId {
+impl LinkId {
     /// A pipe without a name.
     pub fn pipe(inode: u64) -> Self {
-        PipeId { device: 0, inode }
+        LinkId { device: 0, inode }
     }
 
     /// Whether it is a FIFO, which has a name.
@@ -81,7 +81,7 @@ impl PipeId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A pipe, or a FIFO with its path.
-    Pipe(PipeId, Option<String>),
+    Pipe(LinkId, Option<String>),
     /// A socket.
     Socket,
     /// A terminal.
@@ -98,7 +98,7 @@ pub struct End {
     /// Its number.
     pub fd: i32,
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// Whether the process can read from it.
     pub reads: bool,
     /// Whether the process can write to it.

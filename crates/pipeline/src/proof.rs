@@ -4,7 +4,7 @@ use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 use serde::Serialize;
 
 use crate::boost::{PipeName, TreatedPipe};
-use crate::diagnosis::Pace;
+use crate::diagnosis::Bottleneck;
 use crate::raise::Treatment;
 
 /// The confidence level of the intervals.
@@ -150,9 +150,10 @@ pub struct Proof {
     pub held_by: Option<String>,
     /// What was done to the pipes in the untimed boosted run; null if that is not known.
     pub pipes: Option<Vec<TreatedPipe>>,
-    /// The stage that sets the pace when boosted; null if none does or the run was too
+    /// The bottleneck when boosted; null if none does or the run was too
     /// short to say.
-    pub pace: Option<Pace>,
+    #[serde(rename = "pace")]
+    pub bottleneck: Option<Bottleneck>,
     /// The command line that raises the same pipes without pipespeed; null if there is none.
     pub portable: Option<String>,
     /// The ways of running it: plain, boosted, and with each pipe left out.
@@ -415,7 +416,7 @@ mod tests {
             status: 0,
             held_by: None,
             pipes: Some(Vec::new()),
-            pace: None,
+            bottleneck: None,
             portable: None,
             cases: vec![case(Way::Plain, plain), case(Way::Boosted, boosted)],
             null_control: None,

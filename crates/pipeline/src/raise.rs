@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{process, reads, writes};
-    use crate::proc::{End, PipeId};
+    use crate::proc::{End, LinkId};
 
     fn linked(processes: &[Process]) -> Vec<(u64, Vec<i32>, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_fifo_is_left_alone() {
-        let fifo = PipeId {
+        let fifo = LinkId {
             device: 8,
             inode: 7,
         };

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::graph::Side;
 use crate::graph::{Process, Unseen};
-use crate::proc::{Io, PipeId};
+use crate::proc::{Io, LinkId};
 use crate::processors::Quota;
 use crate::wait::{Outside, State};
 
@@ -40,7 +40,7 @@ pub struct Observed {
     /// Shares of samples in which it waited for something outside of pipes.
     pub outside: BTreeMap<Outside, f64>,
     /// Shares of samples in which it waited on a pipe.
-    pub on: Vec<OnPipe>,
+    pub on: Vec<OnLink>,
     /// What its children did while it waited for them.
     pub children: Option<Children>,
     /// Whether no thread of it ran during the whole observation.
@@ -113,16 +113,16 @@ pub struct Children {
     /// What they waited for outside of pipes.
     pub outside: BTreeMap<Outside, f64>,
     /// The pipes on which they waited.
-    pub on: Vec<OnPipe>,
+    pub on: Vec<OnLink>,
     /// Their processor time, in processors.
     pub processors: f64,
 }
 
 /// How often a process waited on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct OnPipe {
+pub struct OnLink {
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// The side.
     pub side: Side,
     /// The share of samples.

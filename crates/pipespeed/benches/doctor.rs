@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_pipeline::proc::pipe_probe::{self, PipeProbe};
-use pipespeed_pipeline::proc::{PipeId, Proc};
+use pipespeed_pipeline::proc::{LinkId, Proc};
 use pipespeed_stats as stats;
 use pipespeed_testing::pipelines;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -305,12 +305,12 @@ fn examine(pid: u32) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The name of the stage that sets the pace; empty if none is named.
+/// The name of the bottleneck; empty if none is named.
 fn slowest(pid: u32) -> anyhow::Result<String> {
     let record = examine(pid)?;
     let findings = record["findings"].as_array().context("findings")?;
-    let pace = findings.iter().find(|finding| finding["finding"] == "pace");
-    let name = pace.and_then(|pace| pace["stage"]["name"].as_str());
+    let bottleneck = findings.iter().find(|finding| finding["finding"] == "pace");
+    let name = bottleneck.and_then(|bottleneck| bottleneck["stage"]["name"].as_str());
     Ok(name.unwrap_or_default().to_owned())
 }
 
@@ -441,7 +441,7 @@ fn ends(trials: usize) -> anyhow::Result<()> {
                     continue;
                 }
                 let fd = shown.fd.load(Ordering::Acquire);
-                pipe_probe.read_state(&proc, own, fd, PipeId::pipe(inode));
+                pipe_probe.read_state(&proc, own, fd, LinkId::pipe(inode));
                 shown.looks.fetch_add(1, Ordering::Relaxed);
             }
         });

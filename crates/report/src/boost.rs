@@ -3,13 +3,13 @@
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
-use pipespeed_pipeline::diagnosis::Pace;
+use pipespeed_pipeline::diagnosis::Bottleneck;
 use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
 use pipespeed_pipeline::raise::{Exemption, Treatment};
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
+use super::bottleneck::describe_bottleneck;
 use super::format::{interval, pluralize, ratio, significant};
-use super::pace::describe_pace;
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 
 /// Nothing is promised for pipelines that take less.
@@ -192,7 +192,7 @@ fn explain(proof: &Proof) -> Option<String> {
     let left = || proof.pipes.iter().flatten().map(describe).join("; ");
     let was_raised = proof.raised_pipes().next().is_some();
     let reason = if may_be_raised(boosted) {
-        describe_limit(proof.pace.as_ref()?)
+        describe_limit(proof.bottleneck.as_ref()?)
     } else if !was_raised && !left().is_empty() {
         left()
     } else if was_raised || is_short(proof) {
@@ -214,10 +214,10 @@ fn is_short(proof: &Proof) -> bool {
     seconds.is_some_and(|it| it.median < MIN_SECONDS)
 }
 
-/// What the stage that sets the pace does, and what would help.
-fn describe_limit(pace: &Pace) -> String {
-    let text = describe_pace(pace, false);
-    let text = format!("{} {}. {}", pace.stage.name, text.does, text.remedy);
+/// What the bottleneck does, and what would help.
+fn describe_limit(bottleneck: &Bottleneck) -> String {
+    let text = describe_bottleneck(bottleneck, false);
+    let text = format!("{} {}. {}", bottleneck.stage.name, text.does, text.remedy);
     text.trim_end().to_owned()
 }
 
@@ -360,7 +360,7 @@ mod tests {
             status: 0,
             held_by: None,
             pipes: Some(vec![pipe("cat", "wc", 1)]),
-            pace: None,
+            bottleneck: None,
             portable: None,
             cases: vec![
                 case(Way::Plain, 0.41, 0.43),
@@ -397,7 +397,7 @@ mod tests {
             runs: 0.98,
             ..Shares::default()
         };
-        busy.pace = Some(fixtures::pace(7, "zcat", runs));
+        busy.bottleneck = Some(fixtures::bottleneck(7, "zcat", runs));
         let mut none = proof(0.41);
         none.pipes = Some(Vec::new());
         for sample in &mut none.cases[1].samples {

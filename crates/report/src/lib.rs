@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod boost;
+mod bottleneck;
 mod changes;
 mod channels;
 mod chart;
@@ -16,7 +17,6 @@ mod format;
 mod latency;
 mod memory;
 mod notes;
-mod pace;
 mod page;
 mod pinning;
 mod pipeline;

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Process;
-use crate::proc::PipeId;
+use crate::proc::LinkId;
 use crate::proc::ProcessId;
 use crate::raise::{Exemption, Treatment};
 
@@ -124,7 +124,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Register {
     /// The pipes that still exist.
-    known: BTreeMap<PipeId, Known>,
+    known: BTreeMap<LinkId, Known>,
     /// About pipes that no longer exist.
     account: Account,
 }
@@ -134,7 +134,7 @@ impl Register {
     /// reasons of the scan before.
     pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>) {
         let ends = processes.values().flat_map(|process| &process.ends);
-        let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
+        let held: BTreeSet<LinkId> = ends.map(|end| end.pipe).collect();
         let known = std::mem::take(&mut self.known).into_iter();
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             known.partition(|(pipe, _)| held.contains(pipe));
@@ -152,7 +152,7 @@ impl Register {
     /// Sets the processes after which a pipe is named. Returns the name.
     pub(super) fn set_parties(
         &mut self,
-        pipe: PipeId,
+        pipe: LinkId,
         writer: Option<&Process>,
         reader: Option<&Process>,
     ) -> PipeName {
@@ -163,19 +163,19 @@ impl Register {
     }
 
     /// Sets the reader after which a pipe is named.
-    pub(super) fn set_reader(&mut self, pipe: PipeId, reader: &Process) {
+    pub(super) fn set_reader(&mut self, pipe: LinkId, reader: &Process) {
         self.known.entry(pipe).or_default().reader = Party::new(Some(reader));
     }
 
     /// Notes what was done to a pipe.
-    pub(super) fn settle(&mut self, pipe: PipeId, treatment: Treatment) {
+    pub(super) fn settle(&mut self, pipe: LinkId, treatment: Treatment) {
         let known = self.known.entry(pipe).or_default();
         known.treatment = Some(treatment);
         known.is_settled = true;
     }
 
     /// Notes why a pipe is not settled yet.
-    pub(super) fn wait(&mut self, pipe: PipeId, reason: Exemption) {
+    pub(super) fn wait(&mut self, pipe: LinkId, reason: Exemption) {
         let known = self.known.entry(pipe).or_default();
         known.treatment = Some(Treatment::Left(reason));
     }
@@ -201,7 +201,7 @@ impl Register {
     }
 
     /// Whether it was decided what is done to a pipe.
-    pub(super) fn is_settled(&self, pipe: PipeId) -> bool {
+    pub(super) fn is_settled(&self, pipe: LinkId) -> bool {
         self.known.get(&pipe).is_some_and(|known| known.is_settled)
     }
 
@@ -219,7 +219,7 @@ impl Register {
     }
 
     /// Adds pipes to the account in the order in which their readers were started.
-    fn close(&mut self, pipes: BTreeMap<PipeId, Known>) {
+    fn close(&mut self, pipes: BTreeMap<LinkId, Known>) {
         let mut all: Vec<Known> = pipes
             .into_values()
             .filter(|known| known.is_settled)

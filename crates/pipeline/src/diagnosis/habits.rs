@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Finding, Observed, Who};
 use crate::graph::{Node, Side};
 use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
-use crate::proc::PipeId;
+use crate::proc::LinkId;
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
@@ -21,7 +21,7 @@ const MIN_WAKES_PER_S: f64 = 2_000.0;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
-    let is_asked = |pipe: PipeId| {
+    let is_asked = |pipe: LinkId| {
         let mut holders = observation
             .living()
             .filter(|process| process.process.pipes().contains(&pipe));
@@ -44,7 +44,7 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
 ///
 /// Somebody must hold the write end of a pipe that is in use, and may write later. So only
 /// those are named that are probably not meant to: see [`is_meant`].
-pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pipe in &observation.pipes {
         let readers = observation.users(pipe.id, Side::Input);
@@ -83,7 +83,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
             let is_idle = |process: &&Observed| {
                 process.is_idle(Side::Room) || process.only_waits_for_children()
             };
-            findings.extend(fd.map(|fd| Finding::SpareEnd {
+            findings.extend(fd.map(|fd| Finding::LeakedWriteEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
                 holder: holder.who(),
@@ -113,7 +113,7 @@ fn is_meant(
     holder: &Observed,
     reader: &Observed,
     holders: &[&Observed],
-    pipe: PipeId,
+    pipe: LinkId,
 ) -> bool {
     let own = holder.process.id.pid;
     let others = || {
@@ -294,14 +294,14 @@ mod tests {
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::graph::Process;
     use crate::proc::{End, Io};
-    use crate::wait::{Outside, PipeWait, State, Wait};
+    use crate::wait::{BlockedOn, LinkWait, Outside, State};
 
     fn sleeping() -> State {
-        State::Waiting(Wait::Outside(Outside::Timer))
+        State::Waiting(BlockedOn::Outside(Outside::Timer))
     }
 
     fn on_child() -> State {
-        State::Waiting(Wait::Child(None))
+        State::Waiting(BlockedOn::Child(None))
     }
 
     /// The processes with a spare end of a pipe from which process 2 reads.
@@ -314,9 +314,9 @@ mod tests {
             )
         };
         let observation = observation(others.into_iter().chain([reader]).collect());
-        let found = spare_ends(&observation, &BTreeSet::new());
+        let found = leaked_write_ends(&observation, &BTreeSet::new());
         let holders = found.iter().map(|finding| match finding {
-            Finding::SpareEnd { holder, .. } => holder.pid,
+            Finding::LeakedWriteEnd { holder, .. } => holder.pid,
             other => panic!("{other:?}"),
         });
         holders.collect()
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn a_stray_write_end_is_named_unless_it_is_standard_output() {
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
-        let expected = Finding::SpareEnd {
-            pipe: PipeId::pipe(7),
+        let expected = Finding::LeakedWriteEnd {
+            pipe: LinkId::pipe(7),
             reader: reader.who(),
             holder: sleeper(3, 5).who(),
             fd: 5,
@@ -347,7 +347,10 @@ mod tests {
             is_last: true,
         };
         let observation = observation(vec![reader, sleeper(3, 5)]);
-        assert_eq!(spare_ends(&observation, &BTreeSet::new()), [expected]);
+        assert_eq!(
+            leaked_write_ends(&observation, &BTreeSet::new()),
+            [expected]
+        );
         // A stage that has not written yet.
         assert!(spare([sleeper(3, 1)]).is_empty());
         assert!(spare([sleeper(3, 2)]).is_empty());
@@ -387,7 +390,7 @@ mod tests {
     #[test]
     fn who_made_the_pipe_for_the_reader_may_write_later() {
         // An interactive shell and its coprocess.
-        let terminal = State::Waiting(Wait::Outside(Outside::Terminal));
+        let terminal = State::Waiting(BlockedOn::Outside(Outside::Terminal));
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
         assert!(spare([frozen(shell().process, on_child())]).is_empty());
@@ -421,7 +424,7 @@ mod tests {
     #[test]
     fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: End| End {
-            pipe: PipeId {
+            pipe: LinkId {
                 device: 5,
                 inode: 7,
             },
@@ -433,8 +436,8 @@ mod tests {
         });
         let shell = frozen(process(9, "bash", vec![both]), on_child());
         let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
-        let waits = State::Waiting(Wait::Pipes {
-            any_of: vec![PipeWait {
+        let waits = State::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
                 pipe: cat.ends[0].pipe,
                 fd: Some(0),
                 side: Side::Input,
@@ -443,8 +446,8 @@ mod tests {
         });
         cat.parent = 9;
         let observation = observation(vec![shell, frozen(cat, waits)]);
-        let findings = spare_ends(&observation, &BTreeSet::new());
-        let [Finding::SpareEnd { holder, fd, .. }] = &findings[..] else {
+        let findings = leaked_write_ends(&observation, &BTreeSet::new());
+        let [Finding::LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
             panic!("{findings:?}");
         };
         assert_eq!((&*holder.name, *fd), ("bash", 3));

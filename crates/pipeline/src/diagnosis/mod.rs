@@ -1,8 +1,8 @@
 //! Conclusions from an observation: pure functions.
 
+mod bottleneck;
+mod deadlock;
 mod habits;
-mod knot;
-mod pace;
 mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
+pub use self::deadlock::{Deadlock, DeadlockKind, Member, Reason};
 pub use self::habits::SmallPipeCause;
-pub use self::knot::{Knot, KnotKind, Member, Reason};
-pub use self::pace::{Certainty, Delay, Pace, Room};
 pub use self::unread::{Idle, Unread};
 use crate::graph::{Edge, Node, Process, Side, Stages, pipelines};
 use crate::observe::{self, Observation, Pipe, Plan};
-use crate::proc::{PipeId, Proc};
-use crate::sample::{Observed, OnPipe};
+use crate::proc::{LinkId, Proc};
+use crate::sample::{Observed, OnLink};
 use crate::wait::{Outside, State};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
@@ -26,7 +26,7 @@ const MIN_PRESENT: f64 = 0.25;
 /// A process that waits for its children for this share only waits for them.
 const MIN_ONLY_WAITS: f64 = 0.9;
 
-/// With fewer samples it can't be said which stage sets the pace.
+/// With fewer samples it can't be said which stage is the bottleneck.
 const MIN_SAMPLES: u32 = 4;
 
 /// A process in a conclusion.
@@ -60,7 +60,7 @@ impl Observed {
     }
 
     /// The share of the time in which it waited on a pipe.
-    fn share_on(&self, pipe: PipeId, side: Side) -> f64 {
+    fn share_on(&self, pipe: LinkId, side: Side) -> f64 {
         let on = self.on.iter();
         on.filter(|on| on.pipe == pipe && on.side == side)
             .map(|on| on.share)
@@ -75,7 +75,7 @@ impl Observed {
     }
 
     /// How often the children for which it waits wait on its pipes.
-    fn children_on(&self) -> impl Iterator<Item = &OnPipe> {
+    fn children_on(&self) -> impl Iterator<Item = &OnLink> {
         let children = self.children.iter().flat_map(|children| &children.on);
         children.filter(|on| self.process.holds(on.pipe, on.side))
     }
@@ -90,7 +90,7 @@ impl Node for Observed {
         &self.ancestors
     }
 
-    fn waited_on(&self, link: PipeId, side: Side) -> bool {
+    fn waited_on(&self, link: LinkId, side: Side) -> bool {
         self.share_on(link, side) > 0.0
     }
 
@@ -118,7 +118,7 @@ impl Observation {
     }
 
     /// The processes that held an end of a pipe, also those that have ended.
-    pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
+    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = &Observed> {
         self.processes
             .iter()
             .filter(move |process| process.process.holds(pipe, side))
@@ -129,7 +129,7 @@ impl Observation {
         child.process.parent == from || child.ancestors.contains(&from)
     }
 
-    fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, PipeId) -> bool> {
+    fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, LinkId) -> bool> {
         let min = self.min_samples();
         Stages {
             nodes: &self.processes,
@@ -138,7 +138,7 @@ impl Observation {
     }
 
     /// The processes that use an end of a pipe for most of the time.
-    pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
+    pub fn users(&self, pipe: LinkId, side: Side) -> Vec<&Observed> {
         self.stages().users(pipe, side)
     }
 
@@ -163,7 +163,7 @@ impl Observation {
         self.pipes.iter().filter(between).count()
     }
 
-    /// Whether there were too few samples to say which stage sets the pace.
+    /// Whether there were too few samples to say which stage is the bottleneck.
     pub fn is_too_short(&self) -> bool {
         self.samples < MIN_SAMPLES
     }
@@ -219,29 +219,33 @@ impl Observation {
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// Processes that wait for each other.
-    Knot(Knot),
+    #[serde(rename = "knot")]
+    Deadlock(Deadlock),
     /// A splice that holds a pipe's lock.
     Held {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// The process that splices, if known.
         holder: Option<Who>,
         /// Whether it did not move all the time.
         is_stuck: bool,
     },
-    /// The stage that sets the pace.
-    Pace(Box<Pace>),
+    /// The bottleneck.
+    #[serde(rename = "pace")]
+    Bottleneck(Box<Bottleneck>),
     /// Stages that wait for each other, or for processors, by turns.
-    Turns {
+    #[serde(rename = "turns")]
+    PingPong {
         /// The stages.
         stages: Vec<Who>,
         /// What keeps them from running, if they mainly wait for processors.
         delay: Option<Delay>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
-    SpareEnd {
+    #[serde(rename = "spare_end")]
+    LeakedWriteEnd {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// Its reader.
         reader: Who,
         /// The process that holds a write end.
@@ -271,7 +275,7 @@ pub enum Finding {
     /// A pipe that holds less than a new one usually does.
     SmallPipe {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// Its capacity.
         capacity: u64,
         /// Why it is small, as far as that is known.
@@ -284,7 +288,7 @@ pub enum Finding {
 impl Finding {
     fn is_last_holder(&self, who: &Who) -> bool {
         match self {
-            Finding::SpareEnd {
+            Finding::LeakedWriteEnd {
                 holder, is_last, ..
             } => *is_last && holder == who,
             _ => false,
@@ -294,8 +298,8 @@ impl Finding {
     /// Whether somebody waited for the whole observation, and may do so for ever.
     pub fn is_standstill(&self) -> bool {
         match self {
-            Finding::Unread(_) | Finding::SpareEnd { .. } => true,
-            Finding::Pace(pace) => pace.is_stopped,
+            Finding::Unread(_) | Finding::LeakedWriteEnd { .. } => true,
+            Finding::Bottleneck(bottleneck) => bottleneck.is_stopped,
             _ => false,
         }
     }
@@ -303,7 +307,7 @@ impl Finding {
     /// Whether nothing moves without help.
     pub fn is_stuck(&self) -> bool {
         match self {
-            Finding::Knot(_) => true,
+            Finding::Deadlock(_) => true,
             Finding::Held { is_stuck, .. } => *is_stuck,
             _ => false,
         }
@@ -311,19 +315,22 @@ impl Finding {
 
     /// Whether nothing moves without help, and nobody outside could give it.
     pub fn is_certainly_stuck(&self) -> bool {
-        let is_likely = matches!(self, Finding::Knot(knot) if knot.certainty == Certainty::Likely);
+        let is_likely =
+            matches!(self, Finding::Deadlock(deadlock) if deadlock.certainty == Certainty::Likely);
         self.is_stuck() && !is_likely
     }
 
     /// Whether it holds only if all processes are known that have an end of a pipe.
     fn needs_all(&self) -> bool {
-        self.is_stuck() || matches!(self, Finding::SpareEnd { .. })
+        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd { .. })
     }
 
     /// The processes that don't move without help, and those that wait for them.
     fn tied(&self) -> Vec<&Who> {
         match self {
-            Finding::Knot(knot) => self.stuck().into_iter().chain(&knot.waiting).collect(),
+            Finding::Deadlock(deadlock) => {
+                self.stuck().into_iter().chain(&deadlock.waiting).collect()
+            }
             _ => self.stuck(),
         }
     }
@@ -331,7 +338,9 @@ impl Finding {
     /// The processes that don't move without help.
     pub fn stuck(&self) -> Vec<&Who> {
         match self {
-            Finding::Knot(knot) => knot.members.iter().map(|member| &member.who).collect(),
+            Finding::Deadlock(deadlock) => {
+                deadlock.members.iter().map(|member| &member.who).collect()
+            }
             Finding::Held {
                 holder,
                 is_stuck: true,
@@ -352,27 +361,30 @@ pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool
 
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
-    let knots = knot::knots(observation);
+    let deadlocks = deadlock::deadlocks(observation);
     let held = habits::held(observation);
-    let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
+    let mut findings: Vec<Finding> = deadlocks.into_iter().map(Finding::Deadlock).collect();
     findings.extend(held);
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let spare = habits::spare_ends(observation, &tied);
+    let spare = habits::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
-    let mut paces = pace::paces(observation, &tied);
-    // Who does not write or read at all does not set a pace.
-    paces.retain(|finding| match finding {
-        Finding::Pace(pace) => {
+    let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
+    // Who does not write or read at all does not be the bottleneck.
+    bottlenecks.retain(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => {
             let mut unread = unread.iter();
-            let is_reader = unread.any(|unread| unread.is_reader(&pace.stage));
-            !is_reader && !spare.iter().any(|spare| spare.is_last_holder(&pace.stage))
+            let is_reader = unread.any(|unread| unread.is_reader(&bottleneck.stage));
+            !is_reader
+                && !spare
+                    .iter()
+                    .any(|spare| spare.is_last_holder(&bottleneck.stage))
         }
         _ => true,
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
-    findings.extend(paces);
+    findings.extend(bottlenecks);
     findings.extend(spare);
     findings.extend(habits::small_calls(observation));
     findings.extend(habits::small_pipes(observation));
@@ -385,14 +397,14 @@ mod tests {
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::graph::Process;
     use crate::proc::Io;
-    use crate::wait::Wait;
+    use crate::wait::BlockedOn;
 
     #[test]
     fn a_program_that_waits_for_the_one_it_started_is_no_stage() {
         for wait in [
-            Wait::Child(None),
-            Wait::Outside(Outside::Signal),
-            Wait::Outside(Outside::Socket),
+            BlockedOn::Child(None),
+            BlockedOn::Outside(Outside::Signal),
+            BlockedOn::Outside(Outside::Socket),
         ] {
             let ends = || vec![reads(0, 7), writes(1, 8)];
             let timeout = frozen(process(2, "timeout", ends()), State::Waiting(wait));
@@ -413,10 +425,10 @@ mod tests {
                 .map(|process| process.process.id.pid);
             assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
             let findings = diagnose(&observation);
-            let [Finding::Pace(pace)] = &findings[..] else {
+            let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
                 panic!("{findings:?}");
             };
-            assert_eq!(pace.stage.pid, 3);
+            assert_eq!(bottleneck.stage.pid, 3);
         }
     }
 
@@ -434,7 +446,7 @@ mod tests {
                 wc.io = wc.io.map(|io| Io { writes: 0, ..io });
             }
             let mut seq = busy(seq, 0.1, 0.9, 0.0);
-            seq.on.retain(|on| on.pipe == PipeId::pipe(pipe));
+            seq.on.retain(|on| on.pipe == LinkId::pipe(pipe));
             [seq, wc]
         };
         let all = |writes_much| {
@@ -458,9 +470,9 @@ mod tests {
             pid: 1,
             name: "a".to_owned(),
         };
-        let pipe = PipeId::pipe(7);
-        let knot = Knot {
-            kind: KnotKind::AllRead,
+        let pipe = LinkId::pipe(7);
+        let deadlock = Deadlock {
+            kind: DeadlockKind::AllRead,
             certainty: Certainty::Clear,
             members: Vec::new(),
             waiting: Vec::new(),
@@ -470,7 +482,7 @@ mod tests {
             holder: None,
             is_stuck: true,
         };
-        let spare = Finding::SpareEnd {
+        let spare = Finding::LeakedWriteEnd {
             pipe,
             reader: who(),
             holder: who(),
@@ -496,12 +508,15 @@ mod tests {
             writer: who(),
             readers: Vec::new(),
         };
-        let turns = Finding::Turns {
+        let turns = Finding::PingPong {
             stages: Vec::new(),
             delay: None,
         };
         for (finding, expected) in [
-            (Finding::Knot(knot), "knot certainty kind members waiting"),
+            (
+                Finding::Deadlock(deadlock),
+                "knot certainty kind members waiting",
+            ),
             (held, "held holder is_stuck pipe"),
             (spare, "spare_end fd holder is_last pipe reader waits_for"),
             (
@@ -532,6 +547,6 @@ mod tests {
             busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
             busy(cat, 0.5, 0.0, 0.5),
         ]);
-        assert_eq!(observation.users(PipeId::pipe(7), Side::Input).len(), 2);
+        assert_eq!(observation.users(LinkId::pipe(7), Side::Input).len(), 2);
     }
 }

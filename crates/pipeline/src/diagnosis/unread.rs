@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::{Observed, Who};
 use crate::graph::{Node, Side};
 use crate::observe::Observation;
-use crate::proc::PipeId;
+use crate::proc::LinkId;
 use crate::sample::{Children, Shares};
-use crate::wait::{Outside, State, Wait};
+use crate::wait::{BlockedOn, Outside, State};
 
 /// A writer that waited for this share of the time waited all the time.
 const MIN_BLOCKED: f64 = 0.95;
@@ -20,7 +20,7 @@ const MIN_BUSY: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unread {
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// The writer.
     pub writer: Who,
     /// The processes that hold a read end.
@@ -102,7 +102,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
 
 fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle {
     let own = reader.process.id.pid;
-    let waits_for_child = |state: &State| matches!(state, State::Waiting(Wait::Child(_)));
+    let waits_for_child = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
     let is_parent = observation.descends(writer, own) && reader.threads.iter().any(waits_for_child);
     // The nearest child on the way to the writer.
     let line = writer.ancestors.iter().copied();
@@ -127,7 +127,7 @@ mod tests {
     use crate::graph::Process;
 
     fn waiting(outside: Outside) -> State {
-        State::Waiting(Wait::Outside(outside))
+        State::Waiting(BlockedOn::Outside(outside))
     }
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -155,7 +155,9 @@ mod tests {
         };
         assert_eq!((&*unread.writer.name, unread.readers.len()), ("yes", 1));
         assert_eq!(unread.readers[0].child, None);
-        parent.threads.push(State::Waiting(Wait::Child(Some(1))));
+        parent
+            .threads
+            .push(State::Waiting(BlockedOn::Child(Some(1))));
         let [unread] = &found(vec![blocked(), parent])[..] else {
             panic!();
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Process, Side};
-use crate::proc::{End, PipeId, ProcessId};
+use crate::proc::{End, LinkId, ProcessId};
 
 /// A process's end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct LinkEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Its identity.
-    pub id: PipeId,
+    pub id: LinkId,
     /// Its ends, in the order of the processes.
     pub ends: Vec<LinkEnd>,
 }
@@ -52,8 +52,8 @@ impl Link {
 }
 
 /// The links whose ends these processes hold.
-pub fn links<'a>(processes: impl IntoIterator<Item = &'a Process>) -> BTreeMap<PipeId, Link> {
-    let mut links: BTreeMap<PipeId, Link> = BTreeMap::new();
+pub fn links<'a>(processes: impl IntoIterator<Item = &'a Process>) -> BTreeMap<LinkId, Link> {
+    let mut links: BTreeMap<LinkId, Link> = BTreeMap::new();
     for process in processes {
         for end in &process.ends {
             let link = links.entry(end.pipe).or_insert_with(|| Link {
@@ -108,8 +108,8 @@ pub fn groups<'a>(links: impl IntoIterator<Item = &'a Link>) -> Vec<BTreeSet<i32
 /// inherited by accident, and standard error is often collected from all stages.
 pub(crate) fn with_flow(
     process: &Process,
-    used: &BTreeMap<(PipeId, Side), u32>,
-    links: &BTreeMap<PipeId, Link>,
+    used: &BTreeMap<(LinkId, Side), u32>,
+    links: &BTreeMap<LinkId, Link>,
 ) -> Option<Process> {
     let flows = |end: &End, side: Side, standard: i32| {
         let is_own = || end.fd > 2 && links[&end.pipe].holders(side).len() < 2;
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(with_flow(&all[2], &unused, &links), Some(all[2].clone()));
         let inherits = process(4, "c", vec![writes(2, 9)]);
         assert_eq!(with_flow(&inherits, &unused, &links), None);
-        let used = [9, 8].map(|inode| ((PipeId::pipe(inode), Side::Room), 1));
+        let used = [9, 8].map(|inode| ((LinkId::pipe(inode), Side::Room), 1));
         let flowing = with_flow(&all[0], &used.into(), &links);
         assert_eq!(flowing, Some(all[0].clone()));
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Process, Side};
-use crate::proc::PipeId;
+use crate::proc::LinkId;
 
 /// Standard input of a process started from a shell.
 const STDIN: i32 = 0;
@@ -27,7 +27,7 @@ pub trait Node {
     fn ancestors(&self) -> &[i32];
 
     /// Whether it waited on this side of a link.
-    fn waited_on(&self, link: PipeId, side: Side) -> bool;
+    fn waited_on(&self, link: LinkId, side: Side) -> bool;
 
     /// Whether it only waits for its children, as a shell does.
     fn only_waits_for_children(&self) -> bool;
@@ -40,7 +40,7 @@ pub trait Node {
 
     /// Whether an end of a link is among the descriptors by which a process started from a
     /// shell reads or writes.
-    fn is_standard(&self, link: PipeId, side: Side) -> bool {
+    fn is_standard(&self, link: LinkId, side: Side) -> bool {
         let standard: &[i32] = match side {
             Side::Input => &[STDIN],
             Side::Room => &[STDOUT, STDERR],
@@ -52,7 +52,7 @@ pub trait Node {
     /// Whether it may have written to a link that others have, too: it waited there, or the link is
     /// its standard output and it wrote something. Other descriptors are mostly inherited by
     /// accident.
-    fn seems_to_write(&self, link: PipeId) -> bool {
+    fn seems_to_write(&self, link: LinkId) -> bool {
         let mut ends = self.process().ends.iter();
         let is_output = ends.any(|end| end.pipe == link && end.fd == STDOUT);
         self.waited_on(link, Side::Room) || is_output && !self.is_idle(Side::Room)
@@ -61,7 +61,7 @@ pub trait Node {
     /// Whether it holds an end of a link without using it: it never waited there, and only waits for
     /// others, or started another one that has this end, or did nothing by which it could have
     /// been used.
-    fn holds_idly(&self, link: PipeId, side: Side, is_wrapper: bool) -> bool {
+    fn holds_idly(&self, link: LinkId, side: Side, is_wrapper: bool) -> bool {
         !self.waited_on(link, side)
             && (self.only_waits_for_children()
                 || self.is_idle(side) && !self.is_standard(link, side)
@@ -70,7 +70,7 @@ pub trait Node {
 }
 
 /// A writer and a reader, by their numbers, and the link between them.
-pub type Edge = (i32, i32, PipeId);
+pub type Edge = (i32, i32, LinkId);
 
 /// Finds the processes that use links.
 #[derive(Debug)]
@@ -81,10 +81,10 @@ pub struct Stages<'a, N, L> {
     pub is_lasting: L,
 }
 
-impl<'a, N: Node, L: Fn(&N, PipeId) -> bool> Stages<'a, N, L> {
+impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
     /// The processes that use an end of a link for most of the time. If all hold it idly, as a
     /// shell that waits for one short-lived child after another, any of them may.
-    pub fn users(&self, link: PipeId, side: Side) -> Vec<&'a N> {
+    pub fn users(&self, link: LinkId, side: Side) -> Vec<&'a N> {
         let holders: Vec<&N> = self
             .nodes
             .iter()
@@ -106,7 +106,7 @@ impl<'a, N: Node, L: Fn(&N, PipeId) -> bool> Stages<'a, N, L> {
     /// The edges by these links, without those by which whole pipelines would be joined that have
     /// nothing to do with each other: what collects the output or the errors of many (a terminal
     /// multiplexer, a CI runner) is no stage of those that write nothing there.
-    pub fn edges(&self, links: impl IntoIterator<Item = PipeId>) -> Vec<Edge> {
+    pub fn edges(&self, links: impl IntoIterator<Item = LinkId>) -> Vec<Edge> {
         let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for link in links {
             let writers = self.users(link, Side::Room);
@@ -131,7 +131,7 @@ impl<'a, N: Node, L: Fn(&N, PipeId) -> bool> Stages<'a, N, L> {
 }
 
 /// By a process, those at the other ends of its links in one direction.
-pub type Neighbours = BTreeMap<i32, Vec<(i32, PipeId)>>;
+pub type Neighbours = BTreeMap<i32, Vec<(i32, LinkId)>>;
 
 /// The neighbours before each process, and those after it.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ impl Adjacency {
 }
 
 /// The processes that can be reached from one, and the links on the way.
-pub fn reach(number: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<PipeId>) {
+pub fn reach(number: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<LinkId>) {
     let (mut found, mut links) = (BTreeSet::new(), BTreeSet::new());
     let mut open = vec![number];
     while let Some(at) = open.pop() {

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::history::{History, TICK, Window};
-use crate::diagnosis::{Finding, Knot, Pace, Unread, diagnose};
+use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
 use crate::observe::{Observation, Pipe};
-use crate::proc::{PipeId, ProcessId};
+use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
 use crate::sample::slice::Slice;
 
-/// The stage that sets the pace is found from this many slices: few enough to follow a change.
-const PACE_SLICES: usize = 5;
+/// The bottleneck is found from this many slices: few enough to follow a change.
+const BOTTLENECK_SLICES: usize = 5;
 
 /// What is known about pipelines at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -39,10 +39,11 @@ pub struct Moment {
 /// Processes with pipes between them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Pipeline {
-    /// The stage that sets the pace, from the last seconds.
-    pub pace: Option<Pace>,
+    /// The bottleneck, from the last seconds.
+    #[serde(rename = "pace")]
+    pub bottleneck: Option<Bottleneck>,
     /// Processes of it that wait for each other, so that none can go on.
-    pub stuck: Option<Knot>,
+    pub stuck: Option<Deadlock>,
     /// A writer that waits for a reader that does not read, all of the last seconds.
     pub unread: Option<Unread>,
     /// Whether no stage stands out, but stages wait for each other by turns.
@@ -58,9 +59,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Whether a process of a knot is a stage.
-    pub(super) fn has_member(&self, knot: &Knot) -> bool {
-        let mut members = knot.members.iter().map(|member| member.who.pid);
+    /// Whether a process of a deadlock is a stage.
+    pub(super) fn has_member(&self, deadlock: &Deadlock) -> bool {
+        let mut members = deadlock.members.iter().map(|member| member.who.pid);
         members.any(|pid| self.stages.iter().any(|stage| stage.pid == pid))
     }
 }
@@ -135,11 +136,11 @@ impl LiveProcess<'_> {
 /// holds the ends of others' pipes.
 pub(super) fn pipelines(
     members: &[LiveProcess<'_>],
-    pipes: &BTreeMap<PipeId, Pipe>,
+    pipes: &BTreeMap<LinkId, Pipe>,
     load: &Load,
     is_survey: bool,
 ) -> Vec<Pipeline> {
-    let held: BTreeSet<PipeId> = members
+    let held: BTreeSet<LinkId> = members
         .iter()
         .flat_map(|member| member.process.pipes())
         .collect();
@@ -158,7 +159,8 @@ pub(super) fn pipelines(
         .iter()
         .map(|member| member.observed(&member.history.last(1)));
     let second = observation(of_second.collect());
-    let recent = |member: &LiveProcess<'_>| member.observed(&member.history.last(PACE_SLICES));
+    let recent =
+        |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_SLICES));
     let findings = diagnose(&observation(members.iter().map(recent).collect()));
     let edges = minute.edges();
     let by_id = members.iter().map(|member| (member.process.id, member));
@@ -191,20 +193,20 @@ pub(super) fn pipelines(
             pipeline.still_s = still.unwrap_or_default().as_secs_f64();
             for finding in &findings {
                 match finding {
-                    Finding::Pace(pace) if has(pace.stage.pid) => {
-                        pipeline.pace = Some((**pace).clone());
+                    Finding::Bottleneck(bottleneck) if has(bottleneck.stage.pid) => {
+                        pipeline.bottleneck = Some((**bottleneck).clone());
                     }
                     Finding::Unread(unread) if has(unread.writer.pid) => {
                         let mut writers = stages.iter();
                         let is_long = |member: &&&LiveProcess<'_>| {
                             let is_writer = member.process.id.pid == unread.writer.pid;
-                            is_writer && member.history.still >= TICK * PACE_SLICES as u32
+                            is_writer && member.history.still >= TICK * BOTTLENECK_SLICES as u32
                         };
                         if writers.any(|member| is_long(&member)) {
                             pipeline.unread.get_or_insert_with(|| unread.clone());
                         }
                     }
-                    Finding::Turns { stages, delay } => {
+                    Finding::PingPong { stages, delay } => {
                         let is_its = stages.iter().any(|stage| has(stage.pid));
                         pipeline.is_by_turns |= is_its && delay.is_none();
                         pipeline.lacks_processors |= is_its && delay.is_some();
@@ -282,8 +284,8 @@ mod tests {
         let [pipeline] = &found[..] else {
             panic!("{found:?}");
         };
-        let pace = pipeline.pace.as_ref().expect("a stage sets the pace");
-        assert_eq!(pace.stage.pid, 2);
+        let bottleneck = pipeline.bottleneck.as_ref().expect("a stage sets the pace");
+        assert_eq!(bottleneck.stage.pid, 2);
         let names: Vec<&str> = pipeline.stages.iter().map(|stage| &*stage.name).collect();
         assert_eq!(names, ["s1", "s2", "s3"]);
         let links: Vec<(i32, i32)> = pipeline
@@ -298,13 +300,16 @@ mod tests {
     #[test]
     fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
         let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
-        let pace = found[0].pace.as_ref().expect("a stage sets the pace");
-        assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+        let bottleneck = found[0].bottleneck.as_ref().expect("a stage sets the pace");
+        assert_eq!(
+            (bottleneck.stage.pid, bottleneck.outside),
+            (1, Some(Outside::Socket))
+        );
     }
 
     #[test]
     fn stages_that_wait_by_turns_are_not_blamed() {
         let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
-        assert!(found[0].pace.is_none() && found[0].is_by_turns);
+        assert!(found[0].bottleneck.is_none() && found[0].is_by_turns);
     }
 }

@@ -11,7 +11,7 @@ use super::{BUDGET, NewPipe, Observation, Pipe, Plan};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
-use crate::proc::{PipeId, Proc, ProcessId};
+use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
 use crate::sample::slice::Limits;
@@ -57,9 +57,9 @@ pub(crate) struct Observer<'a> {
     pub(crate) tallies: BTreeMap<ProcessId, Tally>,
     /// The process sampled last, if it was not the last one of all.
     pub(crate) sampled: Option<ProcessId>,
-    pub(crate) pipes: BTreeMap<PipeId, PipeSamples>,
+    pub(crate) pipes: BTreeMap<LinkId, PipeSamples>,
     /// The pipes to look into. `None`: all.
-    pub(crate) wanted: Option<BTreeSet<PipeId>>,
+    pub(crate) wanted: Option<BTreeSet<LinkId>>,
     pub(crate) began: Instant,
     pub(crate) times: ProcessorTimes,
     pub(crate) quotas: Quotas,
@@ -382,7 +382,7 @@ impl Observer<'_> {
         let Some(pipe_probe) = self.proc.pipe_probe().filter(|_| self.plan.opens_pipes) else {
             return;
         };
-        let mut ends: BTreeMap<PipeId, (i32, i32)> = BTreeMap::new();
+        let mut ends: BTreeMap<LinkId, (i32, i32)> = BTreeMap::new();
         let is_alone = self.asked.len() == 1;
         let wanted = self.tallies.keys().copied();
         let wanted: Vec<ProcessId> = wanted
@@ -428,7 +428,7 @@ impl Observer<'_> {
     }
 
     /// What was seen of a pipe.
-    pub(crate) fn pipe(&self, id: PipeId, path: Option<String>) -> Pipe {
+    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> Pipe {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
         let sum: f64 = seen.fills.iter().sum();
@@ -479,7 +479,7 @@ impl Observer<'_> {
                 observed.process.ends.clear();
             }
         }
-        let mut pipes: BTreeMap<PipeId, Option<String>> = BTreeMap::new();
+        let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|observed| observed.is_asked) {
             for end in &observed.process.ends {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::observer::is_replaced;
 use super::*;
-use crate::diagnosis::{Finding, Knot, KnotKind, diagnose, observe};
+use crate::diagnosis::{Deadlock, DeadlockKind, Finding, diagnose, observe};
 use crate::graph::Scanner;
 use crate::live::{Live, Moment};
 use crate::proc::ProcessId;
@@ -88,11 +88,11 @@ fn a_knot_is_found_where_system_calls_are_hidden() {
         let observation = group.observe(&proc, 50);
         assert_eq!(observation.hidden_calls, 2);
         match diagnose(&observation).into_iter().next()? {
-            Finding::Knot(Knot { kind, members, .. }) => Some((kind, members.len())),
+            Finding::Deadlock(Deadlock { kind, members, .. }) => Some((kind, members.len())),
             _ => None,
         }
     });
-    assert_eq!(found.unwrap(), (KnotKind::AllWrite, 2));
+    assert_eq!(found.unwrap(), (DeadlockKind::AllWrite, 2));
     let visible = group.observe(&Proc::default(), 50);
     assert_eq!(visible.hidden_calls, 0);
 }
@@ -245,8 +245,11 @@ fn a_stuck_pipeline_is_found_while_it_is_watched_and_one_that_waits_is_not() {
         let mut pipelines = moment.pipelines.iter();
         pipelines.any(|pipeline| pipeline.stuck.is_some())
     });
-    let knot = found.unwrap().pipelines.remove(0).stuck.unwrap();
-    assert_eq!((knot.kind, knot.members.len()), (KnotKind::AllWrite, 2));
+    let deadlock = found.unwrap().pipelines.remove(0).stuck.unwrap();
+    assert_eq!(
+        (deadlock.kind, deadlock.members.len()),
+        (DeadlockKind::AllWrite, 2)
+    );
     let (reader, writer) = std::io::pipe().unwrap();
     let mut waits = Group(Vec::new());
     waits.add(&["sleep", "1000"], Stdio::null(), writer);

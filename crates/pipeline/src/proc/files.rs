@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use super::{End, Io, PipeId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
+use super::{End, Io, LinkId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -258,7 +258,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     let link = link.to_string_lossy();
     let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
     if let Some(inode) = inner("pipe:[") {
-        return Some(Target::Pipe(PipeId::pipe(inode.parse().ok()?), None));
+        return Some(Target::Pipe(LinkId::pipe(inode.parse().ok()?), None));
     }
     if inner("socket:[").is_some() {
         return Some(Target::Socket);
@@ -285,7 +285,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     Some(match fifo {
         Some(found) => {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-            let id = PipeId {
+            let id = LinkId {
                 device,
                 inode: found.stx_ino,
             };

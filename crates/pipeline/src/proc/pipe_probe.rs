@@ -50,7 +50,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use self::helper::Helper;
 pub(crate) use self::helper::open;
 pub use self::helper::{Answer, main};
-use super::{PipeId, Proc, ProcessId};
+use super::{LinkId, Proc, ProcessId};
 
 /// The argument of the hidden subcommand under which the helper process starts.
 pub const ROLE: &str = "look";
@@ -178,7 +178,7 @@ impl PipeProbe {
     }
 
     /// Reads the state of the pipe that is open under this descriptor, a read end.
-    pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: PipeId) -> PipeState {
+    pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: LinkId) -> PipeState {
         if pipe.is_fifo() {
             return PipeState::Unknown;
         }

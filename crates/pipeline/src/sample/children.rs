@@ -8,7 +8,7 @@ use super::counts::{Activity, Awake, Counts, activity};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
 use crate::proc::{End, Proc, Stat};
-use crate::wait::{State, Wait, examine};
+use crate::wait::{BlockedOn, State, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
 const MAX_CHILDREN: usize = 8;
@@ -64,7 +64,7 @@ impl ChildTally {
     /// Samples the children of a process that waits in these states.
     pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&State]) {
         let only = states.iter().find_map(|state| match state {
-            State::Waiting(Wait::Child(Some(pid))) => Some(*pid),
+            State::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
             _ => None,
         });
         let mut children = proc.children(parent.id.pid);
@@ -167,7 +167,7 @@ fn examine_child(
         .iter()
         .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
     let states: Vec<State> = states.collect();
-    let is_waiting = |state: &State| matches!(state, State::Waiting(Wait::Child(_)));
+    let is_waiting = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
         for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
@@ -298,7 +298,7 @@ mod tests {
         let mut shell = shell.spawn().unwrap();
         let parent = process(shell.id() as i32, "sh", Vec::new());
         let mut tally = ChildTally::default();
-        let waiting = State::Waiting(Wait::Child(None));
+        let waiting = State::Waiting(BlockedOn::Child(None));
         let found = eventually(|| {
             tally.sample(&Proc::default(), &parent, &[&waiting]);
             let sleeps = tally.slice.counts.outside.contains_key(&Outside::Timer);

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{OnPipe, Shares};
+use super::{OnLink, Shares};
 use crate::graph::Side;
-use crate::proc::PipeId;
-use crate::wait::{Outside, PipeWait, State, Wait};
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, LinkWait, Outside, State};
 
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
@@ -34,7 +34,7 @@ pub(crate) fn activity(threads: &[&State]) -> Activity {
     };
     let on_side = |wanted: Side| {
         waits().any(|wait| match wait {
-            Wait::Pipes { any_of, .. } => any_of.iter().any(|on| on.side == wanted),
+            BlockedOn::Pipes { any_of, .. } => any_of.iter().any(|on| on.side == wanted),
             _ => false,
         })
     };
@@ -50,10 +50,10 @@ pub(crate) fn activity(threads: &[&State]) -> Activity {
         Activity::Starved
     } else {
         let outside = waits().map(|wait| match wait {
-            Wait::Outside(outside) => *outside,
-            Wait::Child(_) => Outside::Child,
-            Wait::Thread => Outside::Lock,
-            Wait::FifoPeer { .. } => Outside::FifoPeer,
+            BlockedOn::Outside(outside) => *outside,
+            BlockedOn::Child(_) => Outside::Child,
+            BlockedOn::Thread => Outside::Lock,
+            BlockedOn::FifoPeer { .. } => Outside::FifoPeer,
             _ => Outside::Other,
         });
         // A thread that waits for another one says least.
@@ -72,7 +72,7 @@ pub(crate) struct Counts {
     pub(crate) starved: u32,
     pub(crate) stopped: u32,
     pub(crate) outside: BTreeMap<Outside, u32>,
-    pub(crate) on: BTreeMap<(PipeId, Side), u32>,
+    pub(crate) on: BTreeMap<(LinkId, Side), u32>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub(crate) splices: bool,
 }
@@ -90,10 +90,10 @@ impl Counts {
             Activity::Stopped => self.stopped += 1,
             Activity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
         }
-        let mut on: BTreeSet<(PipeId, Side)> = BTreeSet::new();
+        let mut on: BTreeSet<(LinkId, Side)> = BTreeSet::new();
         for state in threads {
-            if let State::Waiting(Wait::Pipes { any_of, .. }) = state {
-                on.extend(any_of.iter().map(|wait: &PipeWait| (wait.pipe, wait.side)));
+            if let State::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
+                on.extend(any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side)));
             }
         }
         for one in on {
@@ -199,9 +199,9 @@ impl Division {
     }
 
     /// The shares of waits on pipes.
-    pub(crate) fn on(&self, counts: &Counts) -> Vec<OnPipe> {
+    pub(crate) fn on(&self, counts: &Counts) -> Vec<OnLink> {
         let on = counts.on.iter();
-        on.map(|((pipe, side), count)| OnPipe {
+        on.map(|((pipe, side), count)| OnLink {
             pipe: *pipe,
             side: *side,
             share: self.share(*count),
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_stage_works_if_any_thread_does_and_room_comes_before_input() {
-        let lock = || State::Waiting(Wait::Thread);
-        let socket = || State::Waiting(Wait::Outside(Outside::Socket));
+        let lock = || State::Waiting(BlockedOn::Thread);
+        let socket = || State::Waiting(BlockedOn::Outside(Outside::Socket));
         for (threads, expected) in [
             (vec![on_input(1), State::Working], Activity::Awake),
             (vec![on_room(1), State::Disk], Activity::Disk),

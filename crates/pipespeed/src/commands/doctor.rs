@@ -112,7 +112,7 @@ pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Plan {
 fn conclude(observation: &Observation) -> Vec<Finding> {
     let mut findings = diagnose(observation);
     if observation.is_too_short() {
-        findings.retain(|it| !matches!(it, Finding::Pace(_) | Finding::Turns { .. }));
+        findings.retain(|it| !matches!(it, Finding::Bottleneck(_) | Finding::PingPong { .. }));
     }
     findings
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipespeed_measure::endpoint::counters::monotonic_ns;
 use pipespeed_pipeline::graph::{Node, Process, Scanner, Side};
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
-use pipespeed_pipeline::proc::{PipeId, Proc};
+use pipespeed_pipeline::proc::{LinkId, Proc};
 use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
@@ -111,7 +111,7 @@ impl Node for Member {
     }
 
     /// By the kernel function in which it slept, which doesn't name the pipe.
-    fn waited_on(&self, link: PipeId, side: Side) -> bool {
+    fn waited_on(&self, link: LinkId, side: Side) -> bool {
         let standard = standard(side);
         let has_standard = self.standard_link(side).is_some();
         self.waited[standard] && (!has_standard || self.standard_link(side) == Some(link))
@@ -167,7 +167,7 @@ impl Member {
     }
 
     /// The pipe that is its standard input or output.
-    pub fn standard_link(&self, side: Side) -> Option<PipeId> {
+    pub fn standard_link(&self, side: Side) -> Option<LinkId> {
         let mut ends = self.process.iter().flat_map(|process| &process.ends);
         let end = ends.find(|end| end.fd == standard(side) as i32)?;
         self.process

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pipespeed_pipeline::graph::{Adjacency, Edge, Node, Side, Stages, links, pipelines};
-use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::proc::LinkId;
 
 use super::members::{Member, Members, add_to_rest};
 use super::usage::StageUsage;
@@ -105,7 +105,7 @@ fn find_among(
 
 /// The edges between the processes that use the ends of links.
 fn find_edges(members: &[Member]) -> Vec<Edge> {
-    let mut longest: BTreeMap<PipeId, Duration> = BTreeMap::new();
+    let mut longest: BTreeMap<LinkId, Duration> = BTreeMap::new();
     for member in members {
         for pipe in member.process().pipes() {
             let life = longest.entry(pipe).or_default();
@@ -156,7 +156,7 @@ fn merge(mut stages: BTreeMap<i32, Member>, edges: &[Edge]) -> Vec<MergedStage> 
     let numbers: Vec<i32> = stages.keys().copied().collect();
     let order: Vec<i32> = pipelines(numbers, edges).into_iter().flatten().collect();
     let adjacency = Adjacency::new(edges);
-    let names = |neighbours: Option<&Vec<(i32, PipeId)>>| -> BTreeSet<String> {
+    let names = |neighbours: Option<&Vec<(i32, LinkId)>>| -> BTreeSet<String> {
         let neighbours = neighbours.into_iter().flatten();
         neighbours
             .map(|(number, _)| stages[number].name.clone())

@@ -31,7 +31,7 @@ use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::boost::{Account, find_other};
-use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose, observe};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::Plan;
 use pipespeed_pipeline::proc::Proc;
@@ -46,7 +46,7 @@ const UNTIMED: u32 = 2;
 const REPEATS: u32 = 2;
 /// At most this many pipes are left out in turn.
 const MAX_EACH: usize = 8;
-/// With fewer samples of a run the stage that sets the pace is not named.
+/// With fewer samples of a run the bottleneck is not named.
 const MIN_SAMPLES: u32 = 10;
 /// A run is observed for at most this long.
 const MAX_WINDOW: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         status: 0,
         held_by: None,
         pipes: None,
-        pace: None,
+        bottleneck: None,
         portable: None,
         cases: vec![Case::new(Way::Plain), Case::new(Way::Boosted)],
         null_control: None,
@@ -231,7 +231,7 @@ fn compare(
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
     proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());
-    proof.pace = boosted.pace.clone();
+    proof.bottleneck = boosted.bottleneck.clone();
     proof.output = Some(compare_outputs(runner, &plain, boosted)?);
     // With a program and its arguments, another program has made the pipes.
     if proof.shell.is_some() {
@@ -357,7 +357,7 @@ struct Run {
     /// Who still held its output open.
     held_by: Option<String>,
     account: Option<Account>,
-    pace: Option<Pace>,
+    bottleneck: Option<Bottleneck>,
 }
 
 impl Run {
@@ -420,9 +420,9 @@ impl Runner<'_> {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
-        let pace = if purpose == Purpose::Observation {
+        let bottleneck = if purpose == Purpose::Observation {
             let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
-            self.pace(&command, sidecar)
+            self.bottleneck(&command, sidecar)
         } else {
             None
         };
@@ -451,7 +451,7 @@ impl Runner<'_> {
             hash: output.hash,
             held_by: output.held_by,
             account,
-            pace,
+            bottleneck,
         })
     }
 
@@ -461,8 +461,8 @@ impl Runner<'_> {
         Interrupted(signal).into()
     }
 
-    /// The stage that sets the pace of the running command.
-    fn pace(&self, command: &Started, sidecar: Option<i32>) -> Option<Pace> {
+    /// The bottleneck of the running command.
+    fn bottleneck(&self, command: &Started, sidecar: Option<i32>) -> Option<Bottleneck> {
         let own = getpid().as_raw_pid();
         let plan = Plan {
             scope: Scope::Below(own),
@@ -481,12 +481,12 @@ impl Runner<'_> {
         if observation.samples < MIN_SAMPLES {
             return None;
         }
-        let paces = diagnose(&observation).into_iter();
-        let paces = paces.filter_map(|finding| match finding {
-            Finding::Pace(pace) => Some(*pace),
+        let bottlenecks = diagnose(&observation).into_iter();
+        let bottlenecks = bottlenecks.filter_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(*bottleneck),
             _ => None,
         });
-        paces.max_by_key(|pace| pace.before.len() + pace.after.len())
+        bottlenecks.max_by_key(|bottleneck| bottleneck.before.len() + bottleneck.after.len())
     }
 }
 

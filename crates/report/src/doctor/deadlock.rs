@@ -1,47 +1,53 @@
 //! Sentences about processes that wait for each other.
 
 use itertools::Itertools as _;
-use pipespeed_pipeline::diagnosis::{Certainty, Knot, KnotKind, Member, Reason};
+use pipespeed_pipeline::diagnosis::{Certainty, Deadlock, DeadlockKind, Member, Reason};
 use pipespeed_pipeline::graph::Side;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::proc::LinkId;
 
 use super::{descriptor, full, pipe_name};
 use crate::format::list;
 use crate::style::{RED, Style};
 
 /// The headline, a line for each member, and the remedy.
-pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) -> String {
-    let names = list(knot.members.iter().map(|member| full(&member.who)));
-    let first = knot.members.first();
-    let headline = match knot.kind {
-        KnotKind::AllWrite => format!("{names} wait for each other: all write, and none reads."),
-        KnotKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
-        KnotKind::OtherPipe => format!(
+pub(super) fn deadlock_text(
+    observation: &Observation,
+    deadlock: &Deadlock,
+    style: Style,
+) -> String {
+    let names = list(deadlock.members.iter().map(|member| full(&member.who)));
+    let first = deadlock.members.first();
+    let headline = match deadlock.kind {
+        DeadlockKind::AllWrite => {
+            format!("{names} wait for each other: all write, and none reads.")
+        }
+        DeadlockKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
+        DeadlockKind::OtherPipe => format!(
             "{names} wait for each other: one writes to a pipe whose reader waits for something \
              else."
         ),
-        KnotKind::UnreadOutput => format!(
+        DeadlockKind::UnreadOutput => format!(
             "{names} wait for each other: a process waits for the end of its child, but does not \
              read the child's output."
         ),
-        KnotKind::MissingEnd => format!(
+        DeadlockKind::MissingEnd => format!(
             "{names} wait for each other: an input does not end because a process that waits for \
              its reader keeps it open."
         ),
-        KnotKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
-        KnotKind::OwnOutput => {
+        DeadlockKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
+        DeadlockKind::OwnOutput => {
             format!("{names} waits for room in a pipe that only it could read itself.")
         }
-        KnotKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
-        KnotKind::Stopped => format!("{names} is stopped."),
+        DeadlockKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
+        DeadlockKind::Stopped => format!("{names} is stopped."),
     };
-    let stuck = match knot.certainty {
+    let stuck = match deadlock.certainty {
         Certainty::Clear => "STUCK",
         Certainty::Likely => "PROBABLY STUCK",
     };
     let mut lines = vec![style.note(&format!("{stuck}: {headline}"), RED)];
-    for member in &knot.members {
+    for member in &deadlock.members {
         let reasons = member
             .reasons
             .iter()
@@ -53,53 +59,53 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
         );
         lines.push(style.sentence(&text));
     }
-    if !knot.waiting.is_empty() {
+    if !deadlock.waiting.is_empty() {
         let text = format!(
             "  Waiting for them: {}.",
-            list(knot.waiting.iter().map(full))
+            list(deadlock.waiting.iter().map(full))
         );
         lines.push(style.sentence(&text));
     }
-    let remedy = match (knot.kind, first) {
-        (KnotKind::AllWrite, _) => {
+    let remedy = match (deadlock.kind, first) {
+        (DeadlockKind::AllWrite, _) => {
             "one of them must read before it writes more: with poll(2), or in a thread of its own. \
              A larger pipe only delays this."
                 .to_owned()
         }
-        (KnotKind::AllRead, _) => {
+        (DeadlockKind::AllRead, _) => {
             "one of them must write first (is its output still in a buffer that was not flushed?), \
              or close its write end."
                 .to_owned()
         }
-        (KnotKind::OtherPipe, _) => {
+        (DeadlockKind::OtherPipe, _) => {
             "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
              file."
                 .to_owned()
         }
-        (KnotKind::UnreadOutput, _) => {
+        (DeadlockKind::UnreadOutput, _) => {
             "read the child's output to its end before waiting for the child (communicate() in \
              Python), or send it to a file."
                 .to_owned()
         }
-        (KnotKind::MissingEnd, _) => missing_end_remedy(observation, knot),
-        (KnotKind::OwnEnd, Some(member)) => {
+        (DeadlockKind::MissingEnd, _) => missing_end_remedy(observation, deadlock),
+        (DeadlockKind::OwnEnd, Some(member)) => {
             let fds = own_write_ends(observation, member);
             format!("close {} before reading to the end.", list(fds.map(descriptor)))
         }
-        (KnotKind::OwnOutput, _) => {
+        (DeadlockKind::OwnOutput, _) => {
             "start the reader before writing more than the pipe holds, write in a thread of its own, \
              or use a file."
                 .to_owned()
         }
-        (KnotKind::NoPeer, _) => {
+        (DeadlockKind::NoPeer, _) => {
             "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
                 .to_owned()
         }
-        (KnotKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
+        (DeadlockKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
         _ => String::new(),
     };
-    if knot.certainty == Certainty::Likely {
-        let text = if knot.kind.may_be_ended_by_anybody() {
+    if deadlock.certainty == Certainty::Likely {
+        let text = if deadlock.kind.may_be_ended_by_anybody() {
             "  A program or a person from outside may end this."
         } else {
             "  A process that can't be examined might have an end of these pipes, a signal \
@@ -112,14 +118,14 @@ pub(super) fn knot_text(observation: &Observation, knot: &Knot, style: Style) ->
 }
 
 /// A reader that holds the write end, too, does not see the end of file either way.
-fn missing_end_remedy(observation: &Observation, knot: &Knot) -> String {
+fn missing_end_remedy(observation: &Observation, deadlock: &Deadlock) -> String {
     let own = |member: &Member| {
         let fds: Vec<String> = own_write_ends(observation, member)
             .map(descriptor)
             .collect();
         (!fds.is_empty()).then(|| format!("{} its {}", full(&member.who), list(fds)))
     };
-    let readers: Vec<String> = knot.members.iter().filter_map(own).collect();
+    let readers: Vec<String> = deadlock.members.iter().filter_map(own).collect();
     if readers.is_empty() {
         "close the write end before waiting for the process that reads it.".to_owned()
     } else {
@@ -131,12 +137,12 @@ fn missing_end_remedy(observation: &Observation, knot: &Knot) -> String {
     }
 }
 
-/// The descriptors by which a member of a knot holds the write end of what it reads.
+/// The descriptors by which a member of a deadlock holds the write end of what it reads.
 fn own_write_ends<'a>(
     observation: &'a Observation,
     member: &Member,
 ) -> impl Iterator<Item = i32> + 'a {
-    let pipes: Vec<PipeId> = member
+    let pipes: Vec<LinkId> = member
         .reasons
         .iter()
         .filter_map(|reason| match reason {

@@ -1,4 +1,4 @@
-//! Knots: processes that wait for each other, so that none can go on.
+//! Deadlocks: processes that wait for each other, so that none can go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::{Certainty, Observed, Who};
 use crate::graph::{Side, Unseen};
 use crate::observe::Observation;
-use crate::proc::PipeId;
-use crate::wait::{Outside, PipeWait, State, Wait};
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, LinkWait, Outside, State};
 
 /// Processes that wait for each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Knot {
+pub struct Deadlock {
     /// Its kind.
-    pub kind: KnotKind,
+    pub kind: DeadlockKind,
     /// Whether a process that is not known, or a timeout, might wake or end a member.
     pub certainty: Certainty,
     /// The processes that wait for each other, and what for.
@@ -23,10 +23,10 @@ pub struct Knot {
     pub waiting: Vec<Who>,
 }
 
-/// Kinds of knots.
+/// Kinds of deadlocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KnotKind {
+pub enum DeadlockKind {
     /// All write, and none reads.
     AllWrite,
     /// All read, and none writes.
@@ -47,14 +47,14 @@ pub enum KnotKind {
     Stopped,
 }
 
-impl KnotKind {
+impl DeadlockKind {
     /// Whether a process that has nothing to do with the members may end it.
     pub fn may_be_ended_by_anybody(self) -> bool {
-        matches!(self, KnotKind::NoPeer | KnotKind::Stopped)
+        matches!(self, DeadlockKind::NoPeer | DeadlockKind::Stopped)
     }
 }
 
-/// A process in a knot.
+/// A process in a deadlock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// The process.
@@ -63,7 +63,7 @@ pub struct Member {
     pub reasons: Vec<Reason>,
 }
 
-/// What a process in a knot waits for.
+/// What a process in a deadlock waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -71,7 +71,7 @@ pub enum Reason {
     Pipe {
         /// The pipe, with the descriptor if known, and the side.
         #[serde(flatten)]
-        on: PipeWait,
+        on: LinkWait,
         /// The processes that hold the other side.
         others: Vec<Who>,
     },
@@ -116,18 +116,18 @@ const TIMEOUT: &str = "timeout";
 /// Signals by which others ask a program to do something, or that of a timer that it may have set.
 const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGALRM];
 
-/// The knots that concern a process that was asked for.
+/// The deadlocks that concern a process that was asked for.
 ///
 /// Begins with all processes that did not run for the whole observation and whose possible
 /// wakers are all known, and removes those with a waker that is not among them, until none
 /// is left. What remains can't go on by itself. A pipe on both sides of which somebody waits is
 /// about to move: it can't be both full and empty.
-pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
+pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
     let mut waits: BTreeMap<i32, Vec<Reason>> = observation
         .living()
         .filter_map(|process| Some((process.process.id.pid, reasons(observation, process)?)))
         .collect();
-    let waited_on: BTreeSet<(PipeId, Side)> = waits.values().flatten().filter_map(known).collect();
+    let waited_on: BTreeSet<(LinkId, Side)> = waits.values().flatten().filter_map(known).collect();
     waits.retain(|_, reasons| {
         let mut known = reasons.iter().filter_map(known);
         !known.any(|(pipe, side)| waited_on.contains(&(pipe, side.other())))
@@ -149,7 +149,7 @@ pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
         .map(|pid| (*pid, reach(*pid, &waits)))
         .collect();
     let mut done: BTreeSet<i32> = BTreeSet::new();
-    let mut knots = Vec::new();
+    let mut deadlocks = Vec::new();
     for pid in waits.keys() {
         let mut core = BTreeSet::from([*pid]);
         core.extend(
@@ -162,13 +162,13 @@ pub(super) fn knots(observation: &Observation) -> Vec<Knot> {
         if !is_core || !core.iter().all(|pid| done.insert(*pid)) {
             continue;
         }
-        knots.extend(knot(observation, &waits, &reached, &core));
+        deadlocks.extend(deadlock(observation, &waits, &reached, &core));
     }
-    knots
+    deadlocks
 }
 
 /// The side of the pipe for which a process waits, unless it may be another one.
-fn known(reason: &Reason) -> Option<(PipeId, Side)> {
+fn known(reason: &Reason) -> Option<(LinkId, Side)> {
     match reason {
         Reason::Pipe { on, .. } => on.fd.map(|_| (on.pipe, on.side)),
         _ => None,
@@ -189,13 +189,13 @@ fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
     found
 }
 
-/// Makes a knot of its core. `None` if it may be meant that way, or concerns only others.
-fn knot(
+/// Makes a deadlock of its core. `None` if it may be meant that way, or concerns only others.
+fn deadlock(
     observation: &Observation,
     waits: &BTreeMap<i32, Vec<Reason>>,
     reached: &BTreeMap<i32, BTreeSet<i32>>,
     core: &BTreeSet<i32>,
-) -> Option<Knot> {
+) -> Option<Deadlock> {
     let observed: Vec<&Observed> = core
         .iter()
         .filter_map(|pid| observation.find(*pid))
@@ -217,17 +217,17 @@ fn knot(
     }
     let is_meant = match kind {
         // Job control stops whole pipelines.
-        KnotKind::Stopped => observation.is_survey && waiting.is_empty(),
+        DeadlockKind::Stopped => observation.is_survey && waiting.is_empty(),
         // Servers wait at FIFOs, and what still runs may open one later.
-        KnotKind::NoPeer => {
+        DeadlockKind::NoPeer => {
             let mut asked = observation.living().filter(|process| process.is_asked);
             let goes_on = |process: &Observed| !waits.contains_key(&process.process.id.pid);
             observation.is_survey || asked.any(goes_on)
         }
         // Somebody may hold a FIFO open for writers to come.
-        KnotKind::MissingEnd => reasons().any(is_fifo),
+        DeadlockKind::MissingEnd => reasons().any(is_fifo),
         // A signal handler may use the process's own pipe, and anybody a FIFO.
-        KnotKind::OwnEnd | KnotKind::OwnOutput => observed.iter().any(|process| {
+        DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
             let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
             is_fifo || handles_signals(process)
         }),
@@ -241,7 +241,7 @@ fn knot(
         // Anybody may have opened it.
         || observation.hidden > 0 && reasons().any(is_fifo)
         || kind.may_be_ended_by_anybody();
-    (!is_meant).then(|| Knot {
+    (!is_meant).then(|| Deadlock {
         kind,
         certainty: if may_be_woken {
             Certainty::Likely
@@ -259,7 +259,7 @@ fn knot(
     })
 }
 
-fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
+fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> DeadlockKind {
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
     let on_side = |wanted: Side| move |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.side == wanted);
     // A process waits for its child, which waits on this side of a pipe for that process: a
@@ -276,23 +276,23 @@ fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> KnotKind {
         })
     };
     if reasons().any(|reason| matches!(reason, Reason::Continue)) {
-        return KnotKind::Stopped;
+        return DeadlockKind::Stopped;
     }
     if reasons().any(|reason| matches!(reason, Reason::FifoPeer { .. })) {
-        return KnotKind::NoPeer;
+        return DeadlockKind::NoPeer;
     }
     let (input, room) = (
         reasons().any(on_side(Side::Input)),
         reasons().any(on_side(Side::Room)),
     );
     match (input, room) {
-        (true, true) => KnotKind::OtherPipe,
-        (false, _) if is_parents_fault(Side::Room) => KnotKind::UnreadOutput,
-        (false, _) if core.len() == 1 => KnotKind::OwnOutput,
-        (false, _) => KnotKind::AllWrite,
-        (true, _) if is_parents_fault(Side::Input) => KnotKind::MissingEnd,
-        (true, _) if core.len() == 1 => KnotKind::OwnEnd,
-        (true, _) => KnotKind::AllRead,
+        (true, true) => DeadlockKind::OtherPipe,
+        (false, _) if is_parents_fault(Side::Room) => DeadlockKind::UnreadOutput,
+        (false, _) if core.len() == 1 => DeadlockKind::OwnOutput,
+        (false, _) => DeadlockKind::AllWrite,
+        (true, _) if is_parents_fault(Side::Input) => DeadlockKind::MissingEnd,
+        (true, _) if core.len() == 1 => DeadlockKind::OwnEnd,
+        (true, _) => DeadlockKind::AllRead,
     }
 }
 
@@ -334,16 +334,20 @@ fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>
     (!reasons.is_empty()).then_some(reasons)
 }
 
-fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Option<Vec<Reason>> {
+fn of_wait(
+    observation: &Observation,
+    observed: &Observed,
+    wait: &BlockedOn,
+) -> Option<Vec<Reason>> {
     match wait {
         // It waits for the signal of its child's end, or of its timer: see `has_timeout`.
-        Wait::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
-            of_wait(observation, observed, &Wait::Child(None))
+        BlockedOn::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
+            of_wait(observation, observed, &BlockedOn::Child(None))
         }
-        Wait::Outside(_) | Wait::PipeLock | Wait::Pipes { or: Some(_), .. } => None,
-        Wait::Thread => Some(Vec::new()),
-        Wait::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
-        Wait::Child(pid) => {
+        BlockedOn::Outside(_) | BlockedOn::PipeLock | BlockedOn::Pipes { or: Some(_), .. } => None,
+        BlockedOn::Thread => Some(Vec::new()),
+        BlockedOn::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
+        BlockedOn::Child(pid) => {
             let own = observed.process.id.pid;
             let children: Vec<&Observed> = children(observation, own).collect();
             let named = children
@@ -358,7 +362,7 @@ fn of_wait(observation: &Observation, observed: &Observed, wait: &Wait) -> Optio
             };
             (!others.is_empty()).then(|| vec![Reason::Child { others }])
         }
-        Wait::Pipes { any_of, or: None } => any_of
+        BlockedOn::Pipes { any_of, or: None } => any_of
             .iter()
             .map(|on| {
                 let others = others(observation, on.pipe, on.side)?;
@@ -387,13 +391,13 @@ fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i3
     }
     let children = children(observation, pid).map(|process| process.process.id.pid);
     let is_parent = observation.own_parent == Some(pid);
-    // The observer, which is in no knot.
+    // The observer, which is in no deadlock.
     children.chain(is_parent.then_some(0)).collect()
 }
 
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
 /// seen, or if it is a FIFO that somebody holds open for both, for any future process.
-fn others(observation: &Observation, pipe: PipeId, side: Side) -> Option<Vec<Who>> {
+fn others(observation: &Observation, pipe: LinkId, side: Side) -> Option<Vec<Who>> {
     let mut ends = observation
         .living()
         .flat_map(|process| &process.process.ends);

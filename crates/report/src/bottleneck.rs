@@ -1,8 +1,8 @@
-//! What the stage that sets the pace of a pipeline does, and what would help.
+//! What the bottleneck of a pipeline does, and what would help.
 
 use pipespeed_base::size;
 use pipespeed_host::CpuList;
-use pipespeed_pipeline::diagnosis::{Delay, Pace, Room};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, Room};
 use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
@@ -37,15 +37,15 @@ impl Activity {
             (shares.stopped, Activity::IsStopped),
         ];
         let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        // A stage that sets the pace and does nothing else waits on a pipe of its own.
+        // A bottleneck and does nothing else waits on a pipe of its own.
         let waits = shares.blocked + shares.starved;
         let most = most.filter(|(share, _)| *share >= MIN_MENTIONED || waits < MIN_MENTIONED);
         most.map_or(Activity::WaitsForPipe, |(_, activity)| activity)
     }
 }
 
-/// The sentences about a stage that sets the pace.
-pub(super) struct PaceText {
+/// The sentences about a stage that is the bottleneck.
+pub(super) struct BottleneckText {
     /// `runs 98 % of the time`, after the name of the stage.
     pub(super) does: String,
     /// What would help.
@@ -54,30 +54,36 @@ pub(super) struct PaceText {
 
 /// What a stage does and what would help. `has_small_calls` says that it moves few bytes a call,
 /// which is explained elsewhere.
-pub(super) fn describe_pace(pace: &Pace, has_small_calls: bool) -> PaceText {
-    let (shares, activity) = match &pace.children {
+pub(super) fn describe_bottleneck(
+    bottleneck: &Bottleneck,
+    has_small_calls: bool,
+) -> BottleneckText {
+    let (shares, activity) = match &bottleneck.children {
         Some(children) => (&children.shares, children_activity(children)),
-        None => (&pace.shares, Activity::main(&pace.shares, pace.outside)),
+        None => (
+            &bottleneck.shares,
+            Activity::main(&bottleneck.shares, bottleneck.outside),
+        ),
     };
-    let name = match &pace.children {
-        Some(children) => children.names.first().unwrap_or(&pace.stage.name),
-        None => &pace.stage.name,
+    let name = match &bottleneck.children {
+        Some(children) => children.names.first().unwrap_or(&bottleneck.stage.name),
+        None => &bottleneck.stage.name,
     };
-    PaceText {
-        does: does(pace, activity, shares),
-        remedy: remedy(pace, activity, shares, name, has_small_calls),
+    BottleneckText {
+        does: does(bottleneck, activity, shares),
+        remedy: remedy(bottleneck, activity, shares, name, has_small_calls),
     }
 }
 
 /// What the stage waits for, if it does not mainly run itself.
-pub(super) fn waits_for(pace: &Pace) -> Option<String> {
-    if let Some(children) = &pace.children {
+pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
+    if let Some(children) = &bottleneck.children {
         return Some(match children.names.first() {
             Some(name) => format!("its child {name}"),
             None => "its children".to_owned(),
         });
     }
-    match Activity::main(&pace.shares, pace.outside) {
+    match Activity::main(&bottleneck.shares, bottleneck.outside) {
         Activity::WaitsForProcessor => Some("a processor".to_owned()),
         Activity::WaitsForDisk => Some("a disk".to_owned()),
         Activity::WaitsFor(outside) => Some(outside.name().to_owned()),
@@ -96,8 +102,8 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn does(pace: &Pace, activity: Activity, shares: &Shares) -> String {
-    match &pace.children {
+fn does(bottleneck: &Bottleneck, activity: Activity, shares: &Shares) -> String {
+    match &bottleneck.children {
         Some(children) => describe_children(children),
         None => state(activity, shares, true),
     }
@@ -173,20 +179,20 @@ fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
 }
 
 fn remedy(
-    pace: &Pace,
+    bottleneck: &Bottleneck,
     activity: Activity,
     shares: &Shares,
     name: &str,
     has_small_calls: bool,
 ) -> String {
-    let waits_for_pipes = pace.waits >= MIN_MENTIONED;
-    let is_emptied = matches!(pace.room, Room::Emptied { .. });
+    let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
+    let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     // Stages that wait for processors take them from each other less often with larger pipes.
-    let pipes = match pace.room {
-        Room::Usual if !waits_for_pipes && pace.delay.is_none() => "; larger pipes don't",
+    let pipes = match bottleneck.room {
+        Room::Usual if !waits_for_pipes && bottleneck.delay.is_none() => "; larger pipes don't",
         _ => "",
     };
-    let small = match pace.room {
+    let small = match bottleneck.room {
         Room::Small { capacity, .. } => format!(
             " A larger pipe may help, too: the one next to it holds only {}.",
             size::format(capacity)
@@ -198,13 +204,13 @@ fn remedy(
         // Its data comes or is taken in bursts.
         Room::Usual if waits_for_pipes => format!(
             " A larger pipe may help, too: it waits on pipes {} of the time.",
-            percent(pace.waits)
+            percent(bottleneck.waits)
         ),
         Room::Usual | Room::Unknown => String::new(),
     };
-    let delay = pace.delay.as_ref().map(describe_delay);
+    let delay = bottleneck.delay.as_ref().map(describe_delay);
     let text = match activity {
-        Activity::Runs if has_small_calls && pace.children.is_none() => {
+        Activity::Runs if has_small_calls && bottleneck.children.is_none() => {
             format!("Fewer calls would help (see below){pipes}.")
         }
         Activity::Runs => {
@@ -234,10 +240,10 @@ fn remedy(
         Activity::WaitsForDisk => {
             format!("A faster disk, less data or a faster {name} helps{pipes}.")
         }
-        Activity::IsStopped if !pace.is_stopped => {
+        Activity::IsStopped if !bottleneck.is_stopped => {
             "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
         }
-        Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", pace.stage.pid),
+        Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
         Activity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
@@ -252,12 +258,12 @@ fn remedy(
         // What it waits for on pipes comes later for the same reason.
         // A limiter waits for its timer whatever the pipes hold.
         Activity::WaitsForProcessor | Activity::WaitsFor(_) => {
-            matches!(pace.room, Room::Small { .. } | Room::Emptied { .. })
+            matches!(bottleneck.room, Room::Small { .. } | Room::Emptied { .. })
         }
         _ => true,
     };
-    let stopped = if pace.is_stopped && activity != Activity::IsStopped {
-        format!(" It is stopped now: 'kill -CONT {}'.", pace.stage.pid)
+    let stopped = if bottleneck.is_stopped && activity != Activity::IsStopped {
+        format!(" It is stopped now: 'kill -CONT {}'.", bottleneck.stage.pid)
     } else {
         String::new()
     };
@@ -334,10 +340,10 @@ mod tests {
 
     use super::*;
 
-    fn text(change: impl FnOnce(&mut Pace)) -> String {
-        let mut pace = fixtures::pace(7, "tr", Shares::default());
-        change(&mut pace);
-        let text = describe_pace(&pace, false);
+    fn text(change: impl FnOnce(&mut Bottleneck)) -> String {
+        let mut bottleneck = fixtures::bottleneck(7, "tr", Shares::default());
+        change(&mut bottleneck);
+        let text = describe_bottleneck(&bottleneck, false);
         format!("tr {}. {}", text.does, text.remedy)
     }
 
@@ -371,9 +377,9 @@ mod tests {
             Delay::Unknown,
         ];
         let queued = delays.map(|delay| {
-            text(|pace| {
-                pace.shares = queued;
-                pace.delay = Some(delay);
+            text(|bottleneck| {
+                bottleneck.shares = queued;
+                bottleneck.delay = Some(delay);
             })
         });
         assert!(queued.iter().all(|text| !text.contains("faster")));
@@ -382,11 +388,11 @@ mod tests {
             disk: 0.7,
             ..Shares::default()
         };
-        let disk = text(|pace| pace.shares = disk);
-        let both = text(|pace| {
-            pace.shares.runs = 0.6;
-            pace.shares.queued = 0.4;
-            pace.delay = Some(Delay::Unknown);
+        let disk = text(|bottleneck| bottleneck.shares = disk);
+        let both = text(|bottleneck| {
+            bottleneck.shares.runs = 0.6;
+            bottleneck.shares.queued = 0.4;
+            bottleneck.delay = Some(Delay::Unknown);
         });
         insta::assert_snapshot!([queued.join("\n"), disk, both].join("\n"));
     }
@@ -413,13 +419,13 @@ mod tests {
             children(&["md5sum"], runs),
             children(&["a", "b", "c", "d"], runs),
         ];
-        let texts = texts.map(|children| text(|pace| pace.children = Some(children)));
+        let texts = texts.map(|children| text(|bottleneck| bottleneck.children = Some(children)));
         insta::assert_snapshot!(texts.join("\n"));
     }
 
     #[test]
     fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
-        let starved = text(|pace| pace.shares.starved = 1.0);
+        let starved = text(|bottleneck| bottleneck.shares.starved = 1.0);
         assert!(
             starved.contains("waits for a pipe of its own 100 %"),
             "{starved}"
@@ -429,8 +435,8 @@ mod tests {
     #[test]
     fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
         let bursts = |shares: Shares, outside| {
-            text(|pace| {
-                (pace.shares, pace.outside, pace.waits) = (shares, outside, 0.25);
+            text(|bottleneck| {
+                (bottleneck.shares, bottleneck.outside, bottleneck.waits) = (shares, outside, 0.25);
             })
         };
         let runs = Shares {
@@ -463,14 +469,14 @@ mod tests {
             Room::Unknown,
             Room::Emptied { capacity: 65536 },
             Room::Small {
-                pipe: pipespeed_pipeline::proc::PipeId::pipe(7),
+                pipe: pipespeed_pipeline::proc::LinkId::pipe(7),
                 capacity: 4096,
             },
         ];
         let texts = texts.map(|room| {
-            text(|pace| {
-                pace.shares.runs = 0.97;
-                pace.room = room;
+            text(|bottleneck| {
+                bottleneck.shares.runs = 0.97;
+                bottleneck.room = room;
             })
         });
         insta::assert_snapshot!(texts.join("\n"));

@@ -3,13 +3,16 @@ use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, rea
 use crate::graph::Process;
 use crate::wait::Outside;
 
-fn kinds(processes: Vec<Observed>) -> Vec<KnotKind> {
-    let knots = knots(&observation(processes));
-    knots.into_iter().map(|knot| knot.kind).collect()
+fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
+    let deadlocks = deadlocks(&observation(processes));
+    deadlocks
+        .into_iter()
+        .map(|deadlock| deadlock.kind)
+        .collect()
 }
 
 fn on_child() -> State {
-    State::Waiting(Wait::Child(None))
+    State::Waiting(BlockedOn::Child(None))
 }
 
 /// Two processes with a pipe each way: 1 from the first, 2 from the second.
@@ -35,31 +38,43 @@ fn parent_and_child(parent: State, child: State) -> Vec<Observed> {
 
 #[test]
 fn each_kind_of_knot_is_named() {
-    assert_eq!(kinds(pair(on_room(1), on_room(2))), [KnotKind::AllWrite]);
-    assert_eq!(kinds(pair(on_input(2), on_input(1))), [KnotKind::AllRead]);
+    assert_eq!(
+        kinds(pair(on_room(1), on_room(2))),
+        [DeadlockKind::AllWrite]
+    );
+    assert_eq!(
+        kinds(pair(on_input(2), on_input(1))),
+        [DeadlockKind::AllRead]
+    );
     // The child's errors fill pipe 3, and the parent reads pipe 2.
     let stderr = parent_and_child(on_input(2), on_room(3));
-    assert_eq!(kinds(stderr), [KnotKind::OtherPipe]);
+    assert_eq!(kinds(stderr), [DeadlockKind::OtherPipe]);
     let unread = parent_and_child(on_child(), on_room(2));
-    assert_eq!(kinds(unread), [KnotKind::UnreadOutput]);
+    assert_eq!(kinds(unread), [DeadlockKind::UnreadOutput]);
     let unclosed = parent_and_child(on_child(), on_input(1));
-    assert_eq!(kinds(unclosed), [KnotKind::MissingEnd]);
+    assert_eq!(kinds(unclosed), [DeadlockKind::MissingEnd]);
     let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
-    assert_eq!(kinds(vec![frozen(own, on_input(1))]), [KnotKind::OwnEnd]);
+    assert_eq!(
+        kinds(vec![frozen(own, on_input(1))]),
+        [DeadlockKind::OwnEnd]
+    );
     let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
-    assert_eq!(kinds(vec![frozen(own, on_room(1))]), [KnotKind::OwnOutput]);
-    let peer = State::Waiting(Wait::FifoPeer { path: None });
+    assert_eq!(
+        kinds(vec![frozen(own, on_room(1))]),
+        [DeadlockKind::OwnOutput]
+    );
+    let peer = State::Waiting(BlockedOn::FifoPeer { path: None });
     assert_eq!(
         kinds(vec![frozen(process(10, "a", vec![]), peer)]),
-        [KnotKind::NoPeer]
+        [DeadlockKind::NoPeer]
     );
 }
 
 #[test]
 fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
-    let peer = || State::Waiting(Wait::FifoPeer { path: None });
+    let peer = || State::Waiting(BlockedOn::FifoPeer { path: None });
     let waiting = || frozen(process(10, "cat", vec![]), peer());
-    let asleep = State::Waiting(Wait::Outside(Outside::Timer));
+    let asleep = State::Waiting(BlockedOn::Outside(Outside::Timer));
     let asleep = frozen(process(11, "sleep", vec![]), asleep);
     assert_eq!(kinds(vec![waiting(), asleep]), []);
     let other = frozen(process(11, "cat", vec![]), peer());
@@ -98,12 +113,12 @@ fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
 #[test]
 fn a_process_that_something_outside_can_wake_is_not_stuck() {
     for outside in [Outside::Socket, Outside::Terminal, Outside::Timer] {
-        let wait = State::Waiting(Wait::Outside(outside));
+        let wait = State::Waiting(BlockedOn::Outside(outside));
         assert_eq!(kinds(pair(on_input(2), wait)), []);
     }
-    let polling = State::Waiting(Wait::Pipes {
-        any_of: vec![PipeWait {
-            pipe: PipeId::pipe(2),
+    let polling = State::Waiting(BlockedOn::Pipes {
+        any_of: vec![LinkWait {
+            pipe: LinkId::pipe(2),
             fd: Some(0),
             side: Side::Input,
         }],
@@ -114,10 +129,10 @@ fn a_process_that_something_outside_can_wake_is_not_stuck() {
 
 #[test]
 fn all_alternatives_of_a_poll_must_be_in_the_knot() {
-    let both = State::Waiting(Wait::Pipes {
+    let both = State::Waiting(BlockedOn::Pipes {
         any_of: [(1, Side::Room), (2, Side::Input)]
-            .map(|(inode, side)| PipeWait {
-                pipe: PipeId::pipe(inode),
+            .map(|(inode, side)| LinkWait {
+                pipe: LinkId::pipe(inode),
                 fd: None,
                 side,
             })
@@ -133,13 +148,13 @@ fn all_alternatives_of_a_poll_must_be_in_the_knot() {
 #[test]
 fn a_pipe_is_not_both_full_and_empty() {
     let on = |side| {
-        let pipe = PipeId::pipe(1);
-        let wait = PipeWait {
+        let pipe = LinkId::pipe(1);
+        let wait = LinkWait {
             pipe,
             fd: Some(1),
             side,
         };
-        State::Waiting(Wait::Pipes {
+        State::Waiting(BlockedOn::Pipes {
             any_of: vec![wait],
             or: None,
         })
@@ -154,7 +169,7 @@ fn a_pipe_is_not_both_full_and_empty() {
     // Which pipe is not known.
     let mut unknown = moving();
     unknown[1].threads = vec![on_input(1)];
-    assert_eq!(kinds(unknown), [KnotKind::OtherPipe]);
+    assert_eq!(kinds(unknown), [DeadlockKind::OtherPipe]);
 }
 
 #[test]
@@ -164,8 +179,10 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
         processes[1].unseen = unseen;
         let mut observation = observation(processes);
         change(&mut observation);
-        let knots = knots(&observation).into_iter();
-        knots.map(|knot| knot.certainty).collect::<Vec<Certainty>>()
+        let deadlocks = deadlocks(&observation).into_iter();
+        deadlocks
+            .map(|deadlock| deadlock.certainty)
+            .collect::<Vec<Certainty>>()
     };
     let same = |_: &mut Observation| {};
     assert_eq!(certainties(Unseen::None, same), [Certainty::Clear]);
@@ -176,7 +193,7 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
     let handling = |signal: i32| {
         let mut processes = pair(on_room(1), on_room(2));
         processes[1].handled_signals = 1 << (signal - 1);
-        knots(&observation(processes))[0].certainty
+        deadlocks(&observation(processes))[0].certainty
     };
     assert_eq!(handling(libc::SIGUSR1), Certainty::Likely);
     assert_eq!(handling(libc::SIGCHLD), Certainty::Clear);
@@ -185,13 +202,13 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
 #[test]
 fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
     let certainty = |name, is_asked| {
-        let sleeps = State::Waiting(Wait::Outside(Outside::Signal));
+        let sleeps = State::Waiting(BlockedOn::Outside(Outside::Signal));
         let mut above = frozen(process(9, name, Vec::new()), sleeps);
         above.is_asked = is_asked;
         let mut processes = pair(on_room(1), on_room(2));
         processes[1].ancestors = vec![9, 1];
         processes.push(above);
-        knots(&observation(processes))[0].certainty
+        deadlocks(&observation(processes))[0].certainty
     };
     assert_eq!(certainty("timeout", true), Certainty::Likely);
     assert_eq!(certainty("timeout", false), Certainty::Clear);
@@ -200,17 +217,17 @@ fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
 
 #[test]
 fn the_end_of_the_observer_wakes_its_parent() {
-    let stuck = |parent, wait: Wait| {
+    let stuck = |parent, wait: BlockedOn| {
         let mut observation = observation(parent_and_child(State::Waiting(wait), on_input(1)));
         observation.own_parent = parent;
-        !knots(&observation).is_empty()
+        !deadlocks(&observation).is_empty()
     };
     for wait in [None, Some(12)] {
-        assert!(!stuck(Some(10), Wait::Child(wait)));
+        assert!(!stuck(Some(10), BlockedOn::Child(wait)));
         // In another namespace the child has another number.
-        assert!(stuck(None, Wait::Child(wait)));
+        assert!(stuck(None, BlockedOn::Child(wait)));
     }
-    assert!(stuck(Some(10), Wait::Child(Some(11))));
+    assert!(stuck(Some(10), BlockedOn::Child(Some(11))));
 }
 
 #[test]
@@ -233,7 +250,7 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
     observed.handled_signals = 1 << (libc::SIGTERM - 1);
     assert_eq!(kinds(vec![observed.clone()]), []);
     observed.handled_signals = 1 << (libc::SIGINT - 1);
-    assert_eq!(kinds(vec![observed]), [KnotKind::OwnEnd]);
+    assert_eq!(kinds(vec![observed]), [DeadlockKind::OwnEnd]);
 }
 
 #[test]
@@ -245,10 +262,10 @@ fn those_who_wait_for_a_knot_are_listed_beside_it() {
     let shell = frozen(shell, on_child());
     let mut processes = pair(on_room(1), on_room(2));
     processes.push(shell);
-    let knots = knots(&observation(processes));
-    assert_eq!(knots.len(), 1, "{knots:?}");
-    assert_eq!(knots[0].members.len(), 2);
-    assert_eq!(knots[0].waiting[0].name, "sh");
+    let deadlocks = deadlocks(&observation(processes));
+    assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
+    assert_eq!(deadlocks[0].members.len(), 2);
+    assert_eq!(deadlocks[0].waiting[0].name, "sh");
 }
 
 #[test]
@@ -256,17 +273,17 @@ fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
     let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), State::Stopped);
     let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
     let found = kinds(vec![stopped(), reader]);
-    assert_eq!(found, [KnotKind::Stopped]);
+    assert_eq!(found, [DeadlockKind::Stopped]);
     let mut everything = observation(vec![stopped()]);
     everything.is_survey = true;
-    assert_eq!(knots(&everything), []);
+    assert_eq!(deadlocks(&everything), []);
 }
 
 #[test]
 fn a_thread_that_waits_for_another_one_changes_nothing() {
     let mut processes = pair(on_room(1), on_room(2));
-    processes[0].threads.push(State::Waiting(Wait::Thread));
-    assert_eq!(kinds(processes), [KnotKind::AllWrite]);
-    let alone = frozen(process(10, "a", vec![]), State::Waiting(Wait::Thread));
+    processes[0].threads.push(State::Waiting(BlockedOn::Thread));
+    assert_eq!(kinds(processes), [DeadlockKind::AllWrite]);
+    let alone = frozen(process(10, "a", vec![]), State::Waiting(BlockedOn::Thread));
     assert_eq!(kinds(vec![alone]), []);
 }

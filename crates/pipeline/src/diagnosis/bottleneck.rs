@@ -1,4 +1,4 @@
-//! The stage that sets the pace.
+//! The bottleneck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use pipespeed_host::CpuList;
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, Side, reach};
 use crate::observe::Observation;
-use crate::proc::PipeId;
+use crate::proc::LinkId;
 use crate::processors::Quota;
-use crate::sample::{Children, OnPipe, Shares};
+use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{Outside, State};
 
 /// With less evidence no stage is named.
@@ -30,7 +30,7 @@ const MIN_OTHERS: f64 = 0.2;
 const MIN_THROTTLED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
-/// A stage that waits on pipes of the pipeline for all but this share does not set the pace.
+/// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
 const MIN_OWN: f64 = 0.3;
 /// Where a stage is ready to run for this share without running, processors are lacking.
 const MIN_LACKING: f64 = 0.3;
@@ -41,7 +41,7 @@ const MIN_EMPTIED: f64 = 0.9;
 /// Stages don't wait only for each other if one waits outside for this share.
 const MAX_OUTSIDE: f64 = 0.2;
 
-/// How certain it is that a stage sets the pace.
+/// How certain it is that a stage is the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
@@ -51,9 +51,9 @@ pub enum Certainty {
     Likely,
 }
 
-/// The stage that sets the pace of a pipeline.
+/// The bottleneck of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Pace {
+pub struct Bottleneck {
     /// The stage.
     pub stage: Who,
     /// How certain that is.
@@ -123,7 +123,7 @@ pub enum Room {
     /// The smallest is smaller than a new pipe.
     Small {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// Its capacity in bytes.
         capacity: u64,
     },
@@ -136,9 +136,9 @@ pub enum Room {
     Unknown,
 }
 
-/// The stage that sets the pace of each pipeline with a process that was asked for. Those
+/// The bottleneck of each pipeline with a process that was asked for. Those
 /// with a process in `tied` are left out.
-pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let edges = observation.edges();
     let mut findings = Vec::new();
     for stages in observation.in_order(&edges) {
@@ -151,7 +151,7 @@ pub(super) fn paces(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Find
                 .iter()
                 .any(|stage| tied.contains(&stage.process.id.pid))
         {
-            findings.extend(pace(observation, &stages, &edges));
+            findings.extend(bottleneck(observation, &stages, &edges));
         }
     }
     findings
@@ -167,8 +167,8 @@ struct Level {
 impl Level {
     /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
     /// while a reader waits for input.
-    fn by_waits(stages: &[&Observed]) -> BTreeMap<PipeId, Level> {
-        let mut levels: BTreeMap<PipeId, Level> = BTreeMap::new();
+    fn by_waits(stages: &[&Observed]) -> BTreeMap<LinkId, Level> {
+        let mut levels: BTreeMap<LinkId, Level> = BTreeMap::new();
         let own = stages.iter().flat_map(|stage| &stage.on);
         let theirs = stages.iter().flat_map(|stage| stage.children_on());
         for on in own.chain(theirs) {
@@ -195,13 +195,13 @@ impl Level {
     }
 }
 
-/// A stage that may set the pace, and the pipes before and after it, near or far.
+/// A stage that may be the bottleneck, and the pipes before and after it, near or far.
 struct Candidate<'a> {
     stage: &'a Observed,
     before: BTreeSet<i32>,
     after: BTreeSet<i32>,
-    inputs: BTreeSet<PipeId>,
-    outputs: BTreeSet<PipeId>,
+    inputs: BTreeSet<LinkId>,
+    outputs: BTreeSet<LinkId>,
     /// The share of the time in which it waited on pipes of the pipeline, itself or its children.
     waits: f64,
     /// The share in which it waited on other pipes, as to a child of its own.
@@ -214,11 +214,11 @@ impl<'a> Candidate<'a> {
         let (before, inputs) = reach(pid, &flow.before);
         let (after, outputs) = reach(pid, &flow.after);
         let all = stage.shares.blocked + stage.shares.starved;
-        let (own, others): (Vec<&OnPipe>, Vec<&OnPipe>) = stage
+        let (own, others): (Vec<&OnLink>, Vec<&OnLink>) = stage
             .on
             .iter()
             .partition(|on| inputs.contains(&on.pipe) || outputs.contains(&on.pipe));
-        let sum = |waits: &[&OnPipe]| waits.iter().map(|on| on.share).sum::<f64>();
+        let sum = |waits: &[&OnLink]| waits.iter().map(|on| on.share).sum::<f64>();
         // A poll waits on several pipes at once.
         let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();
@@ -235,7 +235,7 @@ impl<'a> Candidate<'a> {
 
     /// The mean of the share of time in which the stage does not wait for pipes, of how full
     /// each pipe before it was, and of how empty each one after it.
-    fn evidence(&self, levels: &BTreeMap<PipeId, Level>) -> f64 {
+    fn evidence(&self, levels: &BTreeMap<LinkId, Level>) -> f64 {
         let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
         let own = 1.0 - self.waits;
         let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
@@ -248,7 +248,7 @@ impl<'a> Candidate<'a> {
 /// The stage for which there is most evidence: it works or waits for something outside, the
 /// pipes before it are full and those after it are empty. Where a pipeline begins or ends
 /// with a file, there is always data or room.
-fn pace(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
+fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
     let current = without_replaced(stages);
     let stages = &current[..];
     let by_waits = Level::by_waits(stages);
@@ -310,7 +310,7 @@ fn pace(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Opti
     let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
     // Starting a program takes some time on an idle machine, too.
     let delay = delay.filter(|delay| queued >= MIN_LACKING || *delay != Delay::Unknown);
-    Some(Finding::Pace(Box::new(Pace {
+    Some(Finding::Bottleneck(Box::new(Bottleneck {
         stage: best.stage.who(),
         certainty: if is_clear {
             Certainty::Clear
@@ -479,7 +479,7 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let queued = most.shares.queued;
     let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most));
     let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
-    is_found.then(|| Finding::Turns {
+    is_found.then(|| Finding::PingPong {
         stages: stages.iter().map(|stage| stage.who()).collect(),
         delay,
     })
@@ -492,7 +492,7 @@ mod tests {
     use crate::graph::Process;
     use crate::proc::Io;
     use crate::processors::{Load, Usage};
-    use crate::wait::Wait;
+    use crate::wait::BlockedOn;
 
     /// A chain of stages, with their shares of running, blocked and starved.
     fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
@@ -510,7 +510,7 @@ mod tests {
     }
 
     fn found(stages: Vec<Observed>) -> Vec<Finding> {
-        paces(&observation(stages), &BTreeSet::new())
+        bottlenecks(&observation(stages), &BTreeSet::new())
     }
 
     #[test]
@@ -524,24 +524,24 @@ mod tests {
                 })
                 .collect();
             let findings = found(chain(&shares));
-            let [Finding::Pace(pace)] = &findings[..] else {
+            let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
                 panic!("{findings:?}");
             };
-            assert_eq!(pace.stage.pid, slow + 1);
-            assert_eq!(pace.certainty, Certainty::Clear);
-            assert_eq!(pace.before.len(), slow as usize);
+            assert_eq!(bottleneck.stage.pid, slow + 1);
+            assert_eq!(bottleneck.certainty, Certainty::Clear);
+            assert_eq!(bottleneck.before.len(), slow as usize);
         }
     }
 
-    /// The stage that sets the pace of a chain with these fills of its pipes, if any does.
+    /// The bottleneck of a chain with these fills of its pipes, if any does.
     fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Certainty)> {
         let mut observation = observation(chain(shares));
         for (pipe, fill) in observation.pipes.iter_mut().zip(fills) {
             pipe.fill = *fill;
         }
-        let findings = paces(&observation, &BTreeSet::new());
+        let findings = bottlenecks(&observation, &BTreeSet::new());
         findings.into_iter().find_map(|finding| match finding {
-            Finding::Pace(pace) => Some((pace.stage.pid, pace.certainty)),
+            Finding::Bottleneck(bottleneck) => Some((bottleneck.stage.pid, bottleneck.certainty)),
             _ => None,
         })
     }
@@ -584,7 +584,7 @@ mod tests {
     fn stages_that_wait_by_turns_are_not_blamed() {
         let findings = found(chain(&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]));
         assert!(
-            matches!(findings[..], [Finding::Turns { .. }]),
+            matches!(findings[..], [Finding::PingPong { .. }]),
             "{findings:?}"
         );
     }
@@ -596,15 +596,18 @@ mod tests {
 
     #[test]
     fn a_stage_that_waits_for_a_socket_sets_the_pace() {
-        let socket = State::Waiting(Wait::Outside(Outside::Socket));
+        let socket = State::Waiting(BlockedOn::Outside(Outside::Socket));
         let findings = found(vec![
             frozen(process(1, "curl", vec![writes(1, 7)]), socket),
             frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
         ]);
-        let [Finding::Pace(pace)] = &findings[..] else {
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
             panic!("{findings:?}");
         };
-        assert_eq!((pace.stage.pid, pace.outside), (1, Some(Outside::Socket)));
+        assert_eq!(
+            (bottleneck.stage.pid, bottleneck.outside),
+            (1, Some(Outside::Socket))
+        );
     }
 
     /// `yes | tee >(gzip | wc) | cat`.
@@ -612,7 +615,7 @@ mod tests {
     fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
         let tee = process(2, "tee", vec![reads(0, 7), writes(1, 10), writes(63, 8)]);
         let mut tee = busy(tee, 0.1, 0.9, 0.0);
-        tee.on.retain(|on| on.pipe == PipeId::pipe(8));
+        tee.on.retain(|on| on.pipe == LinkId::pipe(8));
         let wc = process(4, "wc", vec![reads(0, 9), writes(1, 10)]);
         let findings = found(vec![
             busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
@@ -626,23 +629,27 @@ mod tests {
             busy(wc, 0.0, 0.0, 1.0),
             busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
         ]);
-        let [Finding::Pace(pace)] = &findings[..] else {
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
             panic!("{findings:?}");
         };
         let names = |stages: &[(Who, f64)]| {
             let names = stages.iter().map(|(who, _)| who.name.clone());
             names.collect::<Vec<String>>().join(" ")
         };
-        let found = [&*pace.stage.name, &names(&pace.before), &names(&pace.after)];
+        let found = [
+            &*bottleneck.stage.name,
+            &names(&bottleneck.before),
+            &names(&bottleneck.after),
+        ];
         assert_eq!(found, ["gzip", "yes tee", "wc"]);
     }
 
     #[test]
     fn a_shell_with_short_lived_children_is_a_stage() {
-        let child = State::Waiting(Wait::Child(None));
+        let child = State::Waiting(BlockedOn::Child(None));
         let mut short = frozen(
             process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
-            State::Waiting(Wait::Outside(Outside::Timer)),
+            State::Waiting(BlockedOn::Outside(Outside::Timer)),
         );
         (short.samples, short.has_ended) = (10, true);
         let findings = found(vec![
@@ -651,22 +658,25 @@ mod tests {
             short,
             frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
         ]);
-        let [Finding::Pace(pace)] = &findings[..] else {
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
             panic!("{findings:?}");
         };
-        assert_eq!((pace.stage.pid, pace.outside), (2, Some(Outside::Child)));
+        assert_eq!(
+            (bottleneck.stage.pid, bottleneck.outside),
+            (2, Some(Outside::Child))
+        );
     }
 
-    fn only_pace(findings: &[Finding]) -> &Pace {
-        let [Finding::Pace(pace)] = findings else {
+    fn only_pace(findings: &[Finding]) -> &Bottleneck {
+        let [Finding::Bottleneck(bottleneck)] = findings else {
             panic!("{findings:?}");
         };
-        pace
+        bottleneck
     }
 
     /// A shell that waits for its children all the time, which have these shares.
-    fn shell(shares: Shares, on: Vec<OnPipe>) -> Observed {
-        let child = State::Waiting(Wait::Child(None));
+    fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
+        let child = State::Waiting(BlockedOn::Child(None));
         let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
         Observed {
             children: Some(Children {
@@ -686,8 +696,8 @@ mod tests {
             blocked: 1.0,
             ..Shares::default()
         };
-        let on_output = OnPipe {
-            pipe: PipeId::pipe(8),
+        let on_output = OnLink {
+            pipe: LinkId::pipe(8),
             side: Side::Room,
             share: 1.0,
         };
@@ -701,9 +711,9 @@ mod tests {
         };
         let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
         let findings = found(vec![yes(), shell(runs, Vec::new()), wc]);
-        let pace = only_pace(&findings);
-        assert_eq!(pace.stage.name, "sh");
-        assert_eq!(pace.children.as_ref().unwrap().shares.runs, 1.0);
+        let bottleneck = only_pace(&findings);
+        assert_eq!(bottleneck.stage.name, "sh");
+        assert_eq!(bottleneck.children.as_ref().unwrap().shares.runs, 1.0);
     }
 
     #[test]
@@ -719,7 +729,7 @@ mod tests {
         ]);
         let has_turns = findings
             .iter()
-            .any(|finding| matches!(finding, Finding::Turns { .. }));
+            .any(|finding| matches!(finding, Finding::PingPong { .. }));
         assert!(!has_turns, "{findings:?}");
     }
 
@@ -730,7 +740,7 @@ mod tests {
             let findings = found(stages.to_vec());
             findings
                 .iter()
-                .any(|finding| matches!(finding, Finding::Turns { .. }))
+                .any(|finding| matches!(finding, Finding::PingPong { .. }))
         };
         assert!(has_turns(&stages));
         stages[1].shares.elsewhere = 0.4;
@@ -749,8 +759,8 @@ mod tests {
             steal: 0.0,
         };
         observation.load = Load([(0, usage)].into());
-        let findings = paces(&observation, &BTreeSet::new());
-        let [Finding::Turns { delay, .. }] = &findings[..] else {
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        let [Finding::PingPong { delay, .. }] = &findings[..] else {
             panic!("{findings:?}");
         };
         assert!(
@@ -787,17 +797,17 @@ mod tests {
             0.0,
         );
         split.shares.blocked = 0.9;
-        split.on = vec![OnPipe {
-            pipe: PipeId::pipe(9),
+        split.on = vec![OnLink {
+            pipe: LinkId::pipe(9),
             side: Side::Room,
             share: 0.9,
         }];
         split.children = shell(runs, Vec::new()).children;
         let cat = busy(process(1, "cat", vec![writes(1, 1)]), 0.02, 0.98, 0.0);
         let findings = found(vec![cat, split]);
-        let pace = only_pace(&findings);
-        assert_eq!(pace.stage.name, "split");
-        assert_eq!(pace.children.as_ref().unwrap().names, ["head"]);
+        let bottleneck = only_pace(&findings);
+        assert_eq!(bottleneck.stage.name, "split");
+        assert_eq!(bottleneck.children.as_ref().unwrap().names, ["head"]);
     }
 
     #[test]
@@ -830,7 +840,7 @@ mod tests {
             let mut observation = observation(stages);
             let usage = |busy, steal| Usage { busy, steal };
             observation.load = Load([(0, usage(0.1, 0.0)), (1, usage(busy_share, steal))].into());
-            let findings = paces(&observation, &BTreeSet::new());
+            let findings = bottlenecks(&observation, &BTreeSet::new());
             only_pace(&findings).delay.clone().unwrap()
         };
         let unchanged = |_: &mut Observed| {};
@@ -884,10 +894,10 @@ mod tests {
                 reads: 100,
                 ..Io::default()
             });
-            let findings = paces(&observation, &BTreeSet::new());
+            let findings = bottlenecks(&observation, &BTreeSet::new());
             only_pace(&findings).room
         };
-        let pipe = PipeId::pipe(1);
+        let pipe = LinkId::pipe(1);
         assert_eq!(room(Some(65536), 8192), Room::Usual);
         let emptied = Room::Emptied { capacity: 65536 };
         assert_eq!(room(Some(65536), 65000), emptied);
