@@ -42,9 +42,9 @@ const IDLE_SAMPLES: usize = 8;
 
 /// Processor time at the end of each of the last seconds, and at the beginning of the first.
 #[derive(Debug)]
-struct Account(VecDeque<(Instant, Duration)>);
+struct SpentTime(VecDeque<(Instant, Duration)>);
 
-impl Account {
+impl SpentTime {
     fn close(&mut self, now: Instant, spent: Duration) {
         self.0.truncate(MINUTE);
         self.0.push_front((now, spent));
@@ -83,7 +83,7 @@ fn tick(cost: Duration) -> Duration {
 pub struct Live<'a> {
     observer: Observer<'a>,
     chores: Chores,
-    account: Account,
+    account: SpentTime,
     start: Instant,
     steps: usize,
     /// The processes to sample, and whether each has run lately.
@@ -109,7 +109,7 @@ impl<'a> Live<'a> {
         let mut live = Live {
             observer,
             chores: Chores::new(start, TICK),
-            account: Account(VecDeque::new()),
+            account: SpentTime(VecDeque::new()),
             start,
             steps: 0,
             stages: Vec::new(),
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_debt_is_paid_off_by_waiting_and_credit_is_not_saved() {
         let start = Instant::now();
-        let mut account = Account(VecDeque::new());
+        let mut account = SpentTime(VecDeque::new());
         let ms = Duration::from_millis;
         account.close(start, ms(7));
         assert_eq!(account.due(start, ms(7)), ms(0));

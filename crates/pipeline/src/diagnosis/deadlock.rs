@@ -18,7 +18,7 @@ pub struct Deadlock {
     /// Whether a process that is not known, or a timeout, might wake or end a member.
     pub certainty: Certainty,
     /// The processes that wait for each other, and what for.
-    pub members: Vec<Member>,
+    pub members: Vec<DeadlockMember>,
     /// Processes that wait for the members.
     pub waiting: Vec<Who>,
 }
@@ -56,7 +56,7 @@ impl DeadlockKind {
 
 /// A process in a deadlock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Member {
+pub struct DeadlockMember {
     /// The process.
     pub who: Who,
     /// What it waits for: any of these would do.
@@ -250,7 +250,7 @@ fn deadlock(
         },
         members: observed
             .iter()
-            .map(|process| Member {
+            .map(|process| DeadlockMember {
                 who: process.who(),
                 reasons: waits[&process.process.id.pid].clone(),
             })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
-pub use self::deadlock::{Deadlock, DeadlockKind, Member, Reason};
+pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, Reason};
 pub use self::habits::SmallPipeCause;
 pub use self::unread::{Idle, Unread};
 use crate::graph::{Edge, Node, Process, Side, Stages, pipelines};

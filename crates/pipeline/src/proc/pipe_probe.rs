@@ -109,10 +109,10 @@ enum Launch {
 
 /// Asks a helper process, which it starts when it is needed. Clones share it.
 #[derive(Debug, Clone)]
-pub struct PipeProbe(Rc<RefCell<State>>);
+pub struct PipeProbe(Rc<RefCell<ProbeState>>);
 
 #[derive(Debug)]
-struct State {
+struct ProbeState {
     launch: Launch,
     helper: Option<Helper>,
     /// Helpers that were killed, and may be blocked in the kernel.
@@ -142,7 +142,7 @@ impl PipeProbe {
     }
 
     fn with(launch: Launch) -> Self {
-        PipeProbe(Rc::new(RefCell::new(State {
+        PipeProbe(Rc::new(RefCell::new(ProbeState {
             launch,
             helper: None,
             left_behind: Vec::new(),
@@ -232,7 +232,7 @@ impl PipeProbe {
     }
 }
 
-impl State {
+impl ProbeState {
     fn prepare(&mut self, proc: &Proc) {
         if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
             self.spent_before += std::mem::take(&mut self.spent);

@@ -1,7 +1,7 @@
 //! Sentences about processes that wait for each other.
 
 use itertools::Itertools as _;
-use pipespeed_pipeline::diagnosis::{Certainty, Deadlock, DeadlockKind, Member, Reason};
+use pipespeed_pipeline::diagnosis::{Certainty, Deadlock, DeadlockKind, DeadlockMember, Reason};
 use pipespeed_pipeline::graph::Side;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
@@ -119,7 +119,7 @@ pub(super) fn deadlock_text(
 
 /// A reader that holds the write end, too, does not see the end of file either way.
 fn missing_end_remedy(observation: &Observation, deadlock: &Deadlock) -> String {
-    let own = |member: &Member| {
+    let own = |member: &DeadlockMember| {
         let fds: Vec<String> = own_write_ends(observation, member)
             .map(descriptor)
             .collect();
@@ -140,7 +140,7 @@ fn missing_end_remedy(observation: &Observation, deadlock: &Deadlock) -> String 
 /// The descriptors by which a member of a deadlock holds the write end of what it reads.
 fn own_write_ends<'a>(
     observation: &'a Observation,
-    member: &Member,
+    member: &DeadlockMember,
 ) -> impl Iterator<Item = i32> + 'a {
     let pipes: Vec<LinkId> = member
         .reasons
@@ -156,7 +156,7 @@ fn own_write_ends<'a>(
         .map(|end| end.fd)
 }
 
-fn reason(observation: &Observation, member: &Member, reason: &Reason) -> String {
+fn reason(observation: &Observation, member: &DeadlockMember, reason: &Reason) -> String {
     match reason {
         Reason::Pipe { on, others } => {
             let (what, verb) = match on.side {

@@ -1,6 +1,6 @@
 use pipespeed_base::text::is_printable;
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Deadlock, DeadlockKind, Idle, Member, Unread, Who,
+    Bottleneck, Deadlock, DeadlockKind, DeadlockMember, Idle, Unread, Who,
 };
 use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::live::Window;
@@ -303,7 +303,7 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
     let deadlock = Deadlock {
         kind: DeadlockKind::AllWrite,
         certainty: Certainty::Clear,
-        members: vec![Member {
+        members: vec![DeadlockMember {
             who: who(78, "cat"),
             reasons: Vec::new(),
         }],

@@ -8,9 +8,9 @@ use pipespeed_measure::endpoint::counters::monotonic_ns;
 use pipespeed_pipeline::graph::{Node, Process, Scanner, Side};
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::proc::{LinkId, Proc};
-use pipespeed_pipeline::wait::{Asleep, asleep};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
+use super::reasons::{CHILD, INPUT, OUTPUT, SIGNAL, reason_of_sleep};
 use super::status;
 use super::usage::StageUsage;
 use crate::profile::attribution::{Owners, StackSample};
@@ -35,7 +35,7 @@ pub type Bytes = [u64; 2];
 /// What a process has moved. The kernel adds the bytes of a child to its parent's when the
 /// child is reaped, whatever pipes the child had.
 #[derive(Debug, Clone, Default)]
-struct Moved {
+struct MovedBytes {
     /// What the process, its threads and its reaped children moved, at the last look.
     all: Bytes,
     /// The same for each of its threads, also of those that have ended.
@@ -91,7 +91,7 @@ pub struct Member {
     /// Running time of each thread, and its time waiting for a processor.
     threads: HashMap<i32, (Duration, Duration)>,
     /// What it moved, if known.
-    moved: Option<Moved>,
+    moved: Option<MovedBytes>,
     /// Bytes moved by processes that were not seen: children of those that count as a part of it.
     part_unseen: Bytes,
     has_ended: bool,
@@ -563,49 +563,6 @@ fn now() -> Duration {
     Duration::from_nanos(monotonic_ns())
 }
 
-/// What a process waits for if its threads sleep in these kernel functions. If there
-/// are several reasons, a pipe comes first and a child process or a signal last.
-fn reason_of_sleep(sleeping: &[String]) -> Option<String> {
-    let rank = |function: &str| match reason_of_function(function) {
-        Some(INPUT) => 0,
-        Some(OUTPUT) => 1,
-        Some(CHILD | SIGNAL) => 3,
-        _ => 2,
-    };
-    let function = sleeping.iter().min_by_key(|function| rank(function))?;
-    let plain = function.split('.').next().unwrap_or(function);
-    Some(reason_of_function(function).unwrap_or(plain).to_owned())
-}
-
-/// The reason of waiting for the stage before.
-pub const INPUT: &str = "input (pipe empty)";
-/// The reason of waiting for the stage after.
-pub const OUTPUT: &str = "room for output (pipe full)";
-/// The reason of waiting for a child.
-const CHILD: &str = "a child process";
-/// The reason of waiting for a signal: often for that of a child.
-const SIGNAL: &str = "a signal";
-
-/// The reason for sleeping in a kernel function.
-fn reason_of_function(function: &str) -> Option<&'static str> {
-    Some(match asleep(function)? {
-        Asleep::Input => INPUT,
-        Asleep::Room => OUTPUT,
-        Asleep::FifoPeer => "the other end of a FIFO",
-        Asleep::Child => CHILD,
-        Asleep::Poll => "poll or select",
-        Asleep::Timer => "a timer (sleep)",
-        Asleep::Signal => SIGNAL,
-        Asleep::Futex => "another thread (futex)",
-        Asleep::Disk => "a file's data (disk)",
-        Asleep::TerminalOrSocket => "the terminal or a socket",
-        Asleep::Stopped => "SIGCONT (it is stopped)",
-        Asleep::Traced => "a debugger",
-        Asleep::Frozen => "its frozen control group",
-        Asleep::KernelLock => return None,
-    })
-}
-
 #[cfg(test)]
 pub mod tests {
     use pipespeed_pipeline::fixtures;
@@ -626,7 +583,7 @@ pub mod tests {
             command: name.to_owned(),
             began: Duration::from_secs(began),
             seen: Duration::from_secs(seen),
-            moved: Some(Moved::default()),
+            moved: Some(MovedBytes::default()),
             ..Member::default()
         }
     }
@@ -634,10 +591,10 @@ pub mod tests {
     /// A process that has moved these bytes.
     pub fn moving(member: Member, bytes: Bytes) -> Member {
         Member {
-            moved: Some(Moved {
+            moved: Some(MovedBytes {
                 all: bytes,
                 threads: HashMap::from([(1, bytes)]),
-                ..Moved::default()
+                ..MovedBytes::default()
             }),
             unsampled: StageUsage {
                 bytes,
@@ -669,26 +626,6 @@ pub mod tests {
         Member {
             ancestors: vec![parent],
             ..member
-        }
-    }
-
-    #[test]
-    fn a_pipe_comes_before_a_shell_that_waits_for_its_child() {
-        for (functions, reason) in [
-            ("do_wait anon_pipe_read", Some(INPUT)),
-            ("futex_wait_queue pipe_write", Some(OUTPUT)),
-            ("do_wait unheard_of.isra.0", Some("unheard_of")),
-            ("do_wait", Some(CHILD)),
-            ("sigsuspend hrtimer_nanosleep", Some("a timer (sleep)")),
-            ("", None),
-        ] {
-            let functions = functions.split_ascii_whitespace().map(str::to_owned);
-            let functions: Vec<String> = functions.collect();
-            assert_eq!(
-                reason_of_sleep(&functions).as_deref(),
-                reason,
-                "{functions:?}"
-            );
         }
     }
 }

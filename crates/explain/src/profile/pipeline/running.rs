@@ -86,7 +86,7 @@ pub fn start(
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
-    reserve_descriptors().map_err(|error| SamplingError::of(Call::from("open(2)"), error))?;
+    reserve_descriptors().map_err(|error| SamplingError::new(Call::from("open(2)"), error))?;
     let members = Members::new(pipe_probe);
     let started = Instant::now();
     let (child, ending) = start()?;
@@ -148,7 +148,7 @@ impl Running {
         // Only one that replaces another one is a child.
         helpers.retain(|pid| Proc::default().is_descendant(*pid));
         if has_ended {
-            status = Some(Status::of(self.child.wait()?));
+            status = Some(Status::new(self.child.wait()?));
             reap_others(&Proc::default(), Pid::from_child(&self.child));
             let mut children = Proc::default().children(getpid().as_raw_pid());
             children.retain(|pid| !helpers.contains(pid));
