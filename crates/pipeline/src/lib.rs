@@ -30,7 +30,6 @@ pub mod live;
 pub mod observe;
 pub mod proc;
 pub mod processors;
-pub mod proof;
 pub mod raise;
 pub mod sample;
 pub mod terminate;

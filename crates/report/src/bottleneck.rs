@@ -45,19 +45,16 @@ impl Activity {
 }
 
 /// The sentences about a stage that is the bottleneck.
-pub(super) struct BottleneckText {
+pub struct BottleneckText {
     /// `runs 98 % of the time`, after the name of the stage.
-    pub(super) does: String,
+    pub does: String,
     /// What would help.
-    pub(super) remedy: String,
+    pub remedy: String,
 }
 
 /// What a stage does and what would help. `has_small_calls` says that it moves few bytes a call,
 /// which is explained elsewhere.
-pub(super) fn describe_bottleneck(
-    bottleneck: &Bottleneck,
-    has_small_calls: bool,
-) -> BottleneckText {
+pub fn describe_bottleneck(bottleneck: &Bottleneck, has_small_calls: bool) -> BottleneckText {
     let (shares, activity) = match &bottleneck.children {
         Some(children) => (&children.shares, children_activity(children)),
         None => (

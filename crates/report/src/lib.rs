@@ -1,7 +1,6 @@
 //! Records as text, charts and one HTML page. Each is a pure function of records.
 #![forbid(unsafe_code)]
 
-mod boost;
 mod bottleneck;
 mod changes;
 mod channels;
@@ -25,13 +24,13 @@ mod published;
 mod run;
 mod sizes;
 mod steps;
-mod style;
+pub mod style;
 mod table;
 mod top;
 mod touched;
 mod views;
 
-pub use self::boost::{boost, describe_account};
+pub use self::bottleneck::{BottleneckText, describe_bottleneck};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::conditions::origin;

@@ -1,7 +1,9 @@
 //! `pipespeed boost`.
 
 mod output;
+mod proof;
 mod prove;
+mod text;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
@@ -26,7 +28,6 @@ use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::is_readable;
-use pipespeed_report as report;
 
 /// The sidecar of a command that has ended needs at most this long for its account.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -144,7 +145,7 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let status = child.wait().context("the command")?;
     match receiver.account() {
         Some(account) => {
-            for line in report::describe_account(&account) {
+            for line in text::describe_account(&account) {
                 say(&format!("pipespeed: {line}"));
             }
         }
@@ -186,7 +187,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     let mut pause = |within: Duration| {
         !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
     };
-    let mut lines = report::describe_account(&booster.run_once(&mut pause));
+    let mut lines = text::describe_account(&booster.run_once(&mut pause));
     // The processor time.
     lines.pop();
     print(lines.join("\n") + "\n")?;

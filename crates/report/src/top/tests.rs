@@ -42,8 +42,8 @@ fn stage(pid: i32, name: &str, second: Window, minute: Window) -> Stage {
     }
 }
 
-fn link(from: i32, to: i32, fill: f64) -> Link {
-    Link {
+fn link(from: i32, to: i32, fill: f64) -> StageLink {
+    StageLink {
         from,
         to,
         pipe: Pipe {

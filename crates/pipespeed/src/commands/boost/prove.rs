@@ -16,6 +16,8 @@ use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
 use super::output::{Output, QUIET};
+use super::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use super::text;
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
@@ -35,9 +37,7 @@ use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::Plan;
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, portable};
 use pipespeed_pipeline::terminate;
-use pipespeed_report as report;
 use pipespeed_stats::schedule::Schedule;
 
 /// Runs that are not timed: a plain one and a boosted one.
@@ -141,7 +141,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return outcome;
     }
     let saved = files.save(|_| Ok(record(&proof)));
-    files.print(false, |style| report::boost(&proof, style))?;
+    files.print(false, |style| text::describe_proof(&proof, style))?;
     files.say_saved(args.proof.quiet || saved.is_err());
     let differs = if proof.output == Some(Sameness::Differs) {
         Err(anyhow!("boosted, the command had a different output"))

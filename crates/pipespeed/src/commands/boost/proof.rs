@@ -1,11 +1,11 @@
 //! What a boosted pipeline gains: whole runs, compared in pairs.
 
-use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 use serde::Serialize;
 
-use crate::boost::{PipeName, TreatedPipe};
-use crate::diagnosis::Bottleneck;
-use crate::raise::Treatment;
+use pipespeed_pipeline::boost::{PipeName, TreatedPipe};
+use pipespeed_pipeline::diagnosis::Bottleneck;
+use pipespeed_pipeline::raise::Treatment;
+use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 
 /// The confidence level of the intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -89,17 +89,22 @@ impl Case {
 
     fn values(&self, value: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
         let samples = self.samples.iter();
-        samples.map(|it| (it.round, value(it))).collect()
+        samples
+            .map(|sample| (sample.round, value(sample)))
+            .collect()
     }
 
     /// Whether it is known of all runs how many pipes were raised, and that one was left out.
     pub fn is_known(&self) -> bool {
-        self.count_runs(|it| it.raised.is_none()) == 0
+        self.count_runs(|sample| sample.raised.is_none()) == 0
     }
 
     /// The number of these runs.
     pub fn count_runs(&self, is_counted: impl Fn(&Sample) -> bool) -> usize {
-        self.samples.iter().filter(|it| is_counted(it)).count()
+        self.samples
+            .iter()
+            .filter(|sample| is_counted(sample))
+            .count()
     }
 
     fn estimate(&self, value: fn(&Sample) -> f64) -> Option<Estimate> {
@@ -167,7 +172,7 @@ impl Proof {
     /// Whether anything was gained. `None` before that is known, and if not all boosted runs
     /// are known to have been boosted.
     pub fn verdict(&self) -> Option<Verdict> {
-        let boosted = self.boosted().filter(|it| it.is_known())?;
+        let boosted = self.boosted().filter(|case| case.is_known())?;
         Some(boosted.speed?.verdict)
     }
 
@@ -191,11 +196,11 @@ impl Proof {
     /// null control is a family of its own.
     pub fn evaluate(&mut self) {
         for case in &mut self.cases {
-            case.seconds = case.estimate(|it| it.seconds);
-            case.cpu_s = case.estimate(|it| it.cpu_s);
+            case.seconds = case.estimate(|sample| sample.seconds);
+            case.cpu_s = case.estimate(|sample| sample.cpu_s);
         }
-        let seconds = |case: &Case| case.values(|it| it.seconds);
-        let cpu = |case: &Case| case.values(|it| it.cpu_s);
+        let seconds = |case: &Case| case.values(|sample| sample.seconds);
+        let cpu = |case: &Case| case.values(|sample| sample.cpu_s);
         let (Some(plain), Some(boosted)) = (self.plain(), self.boosted()) else {
             return;
         };
@@ -215,7 +220,7 @@ impl Proof {
         let tolerance = self.null_control.map_or(0.0, |ratio| ratio.tolerance());
         let mut ratios = stats::holm_ratios(&family, CONFIDENCE).into_iter();
         let mut next = || Some(ratios.next().flatten()?.allowing_for(tolerance));
-        for case in self.cases.iter_mut().filter(|it| it.way != Way::Plain) {
+        for case in self.cases.iter_mut().filter(|case| case.way != Way::Plain) {
             case.speed = next();
             case.cpu_saving = next();
             if case.way != Way::Boosted {
@@ -258,10 +263,10 @@ pub fn portable(
             writer: name(stage)?,
             reader: stages
                 .get(at + 1)
-                .and_then(|it| name(it))
+                .and_then(|stage| name(stage))
                 .unwrap_or_default(),
         };
-        let is_own = |it: &&TreatedPipe| it.name == own;
+        let is_own = |pipe: &&TreatedPipe| pipe.name == own;
         match raised().find(is_own).map(|pipe| pipe.treatment) {
             Some(Treatment::Raised { to_bytes, .. }) => {
                 if !is_program(stage.split_whitespace().next()?) {
@@ -306,7 +311,7 @@ fn split(pipeline: &str) -> Option<Vec<String>> {
         }
         stages.last_mut()?.push(letter);
     }
-    let stages: Vec<String> = stages.iter().map(|it| it.trim().to_owned()).collect();
+    let stages: Vec<String> = stages.iter().map(|stage| stage.trim().to_owned()).collect();
     let is_simple = |stage: &String| {
         let first = stage.split_whitespace().next();
         first.is_some_and(|word| {

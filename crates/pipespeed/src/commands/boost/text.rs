@@ -1,16 +1,14 @@
 //! What boosting a pipeline gained, as a few lines.
 
-use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::boost::{Account, PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Bottleneck;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way};
 use pipespeed_pipeline::raise::{Exemption, Treatment};
+use pipespeed_report::style::{BOLD, GREEN, RED, YELLOW};
+use pipespeed_report::{Style, describe_bottleneck, interval, pluralize, ratio, significant};
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
-use super::bottleneck::describe_bottleneck;
-use super::format::{interval, pluralize, ratio, significant};
-use super::style::{BOLD, GREEN, RED, Style, YELLOW};
+use super::proof::{Case, Proof, Sameness, Sample, Way};
 
 /// Nothing is promised for pipelines that take less.
 const MIN_SECONDS: f64 = 0.05;
@@ -22,7 +20,7 @@ const NONE_CARRIES_MUCH: &str =
     "no pipe was raised: none was seen to carry much data between two programs";
 
 /// What was gained, by which pipes, and if nothing, why.
-pub fn boost(proof: &Proof, style: Style) -> String {
+pub fn describe_proof(proof: &Proof, style: Style) -> String {
     let mut lines = Vec::new();
     let names = proof.cases.iter().map(|case| case.way.name().len());
     let width = names.max().unwrap_or(0);
@@ -189,7 +187,10 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Same => "no gain",
     };
     let boosted = proof.boosted()?;
-    let left = || proof.pipes.iter().flatten().map(describe).join("; ");
+    let left = || {
+        let pipes = proof.pipes.iter().flatten();
+        pipes.map(describe).collect::<Vec<String>>().join("; ")
+    };
     let was_raised = proof.raised_pipes().next().is_some();
     let reason = if may_be_raised(boosted) {
         describe_limit(proof.bottleneck.as_ref()?)
@@ -249,9 +250,10 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let unknown = count("it is not known what was raised", None).map(|(text, _)| text);
     let unraised = count("no pipe was raised", Some(0));
     let unraised = unraised.and_then(|(text, number)| (number < all.len()).then_some(text));
-    let mut unlike = count_unlike(proof)
+    let unlike = count_unlike(proof)
         .map(|(case, unlike)| format!("{unlike} of {} {}", case.samples.len(), case.way.name()));
-    let unlike = Some(unlike.join(" and ")).filter(|text| !text.is_empty());
+    let unlike =
+        Some(unlike.collect::<Vec<String>>().join(" and ")).filter(|text| !text.is_empty());
     let unlike = unlike.map(|runs| {
         format!("another length of the output or exit status than at first in {runs} runs")
     });
@@ -373,7 +375,7 @@ mod tests {
     }
 
     fn screen(proof: &Proof) -> String {
-        boost(proof, Style::of_width(100))
+        describe_proof(proof, Style::of_width(100))
     }
 
     #[test]
