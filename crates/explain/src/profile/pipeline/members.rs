@@ -21,6 +21,8 @@ use crate::profile::record::Status;
 const SETTLING_TIME: Duration = Duration::from_millis(100);
 /// At most this many programs that a process runs are named with it.
 const MAX_NAMES: usize = 3;
+/// Of more processes at a time it is not known how they end.
+const MAX_PIDFDS: usize = 64;
 /// Of more processes that have ended, those with the shortest life count as their parents.
 const MAX_ENDED: usize = 256;
 /// A process that waits for children for this share only waits for them.
@@ -413,7 +415,8 @@ impl Members {
         let all = self.living.values_mut().chain(&mut self.ended);
         for member in all.filter(|member| member.ending.is_some()) {
             member.status = member.ending.as_ref().and_then(status::read);
-            if member.status.is_some() {
+            // One that is not in the tree any more was reaped.
+            if member.status.is_some() || member.has_ended {
                 member.ending = None;
             }
         }
@@ -460,6 +463,8 @@ impl Members {
                 let parent = self.proc.stat(pid).map(|stat| stat.parent);
                 ancestors.extend(parent);
             }
+            let can_keep = self.living.len() < MAX_PIDFDS;
+            let pidfd = Pid::from_raw(pid).filter(|_| can_keep);
             let member = Member {
                 ancestors,
                 number: self.count,
@@ -470,8 +475,7 @@ impl Members {
                 began: self.look_ended,
                 found: now(),
                 seen: self.look_ended,
-                ending: Pid::from_raw(pid)
-                    .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
+                ending: pidfd.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
                 ..Member::default()
             };
             self.living.insert(pid, member);
