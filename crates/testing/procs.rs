@@ -56,7 +56,7 @@ impl Mark {
         let mut targets = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
         // The memory that both ends share comes with the instructions, after that.
         let words =
-            |target: std::path::PathBuf| target.starts_with("/memfd:fastpipe-words (deleted)");
+            |target: std::path::PathBuf| target.starts_with("/memfd:pipespeed-words (deleted)");
         targets.any(words).then_some(pid)
     }
 

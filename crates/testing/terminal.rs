@@ -63,29 +63,18 @@ impl Terminal {
 
     /// Starts a command with this terminal as standard error and as its controlling
     /// terminal.
-    pub fn start(&self, command: Command) -> OnTerminal {
-        self.spawn(command, true)
-    }
-
-    /// As [`start`](Self::start), but without making it the controlling terminal.
-    pub fn start_beside(&self, command: Command) -> OnTerminal {
-        self.spawn(command, false)
-    }
-
-    fn spawn(&self, mut command: Command, controls: bool) -> OnTerminal {
+    pub fn start(&self, mut command: Command) -> OnTerminal {
         command.stderr(self.slave.try_clone().unwrap());
         if command.get_envs().all(|(name, _)| name != "TERM") {
             command.env("TERM", "xterm");
         }
-        if controls {
-            let attach = || {
-                rustix::process::setsid()?;
-                rustix::process::ioctl_tiocsctty(std::io::stderr())?;
-                Ok(())
-            };
-            // SAFETY: two system calls that are safe after a fork.
-            unsafe { command.pre_exec(attach) };
-        }
+        let attach = || {
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(std::io::stderr())?;
+            Ok(())
+        };
+        // SAFETY: two system calls that are safe after a fork.
+        unsafe { command.pre_exec(attach) };
         OnTerminal(command.spawn().unwrap())
     }
 

@@ -1,4 +1,4 @@
-//! The published `get-user-pages`, on all layouts of the kernel's benchmark.
+//! The published `get-user-pages`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

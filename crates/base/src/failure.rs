@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::output::print_on_stderr;
+use crate::patient::print_on_stderr;
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
 

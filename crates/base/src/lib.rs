@@ -7,6 +7,7 @@ pub mod memory_file;
 mod named;
 pub mod orphan;
 pub mod output;
+mod patient;
 pub mod process;
 pub mod size;
 pub mod standard;

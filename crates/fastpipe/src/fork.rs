@@ -53,7 +53,7 @@ fn wiped_word() -> Option<&'static AtomicU64> {
     let mut word = WORD.load(Ordering::Acquire);
     if word.is_null() {
         let mut page = Buffer::builder().len(8).wiped_on_fork(true).map().ok()?;
-        let own = ptr::from_ref(page.words().first()?).cast_mut();
+        let own = page.as_mut_ptr().cast::<AtomicU64>();
         match WORD.compare_exchange(word, own, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 mem::forget(page);
@@ -63,7 +63,7 @@ fn wiped_word() -> Option<&'static AtomicU64> {
             Err(first) => word = first,
         }
     }
-    // SAFETY: it points to a word of a page that is never unmapped, since its
+    // SAFETY: it points to the first word of a page that is never unmapped, since its
     // buffer was forgotten, and that nothing else refers to. Every bit pattern
     // is an AtomicU64.
     Some(unsafe { &*word })

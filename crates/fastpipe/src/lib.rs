@@ -135,27 +135,24 @@
 //! * [`ring`]: a ring buffer in memory shared by two processes that both use this
 //!   library; without copies or system calls;
 //! * [`method`]: how a writer sends, and when a page may be written again;
-//! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb
-//!   pages, and proof of the kind of page obtained;
-//! * [`memory`]: the kernel's information on a process's mappings and pages;
+//! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb pages;
 //! * [`pipe`]: capacity, slots and unread bytes of a pipe, and the system's limits;
 //! * [`transfer`]: complete transfers by write, read, vmsplice, splice and tee,
 //!   which resume after partial results and signals and count their calls;
-//! * [`wait`]: what to do while the pipe is full or empty;
-//! * [`shared`]: a few words shared by two processes.
+//! * [`wait`]: what to do while the pipe is full or empty.
 #![deny(unsafe_code)]
 
 pub mod buffer;
 mod counts;
 mod fork;
-pub mod memory;
 pub mod method;
 pub mod pipe;
+#[doc(hidden)]
+pub mod probe;
 pub mod reader;
 pub mod relay;
 pub mod ring;
 mod sealed;
-pub mod shared;
 mod sys;
 pub mod transfer;
 pub mod wait;
@@ -172,6 +169,5 @@ pub use self::{
 
 // Shared with the integration tests, so that all tests report skips in the same way.
 #[cfg(test)]
-#[allow(dead_code, unsafe_code)]
 #[path = "../tests/common/skip.rs"]
 mod skip;

@@ -24,21 +24,6 @@ pub enum Wait {
     /// Retry at once, without limit. Each end needs a processor of its own: two
     /// spinning ends on one processor burn whole time slices.
     Spin,
-    /// As [`Spin`](Self::Spin); a [transfer](crate::transfer) executes a pause
-    /// instruction ([`std::hint::spin_loop`]) after each failed attempt.
-    ///
-    /// For experiments: no gain over `Spin` was measured. Everything but a transfer
-    /// ([rings](crate::ring), [relays](crate::relay),
-    /// [`Writer::wait_drained`](crate::Writer::wait_drained)) treats it as `Spin`,
-    /// and pauses under that too.
-    Pause,
-    /// As [`Spin`](Self::Spin); a [transfer](crate::transfer) pauses after each
-    /// failed attempt, twice as long as the time before, up to [`MAX_PAUSE`]. An
-    /// attempt that moves data resets the pause.
-    ///
-    /// For experiments, like [`Pause`](Self::Pause), and treated as `Spin` in the
-    /// same places.
-    Backoff,
     /// Spin for at most [`MAX_SPINNING`], then poll. The time spent spinning
     /// adapts to how often it succeeds: see [`Backoff`]. Never spins in a thread
     /// that is restricted to one processor; a [ring](crate::ring) knows more and
@@ -56,12 +41,6 @@ pub enum Wait {
 /// 14 us on a virtual machine; the rest is margin for slower ones.
 pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
-/// Upper bound of a transfer's pause under [`Wait::Backoff`].
-pub const MAX_PAUSE: Duration = Duration::from_micros(4);
-
-/// First pause under [`Wait::Backoff`]: about as long as a failed attempt takes.
-const MIN_PAUSE: Duration = Duration::from_nanos(125);
-
 /// A spinning time below this is rounded down to none.
 const MIN_SPINNING: Duration = Duration::from_micros(4);
 
@@ -75,8 +54,7 @@ const WAITS_WITHOUT_SPINNING: u32 = 64;
 /// For code that has its own non-blocking attempt and its own way of sleeping;
 /// the transfers of this crate use it themselves.
 ///
-/// Under [`Wait::Spin`], [`Wait::Pause`] and [`Wait::Backoff`] the answer is always
-/// to retry (the pauses are up to the caller), under [`Wait::Block`],
+/// Under [`Wait::Spin`] the answer is always to retry, under [`Wait::Block`],
 /// [`Wait::Poll`] and [`Wait::Never`] never. Under [`Wait::Adaptive`] it is to
 /// retry for a limited time, which doubles, up to [`MAX_SPINNING`], when
 /// spinning was successful and halves when it was not. Once it would be less
@@ -146,11 +124,10 @@ impl Backoff {
     /// progress while this one spins, that is, whether it runs on another
     /// processor.
     ///
-    /// If it can't, [`Wait::Adaptive`] never spins. [`Wait::Spin`],
-    /// [`Wait::Pause`] and [`Wait::Backoff`] always do.
+    /// If it can't, [`Wait::Adaptive`] never spins. [`Wait::Spin`] always does.
     pub fn with_peer(wait: Wait, peer_runs_in_parallel: bool) -> Self {
         let mode = match wait {
-            Wait::Spin | Wait::Pause | Wait::Backoff => Mode::AlwaysRetry,
+            Wait::Spin => Mode::AlwaysRetry,
             Wait::Adaptive if peer_runs_in_parallel => Mode::Adapt,
             Wait::Adaptive | Wait::Block | Wait::Poll | Wait::Never => Mode::AlwaysSleep,
         };
@@ -227,8 +204,6 @@ pub(crate) enum Interest<'a> {
 pub(crate) struct Waiter {
     wait: Wait,
     backoff: Backoff,
-    /// The next pause under [`Wait::Backoff`].
-    pause: Duration,
 }
 
 impl Waiter {
@@ -236,7 +211,6 @@ impl Waiter {
         Waiter {
             wait,
             backoff: Backoff::new(wait),
-            pause: MIN_PAUSE,
         }
     }
 
@@ -274,18 +248,6 @@ impl Waiter {
             // `before_attempt` polls.
             Wait::Poll => Ok(()),
             Wait::Spin => Ok(()),
-            Wait::Pause => {
-                hint::spin_loop();
-                Ok(())
-            }
-            Wait::Backoff => {
-                let since = Instant::now();
-                while since.elapsed() < self.pause {
-                    hint::spin_loop();
-                }
-                self.pause = (self.pause * 2).min(MAX_PAUSE);
-                Ok(())
-            }
             Wait::Adaptive if self.backoff.should_retry() => {
                 hint::spin_loop();
                 Ok(())
@@ -298,7 +260,6 @@ impl Waiter {
     /// Called when an attempt moved something.
     pub(crate) fn record_success(&mut self) {
         self.backoff.record_success();
-        self.pause = MIN_PAUSE;
     }
 }
 
@@ -460,32 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_spin_always_retry() {
-        for wait in [Wait::Spin, Wait::Pause, Wait::Backoff] {
-            let mut backoff = Backoff::with_peer(wait, false);
-            for _ in 0..1000 {
-                assert!(backoff.should_retry());
-                assert!(backoff.is_spinning());
-            }
-            backoff.record_success();
+    fn spinning_always_retries() {
+        let mut backoff = Backoff::with_peer(Wait::Spin, false);
+        for _ in 0..1000 {
             assert!(backoff.should_retry());
+            assert!(backoff.is_spinning());
         }
-    }
-
-    #[test]
-    fn pauses_double_up_to_a_limit_until_an_attempt_succeeds() {
-        let mut waiter = Waiter::new(Wait::Backoff);
-        let mut counts = Counts::default();
-        for expected_ns in [125, 250, 500, 1000, 2000, 4000, 4000] {
-            let pause = waiter.pause;
-            assert_eq!(pause, Duration::from_nanos(expected_ns));
-            let start = Instant::now();
-            waiter.would_block(&[], &mut counts).unwrap();
-            assert!(start.elapsed() >= pause);
-        }
-        waiter.record_success();
-        assert_eq!(waiter.pause, MIN_PAUSE);
-        assert_eq!((counts.would_blocks, counts.syscalls), (7, 0));
+        backoff.record_success();
+        assert!(backoff.should_retry());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! version 1 Documentation/scheduler/sched-bwc.rst.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,8 @@ pub struct Throttling {
     pub periods: u64,
     /// Periods in which the quota was used up before their end.
     pub throttled: u64,
+    /// For how long its processes were stopped then; with cgroup v1 summed over the processors.
+    pub stopped: Duration,
 }
 
 impl Throttling {
@@ -81,6 +84,11 @@ impl Throttling {
                     quota: group.quota,
                     periods: count("nr_periods ")?,
                     throttled: count("nr_throttled ")?,
+                    stopped: Duration::from_nanos(
+                        count("throttled_time ")
+                            .or_else(|| count("throttled_usec ").map(|us: u64| us * 1000))
+                            .unwrap_or_default(),
+                    ),
                 })
             })
             .collect()

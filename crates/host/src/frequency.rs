@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::root::Root;
-use super::topology::CPUS;
+use super::root::{CPUS, Root};
 
 /// Clock rates and idling (Documentation/admin-guide/pm/cpufreq.rst and
 /// cpuidle.rst).

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::root::Root;
-use super::topology::CPUS;
+use super::root::{CPUS, Root};
 
 /// The kernel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

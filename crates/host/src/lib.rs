@@ -13,6 +13,7 @@
 
 mod available;
 mod busy;
+mod cache;
 mod cgroup;
 mod cpu_list;
 mod differences;
@@ -21,6 +22,7 @@ mod kernel;
 mod memory;
 pub mod noise;
 pub mod placement;
+pub mod process_memory;
 mod processor;
 pub mod refusals;
 mod root;
@@ -40,6 +42,7 @@ mod tests;
 
 pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
 pub use self::busy::Busy;
+pub use self::cache::{Cache, CacheKind};
 pub use self::cgroup::{Cgroup, Throttling};
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
@@ -50,7 +53,7 @@ pub use self::noise::{NoiseDelta, NoiseProbe, NoiseReading};
 pub use self::placement::{
     Chosen, Placement, PlacementError, choose, parse_cpus, pin_to, spinning_refused,
 };
-pub use self::processor::{Cache, CacheKind, Processors};
+pub use self::processor::Processors;
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cache::{self, Cache};
 use super::cpu_list::CpuList;
-use super::root::{Root, fields};
-use super::topology::{CPUS, Cpu, Topology};
+use super::root::{CPUS, Root, fields};
+use super::topology::{Cpu, Topology};
 
 /// The processors of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,34 +39,6 @@ pub struct Processors {
     pub shared_cache_level: Option<u8>,
 }
 
-/// One cache (Documentation/ABI/testing/sysfs-devices-system-cpu).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Cache {
-    /// 1 is nearest to the core.
-    pub level: u8,
-    /// What it caches.
-    pub kind: CacheKind,
-    /// Its total size in bytes.
-    pub bytes: Option<u64>,
-    /// The processors that share it.
-    pub cpus: CpuList,
-}
-
-/// What a cache holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CacheKind {
-    /// Data.
-    Data,
-    /// Instructions.
-    Instruction,
-    /// Both.
-    #[default]
-    #[serde(other)]
-    Unified,
-}
-
 impl Processors {
     pub(super) fn read(root: &Root, writer: Option<usize>, reader: Option<usize>) -> Processors {
         let topology = Topology::read(root);
@@ -87,7 +60,7 @@ impl Processors {
             smt: root.text(format!("{CPUS}/smt/control")),
             microcode: fields(&info, "microcode").next().map(str::to_owned),
             board,
-            caches: first.map(|cpu| caches(root, cpu)).unwrap_or_default(),
+            caches: first.map(|cpu| cache::read(root, cpu)).unwrap_or_default(),
             writer: place(writer),
             reader: place(reader),
             relation: relation.map(|relation| relation.to_string()),
@@ -96,39 +69,6 @@ impl Processors {
             allowed: topology.allowed,
         }
     }
-}
-
-/// The caches of a processor.
-pub(super) fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
-    let own = format!("{CPUS}/cpu{cpu}/cache");
-    let indices = root
-        .names(&own)
-        .into_iter()
-        .filter(|name| name.starts_with("index"));
-    indices
-        .filter_map(|index| {
-            let file = |name: &str| root.text(format!("{own}/{index}/{name}"));
-            Some(Cache {
-                level: file("level")?.parse().ok()?,
-                kind: match &*file("type")? {
-                    "Data" => CacheKind::Data,
-                    "Instruction" => CacheKind::Instruction,
-                    _ => CacheKind::Unified,
-                },
-                bytes: file("size").and_then(|size| cache_bytes(&size)),
-                cpus: root
-                    .cpus(format!("{own}/{index}/shared_cpu_list"))
-                    .unwrap_or_default(),
-            })
-        })
-        .collect()
-}
-
-/// Parses a size in KiB with the suffix `K` (drivers/base/cacheinfo.c).
-fn cache_bytes(size: &str) -> Option<u64> {
-    let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
-    // 0 means that the driver doesn't know the size.
-    (kib > 0).then(|| kib.checked_mul(1024))?
 }
 
 /// The model according to `/proc/cpuinfo`, which has a name on x86-64 and

@@ -31,8 +31,6 @@ pub enum Call {
     PerfMmap,
     /// pipe2(2).
     Pipe2,
-    /// process_vm_readv(2).
-    ProcessVmReadv,
     /// fcntl(2) F_SETPIPE_SZ.
     SetPipeSize,
     /// One that no setting or limit of its own refuses, by its name.
@@ -44,8 +42,6 @@ impl From<&str> for Call {
     fn from(name: &str) -> Self {
         if name.contains("io_uring") {
             Call::IoUring
-        } else if name.contains("process_vm_readv") {
-            Call::ProcessVmReadv
         } else {
             Call::Other(name.to_owned())
         }
@@ -61,7 +57,6 @@ impl fmt::Display for Call {
             Call::PerfEventOpen => "perf_event_open(2)",
             Call::PerfMmap => "memory for samples",
             Call::Pipe2 => "pipe2(2)",
-            Call::ProcessVmReadv => "process_vm_readv(2)",
             Call::SetPipeSize => "fcntl(2) F_SETPIPE_SZ",
             Call::Other(name) => name,
         })
@@ -119,13 +114,11 @@ struct Setting {
     exempt: (CapabilitySet, &'static str),
     /// The capability with which Docker's default filter allows the call.
     docker: Option<&'static str>,
-    /// Whether capabilities within a user namespace count.
-    within_namespace: bool,
     /// How to lift it.
     lift: &'static str,
 }
 
-static SETTINGS: [Setting; 3] = [
+static SETTINGS: [Setting; 2] = [
     // Documentation/admin-guide/sysctl/kernel.rst
     Setting {
         call: Call::IoUring,
@@ -135,20 +128,7 @@ static SETTINGS: [Setting; 3] = [
         refuses_all_from: 2,
         exempt: (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
         docker: None,
-        within_namespace: false,
         lift: "set it to 0",
-    },
-    // Documentation/admin-guide/LSM/Yama.rst
-    Setting {
-        call: Call::ProcessVmReadv,
-        file: "proc/sys/kernel/yama/ptrace_scope",
-        always_exists: false,
-        refuses_from: 2,
-        refuses_all_from: 3,
-        exempt: (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
-        docker: Some("SYS_PTRACE"),
-        within_namespace: true,
-        lift: "set it to 1 (3 stays until the next boot)",
     },
     // kernel/events/core.c, perf_allow_kernel; perf_event_open(2)
     Setting {
@@ -162,7 +142,6 @@ static SETTINGS: [Setting; 3] = [
             "CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep)",
         ),
         docker: Some("PERFMON"),
-        within_namespace: false,
         lift: "set it to 1",
     },
 ];
@@ -343,7 +322,7 @@ impl Setting {
     /// unreadable.
     fn refuses(&self, root: &Root, process: Process) -> Option<(String, String)> {
         let (capabilities, name) = self.exempt;
-        let counts = self.within_namespace || process.in_first_user_namespace;
+        let counts = process.in_first_user_namespace;
         let exempt = counts && process.capabilities.intersects(capabilities);
         let value: Option<i64> = root.number(self.file);
         let for_all = value.is_some_and(|value| value >= self.refuses_all_from);
@@ -482,7 +461,7 @@ mod tests {
             assert!(blamed(low, ORDINARY) && blamed(low, FILTERED));
             assert!(!blamed(low, capable));
             assert!(blamed(high, capable));
-            assert_eq!(blamed(low, within), !setting.within_namespace);
+            assert!(blamed(low, within));
             // It does not affect other calls.
             let (_directory, root) = root(&[(setting.file, low)]);
             let other = cause(tee(), Errno::PERM, &root, FILTERED);
@@ -556,7 +535,6 @@ mod tests {
     #[test]
     fn channels_calls_are_known_by_their_words() {
         assert_eq!(Call::from("write by io_uring"), Call::IoUring);
-        assert_eq!(Call::from("process_vm_readv"), Call::ProcessVmReadv);
         assert_eq!(Call::from("tee(2)"), tee());
     }
 

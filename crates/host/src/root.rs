@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use super::cpu_list::CpuList;
 
+/// The directory with one entry per processor.
+pub(super) const CPUS: &str = "sys/devices/system/cpu";
+
 /// Files are read up to this size, so that an unusual one can't fill memory.
 const MAX_BYTES: u64 = 4 << 20;
 

@@ -7,12 +7,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::cache::{self, CacheKind};
 use super::cpu_list::CpuList;
-use super::processor::{self, CacheKind};
-use super::root::Root;
-
-/// The directory with one entry per processor.
-pub(super) const CPUS: &str = "sys/devices/system/cpu";
+use super::root::{CPUS, Root};
 
 /// The processors that this process may use.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,7 +151,7 @@ impl Cpu {
 
 /// Level and sharers of the caches that hold data, innermost first.
 fn data_caches(root: &Root, number: usize) -> Vec<(u8, CpuList)> {
-    let mut caches: Vec<(u8, CpuList)> = processor::caches(root, number)
+    let mut caches: Vec<(u8, CpuList)> = cache::read(root, number)
         .into_iter()
         .filter(|cache| cache.kind != CacheKind::Instruction)
         .map(|cache| (cache.level, cache.cpus))

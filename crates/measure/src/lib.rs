@@ -16,6 +16,7 @@ pub mod runner;
 pub mod search;
 pub mod session;
 pub mod suite;
+mod sys;
 pub mod trial;
 
 /// Runs this process as an end of a trial and reports to the process that started it.

@@ -18,7 +18,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +26,7 @@ use serde::de::DeserializeOwned;
 
 use crate::endpoint::counters::process_time;
 use crate::record::NotRun;
+use crate::sys::SharedWords;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
 use pipespeed_base::{signal_name, text::pluralize};

@@ -182,6 +182,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
             path: end.path.clone(),
             capacity: Some(65536),
             fill: Some(0.5),
+            fill_change: None,
             bytes_per_s: None,
             owner: Some(1000),
             is_held: false,

@@ -99,6 +99,8 @@ pub struct Pipe {
     pub capacity: Option<u64>,
     /// The mean share of its capacity that was filled.
     pub fill: Option<f64>,
+    /// How that changed; `None` with fewer than two looks.
+    pub fill_change: Option<FillChange>,
     /// Bytes that went through it per second; `None` if not known.
     pub bytes_per_s: Option<f64>,
     /// The user who made it; `None` if it could not be opened.
@@ -107,6 +109,44 @@ pub struct Pipe {
     pub is_held: bool,
     /// The process that holds the lock, if known.
     pub held_by: Option<i32>,
+}
+
+/// How the data in a pipe changed from look to look.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FillChange {
+    /// Whether each look found as many bytes.
+    pub is_constant: bool,
+    /// By how many bytes a second it grew, from the first half of the looks to the second; negative
+    /// if it shrank.
+    pub bytes_per_s: f64,
+}
+
+impl FillChange {
+    fn new(looks: &[FillSample]) -> Option<Self> {
+        let ([first, ..], [.., last]) = (looks, looks) else {
+            return None;
+        };
+        let seconds = last.at.duration_since(first.at).as_secs_f64();
+        let halves = looks.split_at(looks.len() / 2);
+        let mean = |looks: &[FillSample]| {
+            let sum: u64 = looks.iter().map(|look| look.bytes).sum();
+            sum as f64 / looks.len() as f64
+        };
+        (looks.len() > 1 && seconds > 0.0).then(|| FillChange {
+            is_constant: looks.iter().all(|look| look.bytes == first.bytes),
+            // The middles of the halves are half of the time apart.
+            bytes_per_s: (mean(halves.1) - mean(halves.0)) / (seconds / 2.0),
+        })
+    }
+}
+
+/// What a look found in a pipe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FillSample {
+    at: Instant,
+    bytes: u64,
+    /// The share of the capacity.
+    share: f64,
 }
 
 /// What a new pipe of this user is like.
@@ -201,7 +241,23 @@ pub fn default_capacity() -> u64 {
     16 * fastpipe::pipe::page_size() as u64
 }
 
+/// Data that grows or shrinks at this share of the rate at which it is read piles up or runs out.
+const MIN_CHANGE: f64 = 0.25;
+
 impl Pipe {
+    /// How full the pipe seems, from 0 to 1: if data piles up in it, the reader is too slow, however
+    /// little there is so far; if data runs out, the writer is.
+    pub(crate) fn pressure(&self) -> Option<f64> {
+        let fill = self.fill?;
+        let change = self.fill_change.zip(self.bytes_per_s);
+        Some(match change {
+            Some((change, rate)) if change.is_constant || rate == 0.0 => fill,
+            Some((change, rate)) if change.bytes_per_s >= MIN_CHANGE * rate => 1.0,
+            Some((change, rate)) if change.bytes_per_s <= -MIN_CHANGE * rate => 0.0,
+            _ => fill,
+        })
+    }
+
     /// Whether it holds less than a new pipe usually does.
     pub fn is_small(&self) -> bool {
         self.capacity

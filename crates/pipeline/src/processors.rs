@@ -107,6 +107,9 @@ pub struct Quota {
     pub processors: f64,
     /// Share of the quota's periods in which it was used up.
     pub throttled: f64,
+    /// For how long processes were stopped by it, in seconds; with cgroup v1 summed over the
+    /// processors.
+    pub stopped_s: f64,
 }
 
 /// The quotas of the control groups of the processes observed.
@@ -135,6 +138,7 @@ impl Quotas {
             (throttled > 0).then(|| Quota {
                 processors: now.quota,
                 throttled: throttled as f64 / periods.max(throttled) as f64,
+                stopped_s: now.stopped.saturating_sub(before.stopped).as_secs_f64(),
             })
         });
         used_up.max_by(|a, b| a.throttled.total_cmp(&b.throttled))
@@ -231,8 +235,12 @@ mod tests {
                 "cpu/a"
             };
             let count = |periods: u32, throttled: u32| {
-                let text =
-                    format!("nr_periods {periods}\nnr_throttled {throttled}\nthrottled_time 5\n");
+                let time = if groups.starts_with('0') {
+                    format!("throttled_usec {throttled}000000")
+                } else {
+                    format!("throttled_time {throttled}000000000")
+                };
+                let text = format!("nr_periods {periods}\nnr_throttled {throttled}\n{time}\n");
                 write(&format!("{group}/cpu.stat"), &text);
             };
             let proc = Proc::below(Root(directory.path().to_owned()));
@@ -244,6 +252,7 @@ mod tests {
             let expected = Quota {
                 processors: 0.2,
                 throttled: 0.75,
+                stopped_s: 15.0,
             };
             assert_eq!(quotas.used_up(&proc, groups), Some(expected));
             quotas.restart(&proc);

@@ -116,6 +116,9 @@ pub struct Children {
     pub on: Vec<OnLink>,
     /// Their processor time, in processors.
     pub processors: f64,
+    /// Whether most of them lived no longer than from one sample to the next: what they do at their
+    /// beginning and end was hardly seen, so that the shares are uncertain.
+    pub are_short: bool,
 }
 
 /// How often a process waited on a pipe.

@@ -121,7 +121,12 @@ pub(super) fn describe_children(children: &Children) -> String {
             false,
         ),
     };
-    let state = state(children_activity(children), &children.shares, is_one);
+    let activity = children_activity(children);
+    let state = if children.are_short {
+        rough_state(activity, children, is_one)
+    } else {
+        state(activity, &children.shares, is_one)
+    };
     let processors = if children.processors >= 1.0 + MIN_MENTIONED {
         format!(" ({} processors)", significant(children.processors))
     } else {
@@ -139,6 +144,43 @@ fn children_activity(children: &Children) -> Activity {
         Activity::WaitsForPipe
     } else {
         Activity::main(shares, main_wait(children))
+    }
+}
+
+/// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
+/// short-lived children are uncertain.
+fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String {
+    let shares = &children.shares;
+    let outside = match activity {
+        Activity::WaitsFor(outside) => outside,
+        _ => main_wait(children).unwrap_or(Outside::Other),
+    };
+    let mut waits = [
+        (shares.queued, "a processor"),
+        (shares.disk, "a disk"),
+        (shares.elsewhere, outside.name()),
+        (shares.blocked + shares.starved, "a pipe of its own"),
+    ];
+    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let least = waits[0].0.max(shares.runs).max(shares.stopped) / 2.0;
+    let much = waits.iter().filter(|(share, _)| *share >= least);
+    let waits: Vec<String> = much.map(|(_, what)| (*what).to_owned()).collect();
+    let s = if is_one { "s" } else { "" };
+    let mut all = Vec::new();
+    if shares.runs >= least {
+        all.push(format!("run{s}"));
+    }
+    if shares.stopped >= least {
+        all.push(if is_one { "is stopped" } else { "are stopped" }.to_owned());
+    }
+    let is_only = all.len() + waits.len() == 1;
+    if !waits.is_empty() {
+        all.push(format!("wait{s} for {}", list(waits)));
+    }
+    if is_only {
+        format!("mostly {}", all.concat())
+    } else {
+        list(all)
     }
 }
 
@@ -195,7 +237,8 @@ fn remedy(
             size::format(capacity)
         ),
         Room::Emptied { capacity } => format!(
-            " A larger pipe may help, too: each of its reads takes all that the pipe holds, {}.",
+            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
+             that the pipe holds.",
             size::format(capacity)
         ),
         // Its data comes or is taken in bursts.
@@ -244,9 +287,7 @@ fn remedy(
         Activity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
-        Activity::WaitsForPipe => {
-            "Whatever is at the other end of that pipe holds it up.".to_owned()
-        }
+        Activity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
         Activity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
         Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
     };
@@ -359,6 +400,7 @@ mod tests {
             Delay::Quota(Quota {
                 processors: 0.2,
                 throttled: 0.97,
+                stopped_s: 1.0,
             }),
             Delay::OwnStages {
                 stages: 3,
@@ -402,6 +444,7 @@ mod tests {
             outside: [(Outside::Timer, shares.elsewhere)].into(),
             on: Vec::new(),
             processors: shares.runs * 1.5,
+            are_short: false,
         };
         let sleeps = Shares {
             elsewhere: 0.94,

@@ -3,8 +3,8 @@
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
+use super::cases::verdict_colour;
 use super::format::{ratio, ratio_interval, significant, times};
-use super::run::verdict_colour;
 use super::steps::{Step, hidden_reason, measured, steps};
 use super::style::Style;
 use super::table::{Cell, Column, Table};

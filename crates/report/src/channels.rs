@@ -8,12 +8,12 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
 use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
 use pipespeed_measure::suite::channels::Transport;
 
+use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::conditions::{self, has_intervals, marks_of_run, subtitle};
 use super::findings::is_below;
-use super::format::{grouped, interval, percent, pluralize, ratio, significant};
-use super::run::{cpu_ms, level, number, reason};
+use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::steps::{cases_without_twin, fastest, hidden_reason, measured};
 use super::style::Style;
 use super::table::{Column, Table};
@@ -134,12 +134,12 @@ fn verified(run: &Run) -> String {
     )
 }
 
-/// The best channel for each size of messages, and the share of sends with
-/// MSG_ZEROCOPY that the kernel copied.
+/// The best channel for each size of messages.
 pub(super) fn findings(run: &Run) -> Vec<String> {
     let sizes = sizes(run).into_iter();
-    let best = sizes.filter_map(|bytes| recommendation(run, bytes));
-    best.chain(zerocopy(run)).collect()
+    sizes
+        .filter_map(|bytes| recommendation(run, bytes))
+        .collect()
 }
 
 pub(super) fn sizes(run: &Run) -> Vec<usize> {
@@ -220,25 +220,6 @@ fn best<'a>(run: &Run, cases: impl Iterator<Item = &'a CaseResult>) -> Option<St
             format!("undecided between {best}, {} and {last}", middle.join(", "))
         }
     })
-}
-
-fn zerocopy(run: &Run) -> Option<String> {
-    let sum = |get: fn(&CaseResult) -> Option<u64>| -> f64 {
-        let counts = run.cases.iter().filter_map(get);
-        counts.map(|count| count as f64).sum()
-    };
-    let sends = sum(|case| case.configuration.zerocopy_sends);
-    let copied = sum(|case| case.configuration.zerocopy_copied);
-    (sends > 0.0).then(|| copied_share(copied / sends))
-}
-
-/// The share of sends with MSG_ZEROCOPY that the kernel copied.
-pub(super) fn copied_share(share: f64) -> String {
-    format!(
-        "MSG_ZEROCOPY: the kernel copied {} of the sends anyway, according to their \
-         completions.",
-        percent(share, 1)
-    )
 }
 
 /// The buffers between the ends, channel by channel.

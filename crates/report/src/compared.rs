@@ -5,12 +5,12 @@ use pipespeed_base::text::escape;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
+use super::cases::{number, verdict_colour};
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::format::{ratio, ratio_interval, times};
 use super::notes::{Note, notes};
-use super::run::{number, verdict_colour};
 use super::style::{RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 

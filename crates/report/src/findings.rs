@@ -5,12 +5,6 @@ use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
 use super::format::{ratio, significant, times};
 use super::steps::{Step, fastest, measured, steps};
-use super::views;
-
-/// The conclusions of a run, which depend on its suite; none without comparisons.
-pub fn findings(run: &Run) -> Vec<String> {
-    (views::of(run).findings)(run)
-}
 
 /// The comparisons with the largest effect and those without an effect.
 pub(super) fn of_steps(run: &Run) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::channels::{RING_POLLS, copied_share, not_shown};
+use super::channels::{RING_POLLS, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::chart::svg::WIDE;
@@ -120,7 +120,6 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         ))
     }));
     all.extend(Note::warnings(&record.warnings));
-    all.extend(zerocopy(record).map(Note::Method));
     all.extend(method(record).into_iter().map(Note::Method));
     all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
     // A deadlock is what the naive exchanges are run for: the first of each is explained
@@ -140,14 +139,6 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         }
     }
     text + &notes(all, style) + "\n"
-}
-
-/// The share of sends with MSG_ZEROCOPY that the kernel copied.
-fn zerocopy(record: &Record) -> Option<String> {
-    let counts = || record.cases.iter().filter_map(|case| case.zerocopy);
-    let completed: f64 = counts().map(|counts| counts.completed as f64).sum();
-    let copied: f64 = counts().map(|counts| counts.copied as f64).sum();
-    (completed > 0.0).then(|| copied_share(copied / completed))
 }
 
 /// Notes if a requested rate was not kept.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod cases;
 mod changes;
 mod channels;
 mod chart;
@@ -28,7 +29,6 @@ pub mod style;
 mod table;
 mod top;
 mod touched;
-mod views;
 
 pub use self::bottleneck::{BottleneckText, describe_bottleneck};
 pub use self::checks::{check_explanation, check_list, checks};
@@ -37,13 +37,12 @@ pub use self::conditions::origin;
 pub use self::costs::costs_table;
 pub use self::counted::counted_cases;
 pub use self::doctor::doctor;
-pub use self::findings::findings;
 pub use self::format::{interval, pluralize, ratio, ratio_interval, significant, times};
 pub use self::latency::{latency_chart, latency_notes, latency_table};
 pub use self::page::{Records, Saved, page};
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;
 pub use self::profile::{profile_case, profile_chart, profile_ladder};
-pub use self::run::{chart, table};
+pub use self::run::{chart, findings, table};
 pub use self::style::Style;
 pub use self::top::{Screen, Sort, View, top_once, top_screen};

@@ -9,6 +9,7 @@ use pipespeed_measure::endpoint::memory::Act;
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
+use super::cases::{cases, comparisons, level, not_measured};
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
@@ -16,7 +17,6 @@ use super::chart::svg::MUTED;
 use super::conditions::{self, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant, times};
-use super::run::{cases, comparisons, level, not_measured};
 use super::steps::{cases_without_twin, fastest, measured, step};
 use super::style::{Style, YELLOW};
 use super::table::{Column, Table};

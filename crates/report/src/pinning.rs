@@ -35,10 +35,8 @@ pub fn pinning(
     match source {
         Ok(kernel) => {
             blocks.push(style.sentence(&format!(
-                "{}, layout of {} ({} bytes): get_user_pages_fast, {} at a time, {} per call",
+                "{}: get_user_pages_fast, {} at a time, {} per call",
                 kernel.file.display(),
-                kernel.layout.kernels,
-                kernel.layout.bytes,
                 pluralize(plan.pages_per_call as usize, "page"),
                 size::format(plan.size as u64),
             )));

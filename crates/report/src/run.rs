@@ -1,26 +1,23 @@
-//! A run of a suite, as text and as a chart.
+//! A run of a suite, as text and as a chart. No other module of this crate depends on a run's suite.
 
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict};
+use pipespeed_measure::record::Run;
+use pipespeed_measure::suite::Suite;
 
-use super::chart::bars::{Bar, BarChart, Row};
-use super::chart::palette;
+use super::cases::{bar_chart, cases, comparisons};
 use super::chart::svg::WIDE;
-use super::conditions::{marks_of_run, null_control, subtitle};
-use super::findings::findings;
-use super::format::{self, interval, pluralize, ratio_interval, significant, times};
+use super::conditions::{self, null_control};
+use super::findings::of_steps;
 use super::notes::{Note, notes};
-use super::steps::{cases_without_twin, hidden_reason, phrase, step, steps};
-use super::style::{DIM, GREEN, RED, Style, YELLOW};
-use super::table::{Cell, Column, Table};
-use super::views;
+use super::style::Style;
+use super::{changes, channels, memory, published, sizes, touched};
 
 /// The run as text: its tables, its findings, and notes.
 pub fn table(run: &Run, style: Style) -> String {
-    let view = views::of(run);
-    let mut blocks = (view.blocks)(run, style);
+    let contents = view(run);
+    let mut blocks = (contents.blocks)(run, style);
     // A saved record contains its findings; that of a run in progress does not.
     let found = match run.findings.as_slice() {
-        _ if view.blocks_have_findings => Vec::new(),
+        _ if contents.blocks_have_findings => Vec::new(),
         [] => findings(run),
         found => found.to_vec(),
     };
@@ -32,7 +29,7 @@ pub fn table(run: &Run, style: Style) -> String {
         .chain(Note::warnings(&run.warnings))
         .collect();
     all.extend(run.null_control.as_ref().and_then(null_control));
-    all.extend((view.method)(run).into_iter().map(Note::Method));
+    all.extend((contents.method)(run).into_iter().map(Note::Method));
     blocks.push(notes(all, style));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
@@ -45,173 +42,88 @@ pub fn chart(run: &Run) -> String {
 
 /// The same on a card of this width.
 pub(super) fn chart_of_width(run: &Run, width: i32) -> String {
-    (views::of(run).chart)(run, width)
+    (view(run).chart)(run, width)
 }
 
-/// The header of a column of intervals.
-pub(super) fn level(run: &Run) -> String {
-    format!("{}\ninterval", format::level(run.settings.confidence))
+/// The conclusions of a run, which depend on its suite; none without comparisons.
+pub fn findings(run: &Run) -> Vec<String> {
+    (view(run).findings)(run)
 }
 
-/// A row for each case, or the reason why it was not run.
-pub(super) fn cases<'a>(
-    run: &Run,
-    cases: impl IntoIterator<Item = &'a CaseResult>,
-    style: Style,
-) -> String {
-    table_of_cases(run, cases).render(style)
+/// The contents of the report on a suite.
+struct View {
+    /// The tables with their texts.
+    blocks: fn(&Run, Style) -> Vec<String>,
+    /// The conclusions.
+    findings: fn(&Run) -> Vec<String>,
+    /// Whether the blocks contain the findings.
+    blocks_have_findings: bool,
+    /// Notes on the method, the most important first.
+    method: fn(&Run) -> Vec<String>,
+    /// The chart of this width, as SVG.
+    chart: fn(&Run, i32) -> String,
 }
 
-/// The table of [`cases`].
-pub(super) fn table_of_cases<'a>(
-    run: &Run,
-    cases: impl IntoIterator<Item = &'a CaseResult>,
-) -> Table {
-    let mut table = Table::new([
-        Column::left("case"),
-        Column::right("GiB/s"),
-        Column::left(level(run)).optional(2),
-        Column::right("CPU ms\n/GiB").optional(3),
-        Column::right("switches\n/GiB").optional(4),
-        Column::right("KiB\n/call").optional(5),
-        Column::left("data").optional(1),
-    ]);
-    for case in cases {
-        match &case.summary {
-            Some(summary) => table.row([
-                case.name.clone(),
-                significant(summary.gib_per_s.median),
-                interval(summary.gib_per_s.interval),
-                cpu_ms(summary),
-                number(summary.switches_per_gib),
-                number(summary.kib_per_call),
-                case.data.outcome().to_owned(),
-            ]),
-            None => table.row_with_text([&*case.name], reason(case)),
-        }
-    }
-    table
-}
+/// A row and a bar for each case, and the comparisons.
+const OF_CASES: View = View {
+    blocks: |run, style| vec![cases(run, &run.cases, style), comparisons(run, style)],
+    findings: of_steps,
+    blocks_have_findings: false,
+    method: conditions::method,
+    chart: |run, width| bar_chart(run, Vec::new(), width),
+};
 
-/// A number, or a dash if it is unknown.
-pub(super) fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), significant)
-}
-
-/// Processor time in milliseconds per GiB.
-pub(super) fn cpu_ms(summary: &Summary) -> String {
-    number(summary.cpu_s_per_gib.map(|seconds| seconds * 1e3))
-}
-
-/// Why a case has no samples.
-pub(super) fn reason(case: &CaseResult) -> Cell {
-    Cell::painted(not_measured(case.not_run.as_ref()), YELLOW)
-}
-
-/// The reason for a missing measurement in words.
-pub(super) fn not_measured(not_run: Option<&NotRun>) -> String {
-    not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
-}
-
-/// The comparison of each case.
-pub(super) fn comparisons(run: &Run, style: Style) -> String {
-    table_of_comparisons(run).render(style)
-}
-
-/// The table of [`comparisons`].
-pub(super) fn table_of_comparisons(run: &Run) -> Table {
-    let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")])
-        .with_html_header(&["case", "ratio", "interval", "against (factor)"]);
-    for step in steps(run) {
-        let cells = [
-            step.case.name.clone(),
-            times(step.ratio.estimate.median),
-            ratio_interval(step.ratio.estimate.interval),
-        ];
-        let verdict = step.ratio.verdict;
-        let mut text = format!("{} {}", phrase(verdict), step.base_and_factor());
-        if let Some(reason) = hidden_reason(&step.ratio) {
-            text += &format!(": {reason}");
-        }
-        table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
-    }
-    table
-}
-
-pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => GREEN,
-        Verdict::Slower => RED,
-        Verdict::Same | Verdict::Undecided => DIM,
-    }
-}
-
-/// A bar for each case in the suite's order, with its interval and its comparison,
-/// coloured by the use of the data. The null control's twin has none. `remarks` are
-/// printed below the title.
-pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
-    let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
-    let uses = [
-        DataUse::Read,
-        DataUse::Discard,
-        DataUse::Touch,
-        DataUse::Verify,
-    ];
-    let uses = uses.into_iter();
-    let used = uses.filter(|data| cases.iter().any(|case| case.data == *data));
-    let chart = BarChart {
-        title: &format!("pipespeed bench {}: GiB/s of each case", run.suite),
-        subtitle: [subtitle(run), remarks].concat(),
-        legend: used.map(palette::of_data).collect(),
-        rows: cases.iter().copied().map(row).collect(),
-        of_ratios: false,
-        unit: "GiB/s",
-        width,
-    };
-    chart.draw(&marks_of_run(run))
-}
-
-fn row(case: &CaseResult) -> Row {
-    let hint = |rate: Estimate| {
-        let rate = format!(
-            "{} GiB/s {}",
-            significant(rate.median),
-            interval(rate.interval)
-        );
-        let rounds = pluralize(case.samples.len(), "round");
-        format!("{}: {}, {rounds}", case.name, rate.trim_end())
-    };
-    let bar = |rate: Estimate| Bar {
-        notes: comparison_labels(case),
-        hint: hint(rate),
-        ..Bar::of(
-            rate,
-            palette::of_data(case.data).0,
-            significant(rate.median),
-        )
-    };
-    Row {
-        name: case.name.clone(),
-        bars: match &case.summary {
-            Some(summary) => Ok(vec![bar(summary.gib_per_s)]),
-            None => Err(not_measured(case.not_run.as_ref())),
+fn view(run: &Run) -> View {
+    match run.suite {
+        Suite::Ladder | Suite::Pages => OF_CASES,
+        Suite::Touched => View {
+            blocks: touched::blocks,
+            findings: touched::findings,
+            method: touched::method,
+            chart: |run, width| bar_chart(run, touched::remarks(run), width),
+            ..OF_CASES
+        },
+        Suite::Options => View {
+            findings: published::options,
+            ..OF_CASES
+        },
+        Suite::Volumes => View {
+            findings: published::volumes,
+            ..OF_CASES
+        },
+        Suite::Changes => View {
+            blocks: |run, style| vec![cases(run, &run.cases, style), changes::ranking(run, style)],
+            findings: changes::findings,
+            chart: |run, width| bar_chart(run, changes::remarks(run), width),
+            ..OF_CASES
+        },
+        Suite::Channels => View {
+            blocks: channels::blocks,
+            findings: channels::findings,
+            method: channels::method,
+            chart: channels::chart,
+            ..OF_CASES
+        },
+        Suite::Memory => View {
+            blocks: memory::blocks,
+            findings: memory::findings,
+            method: memory::method,
+            chart: memory::chart,
+            ..OF_CASES
+        },
+        // An interrupted run may have no search yet.
+        Suite::Sizes if run.search.is_none() => OF_CASES,
+        Suite::Sizes => View {
+            blocks: sizes::blocks,
+            findings: sizes::findings,
+            blocks_have_findings: true,
+            method: sizes::method,
+            chart: |run, width| {
+                let search = run.search.as_ref();
+                search.map_or_else(String::new, |search| sizes::heat::chart(run, search, width))
+            },
         },
     }
-}
-
-/// The comparison of a case in words, the longest wording first.
-fn comparison_labels(case: &CaseResult) -> Vec<String> {
-    let Some(step) = step(case) else {
-        return Vec::new();
-    };
-    let word = match step.ratio.verdict {
-        Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
-        verdict => phrase(verdict).to_owned(),
-    };
-    vec![
-        format!("{word} {}", step.base_and_factor()),
-        format!("{word} {}", step.base),
-    ]
 }
 
 #[cfg(test)]

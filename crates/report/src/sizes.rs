@@ -1,5 +1,7 @@
 //! The sizes found by a search, and their confirmation by rounds.
 
+pub(super) mod heat;
+
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
@@ -8,10 +10,9 @@ use pipespeed_measure::record::{
 };
 use pipespeed_measure::search::FINALISTS;
 
-use super::chart::heat;
+use super::cases::{level, number};
 use super::conditions;
 use super::format::{fixed, grouped, interval, pluralize, ratio, significant};
-use super::run::{level, number};
 use super::steps::measured;
 use super::style::{BOLD, Style, YELLOW};
 use super::table::{Cell, Column, Table};
@@ -276,12 +277,6 @@ pub(super) fn place(panel: &PanelResult) -> &'static str {
 pub(super) fn findings(run: &Run) -> Vec<String> {
     let best = run.search.iter().flat_map(best_of_kinds);
     best.map(|panel| sentence(run, panel)).collect()
-}
-
-/// The maps of the search.
-pub(super) fn chart(run: &Run, width: i32) -> String {
-    let search = run.search.as_ref();
-    search.map_or_else(String::new, |search| heat::chart(run, search, width))
 }
 
 /// How the search and the rounds were made.

@@ -5,9 +5,9 @@ use pipespeed_base::size;
 use pipespeed_measure::record::{Run, Search, Sizes};
 use pipespeed_measure::suite::touched::{BEST, SAFE, in_words};
 
+use super::cases::{cases, comparisons};
 use super::findings::of_steps;
 use super::format::{pluralize, ratio, times};
-use super::run::{cases, comparisons};
 use super::sizes::missing_pairs;
 use super::steps::steps;
 use super::style::{Style, YELLOW};

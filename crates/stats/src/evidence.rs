@@ -9,7 +9,7 @@
 //! k-th smallest and the k-th largest value, k being the largest rank with
 //! 2 P(T <= k - 1) <= a. So a test and its interval can never disagree.
 
-use super::median::{Interval, middle};
+use super::interval::{Interval, middle};
 use super::tails::Tails;
 
 /// Relative tolerance of a level, so that rounding does not reject one that is

@@ -14,7 +14,8 @@
 //! false more often; the tests in `simulation.rs` show how often.
 
 use super::evidence::Evidence;
-use super::median::{Estimate, Interval, MIN_SAMPLES};
+use super::interval::Interval;
+use super::median::{Estimate, MIN_SAMPLES};
 use super::ratio::{Doubt, Ratio, logs};
 
 /// The median ratios of all comparisons of a run, each given by its

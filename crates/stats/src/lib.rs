@@ -24,6 +24,7 @@ pub mod schedule;
 
 mod evidence;
 mod holm;
+mod interval;
 mod median;
 mod modes;
 mod ratio;
@@ -39,9 +40,8 @@ mod simulation;
 mod testing;
 
 pub use self::holm::holm_ratios;
-pub use self::median::{
-    Estimate, Interval, MIN_SAMPLES, median, median_interval, summary_interval,
-};
+pub use self::interval::Interval;
+pub use self::median::{Estimate, MIN_SAMPLES, median, median_interval, summary_interval};
 pub use self::modes::{Modes, two_modes};
 pub use self::ratio::{Doubt, EQUIVALENCE, Ratio, Verdict, paired_ratios, verdict};
 pub use self::rng::Rng;

@@ -3,23 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
+use super::interval::{Interval, middle};
 
 /// The fewest samples that get an interval. With 5, the whole range covers the
 /// median with less than 95 %.
 pub const MIN_SAMPLES: usize = 6;
-
-/// An interval for a centre, in the unit of the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// Lower end: one of the samples.
-    pub low: f64,
-    /// Upper end: one of the samples.
-    pub high: f64,
-    /// The probability, from 0 to 1, that such an interval contains the true
-    /// centre. At least the requested confidence, since order statistics allow
-    /// only certain levels.
-    pub coverage: f64,
-}
 
 /// A median with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -56,15 +44,6 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     Some(middle(sorted.len(), |index| sorted[index]))
-}
-
-/// The median of `len` ordered values, where `at` returns the value at an index.
-pub(super) fn middle(len: usize, at: impl Fn(usize) -> f64) -> f64 {
-    if len % 2 == 1 {
-        at(len / 2)
-    } else {
-        f64::midpoint(at(len / 2 - 1), at(len / 2))
-    }
 }
 
 /// The exact interval of the median by order statistics: from the k-th smallest

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::median::{Estimate, Interval};
+use super::interval::Interval;
+use super::median::Estimate;
 
 /// Ratios within this distance of 1 count as the same.
 pub const EQUIVALENCE: f64 = 0.05;

@@ -1,7 +1,5 @@
 //! Checks of capacity, slots and limits.
 
-use std::os::fd::OwnedFd;
-
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, Limits, page_size};
 use itertools::Itertools;
@@ -9,7 +7,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use super::pipes::{Moved, Pipe, at, page, read, write};
-use super::{Check, Group, Outcome};
+use super::{Group, Outcome};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
@@ -92,27 +90,12 @@ checks! {
     /// Reads the two limits. Above fs.pipe-user-pages-soft, a user's new pipes have few slots and
     /// can't be enlarged; above fs.pipe-user-pages-hard, no pipe can be created (ENFILE); 0 means
     /// no limit. CAP_SYS_RESOURCE and CAP_SYS_ADMIN exempt a process, unless it has them only in
-    /// a user namespace. The option --soft-limit tests the soft limit.
+    /// a user namespace.
     "user-page-limits" => user_page_limits {
         statement: "the maximum number of pages in all pipes of a user",
         reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft and -hard; alloc_pipe_info() in fs/pipe.c",
     }
 }
-
-checks! {
-    ON_REQUEST, Group::Limits;
-
-    /// Creates large pipes until a new one has fewer slots than usual, then closes all. Any
-    /// program of this user can do that, and every pipeline started meanwhile has small pipes.
-    /// So it is run only with --soft-limit.
-    "soft-limit" => soft_limit {
-        statement: "the slots of a new pipe above pipe-user-pages-soft",
-        reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
-    }
-}
-
-/// Run only on request: for a moment it keeps all new pipes of this user small.
-pub const SOFT_LIMIT: Check = ON_REQUEST[0];
 
 /// The slots of a new pipe (PIPE_DEF_BUFFERS).
 const DEFAULT_SLOTS: usize = 16;
@@ -293,57 +276,4 @@ fn pages(count: usize) -> String {
     }
     let bytes = count as u64 * page_size() as u64;
     format!("{} ({})", pluralize(count, "page"), size::format(bytes))
-}
-
-fn soft_limit() -> anyhow::Result<Outcome> {
-    let limits = Limits::read();
-    let Some(soft) = limits.user_pages_soft else {
-        return Ok(Outcome::refused(
-            "/proc/sys/fs/pipe-user-pages-soft can't be read",
-        ));
-    };
-    if soft == 0 {
-        return Ok(Outcome::seen("no limit (0)"));
-    }
-    let default = DEFAULT_SLOTS * page_size();
-    let mut held: Vec<OwnedFd> = Vec::new();
-    let mut pages = 0;
-    loop {
-        let so_far = format!(
-            "{} held {} of {soft}",
-            pluralize(held.len(), "pipe"),
-            pluralize(pages, "page")
-        );
-        let new = match Pipe::new() {
-            Ok(new) => new,
-            Err(failed) => {
-                let refusal = failed.refusal().ok_or(failed)?;
-                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause))
-                    .with_note(refusal.remedy));
-            }
-        };
-        let slots = new.slots()?;
-        if slots < DEFAULT_SLOTS {
-            let can = match new.set_capacity(default) {
-                Ok(_) => "can",
-                Err(_) => "can't",
-            };
-            let slots = pluralize(slots, "slot");
-            return Ok(Outcome::seen(format!(
-                "{slots}, and {can} be enlarged, once {so_far}"
-            )));
-        }
-        if pages > soft {
-            let why = match exempt() {
-                Some(name) => format!("this process is exempt: it has {name}"),
-                None => "the limit has no effect here".to_owned(),
-            };
-            return Ok(Outcome::seen(format!("as usual: {so_far}")).with_note(why));
-        }
-        // Large pipes take fewer descriptors.
-        let asked = limits.max_size.unwrap_or(0).max(default);
-        let granted = pipe::set_capacity_up_to(&new.read, asked);
-        pages += at(Call::SetPipeSize, granted)? / page_size();
-        held.push(new.read);
-    }
 }

@@ -1,28 +1,21 @@
 //! Checks of what this process may do.
 
-use std::fs;
-use std::io::IoSliceMut;
-use std::os::unix::fs::MetadataExt;
-
 use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
-use fastpipe::memory::{FrameFlags, Process as Target, regions};
 use fastpipe::pipe::page_size;
 use fastpipe::transfer::{SpliceOptions, VmspliceOptions};
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use rustix::io::Errno;
-use rustix::process::{Resource, geteuid, getrlimit};
-use rustix::thread::{CapabilitySet, sched_getcpu};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::sched_getcpu;
 
-use super::pipes::{Pipe, Process, at, frame, page};
+use super::pipes::{Pipe, at, frame, page};
 use super::{Group, Outcome};
-use crate::costs::echo;
 use crate::profile::perf::{Probe, Sampling, SamplingError};
 use pipespeed_base::size;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Call, Process as Privileges};
+use pipespeed_host::process_memory::{Backing, FrameFlags};
+use pipespeed_host::refusals::{self, Call};
 use pipespeed_measure::channel::uring;
 use pipespeed_measure::endpoint::process::huge_pages_refused;
-use pipespeed_measure::session::SUBCOMMAND;
 
 checks! {
     CHECKS, Group::Permissions;
@@ -54,14 +47,6 @@ checks! {
     "may-use-io-uring" => may_use_io_uring {
         statement: "io_uring is allowed",
         reference: "io_uring_setup(2); Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled",
-    }
-
-    /// Starts this program again and reads a byte of its memory. The rules are those of
-    /// ptrace(2): same user, a dumpable program, and the restrictions of the Yama module. The
-    /// channel vm_readv of bench channels needs it.
-    "may-read-processes" => may_read_processes {
-        statement: "process_vm_readv(2) may read a child's memory",
-        reference: "process_vm_readv(2); ptrace(2); Documentation/admin-guide/LSM/Yama.rst",
     }
 
     /// Maps a buffer of one huge page, requests a huge page (MADV_HUGEPAGE) and touches it; smaps
@@ -132,52 +117,10 @@ fn may_use_io_uring() -> anyhow::Result<Outcome> {
     yes()
 }
 
-fn may_read_processes() -> anyhow::Result<Outcome> {
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => {
-            let reason = format!("the program can't be found: {error}");
-            return Ok(Outcome::refused(reason));
-        }
-    };
-    // The child exits when its standard input is closed.
-    let (stdin, stdout) = (Pipe::blocking()?, Pipe::blocking()?);
-    let args = [SUBCOMMAND, echo::ROLE];
-    let child = Process::start(&program, args, stdin.read, stdout.write)?;
-    let pid = child.pid().as_raw_pid();
-    let mappings = regions(Target::Other(pid as u32)).unwrap_or_default();
-    let mut byte = [0];
-    let there = [RemoteIoVec {
-        base: mappings.first().map_or(0, |region| region.start) as usize,
-        len: byte.len(),
-    }];
-    let mut here = [IoSliceMut::new(&mut byte)];
-    let errno = match process_vm_readv(nix::unistd::Pid::from_raw(pid), &mut here, &there) {
-        // EFAULT: the mappings are hidden, and nothing is mapped at 0. Permission is
-        // checked first (mm/process_vm_access.c).
-        Ok(_) | Err(nix::Error::EFAULT) => return yes(),
-        Err(errno) => Errno::from_raw_os_error(errno as i32),
-    };
-    let root = Root::default();
-    let privileges = Privileges::current(&root);
-    let capable = privileges.capabilities.contains(CapabilitySet::SYS_PTRACE);
-    // Most files in /proc of a process that is not dumpable are root's (proc_pid(5)).
-    let owner = fs::metadata(root.path(format!("proc/{pid}/fd"))).map(|files| files.uid());
-    let is_protected = owner.is_ok_and(|owner| owner != geteuid().as_raw());
-    if errno == Errno::PERM && !capable && is_protected {
-        let filter = "; a seccomp filter is also active";
-        let filter = if privileges.filtered { filter } else { "" };
-        let note = "this user can't read the program file, or the file is set-uid or has capabilities (ptrace(2))";
-        let outcome = Outcome::refused("refused (EPERM): the program is not dumpable");
-        return Ok(outcome.with_note(format!("{note}{filter}")));
-    }
-    Ok(at(Call::ProcessVmReadv, Err(errno))?)
-}
-
 fn may_have_huge_pages() -> anyhow::Result<Outcome> {
     let builder = Buffer::builder().len(huge_page_size());
     let buffer = at("mmap(2)", builder.pages(Pages::Huge).map())?;
-    let backing = match buffer.backing() {
+    let backing = match Backing::examine(&buffer) {
         Ok(backing) => backing,
         Err(error) => return Ok(Outcome::refused(format!("unknown: {error}"))),
     };
@@ -259,7 +202,7 @@ mod tests {
 
     #[test]
     fn without_a_filter_the_calls_of_pipes_are_allowed() {
-        if Privileges::current(&Root::default()).filtered {
+        if refusals::Process::current(&Root::default()).filtered {
             return pipespeed_testing::skip("a seccomp filter is in force");
         }
         for run in [may_splice, may_tee, may_vmsplice] {

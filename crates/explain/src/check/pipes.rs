@@ -4,18 +4,17 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fastpipe::buffer::{Buffer, PageSlice};
-use fastpipe::memory::{self, Pagemap};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pipespeed_base::process;
+use pipespeed_host::process_memory::{Pagemap, Process as Target};
 use pipespeed_host::refusals::{self, Call, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -197,7 +196,7 @@ pub(super) fn page() -> Result<Buffer, CallError> {
 
 /// The number of the page's frame; `None` if this process may not see it.
 pub(super) fn frame(page: &Buffer) -> io::Result<Option<u64>> {
-    let pagemap = Pagemap::open(memory::Process::Own)?;
+    let pagemap = Pagemap::open(Target::Own)?;
     let entries = pagemap.entries(page.as_ptr().addr() as u64, 1)?;
     Ok(entries.first().and_then(|entry| entry.frame()))
 }
@@ -242,6 +241,8 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
     Ok(false)
 }
 
+const SHELL: &str = "/bin/sh";
+
 /// A child process. It is killed and reaped when it is dropped.
 #[derive(Debug)]
 pub(super) struct Process(Child);
@@ -250,17 +251,12 @@ impl Process {
     /// Timeout of [`wait`](Self::wait).
     const MAX_WAIT: Duration = Duration::from_secs(2);
 
-    /// Starts a program with these standard descriptors and no others; standard
-    /// error is the same as standard output. Returns once it is executed.
-    pub fn start(
-        program: &Path,
-        args: [&str; 2],
-        stdin: OwnedFd,
-        stdout: OwnedFd,
-    ) -> Result<Self, CallError> {
+    /// Starts a shell script with these standard descriptors and no others; standard
+    /// error is the same as standard output. Returns once the shell is executed.
+    pub fn shell(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> Result<Self, CallError> {
         let stderr = at("dup(2)", stdout.try_clone())?;
-        let mut command = Command::new(program);
-        let command = command.args(args);
+        let mut command = Command::new(SHELL);
+        let command = command.args(["-c", script]);
         let command = command.stdin(stdin).stdout(stdout).stderr(stderr);
         // Children inherit the signal mask, in which our parent may have blocked it.
         let pipe = SigSet::from(Signal::SIGPIPE);
@@ -271,16 +267,11 @@ impl Process {
         }
         spawned.map(Process).map_err(|error| CallError {
             call: match error.kind() {
-                io::ErrorKind::NotFound => Call::Other(program.display().to_string()),
+                io::ErrorKind::NotFound => Call::Other(SHELL.to_owned()),
                 _ => Call::Clone,
             },
             error,
         })
-    }
-
-    /// Starts a shell script.
-    pub fn shell(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> Result<Self, CallError> {
-        Process::start(Path::new("/bin/sh"), ["-c", script], stdin, stdout)
     }
 
     /// Its process id.

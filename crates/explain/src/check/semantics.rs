@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use anyhow::Context;
 use fastpipe::pipe::{self, PIPE_BUF, page_size};
-use fastpipe::writer::copy_piece;
+use fastpipe::probe::copy_piece;
 use itertools::Itertools;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, page_size};
+use fastpipe::probe::cow_check_works;
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::cow_check_works;
 
 use pipespeed_base::memory_file;
 use pipespeed_host::refusals::Call;

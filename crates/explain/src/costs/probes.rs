@@ -10,6 +10,7 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
+use pipespeed_host::process_memory::Backing;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -201,7 +202,7 @@ pub(super) fn mapped(bytes: usize, pages: Pages, touched: bool) -> io::Result<Bu
 /// Returns an error if huge pages were requested and not granted, or can't be verified.
 fn check_huge_pages(buffer: &Buffer) -> io::Result<()> {
     let requested = buffer.pages() != Pages::Base;
-    if requested && !buffer.backing().is_ok_and(|backing| backing.all_huge()) {
+    if requested && !Backing::examine(buffer).is_ok_and(|found| found.all_huge()) {
         let why = "this system grants no huge pages, or does not show them";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }

@@ -121,16 +121,15 @@ fn notes(walk: &Walk) -> Vec<String> {
         Half::NonCanonical => {
             let (lowest, highest) = match scheme.architecture {
                 Architecture::Aarch64 => (scheme.address_bits, 55),
-                _ => (scheme.address_bits - 1, 63),
+                Architecture::X86_64 => (scheme.address_bits - 1, 63),
             };
             notes.push(format!(
                 "Not canonical: using it faults, since bits {highest} to {lowest} are not all equal."
             ));
             let mut others = Scheme::all(scheme.architecture);
-            if let Some(other) = others.find(|other| {
-                other.page_bits == scheme.page_bits
-                    && Walk::of(walk.address, *other).half != Half::NonCanonical
-            }) {
+            if let Some(other) =
+                others.find(|other| Walk::of(walk.address, *other).half != Half::NonCanonical)
+            {
                 notes.push(format!(
                     "With {} levels ({} bits) it is canonical: --levels {}.",
                     other.levels, other.address_bits, other.levels

@@ -1,8 +1,8 @@
 //! Detection of huge pages.
 
 use fastpipe::buffer::huge_page_size;
-use fastpipe::memory::{FrameFlags, PageFlags, Region};
 use fastpipe::pipe::page_size;
+use pipespeed_host::process_memory::{FrameFlags, PageFlags, Region};
 
 use super::record::{Huge, Source};
 
@@ -87,7 +87,7 @@ fn compound_around(flags: &[PageFlags], at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fastpipe::memory::Amounts;
+    use pipespeed_host::process_memory::Amounts;
 
     const HEAD: PageFlags = PageFlags(1 << 15 | 1 << 22);
     const TAIL: PageFlags = PageFlags(1 << 16 | 1 << 22);

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use fastpipe::memory::{Entry, FrameFlags, Pagemap, Process, Region, regions};
 use fastpipe::pipe::page_size;
 use itertools::Itertools;
+use pipespeed_host::process_memory::{Entry, FrameFlags, Pagemap, Process, Region, regions};
 use rustix::io::Errno;
 
 use super::huge::{Compounds, from_flags, from_sums};

@@ -20,10 +20,10 @@ mod table;
 mod walk;
 
 pub use self::drawing::drawing;
-pub use self::here::{machine_scheme, own_architecture};
+pub use self::here::{UnknownTables, machine_scheme};
 pub use self::look::{LookError, look};
 pub use self::record::{Hidden, Huge, Mapping, Memory, Page, Record, Report, Source, State};
 pub use self::ring::{RingRecord, ring_drawing, ring_steps};
-pub use self::scheme::{Architecture, Scheme, SchemeError, Wanted};
+pub use self::scheme::{Architecture, Scheme, SchemeError};
 pub use self::table::table;
 pub use self::walk::{Half, Level, Walk};

@@ -2,11 +2,11 @@
 //! JSON with only 53 bits. Sizes are in bytes.
 
 use fastpipe::buffer::huge_page_size;
-use fastpipe::memory::PageFlags;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::walk::Walk;
+use pipespeed_host::process_memory::PageFlags;
 use pipespeed_measure::record::Header;
 
 /// The saved record.
@@ -23,8 +23,8 @@ pub struct Record {
 /// The result of `pipespeed pages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The walk to the (first) address.
-    pub walk: Walk,
+    /// The walk to the (first) address; `None` if the machine's page tables are not known.
+    pub walk: Option<Walk>,
     /// The memory at the address; `None` if only the address was given.
     pub memory: Option<Memory>,
 }

@@ -1,11 +1,11 @@
 //! The pages of a range as text of at most 80 columns.
 
-use fastpipe::memory::PageFlags;
 use itertools::Itertools;
 
 use super::record::{Huge, Mapping, Memory, Page, Source, State};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
+use pipespeed_host::process_memory::PageFlags;
 
 /// More pages than this are grouped into runs of similar ones.
 const MAX_SINGLE_PAGES: usize = 32;

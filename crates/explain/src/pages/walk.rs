@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::{from_hexadecimal, hexadecimal};
-use super::scheme::{Architecture, Scheme};
+use super::scheme::{Architecture, Scheme, TABLE_BITS};
 
 /// The half of the address space that contains an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -86,7 +86,7 @@ impl Walk {
         let mut above = scheme.address_bits;
         let mut levels = Vec::new();
         for (name, below) in scheme.names().iter().zip((0..scheme.levels).rev()) {
-            let lowest_bit = scheme.page_bits + below * scheme.table_bits();
+            let lowest_bit = scheme.page_bits + below * TABLE_BITS;
             let bits = above - lowest_bit;
             levels.push(Level {
                 name,
@@ -119,7 +119,7 @@ fn half(address: u64, scheme: Scheme) -> (Half, Option<u8>) {
     match scheme.architecture {
         // The untranslated bits equal the highest translated bit. The upper half is the
         // kernel's.
-        Architecture::X86_64 | Architecture::Riscv64 => {
+        Architecture::X86_64 => {
             let shift = scheme.address_bits - 1;
             let half = match address >> shift {
                 0 => Half::User,

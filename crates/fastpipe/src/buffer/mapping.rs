@@ -164,8 +164,7 @@ impl Mapping {
 
     fn advise(&self) {
         match self.pages {
-            // EINVAL: a kernel without transparent huge pages, which `backing`
-            // will show.
+            // EINVAL: a kernel without transparent huge pages.
             Pages::Base => drop(self.madvise(Advice::LinuxNoHugepage)),
             // `touch` advises huge pages of a certain size, one by one.
             Pages::Huge if self.page_bytes.is_some() => drop(self.madvise(Advice::LinuxNoHugepage)),
@@ -228,8 +227,7 @@ impl Mapping {
     /// only one piece is advised, it is a mapping of its own.
     fn touch_each(&mut self, bytes: usize) {
         for offset in (0..self.mapped_len).step_by(bytes) {
-            // Without transparent huge pages (EINVAL) the pages are base pages, as
-            // `Buffer::page_bytes` will show.
+            // Without transparent huge pages (EINVAL) the pages are base pages.
             drop(self.madvise_part(offset, bytes, Advice::LinuxHugepage));
             self.touch_part(offset, bytes);
             drop(self.madvise_part(offset, bytes, Advice::LinuxNoHugepage));

@@ -1,4 +1,4 @@
-//! [`Buffer`]: page-aligned memory, and proof of the page sizes behind it.
+//! [`Buffer`]: page-aligned memory.
 //!
 //! A buffer is a mapping of its own (mmap(2)), never allocated from a heap. A
 //! pipe may refer to its pages long after the buffer is gone; memory given back
@@ -6,16 +6,13 @@
 //! reads it. Unmapping is safe: pages that are referred to remain unchanged.
 #![allow(unsafe_code)]
 
-mod backing;
 mod mapping;
-
-pub use self::backing::{Backing, BackingError, ShownBy};
 
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut, RangeBounds};
 use std::slice;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::mapping::Mapping;
 use crate::pipe::page_size;
@@ -50,7 +47,8 @@ pub enum Pages {
     #[default]
     Base,
     /// Transparent huge pages: aligned to [`huge_page_size`], with
-    /// MADV_HUGEPAGE. The system may not grant them: see [`Buffer::backing`].
+    /// MADV_HUGEPAGE. The system may not grant them: AnonHugePages in
+    /// /proc/self/smaps shows how many it did.
     Huge,
     /// Reserved huge pages of the default size, from the administrator's pool
     /// (/proc/sys/vm/nr_hugepages).
@@ -88,7 +86,7 @@ impl BufferBuilder {
     /// [`Pages::Huge`] of other sizes take Linux 6.8, where the administrator enabled
     /// them (/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled). They are
     /// mapped only if the buffer is [touched](Self::touched); pages populated later
-    /// are base pages. [`Buffer::page_bytes`] shows what was granted.
+    /// are base pages.
     pub fn page_bytes(mut self, bytes: usize) -> Self {
         self.page_bytes = Some(bytes);
         self
@@ -182,6 +180,12 @@ impl Buffer {
         self.mapping.pages()
     }
 
+    /// Returns the length of the buffer's memory in bytes: its length, rounded up to
+    /// whole pages of the kind asked for.
+    pub fn mapped_len(&self) -> usize {
+        self.mapping.mapped_len()
+    }
+
     /// Returns the alignment of the buffer's address, in bytes: the largest power
     /// of two that divides it.
     pub fn alignment(&self) -> usize {
@@ -198,16 +202,6 @@ impl Buffer {
         PageSlice {
             bytes: &self[bounds],
         }
-    }
-
-    /// Returns the buffer as 64-bit words, without an incomplete last one. For
-    /// measurements: compilers do not merge atomic accesses into wider ones.
-    pub fn words(&mut self) -> &[AtomicU64] {
-        let words = self.settings.len / size_of::<AtomicU64>();
-        // SAFETY: within the mapping, which is page-aligned, readable and
-        // writable, and lives as long as self; `&mut self` excludes every other
-        // reference, and every bit pattern is a valid AtomicU64.
-        unsafe { slice::from_raw_parts(self.mapping.start().cast(), words) }
     }
 
     /// Replaces all pages by new ones, which read as zero. A pipe or process that refers
@@ -279,39 +273,6 @@ impl Buffer {
     /// mutably again: a write would raise SIGSEGV.
     pub(crate) fn set_read_only(&self) -> io::Result<()> {
         self.mapping.set_read_only()
-    }
-
-    /// Determines the current page sizes behind the buffer.
-    ///
-    /// Reads /proc/self/pagemap and /proc/kpageflags if permitted, otherwise
-    /// /proc/self/smaps.
-    ///
-    /// # Errors
-    /// [`BackingError`] if none of them can be read.
-    pub fn backing(&self) -> Result<Backing, BackingError> {
-        backing::examine(self.mapping.address(), self.mapping.mapped_len())
-    }
-
-    /// Determines the size of the pages that the kernel manages as one, in bytes:
-    /// `None` if the buffer consists of several sizes or is not resident. A page of
-    /// more than one base page is contiguous in memory.
-    ///
-    /// Unlike [`backing`](Self::backing) this shows transparent huge pages of all
-    /// sizes, however they are mapped.
-    ///
-    /// # Errors
-    /// [`BackingError`] without CAP_SYS_ADMIN.
-    pub fn page_bytes(&self) -> Result<Option<usize>, BackingError> {
-        backing::page_bytes(self.mapping.address(), self.mapping.mapped_len())
-    }
-
-    /// As [`backing`](Self::backing), but only from smaps, which needs no
-    /// privilege.
-    ///
-    /// # Errors
-    /// [`BackingError`] if smaps can't be read.
-    pub fn backing_from_smaps(&self) -> Result<Backing, BackingError> {
-        backing::from_smaps(self.mapping.address(), self.mapping.mapped_len())
     }
 }
 

@@ -91,7 +91,7 @@ impl Side {
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
         self.backoff = Backoff::with_peer(wait, true);
-        let spins = matches!(wait, Wait::Spin | Wait::Pause | Wait::Backoff | Wait::Never);
+        let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
         // The thread may have been bound since.
         let bound_to = Bound::of_this_thread();
@@ -236,7 +236,7 @@ impl Side {
             let since = *since.get_or_insert_with(Instant::now);
             match self.wait {
                 // Spinning pauses between looks anyway.
-                Wait::Never | Wait::Spin | Wait::Pause | Wait::Backoff => {}
+                Wait::Never | Wait::Spin => {}
                 Wait::Adaptive if self.peer_runs_in_parallel() && self.backoff.should_retry() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
@@ -262,7 +262,7 @@ impl Side {
     fn spin_for(&mut self, at_least: usize) -> io::Result<bool> {
         let turns = match self.wait {
             Wait::Never => 1,
-            Wait::Spin | Wait::Pause | Wait::Backoff => SPINS_PER_CHECK,
+            Wait::Spin => SPINS_PER_CHECK,
             _ if self.peer_runs_in_parallel() => SPINS_PER_CHECK,
             _ => 1,
         };

@@ -79,7 +79,7 @@ const MAX_TRIALS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// write(2), in pieces of one or two pages ([`copy_piece`](super::copy_piece)).
+    /// write(2), in pieces of one or two pages ([`Method::copy`](crate::Method::copy)).
     Copy,
     /// write(2), in pieces of 64 KiB: fewer wake-ups of a reader that waits for a slow
     /// program.

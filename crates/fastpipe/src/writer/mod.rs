@@ -6,7 +6,6 @@ mod finish;
 mod frozen;
 mod loan;
 mod path;
-mod probe;
 mod region;
 mod repeater;
 mod repeating;
@@ -18,7 +17,6 @@ pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;
 pub use self::path::{CopyReason, OutputKind, Path};
-pub use self::probe::{copy_piece, cow_check_works, vmsplice_refers};
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -77,7 +75,7 @@ const FIRST_REGION: usize = 64 << 10;
 /// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
 /// flushed, and up to one loan of buffered bytes is lost.
 ///
-/// Copied bytes go into a pipe in pieces of one or two pages ([`copy_piece`]; of 64 KiB if
+/// Copied bytes go into a pipe in pieces of one or two pages ([`Method::copy`]; of 64 KiB if
 /// [`Method::Auto`] finds that faster), and to anything else whole. Where pages are handed
 /// over, whole pages are sent by vmsplice(2), the rest by write(2).
 ///

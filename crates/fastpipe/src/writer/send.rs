@@ -13,11 +13,12 @@ use super::builder::{MAX_LOAN, MAX_REGION};
 use super::path::refusal_reason;
 use super::region::Region;
 use super::{
-    COPIED_FIRST, CopyReason, FIRST_REGION, Way, Writer, copying_window, probe, round_up_to_pages,
+    COPIED_FIRST, CopyReason, FIRST_REGION, Way, Writer, copying_window, round_up_to_pages,
 };
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::method::{AssertReaderCopies, Method, Reuse};
 use crate::pipe::{self, page_size};
+use crate::probe;
 use crate::sys::{is_single_threaded, private_memory};
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
@@ -505,7 +506,7 @@ impl<F: AsFd> Writer<F> {
             }
             match wait {
                 Wait::Never => return Err(io::ErrorKind::WouldBlock.into()),
-                Wait::Spin | Wait::Pause | Wait::Backoff => std::hint::spin_loop(),
+                Wait::Spin => std::hint::spin_loop(),
                 Wait::Block | Wait::Poll | Wait::Adaptive => {
                     thread::sleep(pause);
                     pause = (pause * 2).min(LONGEST);

@@ -13,6 +13,7 @@ pub mod rings;
 pub mod seccomp;
 pub mod shapes;
 pub mod skip;
+pub mod smaps;
 pub mod state;
 pub mod storm;
 pub mod vmsplice;

@@ -1,6 +1,6 @@
 //! Tests in their own process: it runs this test program with one test selected.
 
-use super::skip::skip;
+use super::skip::{self, skip};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
@@ -20,12 +20,23 @@ pub fn in_own_process_with(test: &str, variables: &[(&str, &str)], body: impl Fn
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    super::skip::forward(test, &stderr);
+    forward_skips(test, &stderr);
     assert!(output.status.success(), "{}\n{stdout}", output.status);
     assert!(
         stdout.contains("1 passed"),
         "no test is named {test}:\n{stdout}"
     );
+}
+
+/// Passes on the skips that the test named `test` has reported in its own process.
+fn forward_skips(test: &str, stderr: &str) {
+    for line in stderr.lines() {
+        match line.strip_prefix(skip::MARK) {
+            Some(reason) if reason.contains(test) => skip::report(reason),
+            Some(reason) => skip::report(&format!("{test}: {reason}")),
+            None => eprintln!("{line}"),
+        }
+    }
 }
 
 /// Starts the test named `test` as a child in `role`, with the given standard input and

@@ -1,46 +1,38 @@
-//! Visible reports of tests that can't run on this machine. The unit tests include this
-//! file, so it must not depend on others.
+//! Visible skips of tests. fastpipe's unit tests and pipespeed-testing include this file, so
+//! it must not depend on others.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::Write;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-static SKIPPED: AtomicU32 = AtomicU32::new(0);
+use std::sync::Mutex;
 
 /// Start of each line that reports a skipped test.
 pub const MARK: &str = "SKIPPED: ";
 
-/// Reports that the calling test, or a part of it, can't run on this machine.
-pub fn skip(reason: impl std::fmt::Display) {
+/// Lines printed, each once: property tests skip hundreds of times.
+static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Reports that the current test, or a part of it, can't run on this machine: a line
+/// `SKIPPED: <test>: <reason>` on standard error, which `.ci/run` collects. Must be called
+/// in the test's own thread, which has the test's name.
+pub fn skip(reason: impl Display) {
     let thread = std::thread::current();
-    // The harness names its threads after the tests, except where it runs the only
-    // test in the main thread.
+    let reason = reason.to_string();
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    let reason = words.join(" ");
+    // The harness names its threads after the tests, except where it runs the only test in
+    // the main thread.
     match thread.name() {
-        Some("main") | None => report(&format!("{reason}")),
+        Some("main") | None => report(&reason),
         Some(test) => report(&format!("{test}: {reason}")),
     }
 }
 
-/// Passes on the reports in the standard error output of a test's own process.
-pub fn forward(test: &str, stderr: &str) {
-    for line in stderr.lines() {
-        match line.strip_prefix(MARK) {
-            Some(reason) if reason.contains(test) => report(reason),
-            Some(reason) => report(&format!("{test}: {reason}")),
-            None => eprintln!("{line}"),
-        }
+/// Prints the line of a skip, unless it was printed before.
+pub fn report(text: &str) {
+    let line = format!("{MARK}{text}\n");
+    if PRINTED.lock().unwrap().insert(line.clone()) {
+        // Not eprintln!: the harness shows its output only for failed tests.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
-}
-
-fn report(text: &str) {
-    if SKIPPED.fetch_add(1, Ordering::Relaxed) == 0 {
-        // SAFETY: the function may be called at exit: it only prints.
-        unsafe { libc::atexit(print_count) };
-    }
-    // Not eprintln!, whose output the harness hides if the test passes.
-    let _ = writeln!(std::io::stderr(), "{MARK}{text}");
-}
-
-extern "C" fn print_count() {
-    let count = SKIPPED.load(Ordering::Relaxed);
-    let _ = writeln!(std::io::stderr(), "{count} tests or parts of tests skipped");
 }

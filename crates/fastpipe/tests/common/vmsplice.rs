@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
 
 use fastpipe::pipe::{PIPE_BUF, is_pipe};
-use fastpipe::writer::vmsplice_refers;
+use fastpipe::probe::vmsplice_refers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -5,7 +5,6 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::common;
@@ -13,7 +12,6 @@ use crate::common::skip::skip;
 use crate::common::state::watch;
 use fastpipe::pipe::page_size;
 use fastpipe::ring::{self, Consumer, MAX_ACCEPTED, Producer, RingError};
-use fastpipe::shared::SharedWords;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -102,21 +100,6 @@ fn memory_of_reserved_huge_pages_is_refused() {
     };
     fcntl_add_seals(&file, BOTH).unwrap();
     is_refused(file, "ordinary pages");
-}
-
-#[test]
-fn shared_words_are_no_ring_whatever_they_hold() {
-    let mut header = vec![0; page_size()];
-    let ring = copy_of_a_ring(2 * page_size(), BOTH);
-    assert_eq!(pread(&ring, &mut header, 0).unwrap(), page_size());
-    // The size of a ring, with and without the header of 128 bytes.
-    for len in [2 * page_size() / 8 - 16, 2 * page_size() / 8] {
-        let shared = SharedWords::create(len).unwrap();
-        for (word, bytes) in shared.words().iter().zip(header.as_chunks().0) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
-        is_refused(shared.as_fd().try_clone_to_owned().unwrap(), "not a ring");
-    }
 }
 
 #[test]

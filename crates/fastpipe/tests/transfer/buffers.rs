@@ -4,13 +4,10 @@ use crate::common::skip::skip;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
-use std::sync::atomic::Ordering;
 
-use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
-use fastpipe::buffer::{
-    Backing, Buffer, BufferBuilder, BufferError, Pages, ShownBy, huge_page_size,
-};
+use crate::common::{smaps, vmsplice};
+use fastpipe::buffer::{Buffer, BufferBuilder, BufferError, Pages, huge_page_size};
 use fastpipe::pipe::{page_size, slots};
 use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
@@ -31,33 +28,6 @@ fn smaps_entry(buffer: &Buffer) -> String {
     entry
 }
 
-/// Returns the backing by smaps and, for root, checks that pagemap agrees.
-fn backing(buffer: &Buffer) -> Backing {
-    let smaps = buffer.backing_from_smaps().unwrap();
-    assert_eq!(smaps.shown_by, ShownBy::Smaps);
-    let best = buffer.backing().unwrap();
-    if best.shown_by == ShownBy::Pagemap {
-        let shown_by = ShownBy::Smaps;
-        assert_eq!(Backing { shown_by, ..best }, smaps);
-    } else {
-        skip("this process may not read page frame numbers");
-    }
-    assert_ne!(smaps.shown_by.name(), ShownBy::Pagemap.name());
-    smaps
-}
-
-#[test]
-fn words_are_the_bytes_without_an_incomplete_one() {
-    let mut buffer = Buffer::builder().len(8 * 5 + 3).map().unwrap();
-    let words = buffer.words();
-    assert_eq!(words.len(), 5);
-    words[4].store(u64::MAX, Ordering::Relaxed);
-    let mut expected = [0; 43];
-    expected[32..40].fill(0xff);
-    assert_same(&buffer, &expected);
-    assert_eq!(Buffer::builder().len(7).map().unwrap().words().len(), 0);
-}
-
 #[test]
 fn a_buffer_is_aligned_zeroed_and_of_the_requested_length() {
     let page = page_size();
@@ -70,8 +40,7 @@ fn a_buffer_is_aligned_zeroed_and_of_the_requested_length() {
             assert_eq!(buffer.as_ptr().addr() % buffer.alignment(), 0);
             assert_same(&buffer, &vec![0; len]);
             buffer.fill(1);
-            let mapped = backing(&buffer).mapped as usize;
-            assert_eq!(mapped, len.next_multiple_of(unit));
+            assert_eq!(buffer.mapped_len(), len.next_multiple_of(unit));
         }
     }
 }
@@ -114,102 +83,41 @@ fn slices_beyond_the_buffer_panic() {
 fn only_touched_pages_are_resident() {
     let len = 64 * page_size();
     let untouched = Buffer::builder().len(len).touched(false).map().unwrap();
-    assert_eq!(backing(&untouched).resident, 0);
+    assert_eq!(smaps::resident(&untouched), 0);
     let touched = Buffer::builder().len(len).map().unwrap();
-    let backing = backing(&touched);
-    assert_eq!((backing.mapped, backing.resident), (len as u64, len as u64));
-    assert_eq!(backing.huge, 0);
-    assert!(!backing.all_huge());
+    assert_eq!(
+        (touched.mapped_len(), smaps::resident(&touched)),
+        (len, len)
+    );
+    assert_eq!(smaps::huge(&touched), 0);
 }
 
 #[test]
 fn base_pages_stay_base_pages_where_huge_ones_would_fit() {
     let len = 4 * huge_page_size();
     let buffer = Buffer::builder().len(len).map().unwrap();
-    assert_eq!(backing(&buffer).huge, 0);
+    assert_eq!(smaps::huge(&buffer), 0);
 }
 
 #[test]
-fn smaps_and_pagemap_both_show_huge_pages() {
-    let len = 2 * huge_page_size();
-    let buffer = Buffer::builder().len(len).pages(Pages::Huge).map().unwrap();
-    let backing = backing(&buffer);
-    assert_eq!(backing.resident, len as u64);
-    if backing.huge == 0 {
-        return skip("this system grants no huge pages");
-    }
-    assert_eq!(backing.all_huge(), backing.huge == len as u64);
-}
-
-/// Returns the size of the pages, if this process may know it.
-fn page_bytes(buffer: &Buffer) -> Option<usize> {
-    match buffer.page_bytes() {
-        Ok(bytes) => Some(bytes.expect("pages of one size")),
-        Err(error) => {
-            skip(error);
-            None
-        }
-    }
-}
-
-#[test]
-fn split_huge_pages_stay_whole_in_memory_but_not_in_the_page_table() {
+fn split_huge_pages_are_mapped_one_by_one() {
     let len = 2 * huge_page_size();
     let builder = Buffer::builder().len(len).pages(Pages::Huge);
-    let whole = builder.map().unwrap();
-    if whole.backing_from_smaps().unwrap().huge == 0 {
+    if smaps::huge(&builder.map().unwrap()) == 0 {
         return skip("this system grants no huge pages");
     }
     let mut split = builder.split(true).map().unwrap();
     split.fill(b'X');
-    assert_eq!(split.backing_from_smaps().unwrap().huge, 0);
-    assert_eq!(split.backing_from_smaps().unwrap().resident, len as u64);
-    for (buffer, expected) in [
-        (&whole, huge_page_size()),
-        (&split, huge_page_size()),
-        (&Buffer::builder().len(len).map().unwrap(), page_size()),
-    ] {
-        let Some(bytes) = page_bytes(buffer) else {
-            return;
-        };
-        assert_eq!(bytes, expected);
-    }
-}
-
-/// Whether transparent huge pages of this size are granted to those who ask.
-fn is_enabled(bytes: usize) -> bool {
-    const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
-    let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
-    let own = read(format!("{DIRECTORY}/hugepages-{}kB/enabled", bytes / 1024));
-    // Before Linux 6.8 there is no setting for each size, nor pages of other sizes.
-    let is_common = own.is_empty() && bytes == huge_page_size();
-    let setting = if own.contains("[inherit]") || is_common {
-        read(format!("{DIRECTORY}/enabled"))
-    } else {
-        own
-    };
-    setting.contains("[always]") || setting.contains("[madvise]")
+    assert_eq!((smaps::huge(&split), smaps::resident(&split)), (0, len));
 }
 
 #[test]
-fn huge_pages_have_the_requested_size_where_it_is_enabled() {
-    // The usual size is granted in the same way as the smaller ones.
+fn pages_of_a_size_are_aligned_and_populated_even_if_that_size_is_turned_off() {
     for bytes in (14..=20).map(|bits| 1 << bits).chain([huge_page_size()]) {
         let builder = Buffer::builder().len(2 * bytes + 1).pages(Pages::Huge);
         let buffer = builder.page_bytes(bytes).map().unwrap();
         assert_eq!(buffer.as_ptr().addr() % bytes, 0);
-        let backing = buffer.backing_from_smaps().unwrap();
-        assert_eq!(backing.resident, 3 * bytes as u64);
-        if !is_enabled(bytes) {
-            skip(format_args!("pages of {bytes} bytes are not enabled"));
-            assert_eq!(backing.huge, 0);
-        } else if bytes == huge_page_size() {
-            assert!(backing.all_huge(), "{backing:?}");
-        }
-        match page_bytes(&buffer) {
-            Some(found) => assert_eq!(found == bytes, is_enabled(bytes), "{bytes}"),
-            None => return,
-        }
+        assert_eq!(smaps::resident(&buffer), 3 * bytes);
     }
 }
 
@@ -218,7 +126,7 @@ fn of_one_size() -> Option<BufferBuilder> {
     let bytes = huge_page_size();
     let builder = Buffer::builder().len(2 * bytes).pages(Pages::Huge);
     let builder = builder.page_bytes(bytes);
-    if builder.map().unwrap().backing_from_smaps().unwrap().huge == 0 {
+    if smaps::huge(&builder.map().unwrap()) == 0 {
         skip("this system grants no huge pages");
         return None;
     }
@@ -233,7 +141,7 @@ fn locked_pages_have_the_requested_size() {
     match builder.locked(true).map() {
         Ok(buffer) => {
             assert!(smaps_entry(&buffer).contains(" lo"));
-            assert!(buffer.backing_from_smaps().unwrap().all_huge());
+            assert_eq!(smaps::huge(&buffer), buffer.len());
         }
         Err(error) => skip(error),
     }
@@ -245,21 +153,18 @@ fn renewed_pages_have_the_requested_size() {
         return;
     };
     let buffer = renewed(builder.map().unwrap());
-    assert!(buffer.backing_from_smaps().unwrap().all_huge());
+    assert_eq!(smaps::huge(&buffer), buffer.len());
 }
 
 #[test]
-fn renewed_split_pages_are_split_huge_pages_again() {
+fn renewed_split_pages_are_split_again() {
     let Some(_) = of_one_size() else {
         return;
     };
     let len = 2 * huge_page_size();
     let builder = Buffer::builder().len(len).pages(Pages::Huge).split(true);
     let buffer = renewed(builder.map().unwrap());
-    assert_eq!(buffer.backing_from_smaps().unwrap().huge, 0);
-    if let Some(bytes) = page_bytes(&buffer) {
-        assert_eq!(bytes, huge_page_size());
-    }
+    assert_eq!(smaps::huge(&buffer), 0);
 }
 
 #[test]
@@ -293,7 +198,7 @@ fn a_buffer_has_guard_pages() {
     for pages in [Pages::Base, Pages::Huge] {
         let buffer = Buffer::builder().len(5000).pages(pages).map().unwrap();
         let start = buffer.as_ptr().addr();
-        let end = start + backing(&buffer).mapped as usize;
+        let end = start + buffer.mapped_len();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let before = maps.lines().find(|l| l.contains(&format!("-{start:x} ")));
         let after = maps.lines().find(|l| l.starts_with(&format!("{end:x}-")));
@@ -403,8 +308,7 @@ fn reserved_huge_pages_work_or_are_refused_with_a_reason() {
     let len = 60_000;
     match Buffer::builder().len(len).pages(Pages::HugeTlb).map() {
         Ok(buffer) => {
-            let backing = backing(&buffer);
-            assert!(backing.all_huge(), "{backing:?}");
+            assert_eq!(smaps::huge(&buffer), buffer.mapped_len());
             assert_eq!(buffer.len(), len);
             stays_in_the_pipe(buffer, |buffer| {
                 drop(buffer);

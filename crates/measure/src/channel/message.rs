@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use super::{Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
 use crate::endpoint::outcome::Setup;
-use crate::endpoint::outcome::ZerocopyCounts;
 
 /// Memory for messages of one length, in pieces that are sent in turn.
 #[derive(Debug)]
@@ -63,7 +62,6 @@ impl Pieces {
     pub fn message(&self, piece: usize, from: usize) -> Message<'_> {
         let Range { start, end } = self.range(piece);
         Message {
-            piece,
             memory: &self.memory,
             range: (start + from, end),
         }
@@ -73,8 +71,6 @@ impl Pieces {
 /// A message, or the rest of one, in the memory that it is sent from.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// The index of its piece.
-    pub piece: usize,
     memory: &'a Buffer,
     range: (usize, usize),
 }
@@ -127,9 +123,7 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<usize> {
     match outcome {
         Ok(0) => Err(Errno::PIPE),
-        Err(Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN | Errno::SRCH) => {
-            Err(Errno::PIPE)
-        }
+        Err(Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN) => Err(Errno::PIPE),
         outcome => outcome,
     }
 }
@@ -138,26 +132,23 @@ pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<us
 #[derive(Debug)]
 pub struct MessageSink<T> {
     transmitter: T,
-    pieces: Pieces,
-    next: usize,
+    message: Pieces,
     bytes: u64,
     moving_calls: u64,
 }
 
 impl<T: Transmitter> MessageSink<T> {
-    /// Creates a sink of `count` pieces of one message each, mapped and filled.
+    /// Creates a sink of messages of `bytes` bytes, with the memory of one mapped and
+    /// filled.
     ///
     /// # Errors
     /// If the memory can't be mapped.
-    pub fn new(transmitter: T, message: usize, count: usize) -> anyhow::Result<Self> {
-        let mut pieces = Pieces::new(message, message, count)?;
-        for piece in 0..count {
-            pieces.bytes_mut(piece).fill(b'X');
-        }
+    pub fn new(transmitter: T, bytes: usize) -> anyhow::Result<Self> {
+        let mut message = Pieces::new(bytes, bytes, 1)?;
+        message.bytes_mut(0).fill(b'X');
         Ok(MessageSink {
             transmitter,
-            pieces,
-            next: 0,
+            message,
             bytes: 0,
             moving_calls: 0,
         })
@@ -166,26 +157,23 @@ impl<T: Transmitter> MessageSink<T> {
 
 impl<T: Transmitter> Sink for MessageSink<T> {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
-        let (transmitter, piece) = (&mut self.transmitter, self.next);
-        retry(|| transmitter.reclaim(piece))?;
         if !producer.is_idle() {
-            producer.produce(self.pieces.bytes_mut(piece));
+            producer.produce(self.message.bytes_mut(0));
         }
         let mut sent = 0;
-        while sent < self.pieces.len() {
-            let rest = self.pieces.message(piece, sent);
-            let n = moved(retry(|| transmitter.send(rest)))?;
+        while sent < self.message.len() {
+            let rest = self.message.message(0, sent);
+            let n = moved(retry(|| self.transmitter.send(rest)))?;
             self.bytes += n as u64;
             self.moving_calls += 1;
             sent += n;
         }
-        self.next = (piece + 1) % self.pieces.count();
         Ok(())
     }
 
     fn setup(&self) -> Setup {
         Setup {
-            pieces: Some(self.pieces.count()),
+            pieces: Some(1),
             ring_bytes: self.transmitter.capacity(),
             ..Setup::default()
         }
@@ -205,10 +193,6 @@ impl<T: Transmitter> Sink for MessageSink<T> {
 
     fn expect_reader_exit(&mut self) {
         self.transmitter.expect_reader_exit();
-    }
-
-    fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        self.transmitter.zerocopy()
     }
 }
 

@@ -16,12 +16,10 @@ mod open;
 pub mod pipe;
 pub mod ring;
 pub mod socket;
-mod sys;
 pub mod tcp;
 pub mod transport;
 pub mod unix;
 pub mod uring;
-pub mod vm_readv;
 
 pub(crate) use self::message::moved;
 pub use self::open::{Channel, Granted, open};
@@ -37,7 +35,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use self::message::Message;
 
 use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::{Setup, ZerocopyCounts};
+use crate::endpoint::outcome::Setup;
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {
@@ -84,12 +82,12 @@ pub trait Transmitter: End {
     /// Those of the call; `AGAIN` if it would have blocked.
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize>;
 
-    /// Waits until the memory of a piece may be written again. Does nothing where the
-    /// peer's answer already shows that.
+    /// Fails with `AGAIN` if the next message has no room yet in the channel's own memory
+    /// and [`send`](Self::send) must not block.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
+    fn check_room(&mut self) -> rustix::io::Result<()> {
         Ok(())
     }
 
@@ -105,15 +103,6 @@ pub trait Transmitter: End {
         None
     }
 
-    /// Consumes pending notifications that would make poll(2) return at once. Returns
-    /// whether there were any.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send).
-    fn take_notices(&mut self) -> rustix::io::Result<bool> {
-        Ok(false)
-    }
-
     /// The name of the system call, for error messages.
     fn call(&self) -> &'static str;
 
@@ -124,11 +113,6 @@ pub trait Transmitter: End {
 
     /// See [`Sink::expect_reader_exit`].
     fn expect_reader_exit(&mut self) {}
-
-    /// See [`Sink::zerocopy`].
-    fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        None
-    }
 }
 
 /// The reading end of a channel, one system call at a time.
@@ -184,11 +168,6 @@ pub trait Sink {
     /// Announces that the reader may exit. If the channel does not show that the reader
     /// is gone, later sends time out.
     fn expect_reader_exit(&mut self) {}
-
-    /// Completions of MSG_ZEROCOPY; `None` if it is not used.
-    fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        None
-    }
 }
 
 /// The reading end of a channel in a throughput trial.

@@ -17,9 +17,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{Message, counted};
 use super::open::{Channel, Granted, open_error, over_limit};
-use super::{End, Receiver, Transmitter, set_nonblocking, sys};
+use super::{End, Receiver, Transmitter, set_nonblocking};
 use crate::record::NotRun;
 use crate::session::TrialError;
+use crate::sys;
 use pipespeed_base::size;
 
 /// The default number of messages in a queue (mq_overview(7)).

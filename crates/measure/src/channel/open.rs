@@ -74,14 +74,13 @@ pub(crate) fn open_kind(
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
         ChannelKind::MessageQueue => mqueue::open(message),
-        ChannelKind::Memory => auxiliary_socket(),
         ChannelKind::Ring => ring::open(message),
         ChannelKind::Eventfd => eventfd::open(message),
     }
 }
 
-/// Creates a socket pair over which the ends exchange addresses or descriptors. The
-/// data does not pass through it, so its buffer sizes are not recorded.
+/// Creates a socket pair over which the ends exchange descriptors. The data does not pass
+/// through it, so its buffer sizes are not recorded.
 pub(super) fn auxiliary_socket() -> Result<Channel, TrialError> {
     let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
     Ok(Channel {

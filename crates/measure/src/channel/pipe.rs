@@ -1,6 +1,7 @@
 //! A pipe: the sink writes or vmsplices, the source reads or splices.
 
 mod calls;
+mod pauses;
 mod source;
 
 use std::io;
@@ -8,12 +9,13 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use fastpipe::buffer::{Backing, BackingError, Buffer, BufferError, ShownBy};
+use fastpipe::buffer::{Buffer, BufferError};
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
-use fastpipe::wait::Wait;
+use pipespeed_host::process_memory::{self, Backing, BackingError, ShownBy};
 
 pub(crate) use self::calls::{Plain, Vmsplice};
+use self::pauses::Pauses;
 pub use self::source::PipeSource;
 use super::Sink;
 use crate::endpoint::data::Producer;
@@ -24,9 +26,11 @@ use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
 #[derive(Debug)]
 pub struct PipeSink<F> {
     out: Output<F>,
+    pauses: Pauses,
     technique: SinkTechnique,
     reuse: Reuse,
     gift: bool,
+    spins: bool,
     offset: usize,
     buffers: Vec<Buffer>,
     /// The parts of the buffers, which are sent in turn.
@@ -92,10 +96,12 @@ impl<F: AsFd> PipeSink<F> {
             sent_to: 0,
         };
         Ok(PipeSink {
-            out: Output::new(fd, spec.wait.into()),
+            out: Output::new(fd, pauses::wait_in_calls(spec.wait)),
+            pauses: Pauses::new(spec.wait),
             technique: spec.technique,
             reuse: spec.reuse,
             gift: spec.gift,
+            spins: spec.wait.spins(),
             offset: spec.offset,
             buffers,
             pieces: (0..count * parts).map(piece).collect(),
@@ -128,13 +134,14 @@ impl<F: AsFd> PipeSink<F> {
     pub fn commit(&mut self, n: usize) -> Result<(), Incomplete> {
         let piece = self.pieces[self.next];
         let buffer = &self.buffers[piece.buffer];
-        let range = piece.start..piece.start + n;
-        let outcome = match self.technique {
-            SinkTechnique::Write => self.out.write(&buffer[range]),
-            _ => self
-                .out
-                .vmsplice(&[buffer.slice(range)], VmspliceOptions { gift: self.gift }),
-        };
+        let options = VmspliceOptions { gift: self.gift };
+        let outcome = self.pauses.retry(|moved| {
+            let range = piece.start + moved as usize..piece.start + n;
+            match self.technique {
+                SinkTechnique::Write => self.out.write(&buffer[range]),
+                _ => self.out.vmsplice(&[buffer.slice(range)], options),
+            }
+        });
         self.sent += match &outcome {
             Ok(()) => n as u64,
             Err(incomplete) => incomplete.moved,
@@ -162,12 +169,12 @@ impl<F: AsFd> PipeSink<F> {
         buffers.chain(offset).min().unwrap_or(1)
     }
 
-    /// The pages behind all buffers together; see [`Buffer::backing`].
+    /// The pages behind all buffers together; see [`Backing::examine`].
     ///
     /// # Errors
     /// If the kernel does not show it.
     pub fn backing(&self) -> Result<Backing, BackingError> {
-        self.sum_backing(Buffer::backing)
+        self.sum_backing(Backing::examine)
     }
 
     /// The same by smaps, which counts only huge pages that one entry maps.
@@ -175,7 +182,7 @@ impl<F: AsFd> PipeSink<F> {
     /// # Errors
     /// If the kernel does not show it.
     pub fn backing_from_smaps(&self) -> Result<Backing, BackingError> {
-        self.sum_backing(Buffer::backing_from_smaps)
+        self.sum_backing(Backing::from_smaps)
     }
 
     fn sum_backing(
@@ -200,14 +207,14 @@ impl<F: AsFd> PipeSink<F> {
         Ok(sum)
     }
 
-    /// The size of the pages behind all buffers; see [`Buffer::page_bytes`].
+    /// The size of the pages behind all buffers; see [`process_memory::page_bytes`].
     ///
     /// # Errors
     /// If the kernel does not show it.
     pub fn page_bytes(&self) -> Result<Option<usize>, BackingError> {
         let mut sizes = Vec::new();
         for buffer in &self.buffers {
-            sizes.push(buffer.page_bytes()?);
+            sizes.push(process_memory::page_bytes(buffer)?);
         }
         sizes.dedup();
         Ok(if let [size] = sizes[..] { size } else { None })
@@ -231,9 +238,10 @@ impl<F: AsFd> PipeSink<F> {
                 // The next commit reports it.
                 return Ok(());
             }
-            match self.out.wait() {
-                Wait::Spin | Wait::Pause | Wait::Backoff => std::hint::spin_loop(),
-                _ => thread::sleep(Duration::from_micros(20)),
+            if self.spins {
+                std::hint::spin_loop();
+            } else {
+                thread::sleep(Duration::from_micros(20));
             }
         }
     }

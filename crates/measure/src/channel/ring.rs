@@ -97,7 +97,7 @@ impl RingTransmitter {
     }
 
     /// Fails with `AGAIN` if the next call would block and must not.
-    fn check_room(&mut self) -> rustix::io::Result<()> {
+    fn check_needed_room(&mut self) -> rustix::io::Result<()> {
         if self.blocks || self.ring.room().map_err(errno)? >= self.needed_room() {
             Ok(())
         } else {
@@ -126,7 +126,7 @@ impl End for RingTransmitter {
 
 impl Transmitter for RingTransmitter {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
-        self.check_room()?;
+        self.check_needed_room()?;
         if !self.in_place {
             return self.ring.write(message.bytes()).map_err(errno);
         }
@@ -138,9 +138,9 @@ impl Transmitter for RingTransmitter {
         Ok(self.message)
     }
 
-    fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
+    fn check_room(&mut self) -> rustix::io::Result<()> {
         if self.in_place {
-            self.check_room()?;
+            self.check_needed_room()?;
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Transmitter for RingTransmitter {
         make: &mut dyn FnMut(&mut [u8]) -> rustix::io::Result<usize>,
     ) -> Option<rustix::io::Result<usize>> {
         self.in_place.then(|| {
-            self.check_room()?;
+            self.check_needed_room()?;
             let mut slot = self.ring.lend(self.message).map_err(errno)?;
             // SAFETY: the other process is this program, and touches only what was
             // committed.

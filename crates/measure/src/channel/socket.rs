@@ -14,7 +14,7 @@ use super::{End, Receiver, Transmitter};
 pub struct Socket {
     fd: Arc<OwnedFd>,
     blocks: bool,
-    pub(super) counts: Counts,
+    counts: Counts,
 }
 
 impl Socket {
@@ -26,33 +26,11 @@ impl Socket {
             counts: Counts::default(),
         }
     }
-
-    /// Whether calls may block.
-    pub(super) fn blocks(&self) -> bool {
-        self.blocks
-    }
-
-    /// Makes one call of send(2), without SIGPIPE.
-    pub(super) fn send_bytes(
-        &mut self,
-        bytes: &[u8],
-        mut flags: SendFlags,
-    ) -> rustix::io::Result<usize> {
-        flags.insert(SendFlags::NOSIGNAL);
-        flags.set(SendFlags::DONTWAIT, !self.blocks);
-        counted(&mut self.counts, send(&self.fd, bytes, flags))
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
 impl End for Socket {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
+        Some(self.fd.as_fd())
     }
 
     fn never_sleep(&mut self) -> std::io::Result<()> {
@@ -65,29 +43,11 @@ impl End for Socket {
     }
 }
 
-/// An end that adds a protocol to a socket.
-pub(super) trait OverSocket {
-    fn socket(&self) -> &Socket;
-    fn socket_mut(&mut self) -> &mut Socket;
-}
-
-impl<T: OverSocket> End for T {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.socket().fd()
-    }
-
-    fn never_sleep(&mut self) -> std::io::Result<()> {
-        self.socket_mut().never_sleep()
-    }
-
-    fn counts(&self) -> Counts {
-        self.socket().counts
-    }
-}
-
 impl Transmitter for Socket {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
-        self.send_bytes(message.bytes(), SendFlags::empty())
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::DONTWAIT, !self.blocks);
+        counted(&mut self.counts, send(&self.fd, message.bytes(), flags))
     }
 
     fn call(&self) -> &'static str {

@@ -1,10 +1,5 @@
 //! TCP over the loopback device.
 
-mod zerocopy;
-
-pub use self::zerocopy::ZerocopySends;
-pub(crate) use self::zerocopy::pieces;
-
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use super::open::{Channel, open_error};

@@ -33,12 +33,8 @@ pub enum Transport {
     Unix,
     /// TCP.
     Tcp,
-    /// TCP with MSG_ZEROCOPY.
-    TcpZerocopy,
     /// mq_overview(7).
     Mqueue,
-    /// process_vm_readv(2).
-    VmReadv,
     /// A pipe by io_uring.
     Uring,
     /// eventfd(2): a counter, no data; for round trips only.
@@ -57,9 +53,7 @@ named!(Transport {
     Datagram = "datagram": "unix socket pair, datagrams",
     Unix = "unix": "unix socket bound to a name, stream",
     Tcp = "tcp": "TCP over loopback, TCP_NODELAY",
-    TcpZerocopy = "tcp_zerocopy": "TCP over loopback, sent with MSG_ZEROCOPY",
     Mqueue = "mqueue": "POSIX message queue",
-    VmReadv = "vm_readv": "process_vm_readv from the writer's memory; addresses over a socket pair",
     Uring = "uring": "pipe, write and read by io_uring, one at a time",
     Eventfd = "eventfd": "eventfd: a counter, 8 bytes",
 });
@@ -93,9 +87,7 @@ impl Transport {
             Transport::Datagram => (Kind::Datagram, To::Send, From::Recv),
             Transport::Unix => (Kind::Unix, To::Send, From::Recv),
             Transport::Tcp => (Kind::Tcp, To::Send, From::Recv),
-            Transport::TcpZerocopy => (Kind::Tcp, To::SendZerocopy, From::Recv),
             Transport::Mqueue => (Kind::MessageQueue, To::QueueSend, From::QueueReceive),
-            Transport::VmReadv => (Kind::Memory, To::Offer, From::Fetch),
             Transport::Uring => (Kind::Pipe, To::UringWrite, From::UringRead),
             Transport::Eventfd => (Kind::Eventfd, To::Write, From::Read),
         }
@@ -138,9 +130,7 @@ impl Transport {
             | Transport::RingCopy
             | Transport::Seqpacket
             | Transport::Datagram
-            | Transport::TcpZerocopy
             | Transport::Mqueue
-            | Transport::VmReadv
             | Transport::Uring
             | Transport::Eventfd => false,
         })
@@ -155,10 +145,7 @@ impl Transport {
     /// Whether a message is still read from the sender's memory after the send call has
     /// returned.
     pub(crate) fn refers_to_memory(self) -> bool {
-        matches!(
-            self,
-            Transport::Vmsplice | Transport::TcpZerocopy | Transport::VmReadv
-        )
+        self == Transport::Vmsplice
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::{Backing, BufferError, huge_page_size};
+use fastpipe::buffer::{BufferError, huge_page_size};
 
 use super::outcome::{Outcome, Setup};
 use super::process::{reader, writer};
@@ -16,12 +16,11 @@ use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
 use crate::channel::ring::{self, RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
-use crate::channel::tcp::{self, ZerocopySends};
 use crate::channel::uring::Uring;
-use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
 use crate::session::{Control, PeerGone, refusal_or_failure};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Root, Transparent};
 
 /// Runs one end of a trial.
@@ -65,24 +64,13 @@ impl Driver<'_> {
                 self.run_sink(LibrarySink::new(channel, sink)?)
             }
             SinkTechnique::Send => {
-                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes, 1)?)
-            }
-            SinkTechnique::SendZerocopy => {
-                let pieces = tcp::pieces(bytes);
-                let sends = ZerocopySends::new(Socket::new(channel, blocks), pieces, true)?;
-                self.run_sink(MessageSink::new(sends, bytes, pieces)?)
+                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes)?)
             }
             SinkTechnique::QueueSend => {
-                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes, 1)?)
-            }
-            SinkTechnique::Offer => {
-                let pieces = vm_readv::pieces(bytes);
-                vm_readv::introduce(&channel).map_err(setup_error)?;
-                let offer = Offer::new(Socket::new(channel, blocks), Some(pieces));
-                self.run_sink(MessageSink::new(offer, bytes, pieces)?)
+                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes)?)
             }
             SinkTechnique::UringWrite => {
-                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes, 1)?)
+                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes)?)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
                 let ring = ring::offer(channel, bytes, sink.wait);
@@ -91,7 +79,7 @@ impl Driver<'_> {
                     self.run_sink(RingTransmitter::new(ring, bytes, true))
                 } else {
                     let ring = RingTransmitter::new(ring, bytes, false);
-                    self.run_sink(MessageSink::new(ring, bytes, 1)?)
+                    self.run_sink(MessageSink::new(ring, bytes)?)
                 }
             }
         }
@@ -108,7 +96,7 @@ impl Driver<'_> {
                     && source.pages == PageKind::Huge
                     && source.touched
                 {
-                    require_huge(buffer.backing()?)?;
+                    require_huge(Backing::examine(buffer)?)?;
                 }
                 self.run_source(pipe)
             }
@@ -117,11 +105,6 @@ impl Driver<'_> {
             }
             SourceTechnique::QueueReceive => {
                 self.run_source(MessageSource::new(Queue::new(channel, blocks)?, bytes)?)
-            }
-            SourceTechnique::Fetch => {
-                let writer = vm_readv::introduce(&channel).map_err(setup_error)?;
-                let fetch = Fetch::new(Socket::new(channel, blocks), writer, true);
-                self.run_source(MessageSource::new(fetch, bytes)?)
             }
             SourceTechnique::UringRead => {
                 self.run_source(MessageSource::new(Uring::new(channel, !blocks)?, bytes)?)

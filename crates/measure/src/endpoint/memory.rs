@@ -19,7 +19,9 @@ use super::outcome::{Outcome, Setup};
 use super::spec::{EndSpec, PageKind};
 use crate::record::NotRun;
 use crate::session::Control;
+use crate::sys::as_words;
 use pipespeed_base::{named, size};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Root, check_memory};
 
 /// A small block is processed repeatedly, up to this many bytes per check of the clock,
@@ -138,9 +140,9 @@ fn apply(act: Act, block: &mut Buffer, other: &mut [Buffer]) {
             }
         }
         Act::ReadScalar => {
-            black_box(load_each(black_box(block.words())));
+            black_box(load_each(black_box(as_words(block))));
         }
-        Act::WriteScalar => store_each(black_box(block.words()), u64::from(PRESENT)),
+        Act::WriteScalar => store_each(black_box(as_words(block)), u64::from(PRESENT)),
     }
 }
 
@@ -186,7 +188,7 @@ fn huge_bytes(blocks: &[Buffer]) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for block in blocks {
         // Checking each page would take long for large blocks.
-        let backing = block.backing_from_smaps()?;
+        let backing = Backing::from_smaps(block)?;
         bytes += backing.huge;
         require_huge(backing)?;
     }
@@ -227,8 +229,8 @@ mod tests {
             apply(Act::Write, &mut block, &mut []);
             assert!(block.iter().all(|byte| *byte == PRESENT));
             apply(Act::WriteScalar, &mut block, &mut []);
-            assert_eq!(block.words().len() * 8, bytes);
-            let sum = load_each(block.words());
+            assert_eq!(as_words(&mut block).len() * 8, bytes);
+            let sum = load_each(as_words(&mut block));
             assert_eq!(sum, (bytes / 8) as u64 * u64::from(PRESENT));
             let mut copy = vec![map(&spec(Act::Copy, bytes)).unwrap()];
             apply(Act::Copy, &mut block, &mut copy);

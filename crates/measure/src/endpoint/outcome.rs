@@ -29,9 +29,6 @@ pub struct Outcome {
     /// Rates of the successive parts of the timed part, in GiB/s; the reader's
     /// only.
     pub parts_gib_per_s: Vec<f64>,
-    /// Completions of MSG_ZEROCOPY, of a writer that uses it.
-    #[serde(default)]
-    pub zerocopy: Option<ZerocopyCounts>,
     /// The times of the two readings, in nanoseconds of CLOCK_MONOTONIC. A profile of
     /// this end keeps the samples between them.
     #[serde(default)]
@@ -44,17 +41,7 @@ impl Outcome {
         Outcome {
             counters: second.since(first),
             parts_gib_per_s: Vec::new(),
-            zerocopy: None,
             window_ns: (first.monotonic_ns(), second.monotonic_ns()),
         }
     }
-}
-
-/// Counts of the completions of sends with MSG_ZEROCOPY.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ZerocopyCounts {
-    /// Sends completed.
-    pub completed: u64,
-    /// Completed sends whose data the kernel copied anyway.
-    pub copied: u64,
 }

@@ -111,10 +111,7 @@ pub(super) fn writer(
         }
     }
     match (first, second) {
-        (Some(first), Some(second)) => Ok(Outcome {
-            zerocopy: sink.zerocopy(),
-            ..Outcome::between(&first, &second)
-        }),
+        (Some(first), Some(second)) => Ok(Outcome::between(&first, &second)),
         _ => bail!(PeerGone(
             "the reader exited before the end of the trial".to_owned()
         )),

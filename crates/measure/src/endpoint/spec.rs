@@ -32,8 +32,6 @@ pub enum ChannelKind {
     Tcp,
     /// A POSIX message queue: mq_overview(7).
     MessageQueue,
-    /// The writer's own memory, read by process_vm_readv(2).
-    Memory,
     /// `fastpipe::ring`: memory that both ends have mapped.
     Ring,
     /// eventfd(2): a counter, no data.
@@ -49,7 +47,6 @@ words!(ChannelKind {
     Unix = "unix",
     Tcp = "tcp",
     MessageQueue = "message queue",
-    Memory = "memory",
     Ring = "ring",
     Eventfd = "eventfd",
 });
@@ -59,10 +56,7 @@ impl ChannelKind {
     pub fn keeps_messages(self) -> bool {
         matches!(
             self,
-            ChannelKind::SeqPacket
-                | ChannelKind::Datagram
-                | ChannelKind::MessageQueue
-                | ChannelKind::Memory
+            ChannelKind::SeqPacket | ChannelKind::Datagram | ChannelKind::MessageQueue
         )
     }
 }
@@ -82,12 +76,8 @@ pub enum SinkTechnique {
     BufWriter,
     /// send(2).
     Send,
-    /// send(2) with MSG_ZEROCOPY.
-    SendZerocopy,
     /// mq_send(3).
     QueueSend,
-    /// The message stays in the writer's memory; its address is sent.
-    Offer,
     /// write by io_uring.
     UringWrite,
     /// The message is produced in a ring in shared memory.
@@ -106,9 +96,7 @@ words!(SinkTechnique {
     FastpipeIo = "fastpipe as io::Write, auto",
     BufWriter = "BufWriter",
     Send = "send",
-    SendZerocopy = "send, MSG_ZEROCOPY",
     QueueSend = "mq_send",
-    Offer = "send of an address",
     UringWrite = "io_uring write",
     RingLend = "lend, commit",
     RingWrite = "write to a ring",
@@ -148,8 +136,6 @@ pub enum SourceTechnique {
     Recv,
     /// mq_receive(3).
     QueueReceive,
-    /// process_vm_readv(2).
-    Fetch,
     /// read by io_uring.
     UringRead,
     /// The data is used in a ring in shared memory.
@@ -164,7 +150,6 @@ words!(SourceTechnique {
     SpliceThrough = "splice, read",
     Recv = "recv",
     QueueReceive = "mq_receive",
-    Fetch = "process_vm_readv",
     UringRead = "io_uring read",
     RingPeek = "peek, release",
     RingRead = "read from a ring",
@@ -223,9 +208,8 @@ impl From<Waiting> for fastpipe::wait::Wait {
         match waiting {
             Waiting::Block => Self::Block,
             Waiting::Poll => Self::Poll,
-            Waiting::Spin => Self::Spin,
-            Waiting::Pause => Self::Pause,
-            Waiting::Backoff => Self::Backoff,
+            // Only the ends of a pipe pause, between their transfers.
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => Self::Spin,
             Waiting::Adaptive => Self::Adaptive,
         }
     }
@@ -281,7 +265,7 @@ impl SinkSpec {
     }
 
     /// The memory of its buffers in bytes: one for write(2), two for what sends memory by
-    /// reference. Some channels have more buffers for small messages, of at most 8 MiB in all.
+    /// reference.
     pub fn memory_bytes(&self) -> u64 {
         let buffers = match (self.technique, self.same_buffer) {
             (SinkTechnique::Write, _) | (_, true) => 1,

@@ -7,7 +7,7 @@ use fastpipe::ring;
 
 use crate::channel::ring::check_file_limit;
 use crate::channel::transport::Transport;
-use crate::channel::{Channel, open_error, open_kind, unix};
+use crate::channel::{Channel, open_error, open_kind};
 use crate::endpoint::spec::ChannelKind;
 use crate::session::TrialError;
 use pipespeed_base::size;
@@ -60,11 +60,6 @@ pub fn open(
     pipe_bytes: Option<usize>,
 ) -> Result<Connection, TrialError> {
     let (channel, ..) = transport.parts();
-    if channel == ChannelKind::Memory {
-        // The socket carries the addresses of messages.
-        let socket = unix::open_pair(ChannelKind::SeqPacket, 8)?;
-        return over_one(socket, "the socket holds addresses only".to_owned());
-    }
     if channel == ChannelKind::Ring {
         // Room for two messages, so that one can be produced while the other is used.
         let bytes = MIN_RING_BYTES.max(2 * size);

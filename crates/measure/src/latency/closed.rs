@@ -91,7 +91,6 @@ pub(super) fn timed(
         unanswered: 0,
         short_reads: 0,
         run_delay_s: meter.used().since(&before).run_delay_s,
-        zerocopy: port.zerocopy(),
     })
 }
 

@@ -1,8 +1,8 @@
 //! Messages, and the memory that they are sent from. Their contents reveal lost, torn
 //! and mixed-up messages.
 //!
-//! Some channels don't copy a message when it is sent: the receiver or the kernel takes
-//! it from the sender's memory later. So messages use several slots in turn. Before
+//! vmsplice doesn't copy a message when it is sent: the receiver takes it from the
+//! sender's memory later. So messages use several slots in turn. Before
 //! message n is sent, all answers up to number n - slots have arrived: the previous
 //! message in this slot, and the answer in the same slot of the other end, have been
 //! copied by their readers.
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(slots(Transport::Pipe, 8, mode), 1);
         }
         let of =
-            |size| [Mode::Closed, naive, open].map(|mode| slots(Transport::VmReadv, size, mode));
+            |size| [Mode::Closed, naive, open].map(|mode| slots(Transport::Vmsplice, size, mode));
         assert_eq!(of(8), [1, 2, 64]);
         assert_eq!(of(16 << 20), [1, 2, 2]);
     }

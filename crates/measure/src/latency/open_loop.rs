@@ -129,7 +129,6 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
         unanswered,
         short_reads: 0,
         run_delay_s: meter.used().since(&before).run_delay_s,
-        zerocopy: port.zerocopy(),
     })
 }
 

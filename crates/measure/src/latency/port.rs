@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use fastpipe::buffer::Buffer;
 use fastpipe::ring;
-use fastpipe::shared::SharedWords;
 use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -19,15 +18,13 @@ use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{Plain, Vmsplice};
 use crate::channel::ring::{RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
-use crate::channel::tcp::ZerocopySends;
 use crate::channel::transport::Transport;
 use crate::channel::uring::Uring;
-use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Receiver, Transmitter, moved};
-use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{PeerGone, Role, refusal_or_failure};
+use crate::sys::SharedWords;
 
 // Each process has some of the shared words, the sender the first ones: the bytes it
 // has written, the bytes it has read, and whether it is writing.
@@ -92,7 +89,7 @@ impl Port {
             Mode::Closed | Mode::Open(_) | Mode::Naive(Naive::ShortReads) => role == Role::Echo,
             Mode::Naive(Naive::WriteFirst) => false,
         };
-        let (transmitter, receiver) = halves(spec, input, output, slots)?;
+        let (transmitter, receiver) = halves(spec, input, output)?;
         let mut port = Port {
             kind: spec.transport,
             transmitter,
@@ -167,30 +164,29 @@ impl Port {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn make(&mut self, number: u64) -> anyhow::Result<()> {
-        self.reclaim(number)?;
+        self.wait_for_room()?;
         self.messages.make(number);
         self.outgoing.0 = number;
         Ok(())
     }
 
-    /// As [`make`](Self::make), but does not wait if the message's slot is in use.
-    /// Returns whether the message was produced.
+    /// As [`make`](Self::make), but does not wait if there is no room for the message.
+    /// Returns whether it was produced.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_make(&mut self, number: u64) -> anyhow::Result<bool> {
-        let reclaimed = self.transmitter.reclaim(self.messages.slot(number));
-        let is_free = self.unless_blocked(reclaimed)?.is_some();
-        if is_free {
+        let room = self.transmitter.check_room();
+        let has_room = self.unless_blocked(room)?.is_some();
+        if has_room {
             self.messages.make(number);
             self.outgoing.0 = number;
         }
-        Ok(is_free)
+        Ok(has_room)
     }
 
-    fn reclaim(&mut self, number: u64) -> anyhow::Result<()> {
-        let slot = self.messages.slot(number);
-        self.retry(PollFlags::empty(), |port| port.transmitter.reclaim(slot))
+    fn wait_for_room(&mut self) -> anyhow::Result<()> {
+        self.retry(PollFlags::empty(), |port| port.transmitter.check_room())
     }
 
     /// Sends all of the message.
@@ -241,7 +237,7 @@ impl Port {
     pub(super) fn receive(&mut self) -> anyhow::Result<()> {
         if self.received.is_none() {
             // Received into the slot from which it is sent back.
-            self.reclaim(self.incoming.0)?;
+            self.wait_for_room()?;
             self.outgoing.0 = self.incoming.0;
         }
         while self.retry(PollFlags::IN, Self::receive_part)? != Moved::All {}
@@ -353,9 +349,6 @@ impl Port {
     }
 
     fn sleep_for(&mut self, events: PollFlags, limit: Option<Duration>) -> rustix::io::Result<()> {
-        if self.transmitter.take_notices()? {
-            return Ok(());
-        }
         let (Some(input), Some(output)) = (self.receiver.fd(), self.transmitter.fd()) else {
             return if events.contains(PollFlags::IN) {
                 self.receiver.sleep(limit)
@@ -379,11 +372,6 @@ impl Port {
         self.apart
     }
 
-    /// Completions of MSG_ZEROCOPY; `None` if it is not used.
-    pub(super) fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        self.transmitter.zerocopy()
-    }
-
     /// Converts an error of a call. If nothing has been moved yet, it may be a refusal,
     /// for example by a seccomp filter.
     fn error_of(&self, errno: Errno) -> anyhow::Error {
@@ -404,7 +392,6 @@ fn halves(
     spec: &Spec,
     input: OwnedFd,
     output: Option<OwnedFd>,
-    slots: usize,
 ) -> anyhow::Result<(Box<dyn Transmitter>, Box<dyn Receiver>)> {
     let output = output.context("a channel with one descriptor");
     let spins = spec.wait == Waiting::Spin;
@@ -427,20 +414,9 @@ fn halves(
             let socket = Socket::new(input, true);
             (Box::new(socket.clone()), Box::new(socket))
         }
-        Transport::TcpZerocopy => {
-            let socket = Socket::new(input, true);
-            let sends = ZerocopySends::new(socket.clone(), slots, false)?;
-            (Box::new(sends), Box::new(socket))
-        }
         Transport::Mqueue => {
             let receiver = Queue::new(input, true)?;
             (Box::new(Queue::new(output?, true)?), Box::new(receiver))
-        }
-        Transport::VmReadv => {
-            let other = vm_readv::introduce(&input).map_err(error_of)?;
-            let socket = Socket::new(input, true);
-            let fetch = Fetch::new(socket.clone(), other, false);
-            (Box::new(Offer::new(socket, None)), Box::new(fetch))
         }
         Transport::Ring | Transport::RingCopy => {
             let in_place = spec.transport == Transport::Ring;

@@ -7,7 +7,6 @@ use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Naive};
 use super::trial::Measured;
 use crate::channel::transport::Transport;
-use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 use crate::record::{Flag, Header, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
@@ -79,8 +78,6 @@ pub struct CaseRecord {
     pub not_run: Option<NotRun>,
     /// Its deadlock, if there was one.
     pub deadlock: Option<Deadlock>,
-    /// Completions of MSG_ZEROCOPY of all launches; null if it was not used.
-    pub zerocopy: Option<ZerocopyCounts>,
     /// Launches that failed, the pilot's too.
     pub failed: usize,
     /// The launches.
@@ -197,7 +194,6 @@ impl CaseRecord {
             mode,
             not_run: None,
             deadlock: None,
-            zerocopy: None,
             failed: 0,
             launches: Vec::new(),
             summary: None,
@@ -235,11 +231,6 @@ impl CaseRecord {
         let outcome = &measured.outcome;
         self.launches
             .push(Launch::of(round, self.size, measured, apart));
-        if let Some(counts) = outcome.zerocopy {
-            let sum = self.zerocopy.get_or_insert_default();
-            sum.completed += counts.completed;
-            sum.copied += counts.copied;
-        }
         let mut all = Latencies::of(&self.histogram);
         all.add(&outcome.counts);
         self.histogram = all.counts();
@@ -350,19 +341,5 @@ mod tests {
         // On one processor each waits for the other.
         let together = Launch::of(0, 8, &disturbed, false);
         assert_eq!(together.flags, [Flag::Steal]);
-    }
-
-    #[test]
-    fn completions_of_all_launches_add_up() {
-        let mut case = CaseRecord::new(Transport::TcpZerocopy, 8, Mode::Closed);
-        let mut launch = measured(&[1000], 1.0);
-        launch.outcome.zerocopy = Some(ZerocopyCounts {
-            completed: 3,
-            copied: 2,
-        });
-        case.add(0, &launch, true);
-        case.add(1, &launch, true);
-        let counts = case.zerocopy.unwrap();
-        assert_eq!((counts.completed, counts.copied), (6, 4));
     }
 }

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Counts;
 use crate::channel::transport::Transport;
-use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 
 /// How long a trial lasts.
@@ -83,6 +82,4 @@ pub struct Outcome {
     /// How long the sender waited for its processor, in seconds; `None` if the kernel
     /// does not show it.
     pub run_delay_s: Option<f64>,
-    /// Completions of MSG_ZEROCOPY at the sender; `None` if it is not used.
-    pub zerocopy: Option<ZerocopyCounts>,
 }

@@ -14,6 +14,7 @@ use fastpipe::pipe;
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen, Placement};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_host::topology::Topology;
 
 /// Returns base pages, for vmspliced buffers, if huge pages are unavailable.
@@ -23,7 +24,8 @@ pub(super) fn pages() -> Option<PageKind> {
         .pages(Pages::Huge)
         .touched(true)
         .map();
-    let is_huge = huge.is_ok_and(|it| it.backing().is_ok_and(|backing| backing.all_huge()));
+    let is_huge =
+        huge.is_ok_and(|buffer| Backing::examine(&buffer).is_ok_and(|found| found.all_huge()));
     (!is_huge).then_some(PageKind::Base)
 }
 

@@ -70,10 +70,6 @@ pub struct Configuration {
     pub queue_messages: Option<usize>,
     /// The capacity of a ring in shared memory.
     pub ring_bytes: Option<usize>,
-    /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
-    pub zerocopy_sends: Option<u64>,
-    /// Completed sends that the kernel reports as copied.
-    pub zerocopy_copied: Option<u64>,
     /// Mean number of bytes per moving system call of the writer, over all samples; for
     /// a ring in shared memory, per call of the library.
     pub writer_bytes_per_call: Option<f64>,
@@ -141,7 +137,7 @@ mod tests {
             ("mqueue_64", "channel", "message queue"),
             ("seqpacket_64_spin", "channel", "seqpacket"),
             ("seqpacket_64_spin", "wait", "spin"),
-            ("tcp_zerocopy_64", "writer", "send, MSG_ZEROCOPY"),
+            ("mqueue_64", "writer", "mq_send"),
             ("vmsplice_fresh_64", "reuse", "fresh"),
             ("fastpipe_fresh", "writer", "fastpipe, fresh"),
             ("produce_alone", "writer", "memory"),

@@ -284,11 +284,6 @@ fn record_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.receive_buffer_bytes = granted.receive_buffer_bytes;
     configuration.nodelay = granted.nodelay;
     configuration.queue_messages = granted.queue_messages;
-    if let Some(counts) = trial.writer.as_ref().and_then(|end| end.zerocopy) {
-        let add = |sum: &mut Option<u64>, count| *sum = Some(sum.unwrap_or(0) + count);
-        add(&mut configuration.zerocopy_sends, counts.completed);
-        add(&mut configuration.zerocopy_copied, counts.copied);
-    }
     configuration.slots = granted
         .pipe_bytes
         .map(|bytes| bytes / fastpipe::pipe::page_size());

@@ -85,7 +85,6 @@ impl Runner for Fake {
                 ..EndCounters::default()
             },
             parts_gib_per_s: vec![gib_per_s; 2],
-            zerocopy: None,
             window_ns: (0, (seconds * 1e9) as u64),
         };
         Ok(Trial {

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
-use fastpipe::shared::SharedWords;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::control::{Control, Report};
 use super::{Role, SHARED_WORDS};
 use crate::record::NotRun;
+use crate::sys::SharedWords;
 use pipespeed_base::failure::{full_message, out_of_descriptors};
 use pipespeed_host::refusals::{self, is_refusal};
 

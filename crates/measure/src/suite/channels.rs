@@ -36,7 +36,7 @@ const USUAL: [Transport; 6] = [
     Transport::Tcp,
 ];
 
-/// What a case of this suite measures; shown as its name: `tcp_zerocopy_1m_spin`.
+/// What a case of this suite measures; shown as its name: `ring_copy_1m_spin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaseId {
     /// The channel.

@@ -254,7 +254,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let by_waits = Level::by_waits(stages);
     let mut levels = by_waits.clone();
     for pipe in &observation.pipes {
-        if let Some(fill) = pipe.fill {
+        if let Some(fill) = pipe.pressure() {
             let level = levels.entry(pipe.id).or_default();
             *level = level.with_fill(fill);
         }
@@ -307,7 +307,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         .as_ref()
         .map_or(0.0, |children| children.shares.queued);
     let queued = of_children.max(stage.shares.queued);
-    let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage));
+    let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage, queued));
     // Starting a program takes some time on an idle machine, too.
     let delay = delay.filter(|delay| queued >= MIN_LACKING || *delay != Delay::Unknown);
     Some(Finding::Bottleneck(Box::new(Bottleneck {
@@ -382,9 +382,14 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
             .sum::<f64>()
 }
 
-/// Why a stage waits for a processor.
-fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> Delay {
-    if let Some(quota) = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED) {
+/// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
+/// used up often, and stop its processes for a small part of the time that they wait.
+fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queued: f64) -> Delay {
+    let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
+    let by_quota = quota.map_or(0.0, |quota| quota.stopped_s);
+    if let Some(quota) = quota
+        && by_quota >= queued / 2.0 * stage.counted_s
+    {
         return Delay::Quota(quota);
     }
     let allowed = stage.allowed.as_ref();
@@ -395,7 +400,7 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> D
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     let others = (busy - steal - own_load(observation, stages)).max(0.0);
     if usages.is_empty() {
-        Delay::Unknown
+        quota.map_or(Delay::Unknown, Delay::Quota)
     } else if steal >= MIN_OTHERS * busy && steal >= others {
         Delay::Hypervisor {
             steal: steal / usages.len() as f64,
@@ -405,6 +410,8 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed) -> D
             allowed: allowed.cloned(),
             processors: others,
         }
+    } else if let Some(quota) = quota {
+        Delay::Quota(quota)
     } else if stages.len() > usages.len() {
         Delay::OwnStages {
             stages: stages.len(),
@@ -460,6 +467,13 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
     (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
 }
 
+/// The share of the time in which a stage, or its children, waited for a processor.
+fn queued_of(stage: &Observed) -> f64 {
+    let children = stage.children.as_ref();
+    let of_children = children.map_or(0.0, |children| children.shares.queued);
+    of_children.max(stage.shares.queued)
+}
+
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
 /// for a while. Or processors are lacking, so that all take turns with them.
 fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
@@ -477,11 +491,13 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
         .iter()
         .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
     let queued = most.shares.queued;
-    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most));
+    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
     let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
+    let waits = |stage: &&&Observed| delay.is_none() || queued_of(stage) >= MIN_QUEUED;
+    let stages = stages.iter().filter(waits).map(|stage| stage.who());
     is_found.then(|| Finding::PingPong {
-        stages: stages.iter().map(|stage| stage.who()).collect(),
-        delay,
+        stages: stages.collect(),
+        delay: delay.clone(),
     })
 }
 

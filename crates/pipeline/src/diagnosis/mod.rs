@@ -432,6 +432,34 @@ mod tests {
         }
     }
 
+    /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
+    #[test]
+    fn a_filter_that_never_holds_its_writer_up_is_a_stage() {
+        let child = |pid: i32, name: &str, ends| Process {
+            parent: 2,
+            ..process(pid, name, ends)
+        };
+        let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
+        let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
+        tee.on.retain(|on| on.pipe == LinkId::pipe(10));
+        let mut xz = busy(
+            child(5, "xz", vec![reads(0, 10), writes(63, 9)]),
+            0.9,
+            0.0,
+            0.1,
+        );
+        xz.on.retain(|on| on.side == Side::Input);
+        xz.ancestors = vec![2];
+        let observation = observation(vec![
+            busy(process(1, "cat", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
+            tee,
+            busy(process(3, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
+            busy(child(4, "gzip", vec![reads(0, 9)]), 0.2, 0.0, 0.8),
+            xz,
+        ]);
+        assert_eq!(observation.pipelines()[0].len(), 5);
+    }
+
     /// Pipelines whose last stages, and whose errors, go to the same reader.
     #[test]
     fn pipelines_with_a_common_collector_are_not_joined_unless_they_write_to_it() {

@@ -80,12 +80,17 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
         let is_starved = |process: &&Observed| process.waited_on(pipe.id, Side::Input);
-        if !is_asked
-            || readers.is_empty()
-            || readers
+        // A writer is only woken once a whole page has been read.
+        let was_read = match pipe.fill_change {
+            Some(change) => !change.is_constant,
+            None => readers
                 .iter()
-                .any(|process| is_busy(process) || is_starved(process))
-        {
+                .any(|reader| reader.io.is_some_and(|io| io.reads > 0)),
+        };
+        let reads_later = readers
+            .iter()
+            .any(|process| is_busy(process) || is_starved(process));
+        if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
         found.push(Unread {

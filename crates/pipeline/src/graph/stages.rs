@@ -98,7 +98,8 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         let mut users = holders.clone();
         users.retain(|node| {
             let is_wrapper = above.contains(&node.process().id.pid);
-            !node.holds_idly(link, side, is_wrapper)
+            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &holders);
+            !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
         if users.is_empty() { holders } else { users }
     }
@@ -128,6 +129,24 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         edges.extend(silent);
         edges.into_iter().collect()
     }
+}
+
+/// Whether all ends that a process has of a link were left to it by an ancestor that uses them under
+/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
+fn inherits<N: Node>(node: &N, link: LinkId, holders: &[&N]) -> bool {
+    let fds = |node: &N| -> BTreeSet<i32> {
+        let ends = node.process().ends.iter();
+        ends.filter(|end| end.pipe == link)
+            .map(|end| end.fd)
+            .collect()
+    };
+    let own = fds(node);
+    own.iter().all(|fd| *fd > STDERR)
+        && holders.iter().any(|holder| {
+            let pid = holder.process().id.pid;
+            let descends = node.process().parent == pid || node.ancestors().contains(&pid);
+            descends && !holder.only_waits_for_children() && own.is_subset(&fds(holder))
+        })
 }
 
 /// By a process, those at the other ends of its links in one direction.

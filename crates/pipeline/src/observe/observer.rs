@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{BUDGET, NewPipe, Observation, Pipe, Plan};
+use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, Pipe, Plan};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
@@ -39,7 +39,7 @@ const MAX_ENDED: usize = 256;
 pub(crate) struct PipeSamples {
     capacity: Option<u64>,
     owner: Option<u32>,
-    pub(crate) fills: Vec<f64>,
+    pub(crate) fills: Vec<FillSample>,
     is_held: bool,
     held_by: Option<i32>,
 }
@@ -412,7 +412,11 @@ impl Observer<'_> {
                 } => {
                     seen.capacity = Some(capacity);
                     seen.owner = Some(owner);
-                    seen.fills.push(unread as f64 / capacity.max(1) as f64);
+                    seen.fills.push(FillSample {
+                        at: Instant::now(),
+                        bytes: unread,
+                        share: unread as f64 / capacity.max(1) as f64,
+                    });
                 }
                 PipeState::Held => {
                     seen.is_held = true;
@@ -431,12 +435,13 @@ impl Observer<'_> {
     pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> Pipe {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
-        let sum: f64 = seen.fills.iter().sum();
+        let sum: f64 = seen.fills.iter().map(|look| look.share).sum();
         Pipe {
             id,
             path,
             capacity: seen.capacity,
             fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            fill_change: FillChange::new(&seen.fills),
             bytes_per_s: None,
             owner: seen.owner,
             is_held: seen.is_held,

@@ -42,8 +42,17 @@ impl Observation {
     /// Bytes per second through a pipe; `None` if not known.
     pub(crate) fn rate(&self, pipe: LinkId) -> Option<f64> {
         let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
+        let mut pipes = self.pipes.iter();
+        let change = pipes
+            .find(|known| known.id == pipe)
+            .and_then(|pipe| pipe.fill_change);
+        let changes = change.is_some_and(|change| !change.is_constant);
         match ends {
-            [Moved::Nothing, _] | [_, Moved::Nothing] => Some(0.0),
+            [Moved::Nothing, _] => Some(0.0),
+            // It is read in small pieces: the writer is only woken once a whole page is free.
+            [Moved::Bytes { per_s, .. }, Moved::Nothing] if changes => Some(per_s),
+            [_, Moved::Nothing] if changes => None,
+            [_, Moved::Nothing] => Some(0.0),
             [
                 Moved::Bytes {
                     count: read,

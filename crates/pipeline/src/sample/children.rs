@@ -15,6 +15,8 @@ const MAX_CHILDREN: usize = 8;
 /// A name is left out if those with it did less than those with the first one by this factor: a
 /// child has its parent's name until it becomes another program.
 const MIN_NAMED: f64 = 3.0;
+/// As many children at once are several.
+const MIN_SEVERAL: f64 = 1.5;
 /// Threads of a child that are examined in a sample.
 const MAX_THREADS: usize = 8;
 /// Children of children are examined down to this depth, where they wait for each other.
@@ -36,6 +38,10 @@ pub(crate) struct ChildTally {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ChildSlice {
     counts: Counts,
+    /// The same for each child by itself.
+    each: Counts,
+    /// Samples in which no child was there that had been there in the one before.
+    replaced: u32,
     names: BTreeMap<String, Named>,
     /// Samples in which a child was awake, and how many were, added up.
     awake: (u32, u32),
@@ -72,30 +78,40 @@ impl ChildTally {
         if let Some(only) = only.filter(|only| children.contains(only)) {
             children = vec![only];
         }
+        children.truncate(MAX_CHILDREN);
         if children.is_empty() {
             return;
         }
         let before = std::mem::take(&mut self.living);
         let mut seen = Vec::new();
-        for pid in children.into_iter().take(MAX_CHILDREN) {
-            if let Some(stat) = examine_child(proc, pid, &parent.ends, 1, &mut seen) {
+        for pid in &children {
+            if let Some(stat) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) {
                 let now = stat.ran_ticks + stat.children_ticks;
                 // A new one has used nothing before.
                 let first = if self.is_begun { 0 } else { now };
-                let first = before.get(&pid).map_or(first, |(first, _)| *first);
-                self.living.insert(pid, (first.min(now), now));
+                let first = before.get(pid).map_or(first, |(first, _)| *first);
+                self.living.insert(*pid, (first.min(now), now));
             }
         }
         self.count_schedules(proc, &seen);
         self.is_begun = true;
-        let slice = &mut self.slice;
         let mut all: Vec<&State> = seen.iter().flat_map(|child| &child.states).collect();
-        // Those that were there have ended since, for which they had to run.
         if all.is_empty() {
+            // It does not wait for those that are left as zombies.
+            if children.iter().any(|pid| proc.stat(*pid).is_some()) {
+                return;
+            }
+            // Those that were there have ended since, for which they had to run.
             all.push(&State::Working);
         }
+        let slice = &mut self.slice;
+        let is_new = |pid: &i32| !before.contains_key(pid);
+        slice.replaced += u32::from(self.living.keys().all(is_new));
         let together = slice.counts.add(&all);
         let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
+        for child in &seen {
+            slice.each.add(&child.states.iter().collect::<Vec<_>>());
+        }
         if let Some(child) = seen.iter().find(|child| does(child) == together) {
             slice.names.entry(child.name.clone()).or_default().decided += 1;
         }
@@ -196,6 +212,8 @@ impl ChildSlice {
     /// Adds those of an earlier time.
     pub(crate) fn add(&mut self, other: &ChildSlice) {
         self.counts.merge(&other.counts);
+        self.each.merge(&other.each);
+        self.replaced += other.replaced;
         for (name, theirs) in &other.names {
             let named = self.names.entry(name.clone()).or_default();
             named.decided += theirs.decided;
@@ -230,14 +248,29 @@ impl ChildSlice {
             queued,
             longest: ((ran + queued) / together).min(1.0),
         };
-        let division = self.counts.divide(samples, awake);
-        let shares = division.shares(&self.counts);
+        // Several that mostly sleep, each by itself, are not what the one does that is awake.
+        let alive = f64::from(self.each.samples) / f64::from(self.counts.samples);
+        let is_each = alive >= MIN_SEVERAL && 2 * self.each.awake < self.each.samples;
+        let (counts, samples, awake) = if is_each {
+            let of_each = Awake {
+                ran: ran / alive,
+                queued: queued / alive,
+                longest: ((ran + queued) / alive).min(1.0),
+            };
+            let samples = (f64::from(samples) * alive).round() as u32;
+            (&self.each, samples, of_each)
+        } else {
+            (&self.counts, samples, awake)
+        };
+        let division = counts.divide(samples, awake);
+        let shares = division.shares(counts);
         Some(Children {
             names: self.main_names(&shares),
             shares,
-            outside: division.outside(&self.counts),
-            on: division.on(&self.counts),
+            outside: division.outside(counts),
+            on: division.on(counts),
             processors: ran,
+            are_short: 2 * self.replaced >= self.counts.samples,
         })
     }
 

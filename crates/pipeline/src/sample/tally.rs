@@ -180,6 +180,9 @@ impl Tally {
         } else if self.directory.is_some() || id.is_running(proc) {
             // Others may have run.
             self.has_run |= has_run || before > MAX_THREADS;
+            if !self.has_run {
+                self.last.0 = Instant::now();
+            }
             self.may_have_changed |= has_run;
             let mut states: Vec<&State> = Vec::new();
             self.hides_calls = false;
@@ -227,17 +230,24 @@ impl Tally {
         seen.map(|seen| seen.state.clone()).collect()
     }
 
-    /// Reads the counters of a process that still runs.
+    /// Reads the counters of a process that may have run since they were read last. Those of one
+    /// that has slept in all samples since then are as they were at the last of these.
     pub(crate) fn update(&mut self, proc: &Proc, fd_budget: &FdBudget) {
-        self.last.0 = Instant::now();
-        // Otherwise they are the same.
-        if std::mem::take(&mut self.has_run) {
-            let mut watches = std::mem::take(&mut self.watches);
-            let at = self.at(proc, fd_budget);
-            let counters = counters(&at, self.process.id.pid, &mut watches);
+        let mut seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+        let is_awake = seen.any(|seen| matches!(seen.state, State::Working | State::Disk));
+        if !std::mem::take(&mut self.has_run) && !is_awake {
+            return;
+        }
+        let now = Instant::now();
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, fd_budget);
+        let counters = counters(&at, self.process.id.pid, &mut watches);
+        self.watches = watches;
+        // One that has ended has none: what was read before counts, up to that time.
+        if !counters.threads.is_empty() {
             // A child that lives longer and has a pipe is a stage of its own.
             self.has_children |= counters.children_faults != self.first.1.children_faults;
-            (self.last.1, self.watches) = (counters, watches);
+            self.last = (now, counters);
         }
     }
 

@@ -15,7 +15,6 @@ Examples:
   pipespeed check
   pipespeed check --explain torn-writes
   pipespeed check --only limits,end-of-file
-  pipespeed check --only limits --soft-limit    and a user's limit
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
 pub struct CheckArgs {
     /// Run only these checks or groups.
@@ -28,12 +27,6 @@ pub struct CheckArgs {
         conflicts_with = "explain"
     )]
     pub only: Vec<String>,
-    /// Also test the limit on the total size of a user's pipes.
-    ///
-    /// Creates pipes until the limit pipe-user-pages-soft keeps new ones small, which briefly
-    /// affects all new pipes of this user.
-    #[arg(long, conflicts_with = "explain")]
-    pub soft_limit: bool,
     /// List the checks and exit.
     #[arg(long, conflicts_with_all = ["explain", "json"])]
     pub list: bool,

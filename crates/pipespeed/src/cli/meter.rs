@@ -1,5 +1,6 @@
 //! The options of `pipespeed meter`, with the letters that pv uses.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use clap::Args;
 
 use super::number::whole;
 use pipespeed_base::size;
-use pipespeed_tools::meter::{Format, Target};
+use pipespeed_tools::meter::Format;
 
 /// `pipespeed meter`.
 #[derive(Debug, Clone, Args)]
@@ -29,17 +30,14 @@ last object also has summary (true), end (end of data, size reached, consumer go
 output failed), status, and passed_over: the techniques that were not used, and why.
 
 Exit status: 0 for success, else the sum of 1 (the report of -n or --json could not \
-be written), 2 (a file or process could not be opened), 4 (an input is also the \
-output) and 16 (data could not be read or written). Wrong usage also exits with 2. \
-A consumer that ends early is not a failure, nor is a reader of the report that is \
-slow or gone.
+be written), 2 (a file could not be opened), 4 (an input is also the output) and 16 \
+(data could not be read or written). Wrong usage also exits with 2. A consumer that \
+ends early is not a failure, nor is a reader of the report that is slow or gone.
 
 Examples:
   pipespeed meter disk.img > /dev/sdb
   tar c . | pipespeed meter -s 3G -N tar | zstd > all.tar.zst
-  producer | pipespeed meter -cN in | gzip | pipespeed meter -cN out > file.gz
   pipespeed meter -qL 1M big > /mnt/slow/big
-  pipespeed meter -d $(pidof cp)
   pipespeed meter --json big 2> progress.jsonl | consumer"
 )]
 pub struct MeterArgs {
@@ -93,9 +91,6 @@ pub struct MeterArgs {
     /// Put this name before the other fields.
     #[arg(short = 'N', long, value_name = "NAME", allow_hyphen_values = true, help_heading = HOW)]
     pub name: Option<String>,
-    /// Share the terminal with other meters, one row each.
-    #[arg(short, long, help_heading = HOW)]
-    pub cursor: bool,
     /// Seconds between updates, at least 0.01.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_negative_numbers = true, help_heading = HOW)]
     pub interval: Duration,
@@ -108,9 +103,6 @@ pub struct MeterArgs {
     /// Width of the display in columns [default: the terminal's].
     #[arg(short, long, value_name = "COLUMNS", value_parser = whole(0..=u32::MAX), allow_negative_numbers = true, help_heading = HOW)]
     pub width: Option<u32>,
-    /// Height of the display in rows, for -c and -d [default: the terminal's].
-    #[arg(short = 'H', long, value_name = "ROWS", value_parser = whole(0..=u32::MAX), allow_negative_numbers = true, help_heading = HOW)]
-    pub height: Option<u32>,
 
     /// Expected total size, such as 3G; 0: unknown [default: the files' total].
     ///
@@ -144,30 +136,64 @@ pub struct MeterArgs {
     /// without copying, that memory may still be unread in the output pipe.
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
-    /// Replace unreadable parts of a file with zeros, and continue.
-    ///
-    /// Prints the offset and length of each part; given twice, only the first error of each
-    /// file.
-    #[arg(short = 'E', long, action = clap::ArgAction::Count, help_heading = DATA)]
-    pub skip_errors: u8,
     /// Enlarge the pipe at standard input, which is faster.
     ///
     /// Wrong if the producer relies on the pipe's size to know what has been read.
     #[arg(long, help_heading = DATA)]
     pub resize_input: bool,
-    /// Watch the file positions of a process, or of one descriptor; copy nothing.
-    #[arg(short = 'd', long, value_name = "PID[:FD]", value_parser = target, help_heading = DATA, conflicts_with_all = ["files", "stop_at_size", "line_mode", "null", "rate_limit", "buffer_size", "no_splice", "skip_errors", "resize_input", "wait", "cursor"])]
-    pub watchfd: Option<Target>,
 
-    /// Option of pv that pipespeed does not support.
-    #[arg(short = 'A', long, value_name = "NUM", hide = true)]
-    pub last_written: Option<String>,
-    /// Option of pv that pipespeed does not support.
-    #[arg(short = 'R', long, value_name = "PID", hide = true)]
-    pub remote: Option<String>,
-    /// Option of pv that pipespeed does not support.
-    #[arg(short = 'P', long, value_name = "FILE", hide = true)]
-    pub pidfile: Option<PathBuf>,
+    /// Options of pv that are refused.
+    #[command(flatten)]
+    pub unsupported: UnsupportedArgs,
+}
+
+/// Options of pv that are only accepted to say that they are not supported. A value may be
+/// missing, so that the answer is the same.
+#[derive(Debug, Clone, Args)]
+pub struct UnsupportedArgs {
+    #[arg(short = 'd', long, num_args = 0..=1, hide = true)]
+    watchfd: Option<Option<OsString>>,
+    #[arg(short, long, hide = true)]
+    cursor: bool,
+    #[arg(short = 'H', long, num_args = 0..=1, allow_negative_numbers = true, hide = true)]
+    height: Option<Option<OsString>>,
+    #[arg(short = 'E', long, hide = true)]
+    skip_errors: bool,
+    #[arg(short = 'A', long, num_args = 0..=1, hide = true)]
+    last_written: Option<Option<OsString>>,
+    #[arg(short = 'R', long, num_args = 0..=1, hide = true)]
+    remote: Option<Option<OsString>>,
+    #[arg(short = 'P', long, num_args = 0..=1, hide = true)]
+    pidfile: Option<Option<OsString>>,
+}
+
+impl UnsupportedArgs {
+    /// The first of them that was given, and what to use instead.
+    pub fn first(&self) -> Option<&'static str> {
+        [
+            (
+                self.watchfd.is_some(),
+                "--watchfd (-d) of pv: use pv -d or progress",
+            ),
+            (
+                self.cursor,
+                "--cursor (-c) of pv: pipespeed top shows a whole pipeline",
+            ),
+            (
+                self.height.is_some(),
+                "--height (-H) of pv: the display is one line",
+            ),
+            (
+                self.skip_errors,
+                "--skip-errors (-E) of pv: use ddrescue or dd conv=noerror,sync",
+            ),
+            (self.last_written.is_some(), "--last-written (-A) of pv"),
+            (self.remote.is_some(), "--remote (-R) of pv"),
+            (self.pidfile.is_some(), "--pidfile (-P) of pv"),
+        ]
+        .into_iter()
+        .find_map(|(is_given, option)| is_given.then_some(option))
+    }
 }
 
 const WHAT: &str = "What to show [default: -p -t -e -r -b]";
@@ -183,17 +209,4 @@ fn seconds(text: &str) -> Result<Duration, String> {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("write a number of seconds from 0 to 1000000".to_owned()),
     }
-}
-
-fn target(text: &str) -> Result<Target, String> {
-    let (pid, fd) = match text.split_once(':') {
-        Some((pid, fd)) => (pid, Some(fd)),
-        None => (text, None),
-    };
-    let number = |text: &str| text.parse::<i32>().ok().filter(|number| *number >= 0);
-    let wrong = || format!("'{text}' is neither PID nor PID:FD (both are numbers)");
-    Ok(Target {
-        pid: number(pid).filter(|pid| *pid > 0).ok_or_else(wrong)?,
-        fd: fd.map(|fd| number(fd).ok_or_else(wrong)).transpose()?,
-    })
 }

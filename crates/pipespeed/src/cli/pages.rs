@@ -19,7 +19,7 @@ translate the address. Only frame numbers and flags need root (CAP_SYS_ADMIN).
 
 Examples:
   pipespeed pages --address 0x0000f2705af953c0
-  pipespeed pages --address 0x0000f2705af953c0 --page-size 64K
+  pipespeed pages --address 0x0000f2705af953c0 --arch x86-64 --levels 5
   pipespeed pages --buffer 10000            three pages: are they contiguous?
   pipespeed pages --buffer 4M --huge
   pipespeed pages --pipe                    the slots of a pipe, step by step
@@ -57,15 +57,9 @@ pub struct PagesArgs {
     pub arch: Option<Architecture>,
     /// Number of page-table levels [default: this machine's].
     ///
-    /// 4 or 5 on x86-64, 2 to 5 elsewhere.
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(2..=5), conflicts_with_all = ["buffer", "pid", "pipe"], allow_negative_numbers = true)]
+    /// 4 or 5 on x86-64, 4 on aarch64 (pages of 4 KiB).
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(4..=5), conflicts_with_all = ["buffer", "pid", "pipe"], allow_negative_numbers = true)]
     pub levels: Option<u32>,
-    /// Base page size: 4K; on aarch64 also 16K, 64K [default: this machine's].
-    #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid", "pipe"], allow_hyphen_values = true)]
-    pub page_size: Option<u64>,
-    /// Number of address bits, such as 48 or 52 [default: from the levels].
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(36..=57), conflicts_with_all = ["buffer", "pid", "pipe"], allow_negative_numbers = true)]
-    pub address_bits: Option<u32>,
     /// Save the result as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -78,13 +72,6 @@ fn range(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes @ ..=MAX_RANGE => Ok(bytes as u64),
         _ => Err("at most 1G can be examined at once".to_owned()),
-    }
-}
-
-fn page(text: &str) -> Result<u64, String> {
-    match size::parse(text)? {
-        bytes @ (4096 | 16_384 | 65_536) => Ok(bytes as u64),
-        _ => Err("the size of a base page must be 4K, 16K or 64K".to_owned()),
     }
 }
 

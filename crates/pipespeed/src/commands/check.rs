@@ -12,7 +12,7 @@ use pipespeed_base::Named;
 use pipespeed_base::failure::{Interrupted, require_address_space, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_base::output::print;
-use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
+use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report::{self as report, Style};
@@ -69,18 +69,13 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     Ok(checked)
 }
 
-/// Returns all checks, including the one that only runs on request.
-fn all_checks() -> impl Iterator<Item = &'static Check> {
-    check::all().chain([&SOFT_LIMIT])
-}
-
 fn names() -> String {
-    let names: Vec<&str> = all_checks().map(|check| check.name).collect();
+    let names: Vec<&str> = check::all().map(|check| check.name).collect();
     names.join(", ")
 }
 
 fn find_check(name: &str) -> anyhow::Result<&'static Check> {
-    all_checks()
+    check::all()
         .find(|check| check.name == name)
         .ok_or_else(|| {
             usage(format!(
@@ -93,14 +88,8 @@ fn find_check(name: &str) -> anyhow::Result<&'static Check> {
 /// Returns the requested checks in the order of the report.
 fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
-        if name == SOFT_LIMIT.name && !args.soft_limit {
-            return Err(usage(format!(
-                "--only {name}: this check needs --soft-limit; it briefly keeps this user's other \
-                 new pipes small"
-            )));
-        }
         let is_group = name.parse::<Group>().is_ok();
-        if !is_group && !all_checks().any(|check| check.name == name) {
+        if !is_group && !check::all().any(|check| check.name == name) {
             let groups: Vec<&str> = Group::VALUES.iter().map(|group| group.name()).collect();
             return Err(usage(format!(
                 "--only {name}: no such check or group; the checks are {}; the groups are {}",
@@ -113,11 +102,5 @@ fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
         let has_name = |name: &String| name == check.name || name == check.group.name();
         args.only.is_empty() || args.only.iter().any(has_name)
     };
-    let mut checks: Vec<&Check> = check::all().filter(is_selected).collect();
-    // This check needs its own option to run, but is always listed.
-    if args.soft_limit || args.list && is_selected(&&SOFT_LIMIT) {
-        checks.push(&SOFT_LIMIT);
-        checks.sort_by_key(|check| check.group);
-    }
-    Ok(checks)
+    Ok(check::all().filter(is_selected).collect())
 }

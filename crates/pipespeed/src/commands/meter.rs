@@ -5,23 +5,14 @@ use crate::commands::memory_suffices;
 use pipespeed_base::failure::{AlreadyReported, usage};
 use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 
-/// Passes a stream on, or watches a process, and shows the progress.
+/// Passes a stream on, and shows the progress.
 ///
 /// # Errors
 /// Wrong usage, or too large a buffer; or [`AlreadyReported`] with pv's exit status: each failure
 /// was printed when it happened.
 pub fn run(args: MeterArgs) -> anyhow::Result<()> {
-    let unsupported = [
-        (args.last_written.is_some(), "--last-written (-A)"),
-        (args.remote.is_some(), "--remote (-R)"),
-        (args.pidfile.is_some(), "--pidfile (-P)"),
-    ];
-    for (is_given, option) in unsupported {
-        if is_given {
-            return Err(usage(format!(
-                "pipespeed meter does not support {option} of pv"
-            )));
-        }
+    if let Some(option) = args.unsupported.first() {
+        return Err(usage(format!("pipespeed meter does not support {option}")));
     }
     let options = options(args);
     if let Some(bytes) = options.block {
@@ -36,7 +27,6 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
 fn options(args: MeterArgs) -> Options {
     Options {
         show: show(&args),
-        watch: args.watchfd,
         force: args.force,
         name: args.name,
         unit: match (args.null, args.line_mode) {
@@ -51,12 +41,8 @@ fn options(args: MeterArgs) -> Options {
         delay: args.delay_start,
         wait: args.wait,
         width: columns(args.width),
-        height: columns(args.height),
-        cursor: args.cursor,
         block: nonzero(args.buffer_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         copy: args.no_splice,
-        skip_errors: args.skip_errors > 0,
-        list_skipped: args.skip_errors == 1,
         resize_input: args.resize_input,
         files: args.files,
     }

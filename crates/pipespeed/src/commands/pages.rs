@@ -2,7 +2,6 @@
 
 use anyhow::{Context, anyhow};
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::memory::Process;
 use fastpipe::pipe::page_size;
 
 use crate::cli::PagesArgs;
@@ -11,10 +10,11 @@ use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
-    Architecture, Half, Memory, Record, Report, RingRecord, Scheme, SchemeError, Walk, Wanted,
-    drawing, look, machine_scheme, own_architecture, ring_drawing, ring_steps, table,
+    Half, Memory, Record, Report, RingRecord, Scheme, UnknownTables, Walk, drawing, look,
+    machine_scheme, ring_drawing, ring_steps, table,
 };
 use pipespeed_host::Machine;
+use pipespeed_host::process_memory::Process;
 use pipespeed_measure::record::{Header, Kind, to_json};
 use serde::Serialize;
 
@@ -28,24 +28,25 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         return show_pipe(&files);
     }
     let (heading, report) = match (args.buffer, args.address) {
-        (Some(bytes), _) => show_buffer(args, bytes)?,
+        (Some(bytes), _) => show_buffer(args, bytes, machine_scheme())?,
         (None, Some(address)) => match args.pid {
             Some(pid) => show_process(args, pid, address)?,
             None => decode(args, address)?,
         },
         (None, None) => return Err(usage("--address, --buffer or --pipe is required")),
     };
-    let mut text = heading;
-    text += &drawing(
-        &report.walk,
-        report.memory.as_ref().and_then(Memory::huge_page),
-    );
-    if let Some(memory) = &report.memory {
-        text.push('\n');
-        text += &table(memory);
-    }
+    let text = heading + &describe(&report);
     let record = |header| Record { header, report };
     show(&files, Kind::Pages, text, record)
+}
+
+/// The walk, if there is one, and the pages.
+fn describe(report: &Report) -> String {
+    let huge_page = report.memory.as_ref().and_then(Memory::huge_page);
+    let walk = report.walk.as_ref().map(|walk| drawing(walk, huge_page));
+    let pages = report.memory.as_ref().map(table);
+    let parts: Vec<String> = walk.into_iter().chain(pages).collect();
+    parts.join("\n")
 }
 
 /// Prints the text and saves the record.
@@ -86,54 +87,42 @@ slots must be the observed ones. \"own 2\" is page 2 of the memory that the call
 
 /// Shows how an address is translated, without examining memory.
 fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
-    let wanted = Wanted {
-        page_bytes: args.page_size,
-        levels: args.levels,
-        address_bits: args.address_bits,
-    };
-    let scheme = match (args.arch, own_architecture()) {
-        (None, Some(own)) if wanted == Wanted::default() => machine_scheme(own),
-        (None, Some(own)) => Scheme::find(own, with_own_pages(own, wanted))
-            // Only aarch64 has pages above 4K.
-            .or_else(|error| large_page_scheme(wanted).ok_or(error)),
-        (Some(architecture), _) => Scheme::find(architecture, wanted),
-        (None, None) => {
-            return Err(usage(
-                "the page tables of this machine are unknown: choose an architecture with --arch",
-            ));
+    let own = || machine_scheme().map_err(|unknown| usage(format!("{unknown} (see --arch)")));
+    let scheme = match (args.arch, args.levels) {
+        (None, None) => own()?,
+        (architecture, levels) => {
+            let architecture = match architecture {
+                Some(architecture) => architecture,
+                None => own()?.architecture,
+            };
+            Scheme::find(architecture, levels)
+                .map_err(|error| usage(format!("{error} (see --arch)")))?
         }
     };
-    let scheme = scheme.map_err(|error: SchemeError| usage(format!("{error} (see --arch)")))?;
     let report = Report {
-        walk: Walk::of(address, scheme),
+        walk: Some(Walk::of(address, scheme)),
         memory: None,
     };
     Ok((String::new(), report))
 }
 
-/// Fills in this machine's page size, unless there is no such scheme.
-fn with_own_pages(own: Architecture, wanted: Wanted) -> Wanted {
-    let pages = Wanted {
-        page_bytes: wanted
-            .page_bytes
-            .or_else(|| machine_scheme(own).ok().map(Scheme::page_bytes)),
-        ..wanted
-    };
-    match Scheme::find(own, pages) {
-        Ok(_) => pages,
-        Err(_) => wanted,
+/// The walk to an address, and a line that says why there is none.
+fn walk_to(address: u64, scheme: Result<Scheme, UnknownTables>) -> (Option<Walk>, String) {
+    match scheme {
+        Ok(scheme) => (Some(Walk::of(address, scheme)), String::new()),
+        Err(unknown) => {
+            let line = wrap(&format!("No walk is shown: {unknown}."), 80, "  ");
+            (None, line + "\n\n")
+        }
     }
 }
 
-fn large_page_scheme(wanted: Wanted) -> Option<Scheme> {
-    let larger = wanted.page_bytes.is_some_and(|bytes| bytes > 4096);
-    let scheme = larger.then(|| Scheme::find(Architecture::Aarch64, wanted).ok());
-    scheme.flatten()
-}
-
 /// Allocates a buffer and shows its pages.
-fn show_buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
-    let scheme = own_scheme()?;
+fn show_buffer(
+    args: &PagesArgs,
+    bytes: u64,
+    scheme: Result<Scheme, UnknownTables>,
+) -> anyhow::Result<(String, Report)> {
     let (pages, kind) = match (args.huge, args.hugetlb) {
         (true, _) => (
             Pages::Huge,
@@ -163,36 +152,36 @@ fn show_buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)>
         80,
         "  ",
     ) + "\n\n";
+    let (walk, no_walk) = walk_to(address, scheme);
     let report = Report {
-        walk: Walk::of(address, scheme),
+        walk,
         memory: Some(memory),
     };
-    Ok((heading, report))
+    Ok((heading + &no_walk, report))
 }
 
 /// Shows the memory of another process.
 fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
-    let walk = Walk::of(address, own_scheme()?);
-    match walk.half {
-        // On x86-64 one page of the upper half is mapped for processes, for the old
-        // vsyscall: the list of mappings decides.
-        Half::User | Half::Kernel => {}
-        Half::NonCanonical => {
-            return Err(anyhow!(
-                "--address {address:#x}: not an address on this machine ({}): its top bits \
-                 are not all equal",
-                walk.scheme
-            ));
-        }
+    let (walk, no_walk) = walk_to(address, machine_scheme());
+    // On x86-64 one page of the upper half is mapped for processes, for the old vsyscall:
+    // the list of mappings decides about the halves.
+    if let Some(walk) = &walk
+        && walk.half == Half::NonCanonical
+    {
+        return Err(anyhow!(
+            "--address {address:#x}: not an address on this machine ({}): its top bits are not \
+             all equal",
+            walk.scheme
+        ));
     }
     // Addresses in /proc have no tags.
-    let untagged = match walk.tag {
+    let untagged = match walk.as_ref().and_then(|walk| walk.tag) {
         Some(_) => address & (u64::MAX >> 8),
         None => address,
     };
     let length = args.length.unwrap_or(1);
     let memory = look(Process::Other(pid), untagged, length)?;
-    let heading = format!("Memory of process {pid}.\n\n");
+    let heading = format!("Memory of process {pid}.\n\n{no_walk}");
     let report = Report {
         walk,
         memory: Some(memory),
@@ -200,11 +189,30 @@ fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(Str
     Ok((heading, report))
 }
 
-fn own_scheme() -> anyhow::Result<Scheme> {
-    let Some(own) = own_architecture() else {
-        return Err(anyhow!(
-            "the page tables of this machine's processor are unknown"
-        ));
-    };
-    Ok(machine_scheme(own)?)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PagesArgs,
+    }
+
+    #[test]
+    fn without_known_page_tables_the_pages_are_shown() {
+        let Line { args } = Line::parse_from(["pages", "--buffer", "10000"]);
+        let unknown = UnknownTables {
+            architecture: "aarch64",
+            page_bytes: 65_536,
+        };
+        let (heading, report) = show_buffer(&args, 10_000, Err(unknown)).unwrap();
+        let text = heading + &describe(&report);
+        assert!(text.contains("No walk is shown: "), "{text}");
+        assert!(text.contains("pages of 64KiB"), "{text}");
+        assert!(text.contains("in memory"), "{text}");
+        let saved = serde_json::to_value(&report).unwrap();
+        assert!(saved["walk"].is_null() && saved["memory"]["pages"].is_array());
+    }
 }

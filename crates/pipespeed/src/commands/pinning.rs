@@ -14,6 +14,7 @@ use pipespeed_base::output::print;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Plan, Record, Settings};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Machine, Root, Warning, available_memory};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Rounds, check};
@@ -161,7 +162,7 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
         .touched(!end.dont_touch_pages)
         .locked(end.lock_memory)
         .map()?;
-    super::write::check_huge_pages(end, || range.backing())?;
+    super::write::check_huge_pages(end, || Backing::examine(&range))?;
     if end.verbose {
         say(&format!(
             "{}: {pages_per_call} pages at a time, {} per call, {} in total",

@@ -14,6 +14,7 @@ use crate::cli::EndArgs;
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::output::print;
 use pipespeed_base::{size, standard};
+use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
 use pipespeed_measure::endpoint::counters::Meter;
@@ -91,7 +92,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
         }
     })?;
     if let Some(buffer) = source.buffer() {
-        super::write::check_huge_pages(end, || buffer.backing())?;
+        super::write::check_huge_pages(end, || Backing::examine(buffer))?;
     }
 
     if end.verbose {

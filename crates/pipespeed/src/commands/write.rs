@@ -10,6 +10,7 @@ use super::article::Rules;
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
+use pipespeed_host::process_memory::{Backing, BackingError};
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
 use pipespeed_measure::endpoint::counters::Meter;
@@ -199,7 +200,7 @@ pub(super) fn buffer_error(end: &EndArgs, error: fastpipe::buffer::BufferError) 
 /// Fails if --check-huge-page is given and the buffer is not known to be in huge pages.
 pub(super) fn check_huge_pages(
     end: &EndArgs,
-    backing: impl FnOnce() -> Result<fastpipe::buffer::Backing, fastpipe::buffer::BackingError>,
+    backing: impl FnOnce() -> Result<Backing, BackingError>,
 ) -> anyhow::Result<()> {
     if !end.check_huge_page || !end.huge_page {
         return Ok(());

@@ -6,6 +6,7 @@ mod common;
 mod bench;
 mod boost;
 mod channels;
+mod check;
 mod costs;
 mod doctor;
 mod documents;

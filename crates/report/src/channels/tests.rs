@@ -207,18 +207,6 @@ fn too_few_rounds_for_verdicts_are_noted_without_verbose() {
 }
 
 #[test]
-fn the_share_of_copied_zerocopy_sends_is_stated() {
-    let mut run = channels(true);
-    assert!(findings(&run).iter().all(|line| !line.contains("ZEROCOPY")));
-    let of_tcp = |case: &&mut CaseResult| case.name == "tcp_zerocopy_1m";
-    let case = run.cases.iter_mut().find(of_tcp).unwrap();
-    case.configuration.zerocopy_sends = Some(1000);
-    case.configuration.zerocopy_copied = Some(990);
-    let last = findings(&run).pop().unwrap();
-    assert!(last.contains("copied 99.0 % of the sends"), "{last}");
-}
-
-#[test]
 fn trials_that_failed_are_noted_below() {
     let mut run = channels(false);
     run.warnings.push(pipespeed_measure::record::Warning {

@@ -2,7 +2,6 @@
 //! same on a light and on a dark page.
 
 pub(super) mod bars;
-pub(super) mod heat;
 pub(super) mod lines;
 pub(super) mod palette;
 pub(super) mod svg;

@@ -1,6 +1,7 @@
 //! Tests of conclusions.
 
 use super::*;
+use crate::run::findings;
 use pipespeed_measure::fixtures::{case, ladder, ratio, run, set_control, within};
 use pipespeed_measure::record::DataUse;
 use pipespeed_measure::suite::Suite;

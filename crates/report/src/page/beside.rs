@@ -12,9 +12,9 @@ use pipespeed_stats::Estimate;
 use super::practice::best_write;
 use super::records::Records;
 use super::{Section, alarms, named_table};
+use crate::cases::not_measured;
 use crate::compared;
 use crate::format::{interval, ratio_interval, significant, times};
-use crate::run::not_measured;
 use crate::steps::measured;
 use crate::table::{Column, Table};
 

@@ -3,6 +3,7 @@
 
 use maud::{Markup, Render, html};
 use pipespeed_measure::record::{CaseResult, Doubt, Estimate, Ratio, Run, Verdict};
+use pipespeed_stats::Interval;
 
 use super::figure::{self, plain, ratio_of};
 use crate::published::{self, Judgement, Statement, Threshold, deviations, judge};
@@ -93,6 +94,23 @@ impl<'a> Found<'a> {
                 .ratio
                 .map_or(Outcome::Refused, |ratio| ratio.verdict.into()),
         })
+    }
+
+    /// How many times as fast the faster of the two is, if that is certain.
+    pub fn factor(&self) -> Option<Estimate> {
+        let found = self.ratio?.estimate;
+        match self.outcome {
+            Outcome::Faster => Some(found),
+            Outcome::Slower => Some(Estimate {
+                median: 1.0 / found.median,
+                interval: found.interval.map(|ends| Interval {
+                    low: 1.0 / ends.high,
+                    high: 1.0 / ends.low,
+                    ..ends
+                }),
+            }),
+            Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
+        }
     }
 
     /// The claim on this comparison. `change` completes "With ..., the transfer is faster".

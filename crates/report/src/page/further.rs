@@ -13,9 +13,10 @@ use super::claim::{Claim, Found, Outcome};
 use super::figure::{bytes, count, us, us_of};
 use super::records::Records;
 use super::{Section, chart, claims, details, missing, table_of_names};
+use crate::cases::{table_of_cases, table_of_comparisons};
 use crate::format::grouped;
 use crate::published::{statements, trend_within};
-use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
+use crate::run::chart_of_width;
 use crate::steps::cases_without_twin;
 use crate::{checks, latency, memory};
 

@@ -13,8 +13,9 @@ use super::records::Records;
 use super::{
     Section, chart, claims, details, guest_warning, missing, named_table, table_of_names, walk,
 };
+use crate::cases::{table_of_cases, table_of_comparisons};
 use crate::published::Claim as Effect;
-use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
+use crate::run::chart_of_width;
 use crate::steps::measured;
 use crate::{costs, profile};
 
@@ -201,12 +202,35 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
     ]
 }
 
-fn case<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
+pub(super) fn case<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
     run.cases.iter().find(|case| case.name == name)
 }
 
 fn summary<'a>(run: &'a Run, name: &str) -> Option<&'a Summary> {
     case(run, name)?.summary.as_ref()
+}
+
+/// Every step as a picture; nothing without a run of the ladder.
+pub(super) fn picture(records: &Records) -> Markup {
+    let Some(run) = records.run(Suite::Ladder) else {
+        return html! {};
+    };
+    chart(
+        |width| chart_of_width(run, width),
+        "Every step of the published experiment on this machine. The colour shows whether the \
+             data was read or discarded.",
+        &[
+            (
+                "Rates, processor time and context switches of both ends.",
+                table_of_cases(run, &run.cases),
+            ),
+            (
+                "Each case against the one that differs in one factor.",
+                table_of_comparisons(run),
+            ),
+            ("What the names mean.", table_of_names(run)),
+        ],
+    )
 }
 
 fn plain_pipe(run: Option<&Run>) -> Markup {
@@ -220,17 +244,6 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
             them."
         }
         @if let Some(claim) = plain_claim(run) { (claim) }
-        (chart(
-            |width| chart_of_width(run, width),
-            "Every step of the published experiment on this machine. The colour shows whether the \
-             data was read or discarded.",
-            &[
-                ("Rates, processor time and context switches of both ends.",
-                 table_of_cases(run, &run.cases)),
-                ("Each case against the one that differs in one factor.", table_of_comparisons(run)),
-                ("What the names mean.", table_of_names(run)),
-            ],
-        ))
     }
 }
 
@@ -444,7 +457,7 @@ fn huge(records: &Records, steps: &Markup) -> Markup {
         @match records.pages() {
             Some(report) => (chart(
                 |width| walk::drawing(report, width),
-                match &report.memory {
+                match report.memory {
                     Some(_) if walk::is_huge(report) => {
                         "The walk to a buffer of this machine that lies in a huge page."
                     }

@@ -59,30 +59,16 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
         header {
             h1 { (title) }
             p.origin { (origin(records)) }
-            p {
-                "A " a href=(ARTICLE) { "published experiment" } " took a program that writes to a \
-                pipe from " (figure::published(3.5, "3.5")) " to "
-                (figure::published(65.0, "65")) " GiB/s, step by step. This page repeats it on \
-                this machine, and adds what the experiment left open: what remains of the gain \
-                when the data is used, which sizes and channels are best here, and what to change \
-                in a program."
-            }
-            p {
-                "Rates are medians, with their " (level(records)) " interval in brackets. Compare \
-                rates within one run only: between runs the machine changes. A ratio is called the \
-                same if its whole interval lies within five percent of one, faster or slower if \
-                the whole interval lies above or below one, and otherwise undecided. Where a case \
-                measured twice (the null control) is not the same as itself, the interval must also \
-                lie outside the null control's. "
-                a href="#method" { "How this was measured" } "."
-            }
-            (alarms(records))
+            (programs::answer(records))
+            (ladder::picture(records))
         }
-        section.brief aria-labelledby="short" { div { (programs::in_short(records)) } }
+        section.brief aria-labelledby="short" { div { (programs::changes(records)) } }
+        (alarms(records))
         nav aria-label="Contents" {
             ol { @for section in &sections { li { a href={ "#" (section.id) } { (section.title) } } } }
         }
         main id="main" {
+            (introduction(records))
             (incomplete(records))
             @for section in &sections {
                 section aria-labelledby=(section.id) {
@@ -109,6 +95,29 @@ pub fn page(records: &Records, other: Option<&Records>) -> String {
     };
     // Names come from saved records, and XML has no control characters.
     escape(&page.into_string()).into_owned() + "\n"
+}
+
+/// What the page repeats, and how to read its figures.
+fn introduction(records: &Records) -> Markup {
+    html! {
+        p {
+            "A " a href=(ARTICLE) { "published experiment" } " took a program that writes to a \
+            pipe from " (figure::published(3.5, "3.5")) " to "
+            (figure::published(65.0, "65")) " GiB/s, step by step. This page repeats it on \
+            this machine, and adds what the experiment left open: what remains of the gain \
+            when the data is used, which sizes and channels are best here, and what to change \
+            in a program."
+        }
+        p {
+            "Rates are medians, with their " (level(records)) " interval in brackets. Compare \
+            rates within one run only: between runs the machine changes. A ratio is called the \
+            same if its whole interval lies within five percent of one, faster or slower if \
+            the whole interval lies above or below one, and otherwise undecided. Where a case \
+            measured twice (the null control) is not the same as itself, the interval must also \
+            lie outside the null control's. "
+            a href="#method" { "How this was measured" } "."
+        }
+    }
 }
 
 /// The machine, or the machines if the records are of several.
@@ -148,45 +157,39 @@ fn level(records: &Records) -> Markup {
     html! { (figure::percent(level)) }
 }
 
-/// What makes the figures unreliable.
+/// What makes the figures unreliable: a line, which unfolds.
 fn alarms(records: &Records) -> Markup {
     let machines = records.machines();
     let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
-    let suspect = runs().filter(|run| run.failed_control().is_some());
-    let interrupted = runs().filter(|run| run.interrupted.is_some());
-    let disturbed = records.all().flat_map(|saved| {
-        let notes = disturbances_and_load(warnings(saved));
-        notes.map(move |warning| (saved, warning))
-    });
-    let disturbed: Vec<(&Saved, &Warning)> = disturbed.collect();
+    let mut notes: Vec<Markup> = Vec::new();
+    if machines.len() > 1 {
+        notes.push(html! {
+            "These records are of " (machines.len()) " machines or kernels. Figures of different \
+            sections can't be compared."
+        });
+    }
+    for run in runs().filter(|run| run.failed_control().is_some()) {
+        notes.push(html! {
+            "In the run of " code { "bench " (run.suite) } " a case differs from itself, so \
+            distrust small differences. " (control(run))
+        });
+    }
+    for saved in records.all() {
+        for warning in disturbances_and_load(warnings(saved)) {
+            notes.push(html! { code { (saved.subject()) } ": " (warning) "." });
+        }
+    }
+    for run in runs().filter(|run| run.interrupted.is_some()) {
+        notes.push(html! {
+            "The run of " code { "bench " (run.suite) } " was interrupted, so it has fewer rounds \
+            than planned."
+        });
+    }
     html! {
-        @if machines.len() > 1 {
-            p.alarm {
-                "These records are of " (machines.len()) " machines or kernels. Figures of \
-                different sections can't be compared."
-            }
-        }
-        @for run in suspect {
-            p.alarm {
-                "In the run of " code { "bench " (run.suite) } " a case differs from itself, so \
-                distrust small differences. " (control(run))
-            }
-        }
-        @if !disturbed.is_empty() {
-            p.alarm {
-                "In these measurements something else used the machine, or rates changed within \
-                trials, so a repetition may give other figures: "
-                @for (at, (saved, warning)) in disturbed.iter().enumerate() {
-                    @if at > 0 { "; " }
-                    code { (saved.subject()) } ", " q { (warning) }
-                }
-                "."
-            }
-        }
-        @for run in interrupted {
-            p.alarm {
-                "The run of " code { "bench " (run.suite) } " was interrupted, so it has fewer rounds \
-                than planned."
+        @if !notes.is_empty() {
+            details.alarm {
+                summary { "Something may have disturbed these figures (" (notes.len()) ")" }
+                ul { @for note in &notes { li { (note) } } }
             }
         }
     }
@@ -338,6 +341,11 @@ fn named_table(name: &str, about: &str, table: &Table) -> Markup {
             (table.html())
         }
     }
+}
+
+/// Lines to paste.
+fn lines(text: &str) -> Markup {
+    html! { pre tabindex="0" { code { (text.trim_end()) } } }
 }
 
 /// Says which command brings what the records lack.

@@ -4,19 +4,19 @@ use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{CaseResult, DataUse, PanelResult, Run, Sizes};
+use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::changes::BASELINE;
 use pipespeed_measure::suite::touched::BEST;
 
 use super::claim::{Claim, Found, Outcome};
-use super::figure::{self, bytes, ns_of};
-use super::programs::lines;
+use super::figure::{bytes, ns_of};
 use super::records::Records;
-use super::{Section, chart, claims, missing, rate_of, table_of_names};
+use super::{Section, chart, claims, lines, missing, rate_of, table_of_names};
+use crate::cases::{table_of_cases, table_of_comparisons};
 use crate::changes::table_of_ranking;
 use crate::channels::{self, RING_POLLS, channel, message, rings_block, waiting};
-use crate::run::{chart_of_width, table_of_cases, table_of_comparisons};
+use crate::run::chart_of_width;
 use crate::sizes::{self, is_recommended, not_run, place, technique};
 use crate::steps::{cases_without_twin, fastest, measured};
 
@@ -86,27 +86,8 @@ pub(super) fn bytes_read(run: &Run) -> Option<usize> {
     best.configuration.reader_buffer_bytes
 }
 
-/// The fastest pipe with write(2) and read(2) whose data is used and whose ends sleep.
-pub(super) fn best_pipe(records: &Records) -> Option<(&CaseResult, Markup)> {
-    let runs = [Suite::Touched, Suite::Changes].map(|suite| records.run(suite));
-    let cases = runs.into_iter().flatten().flat_map(cases_without_twin);
-    let plain = cases.filter_map(measured).filter(|(case, _)| {
-        Transport::of(&case.configuration) == Some(Transport::Pipe)
-            && case.configuration.wait == Some(Waiting::Block)
-            && case.data == DataUse::Touch
-    });
-    let (case, rate) = fastest(plain)?;
-    let (writer, reader) = (case.configuration.writer_cpu, case.configuration.reader_cpu);
-    let words = html! {
-        (in_words(sizes_of(case)?))
-        @if writer.is_some() && writer == reader { ", both ends on one processor, which suits ends that compute little" }
-        ": " (figure::rate_of(rate))
-    };
-    Some((case, words))
-}
-
 /// The sizes of a case.
-fn sizes_of(case: &CaseResult) -> Option<Sizes> {
+pub(super) fn sizes_of(case: &CaseResult) -> Option<Sizes> {
     let configuration = &case.configuration;
     Some(Sizes {
         buffer_bytes: configuration.buffer_bytes,
@@ -404,9 +385,7 @@ pub(super) fn with_article(case: &CaseResult) -> Markup {
         Some(Transport::Datagram) => "a socket pair of datagrams",
         Some(Transport::Unix) => "a Unix socket",
         Some(Transport::Tcp) => "TCP",
-        Some(Transport::TcpZerocopy) => "TCP with MSG_ZEROCOPY",
         Some(Transport::Mqueue) => "a message queue",
-        Some(Transport::VmReadv) => "process_vm_readv(2)",
         Some(Transport::Uring) => "a pipe by io_uring",
         Some(Transport::Vmsplice | Transport::VmspliceFresh | Transport::Eventfd) | None => {
             channel(case)
@@ -426,9 +405,9 @@ pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
     Some(found.claim(format!("channel-{size}"), change))
 }
 
-/// The claim on the channel and the size of messages with the highest rate.
-pub(super) fn best_channel(run: &Run) -> Option<Claim> {
+/// The channel and the size of messages with the highest rate.
+pub(super) fn best_channel(run: &Run) -> Option<&CaseResult> {
     let sizes = channels::sizes(run).into_iter();
     let cases = sizes.filter_map(|size| fastest_channel(run, size, |_, _| true));
-    channel_claim(run, fastest(cases.filter_map(measured))?.0)
+    Some(fastest(cases.filter_map(measured))?.0)
 }

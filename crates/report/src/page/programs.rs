@@ -7,64 +7,122 @@ use pipespeed_measure::suite::changes::Change;
 use pipespeed_measure::suite::touched::BEST;
 use pipespeed_measure::suite::{DEFAULT_PIPE, Suite};
 
-use super::claim::{Claim, Outcome};
-use super::figure::{bytes, ms, rate_of as rate_figure};
-use super::ladder::larger_pipe;
+use super::claim::{Found, Outcome};
+use super::figure::{bytes, ms, rate_of as rate_figure, ratio_of};
+use super::ladder::{case, larger_pipe};
 use super::practice::{
-    auto, best_channel, best_pipe, best_write, bytes_read, change_claim, channel_claim,
-    fastest_channel, in_words, needs_library, published_sizes, with_article,
+    auto, best_channel, best_write, bytes_read, change_claim, channel_claim, fastest_channel,
+    in_words, needs_library, published_sizes, sizes_of, with_article,
 };
 use super::records::Records;
-use super::{Section, claims, missing, rate_of};
+use super::{Section, lines, missing, rate_of};
 use crate::changes::{instructions, is_safe};
-use crate::channels::sizes;
+use crate::channels::{message, sizes};
 use crate::steps::measured;
 
-/// The most important results.
-pub(super) fn in_short(records: &Records) -> Markup {
-    let ladder = records.run(Suite::Ladder);
-    let rate = |run: Option<&Run>, name| rate_of(run?, name);
+/// The answer in a sentence: how fast a pipe is whose data is used.
+pub(super) fn answer(records: &Records) -> Markup {
     let touched = records.run(Suite::Touched);
-    let choices = [
-        touched.and_then(published_sizes),
-        touched.and_then(auto),
-        records.run(Suite::Channels).and_then(best_channel),
-    ];
-    let mut decided: Vec<Claim> = choices.into_iter().flatten().collect();
-    let is_any = !decided.is_empty();
-    decided.retain(|claim| !matches!(claim.outcome, Outcome::Undecided | Outcome::Refused));
-    let is_open = is_any && decided.is_empty();
+    let plain =
+        touched.and_then(|run| Some((case(run, "write_read")?, rate_of(run, "write_read")?)));
+    let library = touched.and_then(|run| rate_of(run, "fastpipe_auto"));
+    let ladder = records.run(Suite::Ladder);
     html! {
-        h2 id="short" { "In short" }
-        @if let Some(plain) = rate(ladder, "write_read") {
-            p { "A plain pipe, used as in the published experiment, moves " (plain) "." }
-        }
-        @if let Some(last) = rate(ladder, "busy_loop_huge") {
-            p {
-                "With all of the published steps it moves " (last)
-                ", of data that nobody reads."
+        @if let Some((case, rate)) = plain {
+            p.answer {
+                "With every byte produced and used, a plain pipe"
+                @if let Some(pipe) = case.configuration.pipe_bytes { " of " (bytes(pipe)) }
+                " moves " (rate)
+                @if let Some(library) = library {
+                    ", and the " code { "Writer" } " of fastpipe " (library)
+                }
+                "."
             }
+        } @else if let Some(rate) = ladder.and_then(|run| rate_of(run, "write_read")) {
+            p.answer { "A plain pipe, used as in the published experiment, moves " (rate) "." }
         }
-        @if let Some((run, best)) = touched.zip(rate(touched, BEST)) {
-            p {
-                "With every byte produced and used, a plain write in the best sizes found here"
-                @if let Some(sizes) = best_write(run) { " (" (in_words(sizes)) ")" }
-                " moves " (best) "."
-            }
-        }
-        (claims(decided.into_iter().map(Some)))
-        @if let Some((_, words)) = best_pipe(records).filter(|(case, _)| case.name != BEST) {
-            p { "The fastest plain pipe of these records whose data is used: " (words) "." }
-        }
-        @if is_open {
-            p {
-                "For none of the changes to a program that these records compare is it certain that \
-                it helps, or that it doesn't. More time or a quieter machine would narrow the \
-                intervals."
-            }
-        }
-        p { a href="#programs" { "What to change in a program or a pipeline" } }
     }
+}
+
+/// At most this many changes stand at the beginning of the page.
+const MAX_CHANGES: usize = 3;
+
+/// The changes to a program that certainly help, each with its factor.
+pub(super) fn changes(records: &Records) -> Markup {
+    let touched = records.run(Suite::Touched);
+    let candidates = [
+        touched.and_then(change_of_sizes),
+        touched.and_then(change_of_writer),
+        records
+            .run(Suite::Channels)
+            .and_then(|run| change_of_channel(run, touched)),
+        records.run(Suite::Changes).and_then(change_of_pipe),
+    ];
+    let mut helpful: Vec<Markup> = candidates.into_iter().flatten().collect();
+    helpful.truncate(MAX_CHANGES);
+    html! {
+        h2 id="short" { "What to change in your program" }
+        @if helpful.is_empty() {
+            p {
+                "Of none of the changes that these records compare is it certain that it helps. More \
+                time or a quieter machine would narrow the intervals."
+            }
+        } @else {
+            ul { @for change in &helpful { li { (change) } } }
+        }
+        p { a href="#programs" { "How to do that, with lines to paste" } }
+    }
+}
+
+fn change_of_sizes(run: &Run) -> Option<Markup> {
+    let found = Found::of(run, "write_read")?;
+    let factor = found
+        .factor()
+        .filter(|_| found.outcome == Outcome::Slower)?;
+    let (best, published) = (best_write(run)?, sizes_of(found.case)?);
+    Some(html! {
+        "Write " (in_words(best)) ": " (ratio_of(&factor)) " as fast as " (in_words(published)) "."
+    })
+}
+
+fn change_of_writer(run: &Run) -> Option<Markup> {
+    let found = Found::of(run, "fastpipe_auto")?;
+    let factor = found
+        .factor()
+        .filter(|_| found.outcome == Outcome::Faster)?;
+    Some(html! {
+        "In Rust, write by fastpipe's " code { "Writer" } ": " (ratio_of(&factor))
+        " as fast as the best plain write."
+    })
+}
+
+/// The fastest channel, if it is faster than a pipe in its best sizes, too.
+fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
+    let case = best_channel(run)?;
+    let best = touched.and_then(|run| measured(self::case(run, BEST)?));
+    if best.is_some_and(|(_, best)| measured(case).is_none_or(|it| it.1.median <= best.median)) {
+        return None;
+    }
+    let found = Found::of(run, &case.name)?;
+    let factor = found
+        .factor()
+        .filter(|_| found.outcome == Outcome::Faster)?;
+    Some(html! {
+        "Where both programs are your own, send messages of " (bytes(message(case))) " through "
+        (with_article(case)) ": " (ratio_of(&factor)) " as fast as "
+        @match found.base { Some(base) => (with_article(base)), None => "a pipe" } "."
+    })
+}
+
+fn change_of_pipe(run: &Run) -> Option<Markup> {
+    let found = Found::of(run, Change::LargePipe.name())?;
+    let factor = found
+        .factor()
+        .filter(|_| found.outcome == Outcome::Faster)?;
+    Some(html! {
+        "Run a pipeline of the shell by " code { "pipespeed boost" } ", which enlarges its pipes: "
+        (ratio_of(&factor)) "."
+    })
 }
 
 /// What to change, with lines to paste.
@@ -100,11 +158,6 @@ pub(super) fn section(records: &Records) -> Section {
             }
         },
     }
-}
-
-/// Lines to paste.
-pub(super) fn lines(text: &str) -> Markup {
-    html! { pre tabindex="0" { code { (text.trim_end()) } } }
 }
 
 fn slow_stage() -> Markup {

@@ -3,11 +3,12 @@
 use pipespeed_explain::costs::Record as CostsRecord;
 use pipespeed_explain::pages::Record as PagesRecord;
 use pipespeed_explain::profile::record::Profile;
-use pipespeed_explain::{check, costs, pages};
+use pipespeed_explain::{check, costs};
 use pipespeed_measure::latency::record::Record as LatencyRecord;
 use pipespeed_measure::record::{Header, Kind, LoadError, Run, SavedFile};
 use pipespeed_measure::suite::Suite;
 
+use super::walk::WalkReport;
 use crate::conditions::of_record;
 
 /// A saved record of a kind that a page can use.
@@ -39,7 +40,14 @@ impl Saved {
             Kind::Latency => Saved::Latency(file.parse()?),
             Kind::Costs => Saved::Costs(file.parse()?),
             Kind::Profile => Saved::Profile(file.parse()?),
-            Kind::Pages => Saved::Pages(file.parse()?),
+            Kind::Pages => {
+                let record: Box<PagesRecord> = file.parse()?;
+                // Without known page tables there is no walk to show.
+                if record.report.walk.is_none() {
+                    return Ok(None);
+                }
+                Saved::Pages(record)
+            }
             Kind::Comparison
             | Kind::ProfileCounted
             | Kind::PagesOfPipe
@@ -179,10 +187,13 @@ impl Records {
         })
     }
 
-    /// The pages behind a buffer or an address.
-    pub(super) fn pages(&self) -> Option<&pages::Report> {
+    /// The walk to the pages behind a buffer or an address.
+    pub(super) fn pages(&self) -> Option<WalkReport<'_>> {
         self.all.iter().find_map(|saved| match saved {
-            Saved::Pages(record) => Some(&record.report),
+            Saved::Pages(record) => Some(WalkReport {
+                walk: record.report.walk.as_ref()?,
+                memory: record.report.memory.as_ref(),
+            }),
             _ => None,
         })
     }

@@ -2,7 +2,7 @@
 //! the table whose entry it selects.
 
 use pipespeed_base::size;
-use pipespeed_explain::pages::{Level, Report};
+use pipespeed_explain::pages::{Level, Memory, Walk};
 
 use super::super::chart::svg::{Anchor, CARD, Colour, INK, MARGIN, SMALL, Svg, TEXT, length};
 use crate::table::{Column, Table};
@@ -19,11 +19,17 @@ const USED: Colour = Colour(11, 105, 168);
 const END: Colour = Colour(10, 122, 88);
 const UNUSED: Colour = Colour(110, 119, 129);
 
+/// A walk, and the memory that it leads to; `None` if only the address was given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct WalkReport<'a> {
+    pub(super) walk: &'a Walk,
+    pub(super) memory: Option<&'a Memory>,
+}
+
 /// The tables that the walk goes through, and the size of the page that it ends at.
-fn used(report: &Report) -> (usize, u64) {
+fn used(report: WalkReport<'_>) -> (usize, u64) {
     let base_bytes = report.walk.scheme.page_bytes();
-    let memory = report.memory.as_ref();
-    let page_bytes = memory.and_then(|memory| memory.huge_page());
+    let page_bytes = report.memory.and_then(Memory::huge_page);
     let page_bytes = page_bytes.unwrap_or(base_bytes);
     let mut levels = report.walk.levels.iter();
     let last = levels.position(|level| level.covers() == page_bytes);
@@ -32,7 +38,7 @@ fn used(report: &Report) -> (usize, u64) {
 }
 
 /// Whether the page at the address is certainly a huge one.
-pub(super) fn is_huge(report: &Report) -> bool {
+pub(super) fn is_huge(report: WalkReport<'_>) -> bool {
     used(report).1 > report.walk.scheme.page_bytes()
 }
 
@@ -47,8 +53,8 @@ struct Part {
 }
 
 /// The parts of the address, the highest bits first.
-fn parts(report: &Report) -> Vec<Part> {
-    let walk = &report.walk;
+fn parts(report: WalkReport<'_>) -> Vec<Part> {
+    let walk = report.walk;
     let (tables, page_bytes) = used(report);
     let levels = walk.levels.iter().enumerate().map(|(at, level)| {
         let is_used = at < tables;
@@ -86,8 +92,8 @@ fn parts(report: &Report) -> Vec<Part> {
 }
 
 /// Draws the walk: side by side, or on a narrow card one below the other.
-pub(super) fn drawing(report: &Report, width: i32) -> String {
-    let walk = &report.walk;
+pub(super) fn drawing(report: WalkReport<'_>, width: i32) -> String {
+    let walk = report.walk;
     let page_bytes = used(report).1;
     let ends = if page_bytes > walk.scheme.page_bytes() {
         format!(
@@ -172,7 +178,7 @@ fn arrow(svg: &mut Svg, (x, from): (i32, i32), to: i32) {
 }
 
 /// The same as a table.
-pub(super) fn table(report: &Report) -> Table {
+pub(super) fn table(report: WalkReport<'_>) -> Table {
     let (tables, page_bytes) = used(report);
     let mut table = Table::new([
         Column::left("table"),

@@ -1,9 +1,9 @@
 //! Tests of the text of a run.
 
 use super::*;
-use crate::style::BOLD;
+use crate::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, set_control, within};
-use pipespeed_measure::record::NullControl;
+use pipespeed_measure::record::{NullControl, Verdict};
 use pipespeed_measure::suite::Suite;
 
 fn at(run: &Run, width: usize) -> String {

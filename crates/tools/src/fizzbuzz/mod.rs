@@ -22,8 +22,8 @@
 //!         copy as much of it as fits
 //! ```
 //!
-//! Filling in treats all bytes alike, so it needs no branch and can process 32 or 64
-//! bytes at a time; see [`vector`].
+//! Filling in treats all bytes alike, so it needs no branch and can process 32 bytes at a
+//! time; see [`vector`].
 //!
 //! The idea of one instruction that selects a digit or a literal character for
 //! many bytes at once is by ais523, whose program was the first to exceed
@@ -47,26 +47,22 @@ pub enum CodePath {
     Portable,
     /// 32 bytes at a time, on x86-64.
     Avx2,
-    /// 64 bytes at a time, on x86-64.
-    Avx512,
 }
 
 pipespeed_base::named!(CodePath {
     Portable = "portable": "without special instructions",
     Avx2 = "avx2": "32 bytes at a time, on x86-64",
-    Avx512 = "avx512": "64 bytes at a time, on x86-64",
 });
 
 impl CodePath {
     /// All paths, the fastest one last.
-    pub const ALL: [CodePath; 3] = [CodePath::Portable, CodePath::Avx2, CodePath::Avx512];
+    pub const ALL: [CodePath; 2] = [CodePath::Portable, CodePath::Avx2];
 
     /// Whether this processor has the instructions.
     pub fn is_supported(self) -> bool {
         match self {
             CodePath::Portable => true,
             CodePath::Avx2 => vector::has_avx2(),
-            CodePath::Avx512 => vector::has_avx512(),
         }
     }
 
@@ -84,7 +80,6 @@ impl CodePath {
         match self {
             CodePath::Portable => portable::fill(run, out),
             CodePath::Avx2 => vector::fill_avx2(run, out),
-            CodePath::Avx512 => vector::fill_avx512(run, out),
         }
     }
 }

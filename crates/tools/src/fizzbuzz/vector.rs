@@ -1,18 +1,18 @@
-//! Fills in templates, 32 or 64 bytes at a time.
+//! Fills in templates, 32 bytes at a time.
 //!
 //! ```text
 //! x = the digits, one per byte, beginning with the hundreds; 246 is added to
 //!     each, so that ten carries into the next byte
 //! for each segment:
 //!     digits = x - 246 + '0' + (0, 1, 2, ...)      in each 16 bytes of a register
-//!     for each 32 or 64 bytes of the template's code:
+//!     for each 32 bytes of the template's code:
 //!         out = shuffle(digits, code) - code
 //!             code is the digit's index i: digit + i - i
 //!             code is 256 - c:             0 - (256 - c) = c
 //!     x = max(x + 1, 246)                          repairs bytes that carried, which are 0
 //! ```
 //!
-//! That is four instructions for 32 or 64 bytes. All stores except the first of a segment
+//! That is four instructions for 32 bytes. All stores except the first of a segment
 //! are aligned. The last one extends beyond the segment, where the next segment
 //! overwrites it.
 #![allow(unsafe_code)]
@@ -20,10 +20,10 @@
 use super::Run;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use self::x86_64::{fill_avx2, fill_avx512, has_avx2, has_avx512};
+pub(super) use self::x86_64::{fill_avx2, has_avx2};
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use self::other::{fill_avx2, fill_avx512, has_avx2, has_avx512};
+pub(super) use self::other::{fill_avx2, has_avx2};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod other {
@@ -33,15 +33,7 @@ mod other {
         false
     }
 
-    pub(crate) fn has_avx512() -> bool {
-        false
-    }
-
     pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-        super::super::portable::fill(run, out)
-    }
-
-    pub(crate) fn fill_avx512(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
         super::super::portable::fill(run, out)
     }
 }
@@ -60,20 +52,10 @@ mod x86_64 {
         is_x86_feature_detected!("avx2")
     }
 
-    pub(crate) fn has_avx512() -> bool {
-        is_x86_feature_detected!("avx512bw") && has_avx2()
-    }
-
     pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
         assert!(has_avx2());
         // SAFETY: the processor has the instructions.
         unsafe { fill_by_32(run, out) }
-    }
-
-    pub(crate) fn fill_avx512(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-        assert!(has_avx512());
-        // SAFETY: the processor has the instructions.
-        unsafe { fill_by_64(run, out) }
     }
 
     /// The digits of the hundreds, biased.
@@ -103,87 +85,49 @@ mod x86_64 {
         digits
     }
 
-    /// The loop over segments: calls `$segment` with the digits, the template's
-    /// code, the segment's length and its destination.
-    macro_rules! fill {
-        ($run:ident, $out:ident, $segment:ident) => {{
-            let mut x = biased($run.hundreds);
-            let mut third = ($run.hundreds % 3) as usize;
-            let (mut count, mut at) = (0, 0);
-            while count < $run.max_count {
-                let template = &$run.templates[third];
-                let len = template.len();
-                let Some(room) = $out.get_mut(at..at + len + SLACK) else {
-                    break;
-                };
-                $segment(step(&mut x), template.code(), len, room);
-                at += len;
-                count += 1;
-                third = if third == 2 { 0 } else { third + 1 };
-            }
-            (count, at)
-        }};
-    }
-
     #[target_feature(enable = "avx2")]
     fn fill_by_32(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-        fill!(run, out, segment_by_32)
+        let mut x = biased(run.hundreds);
+        let mut third = (run.hundreds % 3) as usize;
+        let (mut count, mut at) = (0, 0);
+        while count < run.max_count {
+            let template = &run.templates[third];
+            let len = template.len();
+            let Some(room) = out.get_mut(at..at + len + SLACK) else {
+                break;
+            };
+            put_segment(step(&mut x), template.code(), len, room);
+            at += len;
+            count += 1;
+            third = if third == 2 { 0 } else { third + 1 };
+        }
+        (count, at)
     }
 
-    #[target_feature(enable = "avx512bw")]
-    fn fill_by_64(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-        fill!(run, out, segment_by_64)
-    }
+    /// Bytes of a register.
+    const BYTES: usize = 32;
 
-    /// Writes a segment: calls `$put` at its beginning, then up to four times per iteration
-    /// from the first aligned address.
-    macro_rules! segment {
-        ($name:ident, $put:ident, $features:literal, $bytes:literal, $broadcast:ident) => {
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn $name(
-                digits: __m128i,
-                code: &[u8; MAX_SEGMENT + SLACK],
-                len: usize,
-                out: &mut [u8],
-            ) {
-                assert!(len <= MAX_SEGMENT && len + SLACK <= out.len());
-                let digits = $broadcast(digits);
-                let (from, to) = (code.as_ptr(), out.as_mut_ptr());
-                // SAFETY: both have at least SLACK bytes, and a store writes fewer.
-                unsafe { $put(digits, from, to) };
-                let mut at = $bytes - to.addr() % $bytes;
-                while at < len {
-                    for ahead in [0, $bytes, 2 * $bytes, 3 * $bytes] {
-                        if ahead >= SLACK {
-                            break;
-                        }
-                        let (from, to) =
-                            (from.wrapping_add(at + ahead), to.wrapping_add(at + ahead));
-                        // SAFETY: at most SLACK bytes from `at`, which is less
-                        // than `len`; both have `len + SLACK` bytes.
-                        unsafe { $put(digits, from, to) };
-                    }
-                    at += SLACK.min(4 * $bytes);
-                }
+    /// Writes a segment: 32 bytes at its beginning, then [`SLACK`] bytes per iteration from
+    /// the first aligned address.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn put_segment(digits: __m128i, code: &[u8; MAX_SEGMENT + SLACK], len: usize, out: &mut [u8]) {
+        assert!(len <= MAX_SEGMENT && len + SLACK <= out.len());
+        let digits = _mm256_broadcastsi128_si256(digits);
+        let (from, to) = (code.as_ptr(), out.as_mut_ptr());
+        // SAFETY: both have at least SLACK bytes, and a store writes fewer.
+        unsafe { put_32(digits, from, to) };
+        let mut at = BYTES - to.addr() % BYTES;
+        while at < len {
+            for ahead in (0..SLACK).step_by(BYTES) {
+                let (from, to) = (from.wrapping_add(at + ahead), to.wrapping_add(at + ahead));
+                // SAFETY: at most SLACK bytes from `at`, which is less than `len`; both
+                // have `len + SLACK` bytes.
+                unsafe { put_32(digits, from, to) };
             }
-        };
+            at += SLACK;
+        }
     }
-
-    segment!(
-        segment_by_32,
-        put_32,
-        "avx2",
-        32,
-        _mm256_broadcastsi128_si256
-    );
-    segment!(
-        segment_by_64,
-        put_64,
-        "avx512bw",
-        64,
-        _mm512_broadcast_i32x4
-    );
 
     /// # Safety
     /// 32 bytes can be read at `from`, and written at `to`.
@@ -195,17 +139,5 @@ mod x86_64 {
         let bytes = _mm256_sub_epi8(_mm256_shuffle_epi8(digits, code), code);
         // SAFETY: guaranteed by the caller.
         unsafe { _mm256_storeu_si256(to.cast(), bytes) };
-    }
-
-    /// # Safety
-    /// 64 bytes can be read at `from`, and written at `to`.
-    #[target_feature(enable = "avx512bw")]
-    #[inline]
-    unsafe fn put_64(digits: __m512i, from: *const u8, to: *mut u8) {
-        // SAFETY: guaranteed by the caller.
-        let code = unsafe { _mm512_loadu_si512(from.cast()) };
-        let bytes = _mm512_sub_epi8(_mm512_shuffle_epi8(digits, code), code);
-        // SAFETY: guaranteed by the caller.
-        unsafe { _mm512_storeu_si512(to.cast(), bytes) };
     }
 }

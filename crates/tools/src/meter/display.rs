@@ -1,11 +1,19 @@
-//! The display on standard error: when to draw, and in which form.
+//! The display on standard error: when to draw, in which form, and without blocking.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fastpipe::transfer::Output;
+use fastpipe::wait::Wait;
 use jiff::Zoned;
+use nix::sys::signal::{SigSet, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use unicode_width::UnicodeWidthStr;
@@ -15,14 +23,18 @@ use super::format::{Format, Line};
 use super::json;
 use super::options::{Options, Show};
 use super::progress::Snapshot;
-use super::rows::{self, Rows};
-use super::screen::Screen;
-use pipespeed_base::standard::{has_escapes, is_ignored};
+use pipespeed_base::standard::{has_colours, is_ignored};
 use pipespeed_base::text::without_error_numbers;
 
-/// Columns and rows if the terminal's size is unknown.
+/// Columns if the terminal's size is unknown.
 const WIDTH: u16 = 80;
-const HEIGHT: u16 = 25;
+
+/// Timeout for writing the last line: the terminal may be stopped by Ctrl-S, or the
+/// reader may not read.
+const LAST_TIMEOUT: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Escape sequences before and after the bar: cyan, reset.
 const COLOUR: (&str, &str) = ("\x1b[36m", "\x1b[m");
@@ -38,11 +50,8 @@ pub struct Display<'o> {
     next: Duration,
     /// Columns of the line drawn last.
     columns: usize,
-    /// Rows drawn above the cursor by [`show_all`](Self::show_all).
-    drawn_rows: usize,
     /// Whether the cursor is in a drawn line; shared with the signal handler.
     in_line: Arc<AtomicBool>,
-    rows: Option<Rows>,
     /// The exit status: [`NOT_SHOWN`] if a line of numbers or JSON could not be written, else 0.
     /// A reader that is slow or gone is no failure.
     pub status: u8,
@@ -56,12 +65,11 @@ impl<'o> Display<'o> {
         let is_line = matches!(options.show, Show::Line(_));
         let shows = match options.show {
             Show::Nothing => false,
-            Show::Line(_) => screen.is_terminal() || options.force,
+            Show::Line(_) => screen.is_terminal || options.force,
             Show::Number { .. } | Show::Json => true,
         };
-        let shared = options.cursor && is_line && screen.is_terminal() && has_escapes();
         let in_line = Arc::new(AtomicBool::new(false));
-        if shows && is_line && screen.is_terminal() {
+        if shows && is_line && screen.is_terminal {
             // If that fails, the shell's next prompt begins in the drawn line.
             let _ = end_line_on_signal(&in_line);
         }
@@ -73,10 +81,7 @@ impl<'o> Display<'o> {
                 delay => delay,
             },
             columns: 0,
-            drawn_rows: 0,
             in_line,
-            // If that fails, this meter draws a single line.
-            rows: shared.then(|| Rows::new().ok()).flatten(),
             screen,
             status: 0,
         }
@@ -136,29 +141,6 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Shows several files, each in its own row.
-    pub fn show_all(&mut self, snapshots: &[Snapshot]) {
-        let Show::Line(format) = &self.options.show else {
-            snapshots.iter().for_each(|snapshot| self.show(snapshot));
-            return;
-        };
-        if !self.shows || !self.may_draw() {
-            return;
-        }
-        let lines = snapshots
-            .iter()
-            .map(|snapshot| self.line(format, snapshot).0);
-        let lines: Vec<String> = lines.collect();
-        if !has_escapes() {
-            let _ = self.screen.write(&(lines.join("\n") + "\n"));
-            return;
-        }
-        let drawing = rows::drawing(self.drawn_rows, &lines, self.size().1);
-        if self.screen.write(&drawing).is_ok() {
-            self.drawn_rows = lines.len();
-        }
-    }
-
     /// Prints an error on a separate line.
     pub fn print_error(&mut self, message: &str) {
         self.end_line();
@@ -168,50 +150,22 @@ impl<'o> Display<'o> {
             _ => format!("pipespeed: {message}\n"),
         };
         // A failure could not be reported anywhere.
-        let _ = match &self.rows {
-            Some(rows) => rows.print_above(&mut self.screen, &text),
-            None => self.screen.write_last(&text),
-        };
-    }
-
-    /// Whether drawing is allowed: not on a terminal from the background.
-    fn may_draw(&self) -> bool {
-        !self.screen.is_terminal() || self.screen.is_in_foreground()
-    }
-
-    /// Columns and rows available.
-    fn size(&self) -> (usize, usize) {
-        let (columns, rows) = self.screen.size();
-        (
-            usize::from(self.options.width.or(columns).unwrap_or(WIDTH)),
-            usize::from(self.options.height.or(rows).unwrap_or(HEIGHT)),
-        )
-    }
-
-    /// The line of a format, coloured if the terminal allows, and its columns.
-    fn line(&self, format: &Format, snapshot: &Snapshot) -> (String, usize) {
-        let line = format.line(snapshot, self.options.unit, self.size().0, &Zoned::now());
-        let columns = line.text.width();
-        if self.screen.is_coloured() && !line.bar.is_empty() {
-            (coloured(&line), columns)
-        } else {
-            (line.text, columns)
-        }
+        let _ = self.screen.write_last(&text);
     }
 
     fn draw(&mut self, format: &Format, snapshot: &Snapshot) {
-        if !self.may_draw() {
+        if !self.screen.may_draw() {
             return;
         }
-        let (text, columns) = self.line(format, snapshot);
-        let (width, height) = self.size();
-        if let Some(rows) = &self.rows {
-            let is_last = snapshot.ending.is_some();
-            if rows.draw(&mut self.screen, &text, height, is_last).is_ok() {
-                return;
-            }
-            self.rows = None;
-        }
+        let width = self.options.width.or_else(|| self.screen.columns());
+        let width = usize::from(width.unwrap_or(WIDTH));
+        let line = format.line(snapshot, self.options.unit, width, &Zoned::now());
+        let columns = line.text.width();
+        let text = if self.screen.coloured && !line.bar.is_empty() {
+            coloured(&line)
+        } else {
+            line.text
+        };
         // Overwrite the rest of a longer line.
         let blanks = self.columns.min(width).saturating_sub(columns);
         let text = format!("\r{text}{:blanks$}", "");
@@ -223,7 +177,7 @@ impl<'o> Display<'o> {
 
     /// Ends the line that the cursor is in, if any.
     fn end_line(&mut self) {
-        if self.in_line.swap(false, Ordering::Relaxed) && self.may_draw() {
+        if self.in_line.swap(false, Ordering::Relaxed) && self.screen.may_draw() {
             let _ = self.screen.write_last("\n");
             self.columns = 0;
         }
@@ -265,6 +219,85 @@ fn number(snapshot: &Snapshot, count: bool, timer: bool) -> String {
     } else {
         format!("{value}\n")
     }
+}
+
+/// Standard error, written without blocking.
+#[derive(Debug)]
+struct Screen {
+    /// The terminal, reopened with O_NONBLOCK: other processes share the original
+    /// open file, which must stay blocking.
+    own: Option<OwnedFd>,
+    /// Standard error itself, used if it could not be reopened.
+    plain: Output<io::Stderr>,
+    is_terminal: bool,
+    coloured: bool,
+}
+
+impl Screen {
+    /// Inspects standard error and prepares writing to it.
+    fn new() -> Self {
+        let stderr = io::stderr();
+        let is_terminal = isatty(&stderr);
+        let own = is_terminal.then(reopen).flatten();
+        if is_terminal {
+            // A write must not stop the process if it goes to the background after the
+            // check. Blocking a valid set can't fail (sigprocmask(2)).
+            let _ = SigSet::from(Signal::SIGTTOU).thread_block();
+        }
+        Screen {
+            own,
+            plain: Output::new(stderr, Wait::Never),
+            is_terminal,
+            coloured: is_terminal && has_colours(),
+        }
+    }
+
+    /// The terminal's current columns, if known.
+    fn columns(&self) -> Option<u16> {
+        let size = tcgetwinsize(self.plain.get_ref()).ok()?;
+        Some(size.ws_col).filter(|columns| *columns > 0)
+    }
+
+    /// Whether drawing is allowed: not on a terminal whose background this process is in.
+    fn may_draw(&self) -> bool {
+        let stderr = self.plain.get_ref();
+        // An error: it is not our controlling terminal.
+        !self.is_terminal || tcgetpgrp(stderr).map_or(true, |group| group == getpgrp())
+    }
+
+    /// Writes without blocking.
+    ///
+    /// # Errors
+    /// Not all was written: `WouldBlock` for lack of room, or another error.
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        match &self.own {
+            None => Ok(self.plain.write(text.as_bytes()).map(|_| ())?),
+            Some(own) if rustix::io::write(own, text.as_bytes())? == text.len() => Ok(()),
+            Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Writes after waiting at most a second for the terminal or reader.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn write_last(&mut self, text: &str) -> io::Result<()> {
+        let stderr = self.plain.get_ref().as_fd();
+        let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+        // If poll fails, try to write anyway.
+        let _ = poll(&mut fds, Some(&LAST_TIMEOUT));
+        self.write(text)
+    }
+}
+
+fn reopen() -> Option<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let own = rustix::fs::open("/proc/self/fd/2", flags, Mode::empty()).ok()?;
+    let (theirs, ours) = (
+        rustix::fs::fstat(io::stderr()).ok()?,
+        rustix::fs::fstat(&own).ok()?,
+    );
+    (theirs.st_rdev == ours.st_rdev && theirs.st_ino == ours.st_ino).then_some(own)
 }
 
 #[cfg(test)]

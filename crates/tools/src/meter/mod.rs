@@ -1,5 +1,4 @@
-//! A meter for pipelines: passes a stream on, or watches the files of another
-//! process, and shows the progress.
+//! A meter for pipelines: passes a stream on, and shows the progress.
 //!
 //! [`fastpipe::relay`] moves the bytes, without copies if both ends allow it. The meter
 //! sleeps only in relay's poll(2), and draws the display in relay's callbacks.
@@ -11,8 +10,8 @@
 //! | `session`, `clock` | state common to all inputs: counts, time, limits, display |
 //! | `progress`, `limiter`, `lines` | rates and times from samples; rate limit; line count (pure) |
 //! | `format` | a line of a given width from a format and a snapshot (pure) |
-//! | `display`, `json`, `screen`, `rows` | drawing; standard error; several meters in one terminal |
-//! | `watch` | watches the files of another process |
+//! | `json` | a line of JSON from a snapshot (pure) |
+//! | `display` | standard error: when to draw, and writing without blocking |
 
 mod clock;
 mod display;
@@ -22,29 +21,18 @@ mod limiter;
 mod lines;
 mod options;
 mod progress;
-mod rows;
-mod screen;
 mod session;
 mod stream;
-mod watch;
 
 pub use self::format::{Format, Item};
-pub use self::options::{Options, Show, Target, Unit};
+pub use self::options::{Options, Show, Unit};
+pub use self::stream::run;
 
 /// Bit of the exit status: the report, as numbers or JSON, could not be written.
 const NOT_SHOWN: u8 = 1;
-/// Bit of the exit status, as in pv(1): a file or a process could not be accessed.
+/// Bit of the exit status, as in pv(1): a file could not be opened.
 const ACCESS: u8 = 2;
 /// An input was skipped, since it is also the output.
 const SAME_FILE: u8 = 4;
 /// Data could not be read or written.
 const TRANSFER: u8 = 16;
-
-/// Runs the meter, and prints errors on standard error. Returns the exit status: 0, or
-/// the sum of the bits.
-pub fn run(options: &Options) -> u8 {
-    match options.watch {
-        Some(target) => watch::run(options, target),
-        None => stream::run(options),
-    }
-}

@@ -37,22 +37,11 @@ pub enum Show {
     Json,
 }
 
-/// A process to watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
-    /// Its process id.
-    pub pid: i32,
-    /// The descriptor to watch; by default all regular files and block devices.
-    pub fd: Option<i32>,
-}
-
 /// Options of a meter.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The inputs; standard input by default and for '-'.
     pub files: Vec<PathBuf>,
-    /// Watch another process instead of passing data on.
-    pub watch: Option<Target>,
     /// Form of the display.
     pub show: Show,
     /// Draw even if standard error is not a terminal.
@@ -75,18 +64,10 @@ pub struct Options {
     pub wait: bool,
     /// Columns, instead of the terminal's.
     pub width: Option<u16>,
-    /// Rows, instead of the terminal's.
-    pub height: Option<u16>,
-    /// Share the terminal with other meters, each in its own row.
-    pub cursor: bool,
     /// Maximum number of bytes moved at once.
     pub block: Option<usize>,
     /// Use only read(2) and write(2).
     pub copy: bool,
-    /// Replace unreadable bytes by zeros.
-    pub skip_errors: bool,
-    /// Report the offset and length of each unreadable part.
-    pub list_skipped: bool,
     /// Allow enlarging the pipe at the input.
     pub resize_input: bool,
 }

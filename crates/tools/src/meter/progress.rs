@@ -51,9 +51,9 @@ impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
 pub type History = Trail<Duration>;
 
 impl History {
-    /// Starts with `count` at `at`.
-    pub fn begin(at: Duration, count: u64) -> Self {
-        Trail::new((at, count), WINDOW / MAX_SAMPLES, WINDOW)
+    /// Starts with a count of 0 at time 0.
+    pub fn begin() -> Self {
+        Trail::new((Duration::ZERO, 0), WINDOW / MAX_SAMPLES, WINDOW)
     }
 
     /// Adds the count at a drawing. Without progress since the last one the rate is 0, as
@@ -89,12 +89,10 @@ pub fn per_second(count: u64, time: Duration) -> Option<f64> {
 /// The progress at one moment. Counts are in units unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// The name of the stream or file.
+    /// The name of the stream.
     pub name: Option<String>,
     /// The count.
     pub done: u64,
-    /// The count at the beginning: not 0 for a file watched from its middle.
-    pub begun_at: u64,
     /// The expected count at the end.
     pub size: Option<u64>,
     /// Time since the beginning.
@@ -129,7 +127,7 @@ pub struct Ending {
 impl Snapshot {
     /// Units per second since the beginning.
     pub fn average(&self) -> Option<f64> {
-        per_second(self.done.saturating_sub(self.begun_at), self.elapsed)
+        per_second(self.done, self.elapsed)
     }
 
     /// The rate to show: the current one, or at the end the average.
@@ -175,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_rate_covers_the_window() {
-        let mut history = History::begin(Duration::ZERO, 0);
+        let mut history = History::begin();
         for second in 1..=100_u64 {
             history.sample(seconds(second as f64), second * 1000);
         }
@@ -187,7 +185,7 @@ mod tests {
 
     #[test]
     fn without_progress_the_rate_is_zero_and_then_begins_anew() {
-        let mut history = History::begin(Duration::ZERO, 0);
+        let mut history = History::begin();
         for (at, count) in [(1.0, 0), (2.0, 1000), (3.0, 2000)] {
             history.sample(seconds(at), count);
         }
@@ -203,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_rate_needs_time() {
-        let mut history = History::begin(Duration::ZERO, 0);
+        let mut history = History::begin();
         assert_eq!(history.rate(), None);
         history.sample(Duration::ZERO, 10);
         assert_eq!(history.rate(), None);
@@ -213,7 +211,7 @@ mod tests {
 
     #[test]
     fn intervals_longer_than_the_window_extend_it() {
-        let mut history = History::begin(Duration::ZERO, 0);
+        let mut history = History::begin();
         history.sample(seconds(60.0), 600);
         history.sample(seconds(120.0), 6600);
         assert_eq!(history.rate(), Some(100.0));
@@ -247,7 +245,7 @@ mod tests {
         fn the_rate_lies_between_the_slowest_and_the_fastest_step(
             steps in prop::collection::vec((0.001..5.0_f64, 0..1_000_000_u64), 1..300),
         ) {
-            let mut history = History::begin(Duration::ZERO, 0);
+            let mut history = History::begin();
             let (mut at, mut count) = (0.0, 0);
             let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
             for (time, more) in steps {
@@ -270,7 +268,7 @@ mod tests {
             rate in 200..1_000_000_000_u64,
             interval in 0.01..20.0_f64,
         ) {
-            let mut history = History::begin(Duration::ZERO, 0);
+            let mut history = History::begin();
             for step in 1..200 {
                 let at = seconds(interval * f64::from(step));
                 history.sample(at, (at.as_secs_f64() * rate as f64) as u64);

@@ -73,7 +73,7 @@ impl<'o> Session<'o> {
             },
             size,
             clock: Clock::new(!options.wait),
-            history: History::begin(Duration::ZERO, 0),
+            history: History::begin(),
             counts: Counts::default(),
             beats: 0,
             technique: None,
@@ -154,7 +154,7 @@ impl<'o> Session<'o> {
                 };
             }
             self.clock.start();
-            self.history = History::begin(Duration::ZERO, 0);
+            self.history = History::begin();
             return self.flow(Duration::ZERO, progress.taken);
         };
         self.draw_if_due(now);
@@ -266,7 +266,6 @@ impl<'o> Session<'o> {
         Snapshot {
             name: self.options.name.clone(),
             done: counts.shown,
-            begun_at: 0,
             size: self.size,
             elapsed: now,
             rate: self.history.rate(),

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use fastpipe::relay::{self, End, RelayError, Side, relay, relay_inspecting};
 use fastpipe::wait::Wait;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, seek, stat, tell};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
 use rustix::io::Errno;
 
 use super::format::sanitize;
@@ -21,13 +20,11 @@ use super::options::{Options, Unit};
 use super::session::{CONSUMER_GONE, Session};
 use super::{ACCESS, SAME_FILE, TRANSFER};
 
-/// Size of a sector in bytes. After a read error, the rest of the sector is skipped.
-const SECTOR: u64 = 512;
-
 /// Reason for the end: the size to stop at was reached.
 const SIZE_REACHED: &str = "size reached";
 
-/// Passes all inputs on to standard output. Returns the exit status.
+/// Passes all inputs on to standard output, and prints errors on standard error. Returns the
+/// exit status: 0, or the sum of the bits.
 pub fn run(options: &Options) -> u8 {
     let stdout = io::stdout();
     let files = if options.files.is_empty() {
@@ -75,70 +72,25 @@ fn pass_file(
             return None;
         }
     };
-    let mut reported = false;
-    // Zeros to pass instead of an unreadable sector, and their number.
-    let mut zeros: Option<(File, u64)> = None;
-    // Consecutive bytes replaced by zeros, to be reported.
-    let mut replaced = 0..0;
-    let end = loop {
-        let result = match &zeros {
-            None => pass(input.as_fd(), output, None, session),
-            Some((zeros, bytes)) => pass(zeros.as_fd(), output, Some(*bytes), session),
-        };
-        match result {
-            Ok(true) => break Some(SIZE_REACHED),
-            // After zeros the input continues.
-            Ok(false) if zeros.take().is_some() => {}
-            Ok(false) => break None,
-            Err(error) if error.reader_is_gone() => break Some(CONSUMER_GONE),
-            Err(error) if error.side == Side::Output => {
-                session.fail(TRANSFER, &format!("standard output: {}", error.source));
-                break Some("output failed");
-            }
-            Err(error) => {
-                if !reported {
-                    session.fail(TRANSFER, &format!("{name}: {}", error.source));
-                }
-                reported = true;
-                let skips = session.options().skip_errors && zeros.is_none();
-                let Some(skipped) = skips.then(|| skip_sector(&input)).flatten() else {
-                    break None;
-                };
-                if skipped.start != replaced.end {
-                    report_replaced(&name, &replaced, session);
-                    replaced.start = skipped.start;
-                }
-                let bytes = skipped.end - skipped.start;
-                let passed = session
-                    .remaining_bytes()
-                    .map_or(bytes, |most| most.min(bytes));
-                replaced.end = skipped.start + passed;
-                let Ok(source) = File::open("/dev/zero") else {
-                    break None;
-                };
-                zeros = Some((source, bytes));
-            }
+    match pass(input.as_fd(), output, session) {
+        Ok(true) => Some(SIZE_REACHED),
+        Ok(false) => None,
+        Err(error) if error.reader_is_gone() => Some(CONSUMER_GONE),
+        Err(error) if error.side == Side::Output => {
+            session.fail(TRANSFER, &format!("standard output: {}", error.source));
+            Some("output failed")
         }
-    };
-    report_replaced(&name, &replaced, session);
-    end
-}
-
-/// Reports consecutive bytes of an input that were replaced by zeros, if any.
-fn report_replaced(name: &str, replaced: &Range<u64>, session: &mut Session<'_>) {
-    if !replaced.is_empty() && session.options().list_skipped {
-        let (bytes, place) = (replaced.end - replaced.start, replaced.start);
-        let message = format!("{name}: {bytes} bytes at offset {place} replaced with zeros");
-        session.fail(TRANSFER, &message);
+        Err(error) => {
+            session.fail(TRANSFER, &format!("{name}: {}", error.source));
+            None
+        }
     }
 }
 
-/// Passes `input`, or its first `max_bytes`, on to `output`. Returns whether the size to
-/// stop at was reached.
+/// Passes `input` on to `output`. Returns whether the size to stop at was reached.
 fn pass(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
-    max_bytes: Option<u64>,
     session: &mut Session<'_>,
 ) -> Result<bool, RelayError> {
     session.next_input();
@@ -159,8 +111,7 @@ fn pass(
         options = options.wait(Wait::Adaptive);
     }
     let in_bytes = requested.unit == Unit::Bytes;
-    let remaining = session.remaining_bytes();
-    if let Some(limit) = max_bytes.into_iter().chain(remaining).min() {
+    if let Some(limit) = session.remaining_bytes() {
         options = options.limit(limit);
     }
     let result = if in_bytes {
@@ -207,29 +158,13 @@ fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
 ///
 /// # Errors
 /// Those of poll(2).
-pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bool> {
+fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bool> {
     // A time out of range means no timeout.
     let within = within.and_then(|time| Timespec::try_from(time).ok());
     match poll(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref()) {
         Err(Errno::INTR) => Ok(false),
         events => Ok(events? > 0),
     }
-}
-
-/// Skips to the next sector of a file or block device, or to its end. Returns the skipped
-/// bytes; `None` on failure.
-fn skip_sector(input: &File) -> Option<Range<u64>> {
-    let about = fstat(input).ok()?;
-    if !has_type(&about, FileType::RegularFile) && !has_type(&about, FileType::BlockDevice) {
-        return None;
-    }
-    let place = tell(input).ok()?;
-    let next = place - place % SECTOR + SECTOR;
-    // Files in /proc have the size 0.
-    let end = size_of(&about).filter(|size| *size > place).unwrap_or(next);
-    let next = next.min(end);
-    seek(input, SeekFrom::Start(next)).ok()?;
-    Some(place..next)
 }
 
 fn printable(path: &Path) -> String {
@@ -265,7 +200,7 @@ fn has_type(about: &Stat, kind: FileType) -> bool {
 }
 
 /// The size of a regular file or block device in bytes.
-pub(super) fn size_of(about: &Stat) -> Option<u64> {
+fn size_of(about: &Stat) -> Option<u64> {
     if has_type(about, FileType::RegularFile) {
         return u64::try_from(about.st_size).ok();
     }
@@ -276,7 +211,7 @@ pub(super) fn size_of(about: &Stat) -> Option<u64> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // In units of 512 bytes, whatever the device's sector size.
     let sectors = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size")).ok()?;
-    sectors.trim().parse::<u64>().ok()?.checked_mul(SECTOR)
+    sectors.trim().parse::<u64>().ok()?.checked_mul(512)
 }
 
 /// Whether both are the same regular file: reading it would never end, since it grows.

@@ -1,4 +1,4 @@
-//! The kernel's own benchmark: its file, its layout, and calls of it.
+//! The kernel's own benchmark: its file, and calls of it.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,8 +11,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::GupTest;
-use super::ioctl::GupFile;
-use super::layout::{Argument, LAYOUTS, Layout, Reply};
+use super::ioctl::{Argument, GupFile, Reply};
 
 /// The usual mount point of debugfs.
 const DEBUGFS: &str = "/sys/kernel/debug";
@@ -20,8 +19,8 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 /// The type of a debugfs in statfs(2) (DEBUGFS_MAGIC in linux/magic.h).
 const DEBUGFS_MAGIC: rustix::fs::FsWord = 0x6462_6720;
 
-/// The name of the file since Linux 5.11, and before.
-const FILE_NAMES: [&str; 2] = ["gup_test", "gup_benchmark"];
+/// The name of the file.
+const FILE_NAME: &str = "gup_test";
 
 /// Why the kernel's own benchmark can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,15 +37,18 @@ pub enum Missing {
          locked down"
     )]
     RootNotAllowed(PathBuf),
-    /// The kernel was built without it.
+    /// The kernel is older, or was built without it.
     #[error(
-        "{0} contains neither gup_test nor gup_benchmark: this kernel was built without \
-         CONFIG_GUP_TEST (before 5.11: CONFIG_GUP_BENCHMARK)"
+        "{0} contains no gup_test: this kernel is older than Linux 5.13, or was built without \
+         CONFIG_GUP_TEST"
     )]
     NotBuilt(PathBuf),
-    /// It accepts none of the layouts.
-    #[error("{0} accepts none of the known arguments; the kernel may be too new for this program")]
-    NoKnownLayout(PathBuf),
+    /// It has another argument.
+    #[error(
+        "{0} does not accept the argument that it has since Linux 5.13: this kernel is older, or \
+         too new for this program"
+    )]
+    OtherArgument(PathBuf),
     /// Another error.
     #[error("{0}: {1}")]
     Failed(PathBuf, io::Error),
@@ -57,14 +59,12 @@ pub enum Missing {
 pub struct Kernel {
     /// The file.
     pub file: PathBuf,
-    /// The layout of its argument.
-    pub layout: &'static Layout,
     #[serde(skip)]
     gup: Rc<RefCell<dyn GupTest>>,
 }
 
 impl Kernel {
-    /// Opens the file and detects its layout.
+    /// Opens the file and tries a call.
     ///
     /// # Errors
     /// [`Missing`].
@@ -77,24 +77,20 @@ impl Kernel {
         Kernel::new(file, gup)
     }
 
-    /// Detects the layout by trying each of them on a few pages.
+    /// Tries a call on a few pages.
     pub(super) fn new(file: PathBuf, mut gup: impl GupTest + 'static) -> Result<Kernel, Missing> {
-        let failed = |error| Missing::Failed(file.clone(), error);
-        let range = Buffer::builder()
-            .len(16 * page_size())
-            .map()
-            .map_err(|error| failed(error.into()))?;
-        for layout in &LAYOUTS {
-            match gup.fast_benchmark(&mut Argument::new(layout, &range, 16)) {
-                Ok(()) => {
-                    let gup = Rc::new(RefCell::new(gup));
-                    return Ok(Kernel { file, layout, gup });
-                }
-                Err(error) if is_unknown_call(&error) => {}
-                Err(error) => return Err(failed(error)),
+        let range = match Buffer::builder().len(16 * page_size()).map() {
+            Ok(range) => range,
+            Err(error) => return Err(Missing::Failed(file, error.into())),
+        };
+        match gup.fast_benchmark(&mut Argument::new(&range, 16)) {
+            Ok(()) => {
+                let gup = Rc::new(RefCell::new(gup));
+                Ok(Kernel { file, gup })
             }
+            Err(error) if is_unknown_call(&error) => Err(Missing::OtherArgument(file)),
+            Err(error) => Err(Missing::Failed(file, error)),
         }
-        Err(Missing::NoKnownLayout(file))
     }
 
     /// Pins all of `range`, `pages_per_call` pages at a time, and releases it.
@@ -102,7 +98,7 @@ impl Kernel {
     /// # Errors
     /// The call fails, or pins nothing, or more than requested.
     pub fn pin(&self, range: &[u8], pages_per_call: u32) -> io::Result<Reply> {
-        let mut argument = Argument::new(self.layout, range, pages_per_call);
+        let mut argument = Argument::new(range, pages_per_call);
         self.gup.borrow_mut().fast_benchmark(&mut argument)?;
         let reply = argument.reply();
         if reply.bytes < page_size() as u64 {
@@ -124,24 +120,17 @@ fn is_unknown_call(error: &io::Error) -> bool {
 }
 
 fn open_in(directory: &Path) -> Result<(PathBuf, GupFile), Missing> {
-    for name in FILE_NAMES {
-        let path = directory.join(name);
-        let is_root = rustix::process::geteuid().is_root();
-        match GupFile::open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound => {}
-                io::ErrorKind::PermissionDenied if is_root => {
-                    return Err(Missing::RootNotAllowed(path));
-                }
-                io::ErrorKind::PermissionDenied => {
-                    return Err(Missing::NotAllowed(directory.to_owned()));
-                }
-                _ => return Err(Missing::Failed(path, error)),
-            },
-        }
+    let path = directory.join(FILE_NAME);
+    let is_root = rustix::process::geteuid().is_root();
+    match GupFile::open(&path) {
+        Ok(file) => Ok((path, file)),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound => Missing::NotBuilt(directory.to_owned()),
+            io::ErrorKind::PermissionDenied if is_root => Missing::RootNotAllowed(path),
+            io::ErrorKind::PermissionDenied => Missing::NotAllowed(directory.to_owned()),
+            _ => Missing::Failed(path, error),
+        }),
     }
-    Err(Missing::NotBuilt(directory.to_owned()))
 }
 
 #[cfg(test)]
@@ -149,16 +138,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_file_names_are_found_the_newer_one_first() {
+    fn the_file_of_older_kernels_is_not_used() {
         let directory = tempfile::tempdir().unwrap();
         let found = || open_in(directory.path()).map(|(path, _)| path);
+        std::fs::write(directory.path().join("gup_benchmark"), "").unwrap();
         let error = found().unwrap_err().to_string();
-        assert!(error.contains("CONFIG_GUP_TEST"), "{error}");
-        for name in ["gup_benchmark", "gup_test"] {
-            let path = directory.path().join(name);
-            std::fs::write(&path, "").unwrap();
-            assert_eq!(found().unwrap(), path);
+        for word in ["CONFIG_GUP_TEST", "older than Linux 5.13"] {
+            assert!(error.contains(word), "{error}");
         }
+        let path = directory.path().join("gup_test");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(found().unwrap(), path);
     }
 
     #[test]
@@ -179,10 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn another_file_has_no_known_layout() {
+    fn another_argument_is_an_older_kernels() {
         let path = Path::new("/dev/null");
         let gup = GupFile::open(path).unwrap();
         let missing = Kernel::new(path.to_owned(), gup).unwrap_err();
-        assert!(matches!(missing, Missing::NoKnownLayout(_)), "{missing}");
+        assert!(matches!(missing, Missing::OtherArgument(_)), "{missing}");
+        assert!(
+            missing.to_string().contains("since Linux 5.13"),
+            "{missing}"
+        );
     }
 }

@@ -2,8 +2,7 @@
 //! to it (get_user_pages_fast), as vmsplice(2) does.
 //!
 //! Some kernels have a benchmark of this (gup_test, on debugfs): `kernel.rs` finds it,
-//! `layout.rs` defines its argument by kernel version, `ioctl.rs` calls it, and
-//! `range.rs` computes samples from its replies. It reports whole microseconds,
+//! `ioctl.rs` calls it, and `range.rs` computes samples from its replies. It reports whole microseconds,
 //! truncated, so each call pins a range of many MiB. On all kernels there is an estimate
 //! from pipes, which needs no privileges: `estimate.rs`.
 
@@ -14,7 +13,6 @@ mod fake;
 pub mod fixtures;
 mod ioctl;
 mod kernel;
-mod layout;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -27,8 +25,8 @@ use serde::Serialize;
 
 pub use self::estimate::PIPE_PAGES_PER_CALL;
 pub(super) use self::estimate::Pipes;
+pub use self::ioctl::{Argument, Reply};
 pub use self::kernel::{Kernel, Missing};
-pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::BenchmarkCalls;
 use self::range::Range;
 use super::{CONFIDENCE, Case, Probe, Probes};
@@ -37,13 +35,13 @@ use pipespeed_host::Warning;
 use pipespeed_measure::record::{Header, NotRun};
 use pipespeed_stats::Estimate;
 
-/// The kernel's gup_test or gup_benchmark, or a test's fake.
+/// The kernel's gup_test, or a test's fake.
 pub trait GupTest: Debug {
     /// Pins the argument's range by get_user_pages_fast and releases it
-    /// (GUP_FAST_BENCHMARK). The ioctl's number contains the argument's size.
+    /// (GUP_FAST_BENCHMARK).
     ///
     /// # Errors
-    /// EINVAL or ENOTTY if the kernel does not accept an argument of this size.
+    /// EINVAL or ENOTTY if the kernel does not know this call.
     fn fast_benchmark(&mut self, argument: &mut Argument<'_>) -> io::Result<()>;
 }
 
@@ -210,10 +208,7 @@ impl Case<FigureTargets> {
 
     fn figures(&self) -> impl Iterator<Item = Figure> {
         let FigureTargets { of, steps } = self.targets;
-        // Old kernels report no time to release, so there is only one value.
-        let values = self.samples.first_key_value();
-        let count = values.map_or(steps.len(), |(_, values)| values.len());
-        let steps = steps.iter().take(count).enumerate();
+        let steps = steps.iter().enumerate();
         steps.map(move |(at, &step)| match &self.probe {
             Ok(probe) => Figure {
                 counted: probe.benchmark_calls(),

@@ -7,8 +7,8 @@ use fastpipe::pipe::page_size;
 use serde::Serialize;
 
 use super::Plan;
+use super::ioctl::Reply;
 use super::kernel::Kernel;
-use super::layout::Reply;
 use crate::costs::Probe;
 use crate::costs::probes::mapped;
 
@@ -71,31 +71,30 @@ impl Probe for Range {
     fn prepare(&mut self) -> io::Result<()> {
         self.kernel.pin(&self.buffer, self.pages_per_call)?;
         let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
-        let shorter = once.get_us.min(once.put_us.unwrap_or(u64::MAX)).max(1);
+        let shorter = once.get_us.min(once.put_us).max(1);
         let calls = MIN_SAMPLE_US.div_ceil(shorter).min(MAX_CALLS.into());
         self.sample.calls = calls as u32;
         Ok(())
     }
 
-    /// Takes one sample: nanoseconds per page for pinning and, if the kernel reports it,
-    /// for releasing.
+    /// Takes one sample: nanoseconds per page for pinning and for releasing.
     fn run(&mut self) -> io::Result<Vec<f64>> {
         let calls = u64::from(self.sample.calls);
         let mut sum = Reply {
             bytes: 0,
             get_us: 0,
-            put_us: Some(0),
+            put_us: 0,
         };
         for _ in 0..calls {
             let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
             self.sample.pinned_bytes = self.sample.pinned_bytes.min(once.bytes);
             sum.bytes += once.bytes;
             sum.get_us += once.get_us;
-            sum.put_us = sum.put_us.zip(once.put_us).map(|(sum, once)| sum + once);
+            sum.put_us += once.put_us;
         }
         let pages = sum.bytes as f64 / page_size() as f64;
         let mut values = Vec::new();
-        for (at, us) in std::iter::once(sum.get_us).chain(sum.put_us).enumerate() {
+        for (at, us) in [sum.get_us, sum.put_us].into_iter().enumerate() {
             // Truncation loses up to a microsecond per call, half of one on average.
             let lost_us = 0.5 * calls as f64;
             let us = us as f64 + lost_us;

@@ -1,4 +1,4 @@
-//! Tests of the figures, with fakes of every kernel.
+//! Tests of the figures, with a fake kernel.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 use rustix::io::Errno;
 
-use super::fake::{Fake, KERNELS, KernelStruct, Request};
+use super::fake::Fake;
 use super::*;
 
 fn plan(size: usize) -> Plan {
@@ -26,79 +26,46 @@ fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
 }
 
 #[test]
-fn every_layout_is_recognised_by_its_size() {
-    for layout in KERNELS {
-        for refusal in [Errno::INVAL, Errno::NOTTY] {
-            let fake = Fake {
-                refusal,
-                ..Fake::new(layout)
-            };
-            let kernel = fake.kernel();
-            assert!(
-                kernel.layout.kernels.starts_with(layout.kernels),
-                "{layout:?}"
-            );
-            assert_eq!(kernel.layout.bytes, layout.bytes);
-        }
+fn other_errors_and_other_arguments_are_distinguished() {
+    for (refusal, is_other_argument) in [
+        (Errno::INVAL, true),
+        (Errno::NOTTY, true),
+        (Errno::NOMEM, false),
+    ] {
+        let fake = Fake {
+            refusal: Some(refusal),
+            ..Fake::default()
+        };
+        let missing = Kernel::new(PathBuf::from("/fake"), fake).unwrap_err();
+        let matches = matches!(missing, Missing::OtherArgument(_));
+        assert_eq!(matches, is_other_argument, "{missing}");
     }
-    assert_eq!(LAYOUTS.len(), KERNELS.len());
 }
 
 #[test]
-fn other_errors_and_unknown_layouts_are_distinguished() {
-    let fake = Fake {
-        refusal: Errno::NOMEM,
-        ..Fake::new(KERNELS[0])
-    };
-    let missing = Kernel::new(PathBuf::from("/fake"), fake).unwrap_err();
-    assert!(matches!(missing, Missing::Failed(..)), "{missing}");
-    let unknown = KernelStruct {
-        bytes: 48,
-        ..KERNELS[1]
-    };
-    let missing = Kernel::new(PathBuf::from("/fake"), Fake::new(unknown)).unwrap_err();
-    assert!(matches!(missing, Missing::NoKnownLayout(_)), "{missing}");
-}
-
-#[test]
-fn requests_and_replies_have_the_kernels_layout() {
+fn the_range_is_pinned_and_the_reply_returned() {
     let buffer = Buffer::builder().len(512 * page_size()).map().unwrap();
-    for layout in KERNELS {
-        let fake = Fake::new(layout);
-        let requests = Rc::clone(&fake.requests);
-        let pinned = fake.kernel().pin(&buffer, 31).unwrap();
-        let expected = Request {
-            addr: buffer.as_ptr().addr() as u64,
-            size: buffer.len() as u64,
-            nr: 31,
-        };
-        assert_eq!(*requests.borrow().last().unwrap(), expected, "{layout:?}");
-        // 512 pages take 5.12 us to pin and 2.56 us to release.
-        let reply = Reply {
-            bytes: buffer.len() as u64,
-            get_us: 5,
-            put_us: layout.put.map(|_| 2),
-        };
-        assert_eq!(pinned, reply, "{layout:?}");
-    }
+    let fake = Fake::default();
+    let requests = Rc::clone(&fake.requests);
+    let pinned = fake.kernel().pin(&buffer, 31).unwrap();
+    let (address, bytes) = (buffer.as_ptr().addr() as u64, buffer.len() as u64);
+    assert_eq!(*requests.borrow().last().unwrap(), (address, bytes, 31));
+    // 512 pages take 5.12 us to pin and 2.56 us to release.
+    let reply = Reply {
+        bytes,
+        get_us: 5,
+        put_us: 2,
+    };
+    assert_eq!(pinned, reply);
 }
 
 #[test]
-fn figures_are_nanoseconds_per_page_in_every_layout() {
-    for layout in KERNELS {
-        let size = 64 << 20;
-        let get = measured(&plan(size), Fake::new(layout), "get_base").unwrap();
-        let median = get.estimate_ns.unwrap().median;
-        assert!((median - 10.0).abs() < 0.1, "{median} {layout:?}");
-        assert_eq!(get.samples_ns.len(), 7);
-        let put = measured(&plan(size), Fake::new(layout), "put_base");
-        assert_eq!(put.is_some(), layout.put.is_some(), "{layout:?}");
-        if let Some(put) = put {
-            assert!(
-                (put.estimate_ns.unwrap().median - 5.0).abs() < 0.1,
-                "{put:?}"
-            );
-        }
+fn figures_are_nanoseconds_per_page() {
+    for (name, expected) in [("get_base", 10.0), ("put_base", 5.0)] {
+        let figure = measured(&plan(64 << 20), Fake::default(), name).unwrap();
+        let median = figure.estimate_ns.unwrap().median;
+        assert!((median - expected).abs() < 0.1, "{figure:?}");
+        assert_eq!(figure.samples_ns.len(), 7);
     }
 }
 
@@ -106,7 +73,7 @@ fn figures_are_nanoseconds_per_page_in_every_layout() {
 fn figures_refer_to_the_bytes_pinned_not_requested() {
     let fake = Fake {
         max_pages: 4096,
-        ..Fake::new(KERNELS[4])
+        ..Fake::default()
     };
     let get = measured(&plan(64 << 20), fake, "get_base").unwrap();
     // Per requested page it would be at most a quarter of that.
@@ -122,7 +89,7 @@ fn figures_refer_to_the_bytes_pinned_not_requested() {
 #[test]
 fn a_short_range_takes_more_calls_and_has_a_rounding_error() {
     let size = 1 << 20;
-    let get = measured(&plan(size), Fake::new(KERNELS[4]), "get_base").unwrap();
+    let get = measured(&plan(size), Fake::default(), "get_base").unwrap();
     let counted = get.counted.unwrap();
     assert!(counted.calls > 100, "{counted:?}");
     let pages = (size / page_size()) as f64;
@@ -139,7 +106,7 @@ fn a_short_range_takes_more_calls_and_has_a_rounding_error() {
         "{off} {counted:?}"
     );
 
-    let long = measured(&plan(64 << 20), Fake::new(KERNELS[4]), "get_base").unwrap();
+    let long = measured(&plan(64 << 20), Fake::default(), "get_base").unwrap();
     let counted = long.counted.unwrap();
     assert!(
         counted.calls < 20 && counted.rounding_percent[0] < 1.0,
@@ -151,7 +118,7 @@ fn a_short_range_takes_more_calls_and_has_a_rounding_error() {
 fn without_pinned_pages_only_the_estimate_remains() {
     let fake = Fake {
         max_pages: 0,
-        ..Fake::new(KERNELS[3])
+        ..Fake::default()
     };
     let figures = fixtures::measure(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
     let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
@@ -190,7 +157,7 @@ fn differences_are_base_minus_huge_pages_in_each_round() {
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };
-    let figures = fixtures::measure(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
+    let figures = fixtures::measure(&both, 7, Some(Fake::default().kernel())).unwrap();
     for step in ["get", "estimate"] {
         let samples = |of: &str| {
             let name = format!("{step}_{of}");

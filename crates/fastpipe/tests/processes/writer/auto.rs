@@ -11,12 +11,13 @@ use std::time::Instant;
 use crate::common::onward::splice;
 use crate::common::process::{Forked, in_own_process, set_huge_pages};
 use crate::common::skip::skip;
-use crate::common::vmsplice;
 use crate::common::writers::{KIB, MIB, is_excused};
 use crate::common::{assert_same, pattern, pipe_of};
+use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::Method;
-use fastpipe::writer::{CopyReason, Path, Report, Way, Writer, cow_check_works};
+use fastpipe::probe::cow_check_works;
+use fastpipe::writer::{CopyReason, Path, Report, Way, Writer};
 
 const LOAN: usize = 256 * KIB;
 /// Sent after the wanted trial.
@@ -247,5 +248,5 @@ fn auto_tries_again_once_there_are_huge_pages() {
 /// Whether this system grants huge pages at the moment.
 fn has_huge_pages() -> bool {
     let buffer = Buffer::builder().len(4 * MIB).pages(Pages::Huge).map();
-    buffer.unwrap().backing_from_smaps().unwrap().huge > 0
+    smaps::huge(&buffer.unwrap()) > 0
 }

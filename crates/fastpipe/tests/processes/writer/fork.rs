@@ -13,8 +13,9 @@ use crate::common::skip::skip;
 use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
 use fastpipe::buffer::Buffer;
 use fastpipe::method::Method;
+use fastpipe::probe::vmsplice_refers;
 use fastpipe::reader::Reader;
-use fastpipe::writer::{CopyReason, Frozen, Path, Writer, vmsplice_refers};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
 /// Whether, in a child, every call of the parent's writer that lends, accepts or sends
 /// bytes fails, and dropping the writer sends nothing.

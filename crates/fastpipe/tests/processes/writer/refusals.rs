@@ -12,17 +12,18 @@ use crate::common::process::{in_own_process, in_own_process_with, set_huge_pages
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
-use crate::common::vmsplice;
 use crate::common::writers::{
     HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stream,
     uses_policy,
 };
 use crate::common::{pipe_of, read_all};
+use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe;
+use fastpipe::probe::{cow_check_works, vmsplice_refers};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, Frozen, Path, Writer, cow_check_works, vmsplice_refers};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
 /// Runs `body` in its own thread.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -319,7 +320,7 @@ fn the_cow_check_is_believed_only_with_a_huge_page() {
         // That answer is not remembered.
         assert!(set_huge_pages(true));
         let huge = Buffer::builder().len(4 * MIB).pages(Pages::Huge).map();
-        if huge.unwrap().backing_from_smaps().unwrap().huge == 0 {
+        if smaps::huge(&huge.unwrap()) == 0 {
             return skip("this system grants no huge pages");
         }
         let (reader, writer) = pipe_of(64 * KIB);

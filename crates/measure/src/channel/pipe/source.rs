@@ -9,6 +9,7 @@ use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Input, SpliceOptions};
 use fastpipe::wait::Wait;
 
+use super::pauses::{self, Pauses};
 use crate::channel::{Source, Taken};
 use crate::endpoint::spec::{SourceSpec, SourceTechnique};
 
@@ -17,6 +18,7 @@ use crate::endpoint::spec::{SourceSpec, SourceTechnique};
 pub struct PipeSource<F> {
     technique: SourceTechnique,
     input: Input<F>,
+    pauses: Pauses,
     piece: usize,
     /// Offset in the buffer at which it stores data.
     offset: usize,
@@ -70,7 +72,8 @@ impl<F: AsFd> PipeSource<F> {
         };
         Ok(PipeSource {
             technique: spec.technique,
-            input: Input::new(fd, spec.wait.into()),
+            input: Input::new(fd, pauses::wait_in_calls(spec.wait)),
+            pauses: Pauses::new(spec.wait),
             piece: spec.buffer_bytes,
             offset: spec.offset,
             method,
@@ -84,16 +87,18 @@ impl<F: AsFd> PipeSource<F> {
     /// [`Incomplete`].
     pub fn take(&mut self, max: usize) -> Result<Taken<'_>, Incomplete> {
         let want = max.min(self.piece);
+        let options = SpliceOptions::default();
         match &mut self.method {
             Method::Read(buffer) => {
                 let room = &mut buffer[self.offset..][..want];
-                let n = self.input.read_some(room)?;
+                let n = self.pauses.retry(|_| self.input.read_some(room))?;
                 Ok(Taken::Data(&room[..n]))
             }
             Method::SpliceToNull(null) => {
-                let n = self
-                    .input
-                    .splice(&*null, want as u64, SpliceOptions::default())?;
+                let n = self.pauses.retry(|moved| {
+                    let rest = want as u64 - moved;
+                    Ok(moved + self.input.splice(&*null, rest, options)?)
+                })?;
                 Ok(Taken::Discarded(n as usize))
             }
             Method::SpliceThrough {
@@ -102,9 +107,9 @@ impl<F: AsFd> PipeSource<F> {
                 from,
                 buffer,
             } => {
-                let n =
-                    self.input
-                        .splice_some(&*into, want.min(*room), SpliceOptions::default())?;
+                let want = want.min(*room);
+                let taken = |_| self.input.splice_some(&*into, want, options);
+                let n = self.pauses.retry(taken)?;
                 let n = from.read(&mut buffer[..n])?;
                 Ok(Taken::Data(&buffer[..n]))
             }

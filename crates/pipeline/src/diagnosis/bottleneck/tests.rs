@@ -196,6 +196,7 @@ fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
             outside: BTreeMap::new(),
             on,
             processors: shares.runs,
+            are_short: false,
         }),
         ..frozen(process, child)
     }
@@ -389,6 +390,7 @@ fn what_keeps_a_stage_from_running_is_named() {
     let quota = Quota {
         processors: 0.2,
         throttled: 0.9,
+        stopped_s: 2.0,
     };
     let limited = |stage: &mut Observed| stage.quota = Some(quota);
     assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));

@@ -1,7 +1,7 @@
 //! Measures what a page shows: one command after another, each in a process of its own.
 //!
-//! A process of its own, since `costs` times its own system calls and `check` uses up limits of
-//! its process, and since each record then names the command that makes another one like it.
+//! A process of its own, since `costs` times its own system calls, and since each record then
+//! names the command that makes another one like it.
 
 use std::fs;
 use std::io;

@@ -116,7 +116,6 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
                 run_delay_s: Some(0.0),
             },
             parts_gib_per_s: vec![gib_per_s; 2],
-            zerocopy: None,
             window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };

@@ -92,7 +92,7 @@ fn the_published_example_is_taken_apart_without_touching_memory() {
 }
 
 #[test]
-fn other_pages_and_levels_are_taken_at_their_word() {
+fn other_architectures_and_levels_are_taken_at_their_word() {
     let half = |options: &str| {
         let args = format!("pages --address 0x0000f2705af953c0 --json - {options}");
         let record = json(&run_alone(pipespeed(&args)).succeeded().out);
@@ -105,14 +105,8 @@ fn other_pages_and_levels_are_taken_at_their_word() {
     };
     let user = |levels: u32, bits: u32| (value!(levels), value!(bits), value!("user"));
     assert_eq!(half("--arch x86-64 --levels 5"), user(5, 57));
-    assert_eq!(half("--arch aarch64 --page-size 16K"), user(4, 48));
-    assert_eq!(half("--arch aarch64 --page-size 64K"), user(3, 48));
-    assert_eq!(
-        half("--arch arm64 --page-size 64K --address-bits 52"),
-        user(3, 52)
-    );
-    // Nobody else has such pages.
-    assert_eq!(half("--page-size 64K"), user(3, 48));
+    assert_eq!(half("--arch aarch64"), user(4, 48));
+    assert_eq!(half("--arch arm64 --levels 4"), user(4, 48));
     let here = run_alone(pipespeed("pages --address 0x1000")).succeeded();
     assert!(here.out.contains("PGD entry 0 of"), "{here:#?}");
 }
@@ -349,8 +343,8 @@ fn what_makes_no_sense_is_bad_usage() {
         "--address 0x1 --length 4K",
         "--pid 1 --address 0x1 --levels 4",
         "--address 0x1 --levels 6",
-        "--address 0x1 --page-size 8K",
-        "--address 0x1 --arch x86-64 --page-size 64K",
+        "--address 0x1 --arch riscv64",
+        "--address 0x1 --arch aarch64 --levels 5",
     ];
     insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("pages {args}"))));
 }
@@ -362,8 +356,8 @@ fn everything_fits_a_terminal_of_80_columns() {
         "--buffer 4M --huge",
         "--buffer 300K --untouched",
         "--address 0xffffffff81000123 --arch x86-64 --levels 5",
-        "--address 0x0000f2705af953c0 --arch aarch64 --page-size 16K --address-bits 52",
-        "--address 0xb400f2705af953c0 --arch aarch64 --page-size 64K --address-bits 42",
+        "--address 0x0000f2705af953c0 --arch x86-64 --levels 4",
+        "--address 0xb400f2705af953c0 --arch aarch64",
     ] {
         let mut terminal = Terminal::new(80);
         let mut command = pipespeed(&format!("pages {args}"));

@@ -64,7 +64,7 @@ fn a_descriptor_that_was_closed_is_an_error() {
 #[test]
 fn zeros_mean_that_nothing_was_said_as_with_pv() {
     let file = file_of(100_000);
-    let mut command = meter("-s 0 -L 0 -i 0 -w 0 -H 0 -B 0 -q", &file);
+    let mut command = meter("-s 0 -L 0 -i 0 -w 0 -B 0 -q", &file);
     command.stdin(std::process::Stdio::null());
     assert_eq!(run(command).succeeded().out.len(), 100_000);
     let done = run_alone(meter("-f -w 100000 -s 0", &file));
@@ -91,15 +91,6 @@ fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
             "{options}"
         );
     }
-}
-
-#[test]
-fn a_directory_has_no_sectors_to_skip() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("meter -q -E");
-    command.arg(directory.path());
-    let done = run_alone(command);
-    done.refused(16, &["directory"]);
 }
 
 #[test]

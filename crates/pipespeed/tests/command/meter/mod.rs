@@ -4,4 +4,3 @@ mod edges;
 mod numbers;
 mod passing;
 mod terminal;
-mod watch;

@@ -24,7 +24,7 @@ fn said_of(args: &str, bytes: &[u8]) -> String {
 
 #[test]
 fn without_a_terminal_nothing_is_drawn_unless_forced() {
-    for quiet in ["", "-ptebar", "-c", "-q", "-q -f", "-F %t"] {
+    for quiet in ["", "-ptebar", "-q", "-q -f", "-F %t"] {
         assert_eq!(said_of(quiet, b"bytes"), "", "{quiet}");
     }
     let forced = said_of("-f -b -t", b"bytes");

@@ -137,14 +137,14 @@ fn the_bar_is_coloured_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn a_terminal_without_escapes_gets_none_even_with_several_meters() {
-    for (args, term) in [("", "dumb"), ("-c", "dumb"), ("-c", "")] {
+fn a_terminal_without_escapes_gets_none() {
+    for term in ["dumb", ""] {
         let mut terminal = Terminal::new(80);
-        let mut command = meter(&format!("-i 0.02 {args}"));
+        let mut command = meter("-i 0.02");
         command.env("TERM", term);
         let _metered = start(&terminal, command);
         let text = terminal.until("drawn", |text| drawings(text).len() >= 2);
-        assert!(!text.contains('\x1b'), "{args} {term}: {text:?}");
+        assert!(!text.contains('\x1b'), "{term}: {text:?}");
     }
 }
 
@@ -203,99 +203,4 @@ fn a_process_that_was_stopped_goes_on_drawing() {
     terminal.until("drawn again", |text| drawings(text).len() >= 3);
     drop(metered.into);
     assert!(metered.process.finish().success());
-}
-
-#[test]
-fn several_meters_share_a_terminal_row_by_row() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::new(80);
-    let shared = |name: &str| {
-        let mut command = meter(&format!("-c -i 0.02 -b -N {name}"));
-        command.env("XDG_RUNTIME_DIR", directory.path());
-        command
-    };
-    let begin = |terminal: &Terminal, mut command: Command| {
-        let (from, into) = std::io::pipe().unwrap();
-        command.stdin(from).stdout(Stdio::null());
-        (terminal.start_beside(command), into)
-    };
-    let (first, mut first_into) = begin(&terminal, shared("first"));
-    terminal.until("drawn", |text| text.contains("first:      0B"));
-    let (second, second_into) = begin(&terminal, shared("second"));
-    // Both in one drawing, that goes up by two rows.
-    terminal.until("drawn both", |text| {
-        text.contains("\x1b[2A\r    first:      0B\x1b[K\r\n\r   second:      0B\x1b[K\r\n")
-    });
-    first_into.write_all(b"seven..").unwrap();
-    terminal.until("first goes on", |text| text.contains("first:      7B"));
-    // One ends; its row stays, and the other goes on below.
-    drop(first_into);
-    assert!(first.finish().success());
-    terminal.forget();
-    terminal.until("second goes on", |text| {
-        text.contains("\x1b[2A\r    first:      7B\x1b[K\r\n\r   second:      0B")
-    });
-    assert_eq!(common::names_in(directory.path()).len(), 1);
-    drop(second_into);
-    assert!(second.finish().success());
-    assert!(terminal.text().ends_with("second:      0B\x1b[K\r\n"));
-    // Nothing is left behind.
-    assert!(common::names_in(directory.path()).is_empty());
-}
-
-#[test]
-fn what_goes_wrong_is_said_above_the_rows() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::new(80);
-    let mut command = meter("-c -i 0.02 -b - /nonexistent -");
-    command.env("XDG_RUNTIME_DIR", directory.path());
-    let metered = start(&terminal, command);
-    terminal.until("drawn", |text| count(text, "     0B") >= 2);
-    drop(metered.into);
-    metered.process.finish();
-    let text = terminal.text();
-    let said = text.find("/nonexistent").unwrap();
-    let after = text[said..].split_once("\r\n").unwrap().1;
-    // Not over what was said.
-    assert!(after.starts_with("\r     0B"), "{text:?}");
-}
-
-#[test]
-fn rows_of_meters_that_were_killed_are_forgotten_by_the_next() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::new(80);
-    for _ in 0..2 {
-        let mut command = meter("-c -i 0.02 -b -N x");
-        command.env("XDG_RUNTIME_DIR", directory.path());
-        let (from, into) = std::io::pipe().unwrap();
-        command.stdin(from).stdout(Stdio::null());
-        terminal.forget();
-        let process = terminal.start_beside(command);
-        let text = terminal.until("drawn", |text| text.contains("\x1b[1A"));
-        // It begins without going up.
-        assert!(text.starts_with("\r        x:"), "{text:?}");
-        assert!(!text.contains("\x1b[2A"), "{text:?}");
-        process.send(Signal::KILL);
-        process.finish();
-        drop(into);
-    }
-}
-
-#[test]
-fn a_state_file_that_is_no_file_of_ours_is_left_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut terminal = Terminal::new(80);
-    let victim = directory.path().join("victim");
-    std::fs::write(&victim, "precious").unwrap();
-    let device = rustix::fs::fstat(terminal.input()).unwrap().st_rdev;
-    let user = rustix::process::geteuid().as_raw();
-    let name = format!("pipespeed-meter-{user}-{device:x}");
-    std::os::unix::fs::symlink(&victim, directory.path().join(name)).unwrap();
-    let mut command = meter("-c -i 0.02 -b");
-    command.env("XDG_RUNTIME_DIR", directory.path());
-    let metered = start(&terminal, command);
-    // It draws as without -c.
-    terminal.until("drawn", |text| count(text, "\r     0B") >= 2);
-    drop(metered);
-    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
 }

@@ -92,7 +92,7 @@ fn bounds(outcome: &Outcome) -> BTreeMap<String, (String, f64)> {
 
 #[test]
 fn without_events_of_processors_scheduling_is_an_upper_bound() {
-    const ARGS: &str = "write_read --time 0.5 --json -";
+    const ARGS: &str = "write_read --time 1 --json -";
     let mut command = pipespeed(&format!("profile {ARGS} --quiet"));
     // perf_event_open(attr, pid, cpu, group, flags): every process of a processor.
     let every = (1, -1_i32 as u32);
@@ -115,17 +115,19 @@ fn without_events_of_processors_scheduling_is_an_upper_bound() {
         "{warning}"
     );
     let bounds = bounds(&outcome);
+    let samples = profile["cases"][0]["ends"][0]["samples"].as_u64().unwrap();
     // The ends may run in lockstep, and sleep too rarely to distort anything.
     let sleeps = bounds
         .get("asleep")
         .is_some_and(|(_, share)| *share >= 0.02);
-    if !sleeps {
-        skip("the writer hardly slept, so its costs are exact");
+    let is_distorted = samples >= 100 && sleeps;
+    if !is_distorted {
+        skip("the writer hardly slept or ran, so its costs are exact");
     }
     for (group, (bound, _)) in bounds {
         let expected = match group.as_str() {
             "asleep" | "run_delay" => "exact",
-            _ if !sleeps => "exact",
+            _ if !is_distorted => "exact",
             "scheduling" => "at_most",
             _ => "at_least",
         };
@@ -218,7 +220,7 @@ fn a_counter_that_opens_and_never_counts_is_not_used() {
 
 #[test]
 fn an_end_whose_events_never_count_is_not_divided() {
-    const ARGS: &str = "busy_loop_huge --time 0.4 --json -";
+    const ARGS: &str = "busy_loop_huge --time 1 --json -";
     if conditions::processors() < 2 {
         return skip("one processor");
     }
@@ -291,7 +293,7 @@ fn each_file_has_the_format_of_its_option() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let args = format!(
-        "vmsplice_splice --time 0.2 --folded {} --flame {} --chart {}",
+        "vmsplice_splice --time 1 --folded {} --flame {} --chart {}",
         path("folded"),
         path("flame.svg"),
         path("chart.svg")

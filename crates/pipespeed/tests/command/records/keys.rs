@@ -198,7 +198,7 @@ fn measured() -> Vec<Value> {
     let commands = [
         "bench --quick --rounds 1 --case vmsplice_read",
         "bench sizes --quick --time 3 --case write_read --buffer-size 16K --pipe-size 64K",
-        "latency --count 10 --rounds 1 --channel tcp_zerocopy,mqueue --size 1M",
+        "latency --count 10 --rounds 1 --channel tcp,mqueue --size 1M",
         "latency --time 1 --rounds 1 --channel pipe --size 8 --rate 1000",
         "latency --count 10 --rounds 1 --naive=write-first --channel pipe --size 1M --limit 0.1",
         "check --only epipe,outlives-drain,may-have-hugetlb-pages",

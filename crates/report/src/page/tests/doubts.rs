@@ -83,10 +83,8 @@ fn a_disturbance_of_any_record_is_an_alarm() {
     let alarms = document.descendants();
     let mut alarms = alarms.filter(|it| it.attribute("class") == Some("alarm"));
     let alarm = text_without(alarms.next().unwrap(), &[]);
-    assert!(
-        alarm.ends_with(": latency, others ran; latency, disturbed trials change medians."),
-        "{alarm}"
-    );
+    let notes = "(2)latency: others ran.latency: disturbed trials change medians.";
+    assert!(alarm.ends_with(notes), "{alarm}");
     assert!(alarms.next().is_none());
 }
 

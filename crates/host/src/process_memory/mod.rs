@@ -8,14 +8,14 @@
 //! | /proc/PID/pagemap | its frame number | CAP_SYS_ADMIN in addition |
 //! | /proc/kpageflags | use of a page frame | root with CAP_SYS_ADMIN |
 
+mod backing;
 mod pagemap;
 mod smaps;
 
 use std::fmt;
 
+pub use self::backing::{Backing, BackingError, ShownBy, page_bytes};
 pub use self::pagemap::{Entry, FrameFlags, PageFlags, Pagemap};
-#[cfg(test)]
-pub(crate) use self::smaps::parse;
 pub use self::smaps::{Amounts, Region, regions};
 
 /// A process whose memory is examined.

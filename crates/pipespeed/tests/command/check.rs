@@ -1,27 +1,21 @@
-//! `check` as a program, under all sorts of conditions. What it leaves in a
-//! process is looked at in `check_alone`.
+//! `check` under all sorts of conditions. What it leaves in a process is looked at in the
+//! test program `check_alone`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal as Inherited;
 use pipespeed_explain::check::CHECK_TIMEOUT;
-use pipespeed_testing::conditions::{self, ForAll};
-use pipespeed_testing::procs::{Mark, eventually};
-use pipespeed_testing::{
-    Outcome, command, json, names_in, run, run_alone, skip, start, start_into,
-};
-use rustix::process::{Resource, Signal, geteuid};
+use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
-const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
-
-fn pipespeed(args: &str) -> Command {
-    command(PIPESPEED, args)
-}
+use crate::common::conditions::{self, ForAll};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{
+    Outcome, PIPESPEED, json, names_in, pipespeed, run, run_alone, start, start_into,
+};
 
 const JSON: &str = "check --json -";
 
@@ -172,7 +166,7 @@ fn without_pipes_it_fails_and_says_why() {
 #[test]
 fn few_descriptors_are_named_as_the_limit() {
     for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
-        let mut command = pipespeed("check --json - --soft-limit");
+        let mut command = pipespeed(JSON);
         conditions::few_descriptors(&mut command, limit);
         let mark = Mark::on(&mut command);
         let outcome = run_alone(command);
@@ -199,7 +193,7 @@ fn without_threads_and_processes_the_limits_are_named() {
     let mut command = program.command(JSON);
     conditions::limit(&mut command, Resource::Nproc, 1);
     let checks = Checks::run(command);
-    for name in ["atomic-writes", "sigpipe", "may-read-processes"] {
+    for name in ["atomic-writes", "sigpipe"] {
         checks.refused(name, &["RLIMIT_NPROC is 1", "ulimit -u", "pids.max"]);
     }
     assert_eq!(checks.said("epipe").0, "pass");
@@ -257,7 +251,6 @@ fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
         (libc::SYS_clone, "cow-check"),
         (libc::SYS_io_uring_setup, "may-use-io-uring"),
         (libc::SYS_io_uring_enter, "may-use-io-uring"),
-        (libc::SYS_process_vm_readv, "may-read-processes"),
         (libc::SYS_mlock, "may-lock-memory"),
         (libc::SYS_preadv2, "nowait-calls"),
     ] {
@@ -275,28 +268,6 @@ fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
     if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         let checks = Checks::run(command);
         checks.refused("may-sample", &["perf_event_open(2)", "seccomp"]);
-    }
-}
-
-#[test]
-fn a_filter_that_refuses_nothing_is_not_blamed() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    if !geteuid().is_root() {
-        return skip("only root has a program that others can't read");
-    }
-    let command = || program.command("check --json - --only permissions");
-    let closed = fs::Permissions::from_mode(0o711);
-    fs::set_permissions(command().get_program(), closed).unwrap();
-    Checks::run(command()).refused("may-read-processes", &["not dumpable"]);
-    let mut filtered = command();
-    // A call that is never made.
-    if conditions::without_call(&mut filtered, libc::SYS_acct) {
-        let checks = Checks::run(filtered);
-        let words = ["not dumpable", "filter is also active"];
-        checks.refused("may-read-processes", &words);
-        assert_eq!(checks.said("may-tee").0, "pass");
     }
 }
 
@@ -401,7 +372,6 @@ fn checks_are_chosen_by_name_and_by_group() {
     let limits = names("--only limits");
     assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
     assert!(!limits.contains(&"epipe".to_owned()));
-    assert!(!limits.contains(&"soft-limit".to_owned()));
     run_alone(pipespeed("check --json /missing/x")).refused(2, &["/missing/x"]);
 }
 
@@ -412,7 +382,7 @@ fn every_check_is_listed_and_explained() {
         .lines()
         .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .collect();
-    assert!(names.len() > 40 && names.contains(&"soft-limit"), "{list}");
+    assert!(names.len() > 40 && names.contains(&"epipe"), "{list}");
     let all = format!("check --explain {}", names.join(","));
     let explained = run_alone(pipespeed(&all)).succeeded().out;
     assert_eq!(explained.matches("  See ").count(), names.len());
@@ -483,7 +453,7 @@ fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
 
 #[test]
 fn signals_that_a_parent_blocks_or_ignores_change_nothing() {
-    let checks = "check -q --only semantics,may-read-processes";
+    let checks = "check -q --only semantics";
     let mut command = pipespeed(checks);
     conditions::blocked(&mut command, Inherited::SIGPIPE);
     run_alone(command).succeeded();

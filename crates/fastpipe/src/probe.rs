@@ -1,4 +1,7 @@
 //! Probes of the kernel's handling of spliced pages, on a private pipe.
+//!
+//! The writers ask them. Public only for this project's `pipespeed check`, which shows the
+//! answers, and for the tests of this crate; no part of the library's interface.
 
 use std::io;
 use std::sync::OnceLock;
@@ -50,7 +53,7 @@ pub fn cow_check_works() -> io::Result<bool> {
 }
 
 /// As [`cow_check_works`], but `None` while no huge page is available to try it on.
-pub(super) fn cow_check() -> io::Result<Option<bool>> {
+pub(crate) fn cow_check() -> io::Result<Option<bool>> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     remembered(&KNOWN, probe_cow_check)
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::Process;
-use crate::pipe::page_size;
+use fastpipe::pipe::page_size;
 
 /// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;

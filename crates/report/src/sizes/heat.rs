@@ -3,14 +3,14 @@
 
 use itertools::Itertools as _;
 
+use super::{best_sizes, not_run, place, technique};
 use crate::conditions::{marks_of_run, origin};
 use crate::format::{fixed, significant};
-use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 
-use super::svg::{
+use crate::chart::svg::{
     Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, fitted, length,
     text_width,
 };
@@ -243,8 +243,8 @@ fn legend(svg: &mut Svg) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::svg::WIDE;
     use super::*;
+    use crate::chart::svg::WIDE;
     use pipespeed_measure::fixtures;
     use pipespeed_measure::search::FINALISTS;
 

@@ -63,7 +63,7 @@ pub fn regions(process: Process) -> io::Result<Vec<Region>> {
 }
 
 /// Parses the text of smaps or maps.
-pub(crate) fn parse(text: &str) -> Vec<Region> {
+pub(super) fn parse(text: &str) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for line in text.lines() {
         if let Some(region) = parse_heading(line) {
