@@ -1,4 +1,4 @@
-//! Formatting of numbers and paragraphs.
+//! Formatting of numbers, command lines and paragraphs.
 
 use std::borrow::Cow;
 
@@ -130,6 +130,27 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     lines.join("\n")
 }
 
+/// A word as sh(1) reads it.
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./+-=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A command line as sh(1) reads it: a single word is one already.
+pub fn command_line<W: AsRef<str>>(words: &[W]) -> String {
+    match words {
+        [line] => line.as_ref().to_owned(),
+        words => {
+            let words = words.iter().map(|word| quote(word.as_ref()));
+            words.collect::<Vec<String>>().join(" ")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +247,20 @@ mod tests {
             prop_assert!(wrapped.lines().all(|line| line.chars().count() <= width));
             prop_assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), words);
         }
+    }
+
+    #[test]
+    fn a_word_is_quoted_for_sh() {
+        for (word, quoted) in [
+            ("a=b", "a=b"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$x|y", "'$x|y'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(quote(word), quoted);
+        }
+        assert_eq!(command_line(&["a b | c"]), "a b | c");
+        assert_eq!(command_line(&["a", "b c", ""]), "a 'b c' ''");
     }
 }

@@ -14,7 +14,7 @@ use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::rounds::comparisons::allow_for_null_control;
 use crate::rounds::unmeasured;
-use crate::session::{Deadlock, ProcessState};
+use crate::session::{Deadlock, ProcessState, Sleep};
 use crate::suite::channels::Transport;
 use crate::suite::{Overrides, Selection, Suite};
 
@@ -364,8 +364,10 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
 pub fn deadlock() -> Deadlock {
     let state = |pid, written, read| ProcessState {
         pid,
-        letter: Some('S'),
-        wait_channel: Some("pipe_write".to_owned()),
+        sleep: Sleep {
+            letter: Some('S'),
+            wait_channel: Some("pipe_write".to_owned()),
+        },
         written,
         read,
         is_writing: true,

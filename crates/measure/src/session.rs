@@ -35,8 +35,7 @@ use pipespeed_host::{NoiseDelta, NoiseProbe};
 pub(crate) use self::child::{Instructions, PeerGone, not_allowed, refusal_or_failure, serve};
 pub(crate) use self::control::Control;
 use self::control::{GO, Report};
-pub(crate) use self::deadlock::Detector;
-pub use self::deadlock::{Deadlock, ProcessState};
+pub use self::deadlock::{Deadlock, ProcessState, ReadSleep, Sleep};
 
 /// The hidden subcommand under which the processes of a trial run.
 pub const SUBCOMMAND: &str = "__endpoint";

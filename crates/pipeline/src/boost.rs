@@ -20,14 +20,14 @@ pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
 pub use self::sidecar::{find_other, open_process, start};
-use crate::find::{Process, Scanner};
-use crate::look::Looker;
-use crate::proc::{PipeId, Proc};
+use crate::graph::{Link, Process, Scanner, Side};
+use crate::proc::pipe_probe::PipeProbe;
+use crate::proc::{LinkId, Proc};
 use crate::raise::{
-    Decision, Exemption, Link, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
+    Decision, Exemption, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
-use crate::wait::{PipeWait, Side, State, Wait, examine};
+use crate::wait::{BlockedOn, LinkWait, State, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -62,7 +62,7 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct Booster {
     proc: Proc,
-    looker: Looker,
+    pipe_probe: PipeProbe,
     subject: Subject,
     newest: Newest,
     scanner: Scanner,
@@ -78,12 +78,12 @@ pub struct Booster {
 }
 
 impl Booster {
-    /// Begins to attend to a process. `looker` opens the pipes.
-    pub fn new(subject: Subject, looker: Looker) -> Self {
+    /// Begins to attend to a process. `pipe_probe` opens the pipes.
+    pub fn new(subject: Subject, pipe_probe: PipeProbe) -> Self {
         let now = Instant::now();
         Booster {
-            proc: Proc::with_looker(looker.clone()),
-            looker,
+            proc: Proc::with_pipe_probe(pipe_probe.clone()),
+            pipe_probe,
             subject,
             newest: Newest::open(),
             scanner: Scanner::default(),
@@ -169,7 +169,7 @@ impl Booster {
             tree.extend(all);
         }
         let own = getpid().as_raw_pid();
-        let helpers = self.looker.pids(&self.proc);
+        let helpers = self.pipe_probe.pids(&self.proc);
         tree.retain(|pid| *pid != own && !helpers.contains(pid));
         if tree != self.tree {
             self.tree = tree;
@@ -195,26 +195,29 @@ impl Booster {
         self.update_tree();
         let pids: BTreeSet<i32> = self.tree.iter().copied().collect();
         self.scanner.read_only(&self.proc, &pids, &pids);
-        let processes = &self.scanner.snapshot.processes;
+        let processes = &self.scanner.graph.processes;
         let in_order = self.tree.iter().filter_map(|pid| processes.get(pid));
         let mut links = find_links(&in_order.collect::<Vec<&Process>>());
         if self.subject.with_group {
             let own = self.proc.tree(self.subject.pid);
-            links = find_connected(links, own.into_iter().collect());
+            links = find_connected(links, &own.into_iter().collect());
         }
         self.register.update(processes);
         let (settled, open): (Vec<Link>, Vec<Link>) = links
             .into_iter()
-            .partition(|it| self.register.is_settled(it.pipe));
+            .partition(|link| self.register.is_settled(link.id));
         // One that is raised at once has hardly been read from.
-        for link in settled.iter().filter(|it| it.readers.len() > 1) {
-            let process = |pid: i32| self.scanner.snapshot.processes.get(&pid);
+        for link in settled
+            .iter()
+            .filter(|link| link.holders(Side::Input).len() > 1)
+        {
+            let process = |pid: i32| self.scanner.graph.processes.get(&pid);
             if let Some(reader) = self.find_reader(link).and_then(process) {
-                self.register.set_reader(link.pipe, reader);
+                self.register.set_reader(link.id, reader);
             }
         }
         if !open.is_empty() {
-            self.looker.prepare(&self.proc);
+            self.pipe_probe.prepare(&self.proc);
         }
         for link in &open {
             self.settle(link);
@@ -224,10 +227,12 @@ impl Booster {
     /// Decides on a pipe, and does it.
     fn settle(&mut self, link: &Link) {
         let (writer, activity) = self.examine_writers(link);
-        let reader = self.find_reader(link).or(link.readers.last().copied());
-        let process = |pid: Option<i32>| self.scanner.snapshot.processes.get(&pid?);
+        let reader = self
+            .find_reader(link)
+            .or(link.holders(Side::Input).last().copied());
+        let process = |pid: Option<i32>| self.scanner.graph.processes.get(&pid?);
         let (writer, reader) = (process(writer), process(reader));
-        let name = self.register.set_parties(link.pipe, writer, reader);
+        let name = self.register.set_parties(link.id, writer, reader);
         let is_excluded = self.subject.except.as_ref() == Some(&name.to_string());
         let raised = self.register.count_raised();
         let treatment = match decide(activity, raised, self.is_limited) {
@@ -235,14 +240,16 @@ impl Booster {
             Decision::Leave(exemption) => Ok(Treatment::Left(exemption)),
             Decision::Raise if is_excluded => Ok(Treatment::Left(Exemption::Excluded)),
             // If it fails, the next scan finds another reader, or no pipe.
-            Decision::Raise => raise(&self.looker, &self.proc, link).ok_or(Exemption::NotOpened),
+            Decision::Raise => {
+                raise(&self.pipe_probe, &self.proc, link).ok_or(Exemption::NotOpened)
+            }
         };
         match treatment {
             Ok(treatment) => {
                 self.is_limited |= treatment == Treatment::Left(Exemption::Limit);
-                self.register.settle(link.pipe, treatment);
+                self.register.settle(link.id, treatment);
             }
-            Err(reason) => self.register.wait(link.pipe, reason),
+            Err(reason) => self.register.wait(link.id, reason),
         }
     }
 
@@ -250,9 +257,9 @@ impl Booster {
     fn examine_writers(&self, link: &Link) -> (Option<i32>, WriterActivity) {
         let mut activity = WriterActivity::default();
         let mut most = None;
-        for pid in &link.writers {
+        for pid in &link.holders(Side::Room) {
             let written = self.proc.io(*pid).map_or(0, |io| io.written_bytes);
-            let in_call = self.find_calls(*pid, link.pipe);
+            let in_call = self.find_calls(*pid, link.id);
             let vmsplice = in_call.iter().find_map(|call| call.exemption());
             activity.vmsplice = activity.vmsplice.or(vmsplice);
             let waits = in_call.contains(&InCall::WaitsForRoom);
@@ -268,7 +275,8 @@ impl Booster {
     /// Of several readers the one that has read most, or else waits for data. `None` if none was
     /// seen to read.
     fn find_reader(&self, link: &Link) -> Option<i32> {
-        if let [reader] = link.readers[..] {
+        let readers = link.holders(Side::Input);
+        if let [reader] = readers[..] {
             return Some(reader);
         }
         let reading = |pid: &i32| {
@@ -277,27 +285,29 @@ impl Booster {
             let read = threads.filter_map(|tid| Some(self.proc.thread_io(*pid, tid)?.read_bytes));
             // Programs read some to start.
             let much = read.max().filter(|bytes| *bytes >= MIN_WRITTEN);
-            (much, self.waits_for_data(*pid, link.pipe))
+            (much, self.waits_for_data(*pid, link.id))
         };
-        let readers = link.readers.iter().map(|pid| (reading(pid), *pid));
+        let readers = readers.iter().map(|pid| (reading(pid), *pid));
         let (seen, reader) = readers.max()?;
         (seen != (None, false)).then_some(reader)
     }
 
-    fn waits_for_data(&self, pid: i32, pipe: PipeId) -> bool {
-        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+    fn waits_for_data(&self, pid: i32, pipe: LinkId) -> bool {
+        let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return false;
         };
-        let is_on_pipe = |it: &PipeWait| it.pipe == pipe && it.side == Side::Input;
+        let is_on_pipe = |wait: &LinkWait| wait.pipe == pipe && wait.side == Side::Input;
         let mut threads = self.proc.threads(pid).into_iter();
         threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
-            Some((State::Waiting(Wait::Pipes { any_of, .. }), _)) => any_of.iter().any(is_on_pipe),
+            Some((State::Waiting(BlockedOn::Pipes { any_of, .. }), _)) => {
+                any_of.iter().any(is_on_pipe)
+            }
             _ => false,
         })
     }
 
-    fn find_calls(&self, pid: i32, pipe: PipeId) -> Vec<InCall> {
-        let Some(process) = self.scanner.snapshot.processes.get(&pid) else {
+    fn find_calls(&self, pid: i32, pipe: LinkId) -> Vec<InCall> {
+        let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return Vec::new();
         };
         let is_pipe = |fd: i32| {
@@ -320,7 +330,7 @@ impl Booster {
     /// Processor time of this process and its helpers.
     fn cpu_time(&self) -> Duration {
         let now = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.looker.spent(&self.proc)
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + self.pipe_probe.spent(&self.proc)
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::diagnosis::{Certainty, Pace, Room, Who};
-use crate::find::{Process, ProcessId, Unseen};
-use crate::observe::{Observation, Observed, OnPipe, Pipe, Shares};
-use crate::proc::{End, Io, PipeId};
+use crate::diagnosis::{Bottleneck, Certainty, Room, Who};
+use crate::graph::Side;
+use crate::graph::{Process, Unseen};
+use crate::observe::{Observation, Pipe};
+use crate::proc::ProcessId;
+use crate::proc::{End, Io, LinkId};
 use crate::processors::Load;
-use crate::wait::{PipeWait, Side, State, Wait};
+use crate::sample::{Observed, OnLink, Shares};
+use crate::wait::{BlockedOn, LinkWait, State};
 
 /// A process with these pipes.
 pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
@@ -24,7 +27,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
 pub fn reads(fd: i32, inode: u64) -> End {
     End {
         fd,
-        pipe: PipeId::pipe(inode),
+        pipe: LinkId::pipe(inode),
         reads: true,
         writes: false,
         path: None,
@@ -51,12 +54,12 @@ pub fn on_room(inode: u64) -> State {
 }
 
 fn on(inode: u64, side: Side) -> State {
-    let wait = PipeWait {
-        pipe: PipeId::pipe(inode),
+    let wait = LinkWait {
+        pipe: LinkId::pipe(inode),
         fd: None,
         side,
     };
-    State::Waiting(Wait::Pipes {
+    State::Waiting(BlockedOn::Pipes {
         any_of: vec![wait],
         or: None,
     })
@@ -67,9 +70,9 @@ pub fn frozen(process: Process, thread: State) -> Observed {
     let mut shares = Shares::default();
     let mut waits = Vec::new();
     match &thread {
-        State::Waiting(Wait::Pipes { any_of, .. }) => {
+        State::Waiting(BlockedOn::Pipes { any_of, .. }) => {
             for wait in any_of {
-                waits.push(OnPipe {
+                waits.push(OnLink {
                     pipe: wait.pipe,
                     side: wait.side,
                     share: 1.0,
@@ -84,8 +87,8 @@ pub fn frozen(process: Process, thread: State) -> Observed {
         _ => shares.elsewhere = 1.0,
     }
     let outside = match &thread {
-        State::Waiting(Wait::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
-        State::Waiting(Wait::Child(_)) => BTreeMap::from([(crate::wait::Outside::Child, 1.0)]),
+        State::Waiting(BlockedOn::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
+        State::Waiting(BlockedOn::Child(_)) => BTreeMap::from([(crate::wait::Outside::Child, 1.0)]),
         _ => BTreeMap::new(),
     };
     Observed {
@@ -124,7 +127,7 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
         } else {
             (Side::Room, blocked)
         };
-        on.push(OnPipe {
+        on.push(OnLink {
             pipe: end.pipe,
             side,
             share,
@@ -150,9 +153,9 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
     }
 }
 
-/// A stage that sets the pace, with these shares of its time.
-pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
-    Pace {
+/// A bottleneck, with these shares of its time.
+pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
+    Bottleneck {
         stage: Who {
             pid,
             name: name.to_owned(),
@@ -172,8 +175,8 @@ pub fn pace(pid: i32, name: &str, shares: Shares) -> Pace {
 
 /// An observation of these processes.
 pub fn observation(processes: Vec<Observed>) -> Observation {
-    let mut pipes: BTreeMap<PipeId, Pipe> = BTreeMap::new();
-    for end in processes.iter().flat_map(|it| &it.process.ends) {
+    let mut pipes: BTreeMap<LinkId, Pipe> = BTreeMap::new();
+    for end in processes.iter().flat_map(|process| &process.process.ends) {
         pipes.entry(end.pipe).or_insert_with(|| Pipe {
             id: end.pipe,
             path: end.path.clone(),

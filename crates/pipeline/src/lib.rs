@@ -7,32 +7,30 @@
 //! | module | task |
 //! |---|---|
 //! | [`proc`] | reads /proc |
-//! | `files` | the files of one process, some of them kept open |
-//! | [`find`] | the processes and their pipes at one moment |
-//! | [`flow`] | the pipes by which a process belongs to a pipeline |
-//! | [`wait`] | what a thread waits for |
-//! | [`look`] | capacity and fill of a pipe |
 //! | [`processors`] | how busy the processors are, and who may use them |
+//! | [`graph`] | processes, the links between them, and their order |
+//! | [`wait`] | what a thread waits for |
+//! | [`sample`] | what a process does, by its samples |
 //! | [`observe`] | all that for some seconds |
 //! | [`diagnosis`] | conclusions: pure functions of an observation |
-//! | [`act`] | ends processes |
+//! | [`live`] | the same again and again |
 //! | [`raise`] | which pipes may be made larger, and how |
 //! | [`boost`] | a process beside a pipeline that does it |
-//! | [`proof`] | what that gains: runs with and without it |
+//! | [`terminate`] | ends processes |
+//!
+//! Each uses only those above it.
 #![forbid(unsafe_code)]
 
-pub mod act;
 pub mod boost;
 pub mod diagnosis;
-mod files;
-pub mod find;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
-pub mod flow;
-pub mod look;
+pub mod graph;
+pub mod live;
 pub mod observe;
 pub mod proc;
 pub mod processors;
-pub mod proof;
 pub mod raise;
+pub mod sample;
+pub mod terminate;
 pub mod wait;

@@ -1,17 +1,20 @@
 //! Processes, threads and descriptors in /proc.
 
+pub(crate) mod files;
+pub mod pipe_probe;
+
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pipespeed_base::text::command_line;
 use pipespeed_host::{CpuList, Root};
 use rustix::process::getpid;
 use serde::Serialize;
 
-use crate::files::{Files, ThreadFiles};
-use crate::look::Looker;
-use crate::proof;
+use self::files::{Files, ThreadFiles};
+use self::pipe_probe::PipeProbe;
 
 /// Command lines are read up to this length, in bytes.
 const MAX_COMMAND_LINE: usize = 4096;
@@ -24,7 +27,7 @@ pub struct Proc {
     slow_files: SlowFiles,
 }
 
-/// How files are read whose reading may block for good (see [`look`](crate::look)).
+/// How files are read whose reading may block for good (see [`pipe_probe`]).
 #[derive(Debug, Clone, Default)]
 pub(crate) enum SlowFiles {
     /// Not at all.
@@ -33,22 +36,39 @@ pub(crate) enum SlowFiles {
     /// As all others: those of another root are no files of /proc.
     Plain,
     /// By a helper process.
-    By(Looker),
+    By(PipeProbe),
+}
+
+/// A process, safe against reuse of its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in ticks since boot.
+    pub start: u64,
+}
+
+impl ProcessId {
+    /// Whether this process still exists, not another one with its number.
+    pub fn is_running(self, proc: &Proc) -> bool {
+        let now = proc.stat(self.pid);
+        now.is_some_and(|now| now.start == self.start)
+    }
 }
 
 /// A pipe or a FIFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct PipeId {
+pub struct LinkId {
     /// The file system of a FIFO; 0 for a pipe.
     pub device: u64,
     /// The inode number.
     pub inode: u64,
 }
 
-impl PipeId {
+impl LinkId {
     /// A pipe without a name.
     pub fn pipe(inode: u64) -> Self {
-        PipeId { device: 0, inode }
+        LinkId { device: 0, inode }
     }
 
     /// Whether it is a FIFO, which has a name.
@@ -61,7 +81,7 @@ impl PipeId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A pipe, or a FIFO with its path.
-    Pipe(PipeId, Option<String>),
+    Pipe(LinkId, Option<String>),
     /// A socket.
     Socket,
     /// A terminal.
@@ -78,7 +98,7 @@ pub struct End {
     /// Its number.
     pub fd: i32,
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// Whether the process can read from it.
     pub reads: bool,
     /// Whether the process can write to it.
@@ -132,17 +152,17 @@ impl Proc {
 
     /// The files of this system, with those whose reading may block for good. They are not known
     /// otherwise.
-    pub fn with_looker(looker: Looker) -> Self {
+    pub fn with_pipe_probe(pipe_probe: PipeProbe) -> Self {
         Proc {
-            slow_files: SlowFiles::By(looker),
+            slow_files: SlowFiles::By(pipe_probe),
             ..Proc::default()
         }
     }
 
     /// The helper process, if there is one.
-    pub fn looker(&self) -> Option<&Looker> {
+    pub fn pipe_probe(&self) -> Option<&PipeProbe> {
         match &self.slow_files {
-            SlowFiles::By(looker) => Some(looker),
+            SlowFiles::By(pipe_probe) => Some(pipe_probe),
             SlowFiles::Unread | SlowFiles::Plain => None,
         }
     }
@@ -194,13 +214,13 @@ impl Proc {
 
     /// Whether the size of `/proc/PID/fd` is the number of descriptors (Linux 6.2).
     pub(crate) fn counts_descriptors(&self) -> bool {
-        let own = Files::of(self, getpid().as_raw_pid()).mark();
+        let own = Files::new(self, getpid().as_raw_pid()).fd_table_stamp();
         own.is_some_and(|own| own.count > 0)
     }
 
     /// The threads of a process.
     pub fn threads(&self, pid: i32) -> Vec<i32> {
-        Files::of(self, pid).threads()
+        Files::new(self, pid).threads()
     }
 
     /// The children of a process; empty without CONFIG_PROC_CHILDREN.
@@ -236,11 +256,11 @@ impl Proc {
     }
 
     /// The processes that a process has opened ([`pipespeed_base::process`]). Empty without
-    /// permission, and without a [looker](Self::with_looker).
+    /// permission, and without a [pipe_probe](Self::with_pipe_probe).
     pub(crate) fn opened_processes(&self, pid: i32) -> Vec<i32> {
         let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
         let by_pidfd = |fd: i32| {
-            let text = Files::of(self, pid).fdinfo(fd)?;
+            let text = Files::new(self, pid).fdinfo(fd)?;
             let mut lines = text.lines();
             lines.find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
         };
@@ -266,7 +286,7 @@ impl Proc {
     /// The words of a process's command line (proc_pid_cmdline(5)), quoted as for sh, with `...` in
     /// place of what exceeds 4 KiB; `None` if it has ended, or if it is not known.
     pub fn command_line(&self, pid: i32) -> Option<String> {
-        let bytes = Files::of(self, pid).slow("cmdline", 0, MAX_COMMAND_LINE)?;
+        let bytes = Files::new(self, pid).slow("cmdline", 0, MAX_COMMAND_LINE)?;
         let mut line = visible(&parse_command_line(&String::from_utf8_lossy(&bytes)));
         if bytes.len() == MAX_COMMAND_LINE {
             line.push_str("...");
@@ -366,17 +386,17 @@ impl Proc {
     /// The kernel function in which a thread sleeps. `None` if it does not, or if this
     /// process may not know.
     pub fn sleeps_in(&self, pid: i32, tid: i32) -> Option<String> {
-        ThreadFiles::new(tid).function(Files::of(self, pid), None)
+        ThreadFiles::new(tid).function(Files::new(self, pid), None)
     }
 
     /// The text of a thread's `syscall` (proc_pid_syscall(5)).
     pub fn syscall(&self, pid: i32, tid: i32) -> Option<String> {
-        ThreadFiles::new(tid).call(Files::of(self, pid), None)
+        ThreadFiles::new(tid).call(Files::new(self, pid), None)
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
     pub fn target(&self, pid: i32, fd: i32) -> Option<Target> {
-        Files::of(self, pid).target(fd)
+        Files::new(self, pid).target(fd)
     }
 
     /// The descriptors of pipes and FIFOs of a process.
@@ -384,7 +404,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
-        Files::of(self, pid).ends()
+        Files::new(self, pid).ends()
     }
 }
 
@@ -416,7 +436,7 @@ fn parse_command_line(text: &str) -> String {
     if is_one && words.len() != 2 {
         words[0].trim_end().to_owned()
     } else {
-        proof::command_line(&words)
+        command_line(&words)
     }
 }
 

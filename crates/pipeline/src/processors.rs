@@ -37,9 +37,12 @@ impl ProcessorTimes {
     pub(crate) fn since(&self, earlier: &ProcessorTimes) -> Load {
         let each = self.0.iter().filter_map(|(cpu, now)| {
             let before = earlier.0.get(cpu)?;
-            let total = now.total.checked_sub(before.total).filter(|it| *it > 0)?;
+            let total = now
+                .total
+                .checked_sub(before.total)
+                .filter(|total| *total > 0)?;
             let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / total as f64;
-            let usage = Usage {
+            let usage = ProcessorUsage {
                 busy: share(now.busy, before.busy).min(1.0),
                 steal: share(now.steal, before.steal).min(1.0),
             };
@@ -65,7 +68,7 @@ fn parse_line(line: &str) -> Option<(usize, Ticks)> {
 
 /// How a processor was used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Usage {
+pub struct ProcessorUsage {
     /// Share of the time in which it was not idle.
     pub busy: f64,
     /// Share of the time in which the hypervisor ran something else.
@@ -74,11 +77,14 @@ pub struct Usage {
 
 /// How each processor was used, by number; empty if not known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Load(pub BTreeMap<usize, Usage>);
+pub struct Load(pub BTreeMap<usize, ProcessorUsage>);
 
 impl Load {
     /// The processors among those that a process may use.
-    pub fn among<'a>(&'a self, allowed: Option<&'a CpuList>) -> impl Iterator<Item = &'a Usage> {
+    pub fn among<'a>(
+        &'a self,
+        allowed: Option<&'a CpuList>,
+    ) -> impl Iterator<Item = &'a ProcessorUsage> {
         let is_allowed = move |cpu: &usize| allowed.is_none_or(|allowed| allowed.contains(*cpu));
         let all = self.0.iter();
         all.filter(move |(cpu, _)| is_allowed(cpu))
@@ -156,8 +162,8 @@ mod tests {
 
     use super::*;
 
-    fn usage(busy: f64) -> Usage {
-        Usage { busy, steal: 0.0 }
+    fn usage(busy: f64) -> ProcessorUsage {
+        ProcessorUsage { busy, steal: 0.0 }
     }
 
     #[test]
@@ -174,7 +180,7 @@ mod tests {
         );
         let after = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 30 1 9 150 5 2 3 10 30 0\ncpu1 7 0 0 0 0 0 0 0 0 0\nintr 1\n";
         let load = read(after).since(&before);
-        let expected = Usage {
+        let expected = ProcessorUsage {
             busy: 45.0 / 110.0,
             steal: 10.0 / 110.0,
         };

@@ -16,10 +16,10 @@ use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::find::Process;
-use crate::look::{Looker, NoAnswer, open};
-use crate::proc::{PipeId, Proc};
-use crate::wait::Side;
+use crate::graph::Side;
+use crate::graph::{Link, LinkEnd, Process, groups, links};
+use crate::proc::Proc;
+use crate::proc::pipe_probe::{NoAnswer, PipeProbe, open};
 
 /// The capacity in bytes that pipes are raised to, if the limits allow it.
 pub const TARGET: u64 = 1 << 20;
@@ -32,71 +32,48 @@ pub(crate) const MIN_WRITTEN: u64 = 32 << 10;
 /// Slots of a new pipe (PIPE_DEF_BUFFERS in include/linux/pipe_fs_i.h).
 const DEFAULT_SLOTS: usize = 16;
 
-/// A pipe between processes of a pipeline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    /// The pipe.
-    pub pipe: PipeId,
-    /// The processes that have it as standard input, in the order of their tree.
-    pub readers: Vec<i32>,
-    /// The other processes that hold its write end.
-    pub writers: Vec<i32>,
-}
-
-/// The pipes that may be raised: each is the standard input of one of these processes and
-/// can be written by another. The processes must be in the order of their tree.
+/// The links that may be raised: pipes that are the standard input of one of these processes and can
+/// be written by another, with the ends of these. The processes must be in the order of their tree.
 ///
 /// Pipes of a make(1) job server are not among them, nor those by which a process wakes
 /// itself, nor FIFOs.
 pub fn find_links(processes: &[&Process]) -> Vec<Link> {
-    let mut links: Vec<Link> = Vec::new();
-    for process in processes {
-        let mut ends = process.ends.iter();
-        let Some(input) = ends.find(|end| end.fd == 0 && end.reads && !end.writes) else {
-            continue;
-        };
-        let pipe = input.pipe;
-        // A new process holds both ends before it has become the stage.
-        if pipe.is_fifo() || process.holds(pipe, Side::Room) {
-            continue;
-        }
-        let reader = process.id.pid;
-        if let Some(link) = links.iter_mut().find(|link| link.pipe == pipe) {
-            link.readers.push(reader);
-            continue;
-        }
-        let writers = processes.iter().filter(|it| it.holds(pipe, Side::Room));
-        let writers: Vec<i32> = writers.map(|it| it.id.pid).collect();
-        if !writers.is_empty() {
-            links.push(Link {
-                pipe,
-                readers: vec![reader],
-                writers,
-            });
-        }
-    }
-    links
+    let all = links(processes.iter().copied()).into_values();
+    let mut found: Vec<Link> = all
+        .filter(|link| !link.id.is_fifo())
+        .filter_map(|mut link| {
+            let writers = link.holders(Side::Room);
+            // A new process holds both ends before it has become the stage.
+            let is_stage = |end: &LinkEnd| !writers.contains(&end.pid);
+            link.ends
+                .retain(|end| end.writes || end.fd == 0 && is_stage(end));
+            for end in &mut link.ends {
+                end.reads &= !end.writes;
+            }
+            let has_reader = link.ends.iter().any(|end| end.reads);
+            (has_reader && !writers.is_empty()).then_some(link)
+        })
+        .collect();
+    let position = |link: &Link| {
+        let reader = link.holders(Side::Input).first().copied();
+        processes
+            .iter()
+            .position(|process| Some(process.id.pid) == reader)
+    };
+    found.sort_by_cached_key(position);
+    found
 }
 
-/// Those of the pipes that lead to or from these processes, over any number of others.
-pub fn find_connected(links: Vec<Link>, mut pids: BTreeSet<i32>) -> Vec<Link> {
-    let (mut found, mut rest) = (Vec::new(), links);
-    loop {
-        let joins = |link: &Link| {
-            let mut ends = link.writers.iter().chain(&link.readers);
-            ends.any(|pid| pids.contains(pid))
-        };
-        let (joined, others): (Vec<Link>, Vec<Link>) = rest.into_iter().partition(joins);
-        if joined.is_empty() {
-            return found;
-        }
-        let ends = joined
+/// Those of the links that lead to or from these processes, over any number of others.
+pub fn find_connected(links: Vec<Link>, pids: &BTreeSet<i32>) -> Vec<Link> {
+    let mut connected = groups(&links);
+    connected.retain(|group| !group.is_disjoint(pids));
+    let is_connected = |link: &Link| {
+        connected
             .iter()
-            .flat_map(|link| link.writers.iter().chain(&link.readers));
-        pids.extend(ends.copied());
-        found.extend(joined);
-        rest = others;
-    }
+            .any(|group| group.contains(&link.ends[0].pid))
+    };
+    links.into_iter().filter(is_connected).collect()
 }
 
 /// What was seen of the writers of a pipe.
@@ -232,24 +209,33 @@ impl Treatment {
 }
 
 /// A request to the helper process begins with this.
-pub(crate) const REQUEST: &str = "raise ";
+const REQUEST: &str = "raise ";
 
 /// Raises a pipe, by its read end at the last reader's standard input. The helper process does
 /// it, since it hangs while a splice holds the pipe.
 ///
 /// `None` if it could not be opened: this reader may have ended or closed it, while others
 /// still hold it.
-pub fn raise(looker: &Looker, proc: &Proc, link: &Link) -> Option<Treatment> {
-    let request = format!("{REQUEST}{} 0 {}\n", link.readers.last()?, link.pipe.inode);
-    match looker.ask(proc, &request) {
+pub fn raise(pipe_probe: &PipeProbe, proc: &Proc, link: &Link) -> Option<Treatment> {
+    let request = format!(
+        "{REQUEST}{} 0 {}\n",
+        link.holders(Side::Input).last()?,
+        link.id.inode
+    );
+    match pipe_probe.ask(proc, &request) {
         Ok(answer) => serde_json::from_slice(&answer).ok()?,
         Err(NoAnswer::Blocked) => Some(Treatment::Left(Exemption::Held)),
         Err(_) => None,
     }
 }
 
-/// In the helper process: raises a pipe given by process, descriptor and inode.
-pub(crate) fn answer(request: &str) -> Option<Treatment> {
+/// In the helper process: answers a request of [`raise`].
+pub fn answer(request: &str) -> Option<Vec<u8>> {
+    serde_json::to_vec(&raise_here(request.strip_prefix(REQUEST)?)).ok()
+}
+
+/// Raises a pipe given by process, descriptor and inode.
+fn raise_here(request: &str) -> Option<Treatment> {
     let mut words = request.split(' ');
     let end = open(words.next()?, words.next()?, words.next()?)?;
     let max = pipe::Limits::read().max_size.unwrap_or(TARGET as usize);
@@ -327,13 +313,19 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{process, reads, writes};
-    use crate::proc::End;
+    use crate::proc::{End, LinkId};
 
     fn linked(processes: &[Process]) -> Vec<(u64, Vec<i32>, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
         let links = find_links(&all).into_iter();
         links
-            .map(|link| (link.pipe.inode, link.readers, link.writers))
+            .map(|link| {
+                (
+                    link.id.inode,
+                    link.holders(Side::Input),
+                    link.holders(Side::Room),
+                )
+            })
             .collect()
     }
 
@@ -387,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_fifo_is_left_alone() {
-        let fifo = PipeId {
+        let fifo = LinkId {
             device: 8,
             inode: 7,
         };
@@ -410,8 +402,8 @@ mod tests {
         ];
         let all: Vec<&Process> = processes.iter().collect();
         let inodes = |pid: i32| {
-            let links = find_connected(find_links(&all), [pid].into()).into_iter();
-            links.map(|link| link.pipe.inode).collect::<BTreeSet<u64>>()
+            let links = find_connected(find_links(&all), &[pid].into()).into_iter();
+            links.map(|link| link.id.inode).collect::<BTreeSet<u64>>()
         };
         assert_eq!([inodes(1), inodes(3)], [[7, 8].into(), [7, 8].into()]);
         assert_eq!([inodes(5), inodes(6)], [[9].into(), [].into()]);
@@ -458,7 +450,7 @@ mod tests {
         let before = pipe::capacity(&reader).unwrap() as u64;
         writer.write_all(b"four").unwrap();
         let inode = fstat(&reader).unwrap().st_ino;
-        match answer(&request(&reader, inode)) {
+        match raise_here(&request(&reader, inode)) {
             Some(Treatment::Raised {
                 from_bytes,
                 to_bytes,
@@ -483,7 +475,7 @@ mod tests {
         assert_eq!(raised.unwrap(), Treatment::Left(Exemption::MaxSize));
         for size in [4096, 131_072] {
             let chosen = pipe::set_capacity(&reader, size).unwrap();
-            let raised = answer(&request(&reader, inode));
+            let raised = raise_here(&request(&reader, inode));
             assert_eq!(raised, Some(Treatment::Left(Exemption::Chosen)));
             assert_eq!(pipe::capacity(&reader).unwrap(), chosen);
         }
@@ -491,7 +483,7 @@ mod tests {
         let max = pipe::Limits::read().max_size.unwrap().min(TARGET as usize);
         let size_bytes = pipe::set_capacity(&reader, max).unwrap() as u64;
         let already = Treatment::Left(Exemption::Already { size_bytes });
-        assert_eq!(answer(&request), Some(already));
-        assert_eq!(answer(&format!("{request}1")), None);
+        assert_eq!(raise_here(&request), Some(already));
+        assert_eq!(raise_here(&format!("{request}1")), None);
     }
 }

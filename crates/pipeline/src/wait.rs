@@ -4,12 +4,15 @@
 mod call;
 mod thread;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use self::call::{Call, parse_call};
 use self::thread::Thread;
-use crate::files::{Allowance, Files, ThreadFiles};
-use crate::proc::{End, PipeId, Proc, Target};
+use crate::graph::{Graph, Side};
+use crate::proc::files::{FdBudget, Files, ThreadFiles};
+use crate::proc::{End, LinkId, Proc, Target};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,31 +81,11 @@ pub fn asleep(function: &str) -> Option<Asleep> {
     })
 }
 
-/// A side of a pipe on which a thread waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// It waits for data.
-    Input,
-    /// It waits for room.
-    Room,
-}
-
-impl Side {
-    /// The side of the pipe's other end.
-    pub fn other(self) -> Self {
-        match self {
-            Side::Input => Side::Room,
-            Side::Room => Side::Input,
-        }
-    }
-}
-
 /// A pipe on which a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct PipeWait {
+pub struct LinkWait {
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// The descriptor, if known.
     pub fd: Option<i32>,
     /// The side.
@@ -159,11 +142,11 @@ impl Outside {
 /// What a sleeping thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wait {
+pub enum BlockedOn {
     /// Any of these pipes, or something outside.
     Pipes {
         /// The pipes.
-        any_of: Vec<PipeWait>,
+        any_of: Vec<LinkWait>,
         /// What else would end the wait.
         or: Option<Outside>,
     },
@@ -193,13 +176,13 @@ pub enum State {
     /// It is stopped by a signal or a debugger.
     Stopped,
     /// It sleeps.
-    Waiting(Wait),
+    Waiting(BlockedOn),
 }
 
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
 pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, bool)> {
-    let files = Files::of(proc, pid);
+    let files = Files::new(proc, pid);
     let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
     Some((seen.state, seen.is_uncounted))
 }
@@ -219,9 +202,9 @@ pub(crate) fn examine_files(
     files: Files<'_>,
     thread: &mut ThreadFiles,
     ends: &[End],
-    allowance: Option<&Allowance>,
+    fd_budget: Option<&FdBudget>,
 ) -> Option<ThreadSample> {
-    let text = thread.call(files, allowance);
+    let text = thread.call(files, fd_budget);
     let call = text.as_deref().and_then(parse_call);
     let known = |state| {
         Some(ThreadSample {
@@ -233,17 +216,17 @@ pub(crate) fn examine_files(
     if text.as_deref() == Some("running") {
         return known(State::Working);
     }
-    let function = thread.function(files, allowance);
+    let function = thread.function(files, fd_budget);
     let kind = function.as_deref().and_then(asleep);
     match kind {
         Some(Asleep::Disk) => return known(State::Disk),
         Some(Asleep::Stopped) => return known(State::Stopped),
-        Some(Asleep::Traced) => return known(State::Waiting(Wait::Outside(Outside::Other))),
+        Some(Asleep::Traced) => return known(State::Waiting(BlockedOn::Outside(Outside::Other))),
         _ => {}
     }
     let is_unclear = matches!(kind, None | Some(Asleep::Frozen));
     if is_unclear || text.is_none() {
-        match thread.state(files, allowance)? {
+        match thread.state(files, fd_budget)? {
             'R' => return known(State::Working),
             'T' => return known(State::Stopped),
             'Z' | 'X' | 'x' => return None,
@@ -252,15 +235,39 @@ pub(crate) fn examine_files(
         }
     }
     // Waiting for the pipe's lock looks alike but for the state.
-    if kind == Some(Asleep::FifoPeer) && thread.state(files, allowance) == Some('D') {
-        return known(State::Waiting(Wait::PipeLock));
+    if kind == Some(Asleep::FifoPeer) && thread.state(files, fd_budget) == Some('D') {
+        return known(State::Waiting(BlockedOn::PipeLock));
     }
     let sleeper = Thread { files, ends };
     known(State::Waiting(sleeper.wait(kind, call)))
 }
 
+impl Graph {
+    /// The processes that could wake one in these states: those that hold the other side of a
+    /// pipe on which it waits, and its children if it waits for one.
+    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
+        let mut found = BTreeSet::new();
+        for state in threads {
+            match state {
+                State::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+                    for on in any_of {
+                        found.extend(self.holders(on.pipe, on.side.other()));
+                    }
+                }
+                State::Waiting(BlockedOn::Child(_)) => {
+                    let all = self.processes.values();
+                    let children = all.filter(|process| process.parent == pid);
+                    found.extend(children.map(|process| process.id.pid));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
 /// Whether a process is in a splice or a similar call from or to this pipe.
-pub fn is_moving(proc: &Proc, pid: i32, pipe: PipeId) -> bool {
+pub fn is_moving(proc: &Proc, pid: i32, pipe: LinkId) -> bool {
     let is_of = |call: Call| {
         let sides = [Side::Input, Side::Room].into_iter();
         let mut targets = sides.filter_map(|side| proc.target(pid, call.descriptor(side)?));
@@ -332,18 +339,18 @@ mod tests {
         }
 
         #[track_caller]
-        fn waits(&self, expected: Wait) {
+        fn waits(&self, expected: BlockedOn) {
             assert_eq!(self.state(), Some(State::Waiting(expected)));
         }
     }
 
-    fn pipes(any_of: &[(u64, Option<i32>, Side)], or: Option<Outside>) -> Wait {
-        let any_of = any_of.iter().map(|(inode, fd, side)| PipeWait {
-            pipe: PipeId::pipe(*inode),
+    fn pipes(any_of: &[(u64, Option<i32>, Side)], or: Option<Outside>) -> BlockedOn {
+        let any_of = any_of.iter().map(|(inode, fd, side)| LinkWait {
+            pipe: LinkId::pipe(*inode),
             fd: *fd,
             side: *side,
         });
-        Wait::Pipes {
+        BlockedOn::Pipes {
             any_of: any_of.collect(),
             or,
         }
@@ -363,7 +370,7 @@ mod tests {
     fn without_the_call_any_pipe_of_that_side_is_possible() {
         let possible = [(88, None, Side::Room), (89, None, Side::Room)];
         Files::new("pipe_write").waits(pipes(&possible, None));
-        Files::new("unix_stream_read_generic").waits(Wait::Outside(Outside::Socket));
+        Files::new("unix_stream_read_generic").waits(BlockedOn::Outside(Outside::Socket));
     }
 
     #[test]
@@ -372,10 +379,10 @@ mod tests {
         files.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
         files.waits(pipes(&[(77, Some(3), Side::Input)], None));
         files.call(libc::SYS_read, [5, 0, 0, 0, 0, 0]);
-        files.waits(Wait::Outside(Outside::Socket));
+        files.waits(BlockedOn::Outside(Outside::Socket));
         // From a pipe to a socket: it may wait for either.
         files.call(libc::SYS_splice, [3, 0, 5, 0, 0, 0]);
-        files.waits(Wait::Outside(Outside::Socket));
+        files.waits(BlockedOn::Outside(Outside::Socket));
     }
 
     #[test]
@@ -402,13 +409,13 @@ mod tests {
         let pausing = Files::new("poll_schedule_timeout");
         pausing.file("mem", &[[0; 8].as_slice(), &nothing.concat()].concat());
         pausing.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
-        pausing.waits(Wait::Outside(Outside::Timer));
+        pausing.waits(BlockedOn::Outside(Outside::Timer));
         // Nothing but a signal ends this.
         files.call(libc::SYS_ppoll, [8, 0, 0, 0, 0, 0]);
-        files.waits(Wait::Outside(Outside::Signal));
+        files.waits(BlockedOn::Outside(Outside::Signal));
         // More than can be read.
         files.call(libc::SYS_ppoll, [8, 4, 0, 0, 0, 0]);
-        files.waits(Wait::Outside(Outside::Other));
+        files.waits(BlockedOn::Outside(Outside::Other));
     }
 
     #[test]
@@ -419,7 +426,7 @@ mod tests {
         let files = Files::new("poll_schedule_timeout");
         files.file("mem", &list);
         files.call(libc::SYS_ppoll, [8, 1, 0, 0, 0, 0]);
-        files.waits(Wait::Outside(Outside::Event));
+        files.waits(BlockedOn::Outside(Outside::Event));
     }
 
     #[test]
@@ -430,7 +437,7 @@ mod tests {
             "fdinfo/9",
             "tfd: 3 events: 19 data: 0\n".repeat(257).as_bytes(),
         );
-        files.waits(Wait::Outside(Outside::Other));
+        files.waits(BlockedOn::Outside(Outside::Other));
     }
 
     #[test]
@@ -438,7 +445,7 @@ mod tests {
         let files = Files::new("pipe_read");
         let proc = Proc::below(Root(files.0.path().to_owned()));
         let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
-        let other = State::Waiting(Wait::Outside(Outside::Other));
+        let other = State::Waiting(BlockedOn::Outside(Outside::Other));
         assert_eq!(state, Some(other));
     }
 
@@ -472,13 +479,13 @@ mod tests {
         const PRIVATE: u64 = 128;
         let files = Files::new("futex_wait_queue");
         files.call(libc::SYS_futex, [8, PRIVATE, 2, 0, 0, 0]);
-        files.waits(Wait::Thread);
+        files.waits(BlockedOn::Thread);
         // pthread_join(3) waits for the word with the thread's id.
         files.call(libc::SYS_futex, [8, 0, 7, 0, 0, 0]);
-        files.waits(Wait::Thread);
+        files.waits(BlockedOn::Thread);
         for args in [[8, 0, 2, 0, 0, 0], [8, PRIVATE, 2, 4096, 0, 0]] {
             files.call(libc::SYS_futex, args);
-            files.waits(Wait::Outside(Outside::Lock));
+            files.waits(BlockedOn::Outside(Outside::Lock));
         }
     }
 
@@ -491,7 +498,7 @@ mod tests {
         assert_eq!(Files::new("do_signal_stop").state(), Some(State::Stopped));
         let frozen = Files::new("get_signal");
         frozen.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
-        frozen.waits(Wait::Outside(Outside::Frozen));
+        frozen.waits(BlockedOn::Outside(Outside::Frozen));
         let ended = Files::new("0");
         ended.file(
             "task/7/stat",
@@ -504,19 +511,19 @@ mod tests {
     fn a_wait_for_one_child_names_it() {
         let vfork = Files::new("kernel_clone");
         vfork.call(libc::SYS_clone3, [0; 6]);
-        vfork.waits(Wait::Child(None));
+        vfork.waits(BlockedOn::Child(None));
         let files = Files::new("do_wait");
         files.call(libc::SYS_wait4, [12, 0, 0, 0, 0, 0]);
-        files.waits(Wait::Child(Some(12)));
+        files.waits(BlockedOn::Child(Some(12)));
         files.call(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]);
-        files.waits(Wait::Child(None));
+        files.waits(BlockedOn::Child(None));
     }
 
     #[test]
     fn only_a_call_on_the_pipe_itself_holds_its_lock() {
         let files = Files::new("sock_alloc_send_pskb");
         let proc = Proc::below(Root(files.0.path().to_owned()));
-        let is_moving = |inode| is_moving(&proc, 7, PipeId::pipe(inode));
+        let is_moving = |inode| is_moving(&proc, 7, LinkId::pipe(inode));
         files.call(libc::SYS_splice, [3, 0, 5, 0, 0, 0]);
         assert!(is_moving(77) && !is_moving(88));
         files.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);

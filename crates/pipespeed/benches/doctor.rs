@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pipespeed_measure::session::SUBCOMMAND;
-use pipespeed_pipeline::look::{self, Looker};
-use pipespeed_pipeline::proc::{PipeId, Proc};
+use pipespeed_pipeline::proc::pipe_probe::{self, PipeProbe};
+use pipespeed_pipeline::proc::{LinkId, Proc};
 use pipespeed_stats as stats;
 use pipespeed_testing::pipelines;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -305,12 +305,12 @@ fn examine(pid: u32) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The name of the stage that sets the pace; empty if none is named.
+/// The name of the bottleneck; empty if none is named.
 fn slowest(pid: u32) -> anyhow::Result<String> {
     let record = examine(pid)?;
     let findings = record["findings"].as_array().context("findings")?;
-    let pace = findings.iter().find(|finding| finding["finding"] == "pace");
-    let name = pace.and_then(|pace| pace["stage"]["name"].as_str());
+    let bottleneck = findings.iter().find(|finding| finding["finding"] == "pace");
+    let name = bottleneck.and_then(|bottleneck| bottleneck["stage"]["name"].as_str());
     Ok(name.unwrap_or_default().to_owned())
 }
 
@@ -413,7 +413,7 @@ fn stand_in(sleep: Duration, spin: Duration) -> anyhow::Result<()> {
 /// A program as the helper that opens pipes.
 fn helper() -> Command {
     let mut command = Command::new(PIPESPEED);
-    command.args([SUBCOMMAND, look::ROLE]);
+    command.args([SUBCOMMAND, pipe_probe::ROLE]);
     command
 }
 
@@ -433,7 +433,7 @@ fn ends(trials: usize) -> anyhow::Result<()> {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (proc, own) = (Proc::default(), std::process::id() as i32);
-            let looker = Looker::new(helper);
+            let pipe_probe = PipeProbe::new(helper);
             while !shown.is_over.load(Ordering::Acquire) {
                 let inode = shown.inode.load(Ordering::Acquire);
                 if inode == 0 {
@@ -441,7 +441,7 @@ fn ends(trials: usize) -> anyhow::Result<()> {
                     continue;
                 }
                 let fd = shown.fd.load(Ordering::Acquire);
-                looker.look(&proc, own, fd, PipeId::pipe(inode));
+                pipe_probe.read_state(&proc, own, fd, LinkId::pipe(inode));
                 shown.looks.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -591,7 +591,7 @@ fn helpers() -> usize {
     let line = |pid: i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let is_helper = |pid: &i32| {
         let line = String::from_utf8_lossy(&line(*pid)).into_owned();
-        line.contains(SUBCOMMAND) && line.contains(look::ROLE)
+        line.contains(SUBCOMMAND) && line.contains(pipe_probe::ROLE)
     };
     thread::sleep(Duration::from_millis(100));
     proc.processes().iter().filter(|pid| is_helper(pid)).count()

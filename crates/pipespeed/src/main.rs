@@ -10,7 +10,8 @@ use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_measure::session::{Role, SUBCOMMAND};
-use pipespeed_pipeline::look;
+use pipespeed_pipeline::proc::pipe_probe;
+use pipespeed_pipeline::raise;
 
 fn main() -> ExitCode {
     standard::reset_sigchld();
@@ -25,8 +26,8 @@ fn main() -> ExitCode {
         if role.as_deref().is_some_and(|role| role == echo::ROLE) {
             return exit_code("pipespeed", echo::main().map_err(Into::into));
         }
-        if role.as_deref().is_some_and(|role| role == look::ROLE) {
-            return look::main();
+        if role.as_deref().is_some_and(|role| role == pipe_probe::ROLE) {
+            return pipe_probe::main(raise::answer);
         }
         if role.as_deref().is_some_and(|role| role == step::ROLE) {
             return match step::end_with(args.next()) {

@@ -91,7 +91,7 @@ fn table(end: &EndAccount, style: Style) -> String {
 mod tests {
     use super::*;
     use pipespeed_explain::costs::Costs;
-    use pipespeed_explain::profile::counted::{CaseAccount, Row, Settings};
+    use pipespeed_explain::profile::counted::{CaseAccount, CountedSettings, Row};
     use pipespeed_measure::fixtures;
     use pipespeed_measure::record::Kind;
     use pipespeed_measure::record::{EndCounters, NotRun};
@@ -99,7 +99,7 @@ mod tests {
     fn record(case: CaseAccount) -> Record {
         Record {
             header: fixtures::header(Kind::ProfileCounted),
-            settings: Settings {
+            settings: CountedSettings {
                 placement: "different cores".to_owned(),
             },
             warnings: Vec::new(),

@@ -1,20 +1,22 @@
 //! What `doctor` found, as a table of stages and sentences.
 
-mod knot;
+mod deadlock;
 
 use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
-use pipespeed_pipeline::diagnosis::{Certainty, Finding, Pace, SmallPipeCause, Unread, Who};
-use pipespeed_pipeline::observe::{Observation, Observed, Pipe, Shares};
-use pipespeed_pipeline::proc::PipeId;
-use pipespeed_pipeline::wait::{Outside, Side};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Certainty, Finding, SmallPipeCause, Unread, Who};
+use pipespeed_pipeline::graph::Side;
+use pipespeed_pipeline::observe::{Observation, Pipe};
+use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::sample::{Observed, Shares};
+use pipespeed_pipeline::wait::Outside;
 
-use self::knot::knot_text;
+use self::deadlock::deadlock_text;
+use super::bottleneck::{describe_bottleneck, describe_children, describe_lack};
 use super::format::{list, pluralize, significant};
-use super::pace::{describe_children, describe_lack, describe_pace};
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
@@ -42,10 +44,10 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
             text(observation, findings, finding, alike, style)
         }));
     }
-    let unknown_pace = unknown_pace(observation);
+    let unknown_bottleneck = unknown_bottleneck(observation);
     let is_stuck = findings.iter().any(Finding::is_stuck);
-    let is_nothing = findings.is_empty() && unknown_pace.is_none();
-    blocks.extend(unknown_pace.map(|text| style.sentence(&text)));
+    let is_nothing = findings.is_empty() && unknown_bottleneck.is_none();
+    blocks.extend(unknown_bottleneck.map(|text| style.sentence(&text)));
     if is_nothing {
         blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
     } else if findings.iter().any(Finding::is_standstill) && !is_stuck {
@@ -63,8 +65,8 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     blocks.join("\n\n") + "\n"
 }
 
-/// Why it can't be said which stage sets the pace.
-fn unknown_pace(observation: &Observation) -> Option<String> {
+/// Why it can't be said which stage is the bottleneck.
+fn unknown_bottleneck(observation: &Observation) -> Option<String> {
     let has_pipelines = !observation.pipelines().is_empty();
     match observation.short_lived_pipes() {
         count @ 1.. if !has_pipelines => Some(format!(
@@ -135,14 +137,14 @@ pub(super) fn hidden_calls(count: usize) -> Option<String> {
 /// The processes that a finding names.
 fn named(finding: &Finding) -> Vec<&Who> {
     match finding {
-        Finding::Knot(knot) => {
-            let members = knot.members.iter().map(|member| &member.who);
-            members.chain(&knot.waiting).collect()
+        Finding::Deadlock(deadlock) => {
+            let members = deadlock.members.iter().map(|member| &member.who);
+            members.chain(&deadlock.waiting).collect()
         }
         Finding::Held { holder, .. } => holder.iter().collect(),
-        Finding::Pace(pace) => vec![&pace.stage],
-        Finding::Turns { stages, .. } => stages.iter().collect(),
-        Finding::SpareEnd {
+        Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
+        Finding::PingPong { stages, .. } => stages.iter().collect(),
+        Finding::LeakedWriteEnd {
             reader,
             holder,
             waits_for,
@@ -199,7 +201,7 @@ fn sections<'a>(
         .flat_map(|section| pids(&section.stages))
         .collect();
     if !observation.is_survey {
-        // A process in a knot may have no stage before or after it.
+        // A process in a deadlock may have no stage before or after it.
         let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
         let wanted = |process: &&Observed| {
             let pid = process.process.id.pid;
@@ -245,7 +247,7 @@ fn sections<'a>(
 /// Whether two findings are the same but for the holder of a spare end, of which there may be many.
 fn are_alike(a: &Finding, b: &Finding) -> bool {
     let spare = |finding: &Finding| match finding {
-        Finding::SpareEnd { pipe, reader, .. } => Some((*pipe, reader.pid)),
+        Finding::LeakedWriteEnd { pipe, reader, .. } => Some((*pipe, reader.pid)),
         _ => None,
     };
     std::ptr::eq(a, b) || spare(a).is_some() && spare(a) == spare(b)
@@ -408,7 +410,7 @@ fn descriptor(fd: i32) -> String {
 }
 
 /// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
-fn pipe_name(observation: &Observation, id: PipeId) -> String {
+fn pipe_name(observation: &Observation, id: LinkId) -> String {
     let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
     let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
         Some(path) => format!("FIFO {path}"),
@@ -428,7 +430,7 @@ fn text(
     style: Style,
 ) -> String {
     match finding {
-        Finding::Knot(knot) => knot_text(observation, knot, style),
+        Finding::Deadlock(deadlock) => deadlock_text(observation, deadlock, style),
         Finding::Held {
             pipe,
             holder,
@@ -447,16 +449,16 @@ fn text(
                 style.sentence(&text)
             }
         }
-        Finding::Pace(pace) => {
-            let is_its = |finding: &Finding| matches!(finding, Finding::SmallCalls { process, .. } if *process == pace.stage);
-            style.sentence(&pace_text(pace, all.iter().any(is_its)))
+        Finding::Bottleneck(bottleneck) => {
+            let is_its = |finding: &Finding| matches!(finding, Finding::SmallCalls { process, .. } if *process == bottleneck.stage);
+            style.sentence(&pace_text(bottleneck, all.iter().any(is_its)))
         }
         Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
-        Finding::Turns {
+        Finding::PingPong {
             stages,
             delay: Some(delay),
         } => style.sentence(&describe_lack(&list(stages.iter().map(full)), delay)),
-        Finding::Turns {
+        Finding::PingPong {
             stages,
             delay: None,
         } => style.sentence(&format!(
@@ -465,7 +467,7 @@ fn text(
             list(stages.iter().map(full)),
             boost_line(observation, stages)
         )),
-        Finding::SpareEnd {
+        Finding::LeakedWriteEnd {
             pipe,
             reader,
             holder,
@@ -636,13 +638,13 @@ fn boost_line(observation: &Observation, stages: &[Who]) -> String {
     }
 }
 
-fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
-    let stage = full(&pace.stage);
-    let verb = match pace.certainty {
+fn pace_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
+    let stage = full(&bottleneck.stage);
+    let verb = match bottleneck.certainty {
         Certainty::Clear => "sets the pace",
         Certainty::Likely => "probably sets the pace",
     };
-    let text = describe_pace(pace, has_small_calls);
+    let text = describe_bottleneck(bottleneck, has_small_calls);
     let waits = |stages: &[(Who, f64)], what: &str| {
         let most = stages.iter().filter(|(_, share)| *share >= 0.05);
         let names = most.map(|(who, share)| format!("{} {}", full(who), percent(*share)));
@@ -650,8 +652,8 @@ fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
         (!names.is_empty()).then(|| format!("{what} {}", list(names)))
     };
     let others = [
-        waits(&pace.before, "before it, waiting for room:"),
-        waits(&pace.after, "after it, waiting for input:"),
+        waits(&bottleneck.before, "before it, waiting for room:"),
+        waits(&bottleneck.after, "after it, waiting for input:"),
     ];
     let others = others.into_iter().flatten().join("; ");
     let others = if others.is_empty() {
@@ -667,12 +669,12 @@ fn pace_text(pace: &Pace, has_small_calls: bool) -> String {
 mod tests {
     use super::*;
     use pipespeed_pipeline::diagnosis::diagnose;
-    use pipespeed_pipeline::find::Process;
     use pipespeed_pipeline::fixtures::{
         busy, frozen, observation, on_input, on_room, process, reads, writes,
     };
-    use pipespeed_pipeline::observe::Observed;
-    use pipespeed_pipeline::wait::{State, Wait};
+    use pipespeed_pipeline::graph::Process;
+    use pipespeed_pipeline::sample::Observed;
+    use pipespeed_pipeline::wait::{BlockedOn, State};
 
     /// What an observation of these processes shows, in 80 columns.
     fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {
@@ -682,7 +684,7 @@ mod tests {
     }
 
     fn waiting(outside: Outside) -> State {
-        State::Waiting(Wait::Outside(outside))
+        State::Waiting(BlockedOn::Outside(outside))
     }
 
     #[test]
@@ -717,7 +719,7 @@ mod tests {
         let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |observation| {
             observation.hidden = 31;
         });
-        let wait = State::Waiting(Wait::Child(Some(12)));
+        let wait = State::Waiting(BlockedOn::Child(Some(12)));
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));

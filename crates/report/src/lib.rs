@@ -1,7 +1,7 @@
 //! Records as text, charts and one HTML page. Each is a pure function of records.
 #![forbid(unsafe_code)]
 
-mod boost;
+mod bottleneck;
 mod cases;
 mod changes;
 mod channels;
@@ -17,7 +17,6 @@ mod format;
 mod latency;
 mod memory;
 mod notes;
-mod pace;
 mod page;
 mod pinning;
 mod pipeline;
@@ -26,12 +25,12 @@ mod published;
 mod run;
 mod sizes;
 mod steps;
-mod style;
+pub mod style;
 mod table;
 mod top;
 mod touched;
 
-pub use self::boost::{boost, describe_account};
+pub use self::bottleneck::{BottleneckText, describe_bottleneck};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::conditions::origin;

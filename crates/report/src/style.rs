@@ -27,11 +27,15 @@ fn terminal_width() -> Option<usize> {
 /// The columns of text that does not go to a terminal.
 const FILE_WIDTH: usize = 120;
 
-pub(super) const BOLD: &str = "1";
+/// Bold.
+pub const BOLD: &str = "1";
 pub(super) const DIM: &str = "2";
-pub(super) const RED: &str = "31";
-pub(super) const GREEN: &str = "32";
-pub(super) const YELLOW: &str = "33";
+/// Red.
+pub const RED: &str = "31";
+/// Green.
+pub const GREEN: &str = "32";
+/// Yellow.
+pub const YELLOW: &str = "33";
 
 impl Style {
     /// The style of output to a terminal, or to anything else. See [`has_colours`].
@@ -50,8 +54,7 @@ impl Style {
     }
 
     /// Plain text of this width.
-    #[cfg(test)]
-    pub(super) fn of_width(width: usize) -> Style {
+    pub fn of_width(width: usize) -> Style {
         Style {
             width: Some(width),
             ..Style::default()
@@ -64,12 +67,12 @@ impl Style {
     }
 
     /// A sentence, escaped and wrapped with indented further lines.
-    pub(super) fn sentence(self, text: &str) -> String {
+    pub fn sentence(self, text: &str) -> String {
         wrap(&escape(text), self.width(), "  ")
     }
 
     /// A sentence whose lines are coloured.
-    pub(super) fn note(self, text: &str, code: &str) -> String {
+    pub fn note(self, text: &str, code: &str) -> String {
         let lines = self.sentence(text);
         let lines: Vec<String> = lines.lines().map(|line| self.paint(line, code)).collect();
         lines.join("\n")

@@ -8,12 +8,12 @@ use itertools::Itertools as _;
 use pipespeed_base::named;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::observe::{Link, Moment, Pipeline, Stage};
+use pipespeed_pipeline::live::{Moment, Pipeline, Stage, StageLink};
 
 use self::line::{Layout, Line, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES};
+use super::bottleneck::waits_for;
 use super::doctor::{hidden, hidden_calls};
 use super::format::{fixed, list, pluralize};
-use super::pace::waits_for;
 use super::style::{BOLD, DIM, Style};
 
 /// The order of the pipelines.
@@ -75,7 +75,7 @@ pub struct Screen {
     pub page: usize,
 }
 
-/// The name of the stage that sets the pace.
+/// The name of the bottleneck.
 const UNDERLINED: &str = "1;4";
 const REVERSED: &str = "7";
 /// A lower screen has one line of headings and no legend.
@@ -325,7 +325,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
     let mut lines = vec![line.text];
     for stage in &pipeline.stages {
         let links = pipeline.links.iter().filter(|link| link.from == stage.pid);
-        let links: Vec<&Link> = links.collect();
+        let links: Vec<&StageLink> = links.collect();
         let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
         if let [link] = links[..] {
             line.pipe(&link.pipe, stage.has_ended, layout);
@@ -354,8 +354,8 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
 }
 
 fn sets_pace(pipeline: &Pipeline, stage: &Stage) -> bool {
-    let pace = pipeline.pace.as_ref();
-    pace.is_some_and(|pace| pace.stage.pid == stage.pid)
+    let bottleneck = pipeline.bottleneck.as_ref();
+    bottleneck.is_some_and(|bottleneck| bottleneck.stage.pid == stage.pid)
 }
 
 /// Whether nothing happens in a pipeline.
@@ -370,12 +370,12 @@ fn is_stuck(pipeline: &Pipeline) -> bool {
 
 /// What is known about a pipeline as a whole.
 fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
-    if let Some(knot) = &pipeline.stuck {
-        let probably = match knot.certainty {
+    if let Some(deadlock) = &pipeline.stuck {
+        let probably = match deadlock.certainty {
             Certainty::Clear => "",
             Certainty::Likely => "probably ",
         };
-        let pid = knot.members.first().map(|member| member.who.pid);
+        let pid = deadlock.members.first().map(|member| member.who.pid);
         let pid = pid.map_or(String::new(), |pid| pid.to_string());
         return if is_long {
             format!("{probably}stuck: see 'pipespeed doctor {pid}'")
@@ -406,22 +406,22 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
             _ => format!("nothing ran for {} h", seconds / 3600),
         };
     }
-    match &pipeline.pace {
-        Some(pace) if is_long => {
-            let probably = match pace.certainty {
+    match &pipeline.bottleneck {
+        Some(bottleneck) if is_long => {
+            let probably = match bottleneck.certainty {
                 Certainty::Clear => "",
                 Certainty::Likely => "probably ",
             };
-            let waits = waits_for(pace);
+            let waits = waits_for(bottleneck);
             let waits = waits.map_or(String::new(), |what| {
                 format!(" (waits for {})", escape(&what))
             });
             format!(
                 "{} {probably}sets the pace{waits}",
-                escape(&pace.stage.name)
+                escape(&bottleneck.stage.name)
             )
         }
-        Some(pace) => format!("pace: {}", escape(&pace.stage.name)),
+        Some(bottleneck) => format!("pace: {}", escape(&bottleneck.stage.name)),
         None if pipeline.lacks_processors && is_long => "processors are lacking".to_owned(),
         None if pipeline.lacks_processors => "lacks CPU".to_owned(),
         None if pipeline.is_by_turns => "by turns".to_owned(),

@@ -28,7 +28,7 @@ pub fn profile(
     cpus: &[Vec<usize>; 2],
     trials: usize,
 ) -> Result<CaseProfile, TrialError> {
-    let mut tallies = [Tally::default(), Tally::default()];
+    let mut tallies = [SampleCounts::default(), SampleCounts::default()];
     let mut noise = Vec::new();
     let mut losses = Losses::default();
     for _ in 0..trials {
@@ -108,7 +108,7 @@ pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
 
 /// Usage and samples of one end.
 #[derive(Debug, Default)]
-struct Tally {
+struct SampleCounts {
     usage_unsampled: Usage,
     usage_sampled: Usage,
     chains: Chains<u64>,
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(rate(alone), 4.0 / 1.9);
         assert_eq!(rate([&Usage::default(); 2]), 0.0);
         // What the heading derives from it is what the sum is of.
-        let wall = super::super::account::PAGE / (rate([&writer, &reader]) * GIB) * 1e9;
+        let wall = crate::profile::account::PAGE / (rate([&writer, &reader]) * GIB) * 1e9;
         assert!((wall - reader.wall_ns_per_page()).abs() < 1e-9 * wall);
     }
 }

@@ -186,7 +186,7 @@ impl CaseAccount {
 
 /// The settings of an account.
 #[derive(Debug, Clone, Serialize)]
-pub struct Settings {
+pub struct CountedSettings {
     /// Where the ends ran, in words.
     pub placement: String,
 }
@@ -198,7 +198,7 @@ pub struct Record {
     #[serde(flatten)]
     pub header: Header,
     /// How it was counted.
-    pub settings: Settings,
+    pub settings: CountedSettings,
     /// What affects the figures.
     pub warnings: Vec<Warning>,
     /// Why nothing was sampled.

@@ -44,7 +44,7 @@ pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A flame graph of one case.
-pub struct Graph {
+pub struct FlameGraph {
     /// The picture.
     pub svg: String,
     /// Its height in pixels.
@@ -55,7 +55,7 @@ pub struct Graph {
 ///
 /// # Errors
 /// There are no samples.
-pub fn of_case(profile: &Profile, case: &CaseProfile) -> anyhow::Result<Graph> {
+pub fn of_case(profile: &Profile, case: &CaseProfile) -> anyhow::Result<FlameGraph> {
     let only = Profile {
         cases: vec![case.clone()],
         ..profile.clone()
@@ -68,7 +68,7 @@ pub fn of_case(profile: &Profile, case: &CaseProfile) -> anyhow::Result<Graph> {
         .split_once(" height=\"")
         .and_then(|(_, rest)| rest.split('"').next());
     let height = height.and_then(|height| height.parse().ok()).unwrap_or(600);
-    Ok(Graph { svg, height })
+    Ok(FlameGraph { svg, height })
 }
 
 fn draw(folded: &str, event: Option<Event>, mut options: Options<'_>) -> anyhow::Result<Vec<u8>> {

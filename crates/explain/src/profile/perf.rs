@@ -135,7 +135,7 @@ impl Sampling {
         };
         let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
         let cpu = rustix::thread::sched_getcpu();
-        let scope = match open(event, Target::Processor(cpu)) {
+        let scope = match open(event, EventTarget::Processor(cpu)) {
             Ok(_) => EventScope::Processors,
             Err(_) => EventScope::Tasks,
         };
@@ -169,11 +169,11 @@ const EVENT_TRIAL: Duration = Duration::from_millis(20);
 /// Whether an event samples this process. Some virtual machines and simulators let a cycle
 /// counter be opened that never counts.
 fn try_event(event: Event) -> Result<bool, SamplingError> {
-    let counter = open(event, Target::Itself)
-        .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+    let counter = open(event, EventTarget::Itself)
+        .map_err(|error| SamplingError::new(Call::PerfEventOpen, error))?;
     let mut sampler = counter
         .sampled(MIN_RING_BYTES)
-        .map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
+        .map_err(|error| SamplingError::new(Call::PerfMmap, error))?;
     sampler.enable().map_err(SamplingError::Failed)?;
     let began = running_time();
     while running_time().saturating_sub(began) < EVENT_TRIAL {
@@ -238,7 +238,7 @@ impl SamplingError {
         matches!(self, SamplingError::Descriptors(_))
     }
 
-    pub(super) fn of(call: Call, error: io::Error) -> Self {
+    pub(super) fn new(call: Call, error: io::Error) -> Self {
         match refusals::of(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
             Some(refusal) => SamplingError::Refused(refusal),
@@ -251,7 +251,7 @@ impl From<SymbolsError> for SamplingError {
     fn from(error: SymbolsError) -> Self {
         match error {
             SymbolsError::Unreadable(error) if has_too_few_descriptors(&error) => {
-                SamplingError::of(Call::from("open(2)"), error)
+                SamplingError::new(Call::from("open(2)"), error)
             }
             error => SamplingError::Symbols(error),
         }
@@ -264,7 +264,7 @@ fn has_too_few_descriptors(error: &io::Error) -> bool {
 
 /// What an event is opened for.
 #[derive(Clone, Copy)]
-enum Target {
+enum EventTarget {
     /// This process.
     Itself,
     /// A process and all it starts, while on a processor.
@@ -273,7 +273,7 @@ enum Target {
     Processor(usize),
 }
 
-fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
+fn open(event: Event, target: EventTarget) -> io::Result<perf_event::Counter> {
     let mut builder = match event {
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
         Event::CpuClock => Builder::new(Software::CPU_CLOCK),
@@ -294,11 +294,11 @@ fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
         .exclude_callchain_user(true)
         .clockid(Clock::MONOTONIC);
     match target {
-        Target::Itself => {}
-        Target::Task(pid, cpu) => {
+        EventTarget::Itself => {}
+        EventTarget::Task(pid, cpu) => {
             builder.observe_pid(pid as i32).one_cpu(cpu).inherit(true);
         }
-        Target::Processor(cpu) => {
+        EventTarget::Processor(cpu) => {
             builder.any_pid().one_cpu(cpu).exclude_idle(true);
         }
     }
@@ -336,13 +336,13 @@ impl Probe {
             let is_sampled = self.rings.iter().any(|ring| ring.cpu == cpu);
             let target = match self.scope {
                 EventScope::Processors if is_sampled => continue,
-                EventScope::Processors => Target::Processor(cpu),
-                EventScope::Tasks => Target::Task(pid, cpu),
+                EventScope::Processors => EventTarget::Processor(cpu),
+                EventScope::Tasks => EventTarget::Task(pid, cpu),
             };
             let counter = open(self.event, target)
-                .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+                .map_err(|error| SamplingError::new(Call::PerfEventOpen, error))?;
             let sampler = counter.sampled(self.ring_bytes);
-            let mut sampler = sampler.map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
+            let mut sampler = sampler.map_err(|error| SamplingError::new(Call::PerfMmap, error))?;
             sampler.enable().map_err(SamplingError::Failed)?;
             self.rings.push(SampleRing { sampler, cpu });
         }
@@ -504,7 +504,7 @@ mod tests {
         let missing = || io::Error::from(Errno::MFILE);
         let limit = "sampling needs a descriptor for each process and processor: ";
         for error in [
-            SamplingError::of(Call::PerfEventOpen, missing()).to_string(),
+            SamplingError::new(Call::PerfEventOpen, missing()).to_string(),
             SamplingError::from(SymbolsError::Unreadable(missing())).to_string(),
         ] {
             assert!(
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn other_errors_end_with_advice() {
         let errors = [
-            SamplingError::of(Call::PerfEventOpen, Errno::BADF.into()),
+            SamplingError::new(Call::PerfEventOpen, Errno::BADF.into()),
             SamplingError::from(SymbolsError::Empty),
             SamplingError::from(SymbolsError::Hidden),
         ];

@@ -133,7 +133,7 @@ impl Profile {
 }
 
 impl Status {
-    pub(super) fn of(status: ExitStatus) -> Status {
+    pub(super) fn new(status: ExitStatus) -> Status {
         match (status.code(), status.signal()) {
             (None, Some(signal)) => Status::Signal(signal),
             (code, _) => Status::Exited(code.unwrap_or(0)),

@@ -4,13 +4,13 @@ use super::record::Stack;
 
 /// A function in the tree.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Node {
+pub struct TreeNode {
     /// Its name.
     pub name: String,
     /// The weight of the samples in it and in the functions it calls.
     pub weight: u64,
     /// The functions it calls, the heaviest first.
-    pub calls: Vec<Node>,
+    pub calls: Vec<TreeNode>,
 }
 
 /// The outer frames of every system call on x86-64 and arm64, which are left out.
@@ -29,8 +29,8 @@ const PRELUDE: &[&str] = &[
 ];
 
 /// The tree of all chains; its root has no name.
-pub fn tree(stacks: &[Stack]) -> Node {
-    let mut root = Node::default();
+pub fn tree(stacks: &[Stack]) -> TreeNode {
+    let mut root = TreeNode::default();
     for stack in stacks {
         root.weight += stack.weight;
         let mut at = &mut root;
@@ -47,14 +47,14 @@ pub fn tree(stacks: &[Stack]) -> Node {
     root
 }
 
-impl Node {
-    fn child(&mut self, name: &str) -> &mut Node {
+impl TreeNode {
+    fn child(&mut self, name: &str) -> &mut TreeNode {
         let known = self.calls.iter().position(|call| call.name == name);
         let at = known.unwrap_or_else(|| {
             let name = name.to_owned();
-            self.calls.push(Node {
+            self.calls.push(TreeNode {
                 name,
-                ..Node::default()
+                ..TreeNode::default()
             });
             self.calls.len() - 1
         });

@@ -1,15 +1,20 @@
 //! Watches both processes of a trial, ends a naive exchange that has been deadlocked for
 //! the whole limit, and explains the deadlock.
+//!
+//! They are deadlocked if, at every check, both report that they are writing, both are
+//! asleep (state S or D of proc_pid_stat(5)), and neither has moved a byte: then each
+//! waits for the other to read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::port::{WORDS, WRITING};
 use super::spec::{Mode, Naive, Spec};
-use super::trial::HANG_TIMEOUT;
-use crate::session::{Deadlock, Detector, ProcessState, Role, TrialError, Watch};
+use crate::session::{Deadlock, ProcessState, ReadSleep, Role, TrialError, Watch};
 use pipespeed_base::{size, text::pluralize};
 
+/// A trial fails if nothing moves for this long.
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time between two checks of processes that may deadlock.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -19,6 +24,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct Watcher {
     /// The sender and the echo.
     pids: [u32; 2],
+    read_sleep: ReadSleep,
     moved: u64,
     detector: Option<Detector>,
     limit: Duration,
@@ -29,9 +35,15 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// Creates a watcher that reports a deadlock once it has lasted for `limit`.
-    pub(super) fn new(pids: [u32; 2], spec: &Spec, limit: Duration, capacity: String) -> Self {
+    pub(super) fn new(
+        pids: [u32; 2],
+        spec: &Spec,
+        (limit, read_sleep): (Duration, ReadSleep),
+        capacity: String,
+    ) -> Self {
         Watcher {
             pids,
+            read_sleep,
             moved: 0,
             detector: matches!(spec.mode, Mode::Naive(_)).then(Detector::default),
             limit,
@@ -53,7 +65,13 @@ impl Watch for Watcher {
     fn check(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError> {
         let states = [0, 1].map(|at| {
             let word = |offset: usize| words[at * WORDS + offset].load(Ordering::Relaxed);
-            ProcessState::read(self.pids[at], word(0), word(1), word(2) == WRITING)
+            ProcessState {
+                pid: self.pids[at],
+                sleep: (self.read_sleep)(self.pids[at]),
+                written: word(0),
+                read: word(1),
+                is_writing: word(2) == WRITING,
+            }
         });
         let moved = states.iter().map(ProcessState::moved).sum();
         let moves = std::mem::replace(&mut self.moved, moved) != moved;
@@ -86,7 +104,7 @@ impl Deadlock {
                 state.written,
                 state.read,
                 state.place(),
-                state.letter.unwrap_or('?')
+                state.sleep.letter.unwrap_or('?')
             )
         };
         let (size, capacity) = (size::exact(size as u64), &self.capacity);
@@ -112,9 +130,89 @@ impl Deadlock {
     }
 }
 
+/// Detects a deadlock from successive states.
+#[derive(Debug, Default)]
+struct Detector {
+    /// Bytes that each had moved at the last check.
+    moved: Option<[u64; 2]>,
+    /// The check since which both have been writing and asleep without moving data.
+    since: Option<Instant>,
+}
+
+impl Detector {
+    /// Updates the detector with the states of both. Returns for how long they have
+    /// been deadlocked.
+    fn update(&mut self, states: &[ProcessState; 2], now: Instant) -> Option<Duration> {
+        let stuck = states.iter().all(ProcessState::is_stuck);
+        let moved = Some(states.each_ref().map(ProcessState::moved));
+        let same = std::mem::replace(&mut self.moved, moved) == moved;
+        self.since = match self.since {
+            _ if !stuck => None,
+            Some(since) if same => Some(since),
+            _ => Some(now),
+        };
+        self.since.map(|since| now - since)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Sleep;
+
+    fn state(letter: char, moved: u64, is_writing: bool) -> ProcessState {
+        ProcessState {
+            pid: 7,
+            sleep: Sleep {
+                letter: Some(letter),
+                wait_channel: None,
+            },
+            written: moved,
+            read: 0,
+            is_writing,
+        }
+    }
+
+    /// The duration of the deadlock, in ms, after checks 100 ms apart.
+    fn stuck_ms(checks: &[[ProcessState; 2]]) -> Option<u128> {
+        let started = Instant::now();
+        let mut detector = Detector::default();
+        let mut seen = None;
+        for (at, states) in (0..).zip(checks) {
+            let now = started + Duration::from_millis(100) * at;
+            seen = detector.update(states, now);
+        }
+        seen.map(|time| time.as_millis())
+    }
+
+    #[test]
+    fn processes_asleep_in_writes_without_progress_are_deadlocked() {
+        let stuck = [state('S', 65_536, true), state('S', 0, true)];
+        assert_eq!(stuck_ms(&[stuck.clone(), stuck.clone(), stuck]), Some(200));
+    }
+
+    #[test]
+    fn running_reading_or_progress_is_no_deadlock() {
+        let stuck = [state('S', 7, true), state('S', 7, true)];
+        let cases = [
+            ([state('R', 7, true), state('S', 7, true)], None),
+            ([state('S', 7, true), state('S', 7, false)], None),
+            ([state('Z', 7, true), state('S', 7, true)], None),
+            ([state('S', 8, true), state('S', 7, true)], Some(0)),
+        ];
+        for (other, expected) in cases {
+            let checks = [stuck.clone(), stuck.clone(), other.clone()];
+            assert_eq!(stuck_ms(&checks), expected, "{other:?}");
+            // A later deadlock begins anew.
+            let checks = [stuck.clone(), other, stuck.clone()];
+            assert_eq!(stuck_ms(&checks), Some(0));
+        }
+    }
+
+    #[test]
+    fn an_unreadable_wait_channel_is_reported() {
+        assert!(state('S', 0, true).place().contains("not readable"));
+    }
 
     #[test]
     fn a_deadlock_is_explained_by_its_exchange() {

@@ -7,16 +7,13 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::channels::{self, Connection};
-use super::deadlock::Watcher;
+use super::deadlock::{HANG_TIMEOUT, Watcher};
 use super::spec::{Outcome, Spec};
 use crate::endpoint::counters::run_delay_s;
 pub use crate::session::TrialError;
-use crate::session::{Role, Session, with_noise};
+use crate::session::{ReadSleep, Role, Session, with_noise};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
-
-/// A trial fails if nothing moves for this long.
-pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs trials of round trips in real processes.
 #[derive(Debug)]
@@ -27,6 +24,8 @@ pub struct Trials {
     pub cpus: [Option<usize>; 2],
     /// The minimum duration of a deadlock.
     pub limit: Duration,
+    /// Reads what the kernel shows of the processes.
+    pub read_sleep: ReadSleep,
     /// The signals that interrupt a run.
     pub interrupt: Interrupt,
     /// The probe for disturbances.
@@ -82,7 +81,7 @@ impl Trials {
         let [_, echo] = pids;
         let waited_before = run_delay_s(echo);
         session.start()?;
-        let mut watcher = Watcher::new(pids, spec, self.limit, capacity);
+        let mut watcher = Watcher::new(pids, spec, (self.limit, self.read_sleep), capacity);
         let outcomes = session.collect(Some(&mut watcher))?.into_iter();
         let (_, outcome) = outcomes.last().context("no outcome")?;
         // Readable until the process is reaped.

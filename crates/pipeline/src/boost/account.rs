@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::find::{Process, ProcessId};
-use crate::proc::PipeId;
+use crate::graph::Process;
+use crate::proc::LinkId;
+use crate::proc::ProcessId;
 use crate::raise::{Exemption, Treatment};
 
 /// The programs at the ends of a pipe.
@@ -61,13 +62,15 @@ impl Account {
     /// Whether a pipe named [`Subject::except`](super::Subject::except) was left as it is.
     pub fn has_excluded(&self) -> bool {
         let excluded = Treatment::Left(Exemption::Excluded);
-        self.pipes.iter().any(|it| it.treatment == excluded)
+        self.pipes
+            .iter()
+            .any(|treated| treated.treatment == excluded)
     }
 
     /// Number of pipes raised.
     pub fn count_raised(&self) -> u64 {
-        let raised = self.pipes.iter().filter(|it| it.is_raised());
-        raised.map(|it| it.count).sum()
+        let raised = self.pipes.iter().filter(|treated| treated.is_raised());
+        raised.map(|treated| treated.count).sum()
     }
 }
 
@@ -79,10 +82,12 @@ struct Party {
 }
 
 impl Party {
-    fn of(process: Option<&Process>) -> Self {
+    fn new(process: Option<&Process>) -> Self {
         Party {
-            id: process.map(|it| it.id),
-            name: process.map(|it| it.name.clone()).unwrap_or_default(),
+            id: process.map(|process| process.id),
+            name: process
+                .map(|process| process.name.clone())
+                .unwrap_or_default(),
         }
     }
 
@@ -119,7 +124,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Register {
     /// The pipes that still exist.
-    known: BTreeMap<PipeId, Known>,
+    known: BTreeMap<LinkId, Known>,
     /// About pipes that no longer exist.
     account: Account,
 }
@@ -129,7 +134,7 @@ impl Register {
     /// reasons of the scan before.
     pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>) {
         let ends = processes.values().flat_map(|process| &process.ends);
-        let held: BTreeSet<PipeId> = ends.map(|end| end.pipe).collect();
+        let held: BTreeSet<LinkId> = ends.map(|end| end.pipe).collect();
         let known = std::mem::take(&mut self.known).into_iter();
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             known.partition(|(pipe, _)| held.contains(pipe));
@@ -147,30 +152,30 @@ impl Register {
     /// Sets the processes after which a pipe is named. Returns the name.
     pub(super) fn set_parties(
         &mut self,
-        pipe: PipeId,
+        pipe: LinkId,
         writer: Option<&Process>,
         reader: Option<&Process>,
     ) -> PipeName {
         let known = self.known.entry(pipe).or_default();
-        known.writer = Party::of(writer);
-        known.reader = Party::of(reader);
+        known.writer = Party::new(writer);
+        known.reader = Party::new(reader);
         known.name()
     }
 
     /// Sets the reader after which a pipe is named.
-    pub(super) fn set_reader(&mut self, pipe: PipeId, reader: &Process) {
-        self.known.entry(pipe).or_default().reader = Party::of(Some(reader));
+    pub(super) fn set_reader(&mut self, pipe: LinkId, reader: &Process) {
+        self.known.entry(pipe).or_default().reader = Party::new(Some(reader));
     }
 
     /// Notes what was done to a pipe.
-    pub(super) fn settle(&mut self, pipe: PipeId, treatment: Treatment) {
+    pub(super) fn settle(&mut self, pipe: LinkId, treatment: Treatment) {
         let known = self.known.entry(pipe).or_default();
         known.treatment = Some(treatment);
         known.is_settled = true;
     }
 
     /// Notes why a pipe is not settled yet.
-    pub(super) fn wait(&mut self, pipe: PipeId, reason: Exemption) {
+    pub(super) fn wait(&mut self, pipe: LinkId, reason: Exemption) {
         let known = self.known.entry(pipe).or_default();
         known.treatment = Some(Treatment::Left(reason));
     }
@@ -178,14 +183,14 @@ impl Register {
     /// Whether a pipe was not settled in the last scan.
     pub(super) fn is_undecided(&self) -> bool {
         let mut known = self.known.values();
-        known.any(|it| it.treatment.is_some() && !it.is_settled)
+        known.any(|known| known.treatment.is_some() && !known.is_settled)
     }
 
     /// Whether a pipe was not settled in the last scan since it could not be opened.
     pub(super) fn waits_for_opening(&self) -> bool {
         let reason = Some(Treatment::Left(Exemption::NotOpened));
         let mut known = self.known.values();
-        known.any(|it| it.treatment == reason && !it.is_settled)
+        known.any(|known| known.treatment == reason && !known.is_settled)
     }
 
     /// Settles the pipes that still wait: they are left as they are.
@@ -196,14 +201,14 @@ impl Register {
     }
 
     /// Whether it was decided what is done to a pipe.
-    pub(super) fn is_settled(&self, pipe: PipeId) -> bool {
+    pub(super) fn is_settled(&self, pipe: LinkId) -> bool {
         self.known.get(&pipe).is_some_and(|known| known.is_settled)
     }
 
     /// Number of raised pipes that still exist.
     pub(super) fn count_raised(&self) -> usize {
-        let treatments = self.known.values().filter_map(|it| it.treatment);
-        treatments.filter(|it| it.is_raised()).count()
+        let treatments = self.known.values().filter_map(|known| known.treatment);
+        treatments.filter(|treatment| treatment.is_raised()).count()
     }
 
     /// The account of all pipes, which are forgotten.
@@ -214,15 +219,19 @@ impl Register {
     }
 
     /// Adds pipes to the account in the order in which their readers were started.
-    fn close(&mut self, pipes: BTreeMap<PipeId, Known>) {
-        let mut all: Vec<Known> = pipes.into_values().filter(|it| it.is_settled).collect();
+    fn close(&mut self, pipes: BTreeMap<LinkId, Known>) {
+        let mut all: Vec<Known> = pipes
+            .into_values()
+            .filter(|known| known.is_settled)
+            .collect();
         all.sort_by_key(|known| known.reader.id.map(|id| (id.start, id.pid)));
         for known in all {
             let (name, Some(treatment)) = (known.name(), known.treatment) else {
                 continue;
             };
             let mut alike = self.account.pipes.iter_mut();
-            let alike = alike.find(|it| (&it.name, it.treatment) == (&name, treatment));
+            let alike =
+                alike.find(|treated| (&treated.name, treated.treatment) == (&name, treatment));
             if let Some(alike) = alike {
                 alike.count += 1;
             } else {

@@ -13,8 +13,9 @@ use rustix::stdio;
 use rustix::thread;
 
 use super::{Booster, Subject};
-use crate::look::Looker;
 use crate::proc::Proc;
+use crate::proc::pipe_probe::PipeProbe;
+use crate::raise;
 
 /// Name of the process, for ps(1): it has the arguments of the process that was copied.
 const NAME: &CStr = c"pipespeed-boost";
@@ -59,7 +60,7 @@ fn attend(subject: Subject, root: Process, mut account_file: Option<File>) -> io
     if let Some(file) = &mut account_file {
         file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
-    let mut booster = Booster::new(subject, Looker::forking());
+    let mut booster = Booster::new(subject, PipeProbe::forking(raise::answer));
     let account = booster.run(&mut |interval| !root.ends_within(interval));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;

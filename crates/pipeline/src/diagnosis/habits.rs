@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, Who};
+use crate::graph::{Node, Side};
 use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
-use crate::proc::PipeId;
-use crate::wait::Side;
+use crate::proc::LinkId;
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
@@ -21,11 +21,11 @@ const MIN_WAKES_PER_S: f64 = 2_000.0;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
-    let is_asked = |pipe: PipeId| {
+    let is_asked = |pipe: LinkId| {
         let mut holders = observation
             .living()
-            .filter(|it| it.process.pipes().contains(&pipe));
-        holders.any(|it| it.is_asked)
+            .filter(|process| process.process.pipes().contains(&pipe));
+        holders.any(|process| process.is_asked)
     };
     let held = observation.pipes.iter();
     held.filter(|pipe| pipe.is_held && is_asked(pipe.id))
@@ -34,7 +34,7 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
             Finding::Held {
                 pipe: pipe.id,
                 holder: holder.map(Observed::who),
-                is_stuck: holder.is_some_and(|it| it.is_frozen),
+                is_stuck: holder.is_some_and(|process| process.is_frozen),
             }
         })
         .collect()
@@ -44,24 +44,24 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
 ///
 /// Somebody must hold the write end of a pipe that is in use, and may write later. So only
 /// those are named that are probably not meant to: see [`is_meant`].
-pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pipe in &observation.pipes {
         let readers = observation.users(pipe.id, Side::Input);
         let starved = readers
             .iter()
-            .find(|it| it.waited_on(pipe.id, Side::Input) >= MIN_STARVED);
-        let Some(reader) = starved.filter(|it| it.is_asked && !it.has_ended) else {
+            .find(|process| process.share_on(pipe.id, Side::Input) >= MIN_STARVED);
+        let Some(reader) = starved.filter(|reader| reader.is_asked && !reader.has_ended) else {
             continue;
         };
         let holders: Vec<&Observed> = observation
             .holders(pipe.id, Side::Room)
-            .filter(|it| !it.has_ended)
+            .filter(|process| !process.has_ended)
             .collect();
         // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
-        let has_both = |it: &&&Observed| it.process.holds(pipe.id, Side::Input);
+        let has_both = |process: &&&Observed| process.process.holds(pipe.id, Side::Input);
         let is_token = holders.iter().filter(has_both).count() > 1;
-        let is_reader = |it: &&&Observed| it.process.id == reader.process.id;
+        let is_reader = |process: &&&Observed| process.process.id == reader.process.id;
         let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
         // What reads its standard input, waits for somebody else to write there.
         let mut ends = reader.process.ends.iter();
@@ -80,8 +80,10 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
                 .filter(|end| end.pipe == pipe.id && end.writes)
                 .map(|end| end.fd)
                 .next();
-            let is_idle = |it: &&Observed| it.is_silent() || it.only_waits_for_children();
-            findings.extend(fd.map(|fd| Finding::SpareEnd {
+            let is_idle = |process: &&Observed| {
+                process.is_idle(Side::Room) || process.only_waits_for_children()
+            };
+            findings.extend(fd.map(|fd| Finding::LeakedWriteEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
                 holder: holder.who(),
@@ -96,7 +98,7 @@ pub(super) fn spare_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
 
 /// The living children of a process that waits for them.
 fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
-    let is_child = |it: &&Observed| it.process.parent == parent.process.id.pid;
+    let is_child = |process: &&Observed| process.process.parent == parent.process.id.pid;
     let children = observation.living().filter(is_child).map(Observed::who);
     if parent.only_waits_for_children() {
         children.collect()
@@ -111,11 +113,15 @@ fn is_meant(
     holder: &Observed,
     reader: &Observed,
     holders: &[&Observed],
-    pipe: PipeId,
+    pipe: LinkId,
 ) -> bool {
     let own = holder.process.id.pid;
-    let others = || holders.iter().filter(|it| it.process.id.pid != own);
-    if holder.waited_on(pipe, Side::Room) > 0.0 || !holder.is_silent() {
+    let others = || {
+        holders
+            .iter()
+            .filter(|process| process.process.id.pid != own)
+    };
+    if holder.waited_on(pipe, Side::Room) || !holder.is_idle(Side::Room) {
         return true;
     }
     // A shell whose children write, and end before they can be seen.
@@ -130,14 +136,16 @@ fn is_meant(
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
-    let writes = |it: &&&Observed| !it.is_silent() || it.is_standard(pipe, Side::Room);
-    if observation.descends(reader, own) && !others().any(|it| writes(&it)) {
+    let writes = |process: &&&Observed| {
+        !process.is_idle(Side::Room) || process.is_standard(pipe, Side::Room)
+    };
+    if observation.descends(reader, own) && !others().any(|process| writes(&process)) {
         return true;
     }
     // The shell of a process that has its output. A shell that waits for others only has no
     // use for it.
     if holder.only_waits_for_children() {
-        return others().any(|it| observation.descends(it, own));
+        return others().any(|process| observation.descends(process, own));
     }
     // A stage that has not written yet, unless it was left behind by one.
     holder.is_standard(pipe, Side::Room) && !is_left_behind(holder, reader)
@@ -146,9 +154,9 @@ fn is_meant(
 /// Whether a process's parent has ended, which it has in common with the reader of its output.
 fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
     const INIT: i32 = 1;
-    let family = |it: &Observed| {
-        let all = it.ancestors.iter().copied().filter(|pid| *pid != INIT);
-        let all: BTreeSet<i32> = all.chain([it.process.id.pid]).collect();
+    let family = |process: &Observed| {
+        let all = process.ancestors.iter().copied().filter(|pid| *pid != INIT);
+        let all: BTreeSet<i32> = all.chain([process.process.id.pid]).collect();
         all
     };
     let (own, others) = (&holder.process, &reader.process);
@@ -162,12 +170,12 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
 pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
     let edges = observation.edges();
     let mut findings = Vec::new();
-    for observed in observation.living().filter(|it| it.is_asked) {
+    for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
         let mut before = edges.iter().filter(|(_, to, _)| *to == own);
         let has_cause = before.any(|(from, ..)| {
             let writer = observation.find(*from);
-            writer.is_some_and(|it| small(observation, it, Side::Room).is_some())
+            writer.is_some_and(|process| small(observation, process, Side::Room).is_some())
         });
         if !has_cause {
             let sides = [Side::Input, Side::Room].into_iter();
@@ -209,7 +217,7 @@ fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Opt
     readers.find_map(|(_, to, pipe)| {
         let reader = observation.find(to)?;
         let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
-        let is_woken = reader.waited_on(pipe, Side::Input) > 0.5
+        let is_woken = reader.share_on(pipe, Side::Input) > 0.5
             && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
         is_woken.then(|| reader.who())
     })
@@ -260,7 +268,7 @@ fn cause(pipe: &Pipe, capacity: u64, new: Option<NewPipe>) -> SmallPipeCause {
 
 /// Pipes that hold less than a new one usually does.
 pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
-    let is_asked = |it: &&Observed| it.is_asked;
+    let is_asked = |process: &&Observed| process.is_asked;
     let mut findings = Vec::new();
     for pipe in observation.pipes.iter().filter(|pipe| pipe.is_small()) {
         let capacity = pipe.capacity.unwrap_or_default();
@@ -273,7 +281,7 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
                 pipe: pipe.id,
                 capacity,
                 cause: cause(pipe, capacity, observation.new_pipe),
-                between: between.iter().map(|it| it.who()).collect(),
+                between: between.iter().map(|process| process.who()).collect(),
             });
         }
     }
@@ -283,17 +291,17 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::graph::Process;
     use crate::proc::{End, Io};
-    use crate::wait::{Outside, PipeWait, State, Wait};
+    use crate::wait::{BlockedOn, LinkWait, Outside, State};
 
     fn sleeping() -> State {
-        State::Waiting(Wait::Outside(Outside::Timer))
+        State::Waiting(BlockedOn::Outside(Outside::Timer))
     }
 
     fn on_child() -> State {
-        State::Waiting(Wait::Child(None))
+        State::Waiting(BlockedOn::Child(None))
     }
 
     /// The processes with a spare end of a pipe from which process 2 reads.
@@ -306,9 +314,9 @@ mod tests {
             )
         };
         let observation = observation(others.into_iter().chain([reader]).collect());
-        let found = spare_ends(&observation, &BTreeSet::new());
+        let found = leaked_write_ends(&observation, &BTreeSet::new());
         let holders = found.iter().map(|finding| match finding {
-            Finding::SpareEnd { holder, .. } => holder.pid,
+            Finding::LeakedWriteEnd { holder, .. } => holder.pid,
             other => panic!("{other:?}"),
         });
         holders.collect()
@@ -330,8 +338,8 @@ mod tests {
     #[test]
     fn a_stray_write_end_is_named_unless_it_is_standard_output() {
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
-        let expected = Finding::SpareEnd {
-            pipe: PipeId::pipe(7),
+        let expected = Finding::LeakedWriteEnd {
+            pipe: LinkId::pipe(7),
             reader: reader.who(),
             holder: sleeper(3, 5).who(),
             fd: 5,
@@ -339,7 +347,10 @@ mod tests {
             is_last: true,
         };
         let observation = observation(vec![reader, sleeper(3, 5)]);
-        assert_eq!(spare_ends(&observation, &BTreeSet::new()), [expected]);
+        assert_eq!(
+            leaked_write_ends(&observation, &BTreeSet::new()),
+            [expected]
+        );
         // A stage that has not written yet.
         assert!(spare([sleeper(3, 1)]).is_empty());
         assert!(spare([sleeper(3, 2)]).is_empty());
@@ -379,7 +390,7 @@ mod tests {
     #[test]
     fn who_made_the_pipe_for_the_reader_may_write_later() {
         // An interactive shell and its coprocess.
-        let terminal = State::Waiting(Wait::Outside(Outside::Terminal));
+        let terminal = State::Waiting(BlockedOn::Outside(Outside::Terminal));
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
         assert!(spare([frozen(shell().process, on_child())]).is_empty());
@@ -413,7 +424,7 @@ mod tests {
     #[test]
     fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: End| End {
-            pipe: PipeId {
+            pipe: LinkId {
                 device: 5,
                 inode: 7,
             },
@@ -425,8 +436,8 @@ mod tests {
         });
         let shell = frozen(process(9, "bash", vec![both]), on_child());
         let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
-        let waits = State::Waiting(Wait::Pipes {
-            any_of: vec![PipeWait {
+        let waits = State::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
                 pipe: cat.ends[0].pipe,
                 fd: Some(0),
                 side: Side::Input,
@@ -435,8 +446,8 @@ mod tests {
         });
         cat.parent = 9;
         let observation = observation(vec![shell, frozen(cat, waits)]);
-        let findings = spare_ends(&observation, &BTreeSet::new());
-        let [Finding::SpareEnd { holder, fd, .. }] = &findings[..] else {
+        let findings = leaked_write_ends(&observation, &BTreeSet::new());
+        let [Finding::LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
             panic!("{findings:?}");
         };
         assert_eq!((&*holder.name, *fd), ("bash", 3));

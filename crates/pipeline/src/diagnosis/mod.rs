@@ -1,26 +1,32 @@
 //! Conclusions from an observation: pure functions.
 
+mod bottleneck;
+mod deadlock;
 mod habits;
-mod knot;
-mod pace;
 mod unread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 
+pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
+pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, Reason};
 pub use self::habits::SmallPipeCause;
-pub use self::knot::{Knot, KnotKind, Member, Reason};
-pub use self::pace::{Certainty, Delay, Pace, Room};
 pub use self::unread::{Idle, Unread};
-use crate::observe::{Observation, Observed, OnPipe, Pipe};
-use crate::proc::PipeId;
-use crate::wait::{Outside, Side, State};
+use crate::graph::{Edge, Node, Process, Side, Stages, pipelines};
+use crate::observe::{self, Observation, Pipe, Plan};
+use crate::proc::{LinkId, Proc};
+use crate::sample::{Observed, OnLink};
+use crate::wait::{Outside, State};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
 const MIN_PRESENT: f64 = 0.25;
 
-/// With fewer samples it can't be said which stage sets the pace.
+/// A process that waits for its children for this share only waits for them.
+const MIN_ONLY_WAITS: f64 = 0.9;
+
+/// With fewer samples it can't be said which stage is the bottleneck.
 const MIN_SAMPLES: u32 = 4;
 
 /// A process in a conclusion.
@@ -53,68 +59,69 @@ impl Observed {
         self.samples > 0 && f64::from(self.samples) >= min_samples
     }
 
-    fn waited_on(&self, pipe: PipeId, side: Side) -> f64 {
+    /// The share of the time in which it waited on a pipe.
+    fn share_on(&self, pipe: LinkId, side: Side) -> f64 {
         let on = self.on.iter();
         on.filter(|on| on.pipe == pipe && on.side == side)
             .map(|on| on.share)
             .sum()
     }
 
-    /// Whether it only waits for its children, as a shell does. timeout(1), and `wait` in some
-    /// shells, wait for their signal.
-    fn only_waits_for_children(&self) -> bool {
-        self.waits_for_children() >= 0.9
-    }
-
-    /// The share of the time in which it waits for a child or for a signal.
+    /// The share of the time in which it waits for a child or for a signal: timeout(1), and `wait` in
+    /// some shells, wait for their signal.
     fn waits_for_children(&self) -> f64 {
         let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
         share(Outside::Child) + share(Outside::Signal)
     }
 
     /// How often the children for which it waits wait on its pipes.
-    fn children_on(&self) -> impl Iterator<Item = &OnPipe> {
+    fn children_on(&self) -> impl Iterator<Item = &OnLink> {
         let children = self.children.iter().flat_map(|children| &children.on);
         children.filter(|on| self.process.holds(on.pipe, on.side))
     }
+}
 
-    /// Whether it wrote to no pipe at all, nor to anything else.
-    fn is_silent(&self) -> bool {
-        !self.splices && (self.is_frozen || self.io.is_some_and(|io| io.writes == 0))
+impl Node for Observed {
+    fn process(&self) -> &Process {
+        &self.process
     }
 
-    /// Whether it may have written to a pipe that others have, too: it waited there, or the pipe is its
-    /// standard output and it wrote something. Other descriptors are mostly inherited by accident.
-    fn seems_to_write(&self, pipe: PipeId) -> bool {
-        const STDOUT: i32 = 1;
-        let mut ends = self.process.ends.iter();
-        let is_output = ends.any(|end| end.pipe == pipe && end.fd == STDOUT);
-        self.waited_on(pipe, Side::Room) > 0.0 || is_output && !self.is_silent()
+    fn ancestors(&self) -> &[i32] {
+        &self.ancestors
     }
 
-    /// Whether an end of a pipe is among the descriptors by which a process started from a
-    /// shell reads or writes.
-    fn is_standard(&self, pipe: PipeId, side: Side) -> bool {
-        let standard: &[i32] = match side {
-            Side::Input => &[0],
-            Side::Room => &[1, 2],
-        };
-        let mut ends = self.process.ends.iter();
-        ends.any(|end| end.pipe == pipe && standard.contains(&end.fd))
+    fn waited_on(&self, link: LinkId, side: Side) -> bool {
+        self.share_on(link, side) > 0.0
+    }
+
+    fn only_waits_for_children(&self) -> bool {
+        self.waits_for_children() >= MIN_ONLY_WAITS
+    }
+
+    fn is_idle(&self, side: Side) -> bool {
+        let has_none = self.io.is_some_and(|io| match side {
+            Side::Input => io.reads == 0,
+            Side::Room => io.writes == 0,
+        });
+        !self.splices && (self.is_frozen || has_none)
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 }
 
 impl Observation {
     /// The processes that still ran at the end.
     pub fn living(&self) -> impl Iterator<Item = &Observed> {
-        self.processes.iter().filter(|it| !it.has_ended)
+        self.processes.iter().filter(|process| !process.has_ended)
     }
 
     /// The processes that held an end of a pipe, also those that have ended.
-    pub(crate) fn holders(&self, pipe: PipeId, side: Side) -> impl Iterator<Item = &Observed> {
+    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = &Observed> {
         self.processes
             .iter()
-            .filter(move |it| it.process.holds(pipe, side))
+            .filter(move |process| process.process.holds(pipe, side))
     }
 
     /// Whether a process descends from another one.
@@ -122,70 +129,22 @@ impl Observation {
         child.process.parent == from || child.ancestors.contains(&from)
     }
 
-    /// Whether a process holds an end of a pipe without using it: it never waited there, and
-    /// only waits for others, or started another one that has this end, or did nothing by
-    /// which it could have been used.
-    fn holds_idly(
-        &self,
-        holder: &Observed,
-        pipe: PipeId,
-        side: Side,
-        is_wrapper: impl FnOnce() -> bool,
-    ) -> bool {
-        if holder.waited_on(pipe, side) > 0.0 {
-            return false;
-        }
-        let is_idle = match side {
-            Side::Input => {
-                let reads = holder.io.map(|io| io.reads);
-                !holder.splices && (holder.is_frozen || reads == Some(0))
-            }
-            Side::Room => holder.is_silent(),
-        };
-        holder.only_waits_for_children()
-            || is_idle && !holder.is_standard(pipe, side)
-            || holder.is_frozen && is_wrapper()
-    }
-
-    /// Whether all ends that a process has of a pipe were left to it by an ancestor that uses them
-    /// under the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
-    fn inherits(&self, process: &Observed, pipe: PipeId, holders: &[&Observed]) -> bool {
-        let ends = process.process.ends.iter().filter(|end| end.pipe == pipe);
-        let mut ancestors = holders.iter().filter(|holder| {
-            self.descends(process, holder.process.id.pid) && !holder.only_waits_for_children()
-        });
-        ends.clone().all(|end| end.fd > 2)
-            && ancestors.any(|ancestor| {
-                let theirs = &ancestor.process.ends;
-                ends.clone().all(|end| {
-                    let mut same = theirs.iter().filter(|it| it.pipe == pipe);
-                    same.any(|it| it.fd == end.fd)
-                })
-            })
-    }
-
-    /// The processes that use an end of a pipe for most of the time. If all hold it idly, as a
-    /// shell that waits for one short-lived child after another, any of them may.
-    pub fn users(&self, pipe: PipeId, side: Side) -> Vec<&Observed> {
+    fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, LinkId) -> bool> {
         let min = self.min_samples();
-        let holders = self.holders(pipe, side).filter(|it| it.is_lasting(min));
-        let holders: Vec<&Observed> = holders.collect();
-        let parents = holders.iter().map(|it| it.process.parent);
-        let ancestors = holders.iter().flat_map(|it| it.ancestors.iter().copied());
-        let above: BTreeSet<i32> = parents.chain(ancestors).collect();
-        let users = holders.iter().filter(|it| {
-            let is_wrapper = || above.contains(&it.process.id.pid);
-            let is_inherited =
-                || it.waited_on(pipe, side) == 0.0 && self.inherits(it, pipe, &holders);
-            !self.holds_idly(it, pipe, side, is_wrapper) && !is_inherited()
-        });
-        let users: Vec<&Observed> = users.copied().collect();
-        if users.is_empty() { holders } else { users }
+        Stages {
+            nodes: &self.processes,
+            is_lasting: move |process: &Observed, _| process.is_lasting(min),
+        }
+    }
+
+    /// The processes that use an end of a pipe for most of the time.
+    pub fn users(&self, pipe: LinkId, side: Side) -> Vec<&Observed> {
+        self.stages().users(pipe, side)
     }
 
     /// A process with fewer samples was not there for long enough to judge it.
     fn min_samples(&self) -> f64 {
-        let most = self.processes.iter().map(|it| it.samples).max();
+        let most = self.processes.iter().map(|process| process.samples).max();
         MIN_PRESENT * f64::from(most.unwrap_or(0))
     }
 
@@ -193,7 +152,7 @@ impl Observation {
     /// pipelines.
     pub fn short_lived_pipes(&self) -> usize {
         let min = self.min_samples();
-        let is_short = |it: &&Observed| it.is_asked && !it.is_lasting(min);
+        let is_short = |process: &&Observed| process.is_asked && !process.is_lasting(min);
         let between = |pipe: &&Pipe| {
             let mut readers = self.holders(pipe.id, Side::Input).filter(is_short);
             readers.any(|reader| {
@@ -204,7 +163,7 @@ impl Observation {
         self.pipes.iter().filter(between).count()
     }
 
-    /// Whether there were too few samples to say which stage sets the pace.
+    /// Whether there were too few samples to say which stage is the bottleneck.
     pub fn is_too_short(&self) -> bool {
         self.samples < MIN_SAMPLES
     }
@@ -212,16 +171,16 @@ impl Observation {
     /// Whether nothing worked in the last sample, so that a longer observation may show
     /// that nothing will.
     pub fn is_still(&self) -> bool {
-        let mut states = self.living().flat_map(|it| &it.threads);
+        let mut states = self.living().flat_map(|process| &process.threads);
         states.all(|state| !matches!(state, State::Working | State::Disk))
     }
 
     /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
     /// one process was asked for, its neighbours belong to it.
-    pub fn edges(&self) -> Vec<(i32, i32, PipeId)> {
-        let asked = self.processes.iter().filter(|it| it.is_asked);
-        let asked: BTreeSet<i32> = asked.map(|it| it.process.id.pid).collect();
-        let mut edges = self.all_edges();
+    pub fn edges(&self) -> Vec<Edge> {
+        let asked = self.processes.iter().filter(|process| process.is_asked);
+        let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
+        let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
         edges.retain(|(from, to, _)| {
             let (from, to) = (asked.contains(from), asked.contains(to));
             from && to || asked.len() == 1 && (from || to)
@@ -229,42 +188,29 @@ impl Observation {
         edges
     }
 
-    /// All edges, without those by which whole pipelines would be joined that have nothing to do with
-    /// each other: what collects the output or the errors of many (a terminal multiplexer, a CI
-    /// runner) is no stage of those that write nothing there.
-    fn all_edges(&self) -> Vec<(i32, i32, PipeId)> {
-        let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
-        for pipe in &self.pipes {
-            let writers = self.users(pipe.id, Side::Room);
-            for writer in &writers {
-                let is_silent = writers.len() > 1 && !writer.seems_to_write(pipe.id);
-                for reader in self.users(pipe.id, Side::Input) {
-                    if writer.process.id != reader.process.id {
-                        let found = if is_silent { &mut silent } else { &mut edges };
-                        found.insert((writer.process.id.pid, reader.process.id.pid, pipe.id));
-                    }
-                }
-            }
-        }
-        let ends = edges.iter().flat_map(|(from, to, _)| [*from, *to]);
-        let joined: BTreeSet<i32> = ends.collect();
-        edges.extend(
-            silent
-                .into_iter()
-                .filter(|(from, ..)| !joined.contains(from)),
-        );
-        edges.into_iter().collect()
-    }
-
     /// The pipelines: groups of processes with pipes between them, each in the order of the
     /// flow.
     pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
-        pace::pipelines(self, &self.edges())
+        self.in_order(&self.edges())
+    }
+
+    /// The groups of processes that are connected by edges, each in the order of the flow.
+    fn in_order(&self, edges: &[Edge]) -> Vec<Vec<&Observed>> {
+        let min = self.min_samples();
+        let lasting = self
+            .processes
+            .iter()
+            .filter(|process| process.is_lasting(min));
+        let by_number: BTreeMap<i32, &Observed> =
+            lasting.map(|process| (process.number(), process)).collect();
+        let groups = pipelines(by_number.keys().copied(), edges).into_iter();
+        let members = |group: Vec<i32>| group.iter().map(|number| by_number[number]).collect();
+        groups.map(members).collect()
     }
 
     /// A process by its number.
     pub fn find(&self, pid: i32) -> Option<&Observed> {
-        self.living().find(|it| it.process.id.pid == pid)
+        self.living().find(|process| process.process.id.pid == pid)
     }
 }
 
@@ -273,29 +219,33 @@ impl Observation {
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// Processes that wait for each other.
-    Knot(Knot),
+    #[serde(rename = "knot")]
+    Deadlock(Deadlock),
     /// A splice that holds a pipe's lock.
     Held {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// The process that splices, if known.
         holder: Option<Who>,
         /// Whether it did not move all the time.
         is_stuck: bool,
     },
-    /// The stage that sets the pace.
-    Pace(Box<Pace>),
+    /// The bottleneck.
+    #[serde(rename = "pace")]
+    Bottleneck(Box<Bottleneck>),
     /// Stages that wait for each other, or for processors, by turns.
-    Turns {
+    #[serde(rename = "turns")]
+    PingPong {
         /// The stages.
         stages: Vec<Who>,
         /// What keeps them from running, if they mainly wait for processors.
         delay: Option<Delay>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
-    SpareEnd {
+    #[serde(rename = "spare_end")]
+    LeakedWriteEnd {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// Its reader.
         reader: Who,
         /// The process that holds a write end.
@@ -325,7 +275,7 @@ pub enum Finding {
     /// A pipe that holds less than a new one usually does.
     SmallPipe {
         /// The pipe.
-        pipe: PipeId,
+        pipe: LinkId,
         /// Its capacity.
         capacity: u64,
         /// Why it is small, as far as that is known.
@@ -338,7 +288,7 @@ pub enum Finding {
 impl Finding {
     fn is_last_holder(&self, who: &Who) -> bool {
         match self {
-            Finding::SpareEnd {
+            Finding::LeakedWriteEnd {
                 holder, is_last, ..
             } => *is_last && holder == who,
             _ => false,
@@ -348,8 +298,8 @@ impl Finding {
     /// Whether somebody waited for the whole observation, and may do so for ever.
     pub fn is_standstill(&self) -> bool {
         match self {
-            Finding::Unread(_) | Finding::SpareEnd { .. } => true,
-            Finding::Pace(pace) => pace.is_stopped,
+            Finding::Unread(_) | Finding::LeakedWriteEnd { .. } => true,
+            Finding::Bottleneck(bottleneck) => bottleneck.is_stopped,
             _ => false,
         }
     }
@@ -357,7 +307,7 @@ impl Finding {
     /// Whether nothing moves without help.
     pub fn is_stuck(&self) -> bool {
         match self {
-            Finding::Knot(_) => true,
+            Finding::Deadlock(_) => true,
             Finding::Held { is_stuck, .. } => *is_stuck,
             _ => false,
         }
@@ -365,14 +315,22 @@ impl Finding {
 
     /// Whether nothing moves without help, and nobody outside could give it.
     pub fn is_certainly_stuck(&self) -> bool {
-        let is_likely = matches!(self, Finding::Knot(knot) if knot.certainty == Certainty::Likely);
+        let is_likely =
+            matches!(self, Finding::Deadlock(deadlock) if deadlock.certainty == Certainty::Likely);
         self.is_stuck() && !is_likely
+    }
+
+    /// Whether it holds only if all processes are known that have an end of a pipe.
+    fn needs_all(&self) -> bool {
+        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd { .. })
     }
 
     /// The processes that don't move without help, and those that wait for them.
     fn tied(&self) -> Vec<&Who> {
         match self {
-            Finding::Knot(knot) => self.stuck().into_iter().chain(&knot.waiting).collect(),
+            Finding::Deadlock(deadlock) => {
+                self.stuck().into_iter().chain(&deadlock.waiting).collect()
+            }
             _ => self.stuck(),
         }
     }
@@ -380,7 +338,9 @@ impl Finding {
     /// The processes that don't move without help.
     pub fn stuck(&self) -> Vec<&Who> {
         match self {
-            Finding::Knot(knot) => knot.members.iter().map(|member| &member.who).collect(),
+            Finding::Deadlock(deadlock) => {
+                deadlock.members.iter().map(|member| &member.who).collect()
+            }
             Finding::Held {
                 holder,
                 is_stuck: true,
@@ -391,29 +351,40 @@ impl Finding {
     }
 }
 
+/// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
+/// a finding depends on it.
+pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool) -> Observation {
+    let needs_all =
+        |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
+    observe::observe(proc, plan, needs_all, pause)
+}
+
 /// The conclusions, the worst first.
 pub fn diagnose(observation: &Observation) -> Vec<Finding> {
-    let knots = knot::knots(observation);
+    let deadlocks = deadlock::deadlocks(observation);
     let held = habits::held(observation);
-    let mut findings: Vec<Finding> = knots.into_iter().map(Finding::Knot).collect();
+    let mut findings: Vec<Finding> = deadlocks.into_iter().map(Finding::Deadlock).collect();
     findings.extend(held);
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let spare = habits::spare_ends(observation, &tied);
+    let spare = habits::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
-    let mut paces = pace::paces(observation, &tied);
-    // Who does not write or read at all does not set a pace.
-    paces.retain(|finding| match finding {
-        Finding::Pace(pace) => {
+    let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
+    // Who does not write or read at all does not be the bottleneck.
+    bottlenecks.retain(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => {
             let mut unread = unread.iter();
-            let is_reader = unread.any(|unread| unread.is_reader(&pace.stage));
-            !is_reader && !spare.iter().any(|spare| spare.is_last_holder(&pace.stage))
+            let is_reader = unread.any(|unread| unread.is_reader(&bottleneck.stage));
+            !is_reader
+                && !spare
+                    .iter()
+                    .any(|spare| spare.is_last_holder(&bottleneck.stage))
         }
         _ => true,
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
-    findings.extend(paces);
+    findings.extend(bottlenecks);
     findings.extend(spare);
     findings.extend(habits::small_calls(observation));
     findings.extend(habits::small_pipes(observation));
@@ -423,17 +394,17 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
+    use crate::graph::Process;
     use crate::proc::Io;
-    use crate::wait::Wait;
+    use crate::wait::BlockedOn;
 
     #[test]
     fn a_program_that_waits_for_the_one_it_started_is_no_stage() {
         for wait in [
-            Wait::Child(None),
-            Wait::Outside(Outside::Signal),
-            Wait::Outside(Outside::Socket),
+            BlockedOn::Child(None),
+            BlockedOn::Outside(Outside::Signal),
+            BlockedOn::Outside(Outside::Socket),
         ] {
             let ends = || vec![reads(0, 7), writes(1, 8)];
             let timeout = frozen(process(2, "timeout", ends()), State::Waiting(wait));
@@ -448,13 +419,16 @@ mod tests {
                 busy(process(4, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
             ]);
             let pipelines = observation.pipelines();
-            let pids = pipelines.iter().flatten().map(|it| it.process.id.pid);
+            let pids = pipelines
+                .iter()
+                .flatten()
+                .map(|process| process.process.id.pid);
             assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
             let findings = diagnose(&observation);
-            let [Finding::Pace(pace)] = &findings[..] else {
+            let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
                 panic!("{findings:?}");
             };
-            assert_eq!(pace.stage.pid, 3);
+            assert_eq!(bottleneck.stage.pid, 3);
         }
     }
 
@@ -467,7 +441,7 @@ mod tests {
         };
         let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
         let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
-        tee.on.retain(|on| on.pipe == PipeId::pipe(10));
+        tee.on.retain(|on| on.pipe == LinkId::pipe(10));
         let mut xz = busy(
             child(5, "xz", vec![reads(0, 10), writes(63, 9)]),
             0.9,
@@ -500,7 +474,7 @@ mod tests {
                 wc.io = wc.io.map(|io| Io { writes: 0, ..io });
             }
             let mut seq = busy(seq, 0.1, 0.9, 0.0);
-            seq.on.retain(|on| on.pipe == PipeId::pipe(pipe));
+            seq.on.retain(|on| on.pipe == LinkId::pipe(pipe));
             [seq, wc]
         };
         let all = |writes_much| {
@@ -524,9 +498,9 @@ mod tests {
             pid: 1,
             name: "a".to_owned(),
         };
-        let pipe = PipeId::pipe(7);
-        let knot = Knot {
-            kind: KnotKind::AllRead,
+        let pipe = LinkId::pipe(7);
+        let deadlock = Deadlock {
+            kind: DeadlockKind::AllRead,
             certainty: Certainty::Clear,
             members: Vec::new(),
             waiting: Vec::new(),
@@ -536,7 +510,7 @@ mod tests {
             holder: None,
             is_stuck: true,
         };
-        let spare = Finding::SpareEnd {
+        let spare = Finding::LeakedWriteEnd {
             pipe,
             reader: who(),
             holder: who(),
@@ -562,12 +536,15 @@ mod tests {
             writer: who(),
             readers: Vec::new(),
         };
-        let turns = Finding::Turns {
+        let turns = Finding::PingPong {
             stages: Vec::new(),
             delay: None,
         };
         for (finding, expected) in [
-            (Finding::Knot(knot), "knot certainty kind members waiting"),
+            (
+                Finding::Deadlock(deadlock),
+                "knot certainty kind members waiting",
+            ),
             (held, "held holder is_stuck pipe"),
             (spare, "spare_end fd holder is_last pipe reader waits_for"),
             (
@@ -598,6 +575,6 @@ mod tests {
             busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
             busy(cat, 0.5, 0.0, 0.5),
         ]);
-        assert_eq!(observation.users(PipeId::pipe(7), Side::Input).len(), 2);
+        assert_eq!(observation.users(LinkId::pipe(7), Side::Input).len(), 2);
     }
 }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Observed, Who};
-use crate::observe::{Children, Observation, Shares};
-use crate::proc::PipeId;
-use crate::wait::{Outside, Side, State, Wait};
+use crate::graph::{Node, Side};
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::sample::{Children, Shares};
+use crate::wait::{BlockedOn, Outside, State};
 
 /// A writer that waited for this share of the time waited all the time.
 const MIN_BLOCKED: f64 = 0.95;
@@ -18,7 +20,7 @@ const MIN_BUSY: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unread {
     /// The pipe.
-    pub pipe: PipeId,
+    pub pipe: LinkId,
     /// The writer.
     pub writer: Who,
     /// The processes that hold a read end.
@@ -54,31 +56,40 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
     let mut found = Vec::new();
     for pipe in &observation.pipes {
         let writers = observation.holders(pipe.id, Side::Room);
-        let mut blocked = writers.filter(|it| {
-            let waited = it.waited_on(pipe.id, Side::Room) >= MIN_BLOCKED;
-            waited && it.is_frozen && !it.has_ended && !tied.contains(&it.process.id.pid)
+        let mut blocked = writers.filter(|process| {
+            let waited = process.share_on(pipe.id, Side::Room) >= MIN_BLOCKED;
+            waited
+                && process.is_frozen
+                && !process.has_ended
+                && !tied.contains(&process.process.id.pid)
         });
         let Some(writer) = blocked.next() else {
             continue;
         };
         let readers = observation.holders(pipe.id, Side::Input);
-        let readers = readers.filter(|it| !it.has_ended && it.process.id != writer.process.id);
+        let readers =
+            readers.filter(|process| !process.has_ended && process.process.id != writer.process.id);
         let readers: Vec<&Observed> = readers.collect();
-        let is_asked = writer.is_asked || readers.iter().any(|it| it.is_asked);
-        let is_busy = |it: &&Observed| {
+        let is_asked = writer.is_asked || readers.iter().any(|process| process.is_asked);
+        let is_busy = |process: &&Observed| {
             let awake = |shares: &Shares| shares.runs + shares.queued + shares.disk;
-            let children = it.children.as_ref().map_or(0.0, |it| awake(&it.shares));
-            awake(&it.shares) + children >= MIN_BUSY || it.shares.blocked >= MIN_BLOCKED
+            let children = process
+                .children
+                .as_ref()
+                .map_or(0.0, |children| awake(&children.shares));
+            awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |it: &&Observed| it.waited_on(pipe.id, Side::Input) > 0.0;
+        let is_starved = |process: &&Observed| process.waited_on(pipe.id, Side::Input);
         // A writer is only woken once a whole page has been read.
         let was_read = match pipe.fill_change {
             Some(change) => !change.is_constant,
             None => readers
                 .iter()
-                .any(|it| it.io.is_some_and(|io| io.reads > 0)),
+                .any(|reader| reader.io.is_some_and(|io| io.reads > 0)),
         };
-        let reads_later = readers.iter().any(|it| is_busy(it) || is_starved(it));
+        let reads_later = readers
+            .iter()
+            .any(|process| is_busy(process) || is_starved(process));
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
@@ -96,7 +107,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
 
 fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle {
     let own = reader.process.id.pid;
-    let waits_for_child = |state: &State| matches!(state, State::Waiting(Wait::Child(_)));
+    let waits_for_child = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
     let is_parent = observation.descends(writer, own) && reader.threads.iter().any(waits_for_child);
     // The nearest child on the way to the writer.
     let line = writer.ancestors.iter().copied();
@@ -117,11 +128,11 @@ fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find::Process;
     use crate::fixtures::{busy, frozen, observation, on_room, process, reads, writes};
+    use crate::graph::Process;
 
     fn waiting(outside: Outside) -> State {
-        State::Waiting(Wait::Outside(outside))
+        State::Waiting(BlockedOn::Outside(outside))
     }
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -149,7 +160,9 @@ mod tests {
         };
         assert_eq!((&*unread.writer.name, unread.readers.len()), ("yes", 1));
         assert_eq!(unread.readers[0].child, None);
-        parent.threads.push(State::Waiting(Wait::Child(Some(1))));
+        parent
+            .threads
+            .push(State::Waiting(BlockedOn::Child(Some(1))));
         let [unread] = &found(vec![blocked(), parent])[..] else {
             panic!();
         };
@@ -169,7 +182,7 @@ mod tests {
             waiting(Outside::Timer),
         );
         let unread = found(vec![blocked(), cat, sleep]);
-        let names = unread.iter().map(|it| &*it.writer.name);
+        let names = unread.iter().map(|unread| &*unread.writer.name);
         assert_eq!(names.collect::<Vec<&str>>(), ["cat"]);
     }
 

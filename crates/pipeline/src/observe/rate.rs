@@ -4,9 +4,10 @@
 //! went through this pipe, as far as can be seen. Where both ends count and differ, one of them also
 //! moves data elsewhere, or moves some by calls that are not counted.
 
-use super::{Observation, Observed};
-use crate::proc::PipeId;
-use crate::wait::Side;
+use super::Observation;
+use crate::graph::Side;
+use crate::proc::LinkId;
+use crate::sample::Observed;
 
 /// The ends of a pipe may differ by what it holds, and by what a program reads when it starts.
 const MAX_DIFFERENCE: u64 = 128 << 10;
@@ -39,7 +40,7 @@ impl Observation {
     }
 
     /// Bytes per second through a pipe; `None` if not known.
-    pub(super) fn rate(&self, pipe: PipeId) -> Option<f64> {
+    pub(crate) fn rate(&self, pipe: LinkId) -> Option<f64> {
         let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
         let mut pipes = self.pipes.iter();
         let change = pipes
@@ -86,7 +87,7 @@ impl Observation {
     /// Whether a process may have moved its bytes through another pipe on this side. Not through one
     /// that was left to it by accident, which others have, too; and standard error mostly carries
     /// little.
-    fn uses_others(&self, process: &Observed, pipe: PipeId, side: Side) -> bool {
+    fn uses_others(&self, process: &Observed, pipe: LinkId, side: Side) -> bool {
         let mut ends = process.process.ends.iter();
         ends.any(|end| {
             let (is_open, standard) = match side {
@@ -95,7 +96,9 @@ impl Observation {
             };
             let is_other = end.pipe != pipe && is_open;
             let is_inherited = || {
-                let active = self.holders(end.pipe, side).filter(|it| !it.is_frozen);
+                let active = self
+                    .holders(end.pipe, side)
+                    .filter(|holder| !holder.is_frozen);
                 active.count() > 1
             };
             is_other
@@ -108,7 +111,7 @@ impl Observation {
         })
     }
 
-    fn moved(&self, pipe: PipeId, side: Side) -> Moved {
+    fn moved(&self, pipe: LinkId, side: Side) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
@@ -148,7 +151,7 @@ mod tests {
 
     /// The rate in bytes per 2 s of a pipe between these two.
     fn rate(writer: Observed, reader: Observed) -> Option<f64> {
-        let rate = observation(vec![writer, reader]).rate(PipeId::pipe(7));
+        let rate = observation(vec![writer, reader]).rate(LinkId::pipe(7));
         rate.map(|rate| rate * 2.0)
     }
 
@@ -228,7 +231,7 @@ mod tests {
         let mut noisy = moves(&noisy, 9000, 9);
         noisy.on.clear();
         let all = observation(vec![noisy, splices, parent]);
-        assert_eq!(all.rate(PipeId::pipe(7)), Some(4500.0));
+        assert_eq!(all.rate(LinkId::pipe(7)), Some(4500.0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Observations of real processes.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -8,8 +9,16 @@ use pipespeed_testing::conditions::few_descriptors;
 use pipespeed_testing::procs::eventually;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::observer::is_replaced;
 use super::*;
-use crate::diagnosis::{Knot, KnotKind};
+use crate::diagnosis::{Deadlock, DeadlockKind, Finding, diagnose, observe};
+use crate::graph::Scanner;
+use crate::live::{Live, Moment};
+use crate::proc::ProcessId;
+use crate::proc::files::FdBudget;
+use crate::sample::Shares;
+use crate::sample::tally::{self, Tally};
+use crate::wait::State;
 
 /// Processes in a group of their own, which are killed when this is dropped.
 struct Group(Vec<Child>);
@@ -79,11 +88,11 @@ fn a_knot_is_found_where_system_calls_are_hidden() {
         let observation = group.observe(&proc, 50);
         assert_eq!(observation.hidden_calls, 2);
         match diagnose(&observation).into_iter().next()? {
-            Finding::Knot(Knot { kind, members, .. }) => Some((kind, members.len())),
+            Finding::Deadlock(Deadlock { kind, members, .. }) => Some((kind, members.len())),
             _ => None,
         }
     });
-    assert_eq!(found.unwrap(), (KnotKind::AllWrite, 2));
+    assert_eq!(found.unwrap(), (DeadlockKind::AllWrite, 2));
     let visible = group.observe(&Proc::default(), 50);
     assert_eq!(visible.hidden_calls, 0);
 }
@@ -120,8 +129,13 @@ fn a_process_that_sleeps_all_the_time_is_frozen_and_one_that_runs_is_not() {
     group.add(&["yes"], Stdio::null(), Stdio::null());
     let frozen = eventually(|| {
         let observation = group.observe(&Proc::default(), 50);
-        let frozen = observation.processes.iter().filter(|it| it.is_frozen);
-        let names: Vec<String> = frozen.map(|it| it.process.name.clone()).collect();
+        let frozen = observation
+            .processes
+            .iter()
+            .filter(|observed| observed.is_frozen);
+        let names: Vec<String> = frozen
+            .map(|observed| observed.process.name.clone())
+            .collect();
         (names.len() == 2).then_some(names)
     });
     assert_eq!(frozen.unwrap(), ["sleep", "cat"]);
@@ -132,25 +146,25 @@ fn few_descriptors_change_nothing() {
     let group = both_write();
     let proc = Proc::default();
     let (first, second) = (group.pid(), group.0[1].id() as i32);
-    let sample = |allowance: &Allowance| {
+    let sample = |fd_budget: &FdBudget| {
         let mut scanner = Scanner::default();
         scanner.read_all(&proc, &[]);
         [first, second].map(|pid| {
-            let process = scanner.snapshot.processes[&pid].clone();
-            let mut tally = Tally::new(&proc, process, true, allowance);
+            let process = scanner.graph.processes[&pid].clone();
+            let mut tally = Tally::new(&proc, process, true, fd_budget);
             for _ in 0..3 {
-                tally.sample(&proc, allowance);
+                tally.sample(&proc, fd_budget);
             }
             (tally.counts.samples, tally.threads())
         })
     };
     let is_stuck = || {
-        let states = sample(&Allowance::new()).map(|(_, threads)| threads);
+        let states = sample(&FdBudget::new()).map(|(_, threads)| threads);
         let waits = |threads: &Vec<State>| matches!(threads[..], [State::Waiting(_)]);
         states.iter().all(waits).then_some(())
     };
     eventually(is_stuck).unwrap();
-    assert_eq!(sample(&Allowance::of(0)), sample(&Allowance::new()));
+    assert_eq!(sample(&FdBudget::with_count(0)), sample(&FdBudget::new()));
 }
 
 #[test]
@@ -165,15 +179,15 @@ fn of_many_threads_only_some_are_examined_at_a_time() {
                     .is_ok_and(|receiver| receiver.recv().is_ok())
             });
         }
-        let (proc, allowance) = (Proc::default(), Allowance::new());
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
         let mut scanner = Scanner::default();
         scanner.read_all(&proc, &[]);
         let own = std::process::id() as i32;
-        let process = scanner.snapshot.processes[&own].clone();
-        let mut tally = Tally::new(&proc, process, true, &allowance);
-        assert!(tally.sample(&proc, &allowance) > 100);
+        let process = scanner.graph.processes[&own].clone();
+        let mut tally = Tally::new(&proc, process, true, &fd_budget);
+        assert!(tally.sample(&proc, &fd_budget) > 100);
         assert!(tally.threads().len() > 100);
-        assert!(tally.sample(&proc, &allowance) <= tally::MAX_THREADS);
+        assert!(tally.sample(&proc, &fd_budget) <= tally::MAX_THREADS);
         assert!(tally.threads().len() > 100);
         drop(sender);
     });
@@ -193,10 +207,10 @@ fn a_kernel_that_counts_no_turns_changes_nothing() {
     file("task/7/wchan", "do_wait");
     let proc = Proc::below(pipespeed_host::Root(root.path().to_owned()));
     let process = crate::fixtures::process(7, "x", Vec::new());
-    let allowance = Allowance::new();
-    let mut tally = Tally::new(&proc, process, true, &allowance);
+    let fd_budget = FdBudget::new();
+    let mut tally = Tally::new(&proc, process, true, &fd_budget);
     for _ in 0..2 {
-        assert_eq!(tally.sample(&proc, &allowance), 1);
+        assert_eq!(tally.sample(&proc, &fd_budget), 1);
     }
     assert_eq!((tally.counts.samples, tally.has_ended), (2, false));
 }
@@ -231,13 +245,21 @@ fn a_stuck_pipeline_is_found_while_it_is_watched_and_one_that_waits_is_not() {
         let mut pipelines = moment.pipelines.iter();
         pipelines.any(|pipeline| pipeline.stuck.is_some())
     });
-    let knot = found.unwrap().pipelines.remove(0).stuck.unwrap();
-    assert_eq!((knot.kind, knot.members.len()), (KnotKind::AllWrite, 2));
+    let deadlock = found.unwrap().pipelines.remove(0).stuck.unwrap();
+    assert_eq!(
+        (deadlock.kind, deadlock.members.len()),
+        (DeadlockKind::AllWrite, 2)
+    );
     let (reader, writer) = std::io::pipe().unwrap();
     let mut waits = Group(Vec::new());
     waits.add(&["sleep", "1000"], Stdio::null(), writer);
     waits.add(&["cat"], reader, Stdio::null());
-    let is_long = |moment: &Moment| moment.pipelines.iter().any(|it| it.still_s >= 6.0);
+    let is_long = |moment: &Moment| {
+        moment
+            .pipelines
+            .iter()
+            .any(|pipeline| pipeline.still_s >= 6.0)
+    };
     let moment = live(&waits, is_long).unwrap();
     assert_eq!(moment.pipelines[0].stuck, None);
 }

@@ -3,8 +3,8 @@
 use libc::c_long;
 
 use super::Side;
-use crate::files::Files;
 use crate::proc::Target;
+use crate::proc::files::Files;
 
 /// A system call with its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

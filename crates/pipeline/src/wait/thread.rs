@@ -1,9 +1,9 @@
 //! What a sleeping thread waits for, by its system call and its descriptors.
 
 use super::call::Call;
-use super::{Asleep, Outside, PipeWait, Side, Wait};
-use crate::files::Files;
-use crate::proc::{End, PipeId, Target, visible};
+use super::{Asleep, BlockedOn, LinkWait, Outside, Side};
+use crate::proc::files::Files;
+use crate::proc::{End, LinkId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.
 pub(super) struct Thread<'a> {
@@ -13,20 +13,20 @@ pub(super) struct Thread<'a> {
 
 impl Thread<'_> {
     /// What it waits for, by the kernel function and the system call in which it sleeps.
-    pub(super) fn wait(&self, kind: Option<Asleep>, call: Option<Call>) -> Wait {
+    pub(super) fn wait(&self, kind: Option<Asleep>, call: Option<Call>) -> BlockedOn {
         match (kind, call) {
             (Some(Asleep::Input), call) => self.on_pipe(Side::Input, call),
             (Some(Asleep::Room), call) => self.on_pipe(Side::Room, call),
-            (Some(Asleep::FifoPeer), call) => Wait::FifoPeer {
+            (Some(Asleep::FifoPeer), call) => BlockedOn::FifoPeer {
                 path: call.and_then(|call| self.opened_path(call)),
             },
             (Some(Asleep::Child), call) => self.on_child(call),
-            (Some(Asleep::Timer), _) => Wait::Outside(Outside::Timer),
-            (Some(Asleep::Frozen), _) => Wait::Outside(Outside::Frozen),
-            (Some(Asleep::Signal), None) => Wait::Outside(Outside::Signal),
+            (Some(Asleep::Timer), _) => BlockedOn::Outside(Outside::Timer),
+            (Some(Asleep::Frozen), _) => BlockedOn::Outside(Outside::Frozen),
+            (Some(Asleep::Signal), None) => BlockedOn::Outside(Outside::Signal),
             (Some(Asleep::Poll), Some(call)) => self.on_any(call),
             (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
-            (Some(Asleep::Futex), None) => Wait::Outside(Outside::Lock),
+            (Some(Asleep::Futex), None) => BlockedOn::Outside(Outside::Lock),
             (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
             // A function that is not known, or may not be seen.
             (None, Some(call)) if call.is_on_pipe(self.files, Side::Input) => {
@@ -35,18 +35,18 @@ impl Thread<'_> {
             (None, Some(call)) if call.is_on_pipe(self.files, Side::Room) => {
                 self.on_pipe(Side::Room, Some(call))
             }
-            (_, Some(call)) => Wait::Outside(self.outside_of(call)),
-            (Some(Asleep::TerminalOrSocket), None) => Wait::Outside(Outside::Socket),
-            _ => Wait::Outside(Outside::Other),
+            (_, Some(call)) => BlockedOn::Outside(self.outside_of(call)),
+            (Some(Asleep::TerminalOrSocket), None) => BlockedOn::Outside(Outside::Socket),
+            _ => BlockedOn::Outside(Outside::Other),
         }
     }
 
     /// A wait in a read, write, splice or similar. Without the call it may be any pipe that
     /// the process has open on this side.
-    fn on_pipe(&self, side: Side, call: Option<Call>) -> Wait {
+    fn on_pipe(&self, side: Side, call: Option<Call>) -> BlockedOn {
         let fd = call.and_then(|call| call.descriptor(side));
         let known = fd.and_then(|fd| match self.files.target(fd)? {
-            Target::Pipe(pipe, _) => Some(PipeWait {
+            Target::Pipe(pipe, _) => Some(LinkWait {
                 pipe,
                 fd: Some(fd),
                 side,
@@ -55,19 +55,19 @@ impl Thread<'_> {
         });
         let any_of = known.map_or_else(|| self.candidates(side), |one| vec![one]);
         if any_of.is_empty() {
-            Wait::Outside(Outside::Other)
+            BlockedOn::Outside(Outside::Other)
         } else {
-            Wait::Pipes { any_of, or: None }
+            BlockedOn::Pipes { any_of, or: None }
         }
     }
 
-    fn candidates(&self, side: Side) -> Vec<PipeWait> {
+    fn candidates(&self, side: Side) -> Vec<LinkWait> {
         let ends = self.ends.iter().filter(|end| match side {
             Side::Input => end.reads,
             Side::Room => end.writes,
         });
-        let mut waits: Vec<PipeWait> = ends
-            .map(|end| PipeWait {
+        let mut waits: Vec<LinkWait> = ends
+            .map(|end| LinkWait {
                 pipe: end.pipe,
                 fd: None,
                 side,
@@ -102,48 +102,48 @@ impl Thread<'_> {
         Some(visible(&path.to_string_lossy()))
     }
 
-    fn on_child(&self, call: Option<Call>) -> Wait {
+    fn on_child(&self, call: Option<Call>) -> BlockedOn {
         let pid = call.and_then(|call| match call.number {
             libc::SYS_wait4 => i32::try_from(call.args[0] as i64).ok(),
             // Only P_PID (1) names one child.
             libc::SYS_waitid if call.args[0] == 1 => i32::try_from(call.args[1]).ok(),
             _ => None,
         });
-        Wait::Child(pid.filter(|pid| *pid > 0))
+        BlockedOn::Child(pid.filter(|pid| *pid > 0))
     }
 
     /// A wait of a thread for another thread of its process has no timeout, and is either
     /// private, or a pthread_join(3): its futex holds the thread's id.
-    fn on_futex(&self, call: Call) -> Wait {
+    fn on_futex(&self, call: Call) -> BlockedOn {
         const PRIVATE: u64 = 128;
         let [_, operation, value, timeout, ..] = call.args;
         let own = |tid: i32| self.files.threads().contains(&tid);
         let is_own = operation & PRIVATE != 0 || i32::try_from(value).is_ok_and(own);
         if call.number == libc::SYS_futex && timeout == 0 && is_own {
-            Wait::Thread
+            BlockedOn::Thread
         } else {
-            Wait::Outside(Outside::Lock)
+            BlockedOn::Outside(Outside::Lock)
         }
     }
 
     /// A wait for a lock of the kernel: of a pipe, if the call is on one.
-    fn on_lock(&self, call: Call) -> Wait {
+    fn on_lock(&self, call: Call) -> BlockedOn {
         let mut sides = [Side::Input, Side::Room].into_iter();
         let is_pipe = sides.any(|side| {
             let fd = call.descriptor(side);
             fd.is_some_and(|fd| matches!(self.files.target(fd), Some(Target::Pipe(..))))
         });
         if is_pipe {
-            Wait::PipeLock
+            BlockedOn::PipeLock
         } else {
-            Wait::Outside(Outside::Other)
+            BlockedOn::Outside(Outside::Other)
         }
     }
 
     /// A wait in poll, select or epoll.
-    fn on_any(&self, call: Call) -> Wait {
+    fn on_any(&self, call: Call) -> BlockedOn {
         let Some((descriptors, has_timeout)) = self.polled(call) else {
-            return Wait::Outside(Outside::Other);
+            return BlockedOn::Outside(Outside::Other);
         };
         let mut any_of = Vec::new();
         let mut or = has_timeout.then_some(Outside::Timer);
@@ -152,7 +152,7 @@ impl Thread<'_> {
                 Some(Target::Pipe(pipe, _)) => {
                     let before = any_of.len();
                     let sides = sides.iter().filter(|side| self.permits(fd, pipe, **side));
-                    any_of.extend(sides.map(|side| PipeWait {
+                    any_of.extend(sides.map(|side| LinkWait {
                         pipe,
                         fd: Some(fd),
                         side: *side,
@@ -166,14 +166,14 @@ impl Thread<'_> {
             }
         }
         match (any_of.is_empty(), or) {
-            (false, or) => Wait::Pipes { any_of, or },
+            (false, or) => BlockedOn::Pipes { any_of, or },
             // Without any descriptor and without a timeout.
-            (true, or) => Wait::Outside(or.unwrap_or(Outside::Signal)),
+            (true, or) => BlockedOn::Outside(or.unwrap_or(Outside::Signal)),
         }
     }
 
     /// Whether a descriptor is an end of the pipe that ever gets input, or room.
-    fn permits(&self, fd: i32, pipe: PipeId, side: Side) -> bool {
+    fn permits(&self, fd: i32, pipe: LinkId, side: Side) -> bool {
         let mut ends = self.ends.iter();
         let end = ends.find(|end| end.fd == fd && end.pipe == pipe);
         end.is_none_or(|end| match side {

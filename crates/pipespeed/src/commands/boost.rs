@@ -1,7 +1,9 @@
 //! `pipespeed boost`.
 
 mod output;
+mod proof;
 mod prove;
+mod text;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
@@ -17,16 +19,15 @@ use rustix::process::{Pid, Signal, child_subreaper, getpid, kill_process};
 
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
-use crate::commands::{looker, require_process, require_processes};
+use crate::commands::{pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
-use pipespeed_pipeline::look::is_readable;
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_report as report;
+use pipespeed_pipeline::proc::pipe_probe::is_readable;
 
 /// The sidecar of a command that has ended needs at most this long for its account.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -144,7 +145,7 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let status = child.wait().context("the command")?;
     match receiver.account() {
         Some(account) => {
-            for line in report::describe_account(&account) {
+            for line in text::describe_account(&account) {
                 say(&format!("pipespeed: {line}"));
             }
         }
@@ -182,11 +183,11 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
         return start_sidecar(subject, None);
     }
     let interrupt = Interrupt::install().context("signal handlers")?;
-    let mut booster = Booster::new(subject, looker());
+    let mut booster = Booster::new(subject, pipe_probe());
     let mut pause = |within: Duration| {
         !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
     };
-    let mut lines = report::describe_account(&booster.run_once(&mut pause));
+    let mut lines = text::describe_account(&booster.run_once(&mut pause));
     // The processor time.
     lines.pop();
     print(lines.join("\n") + "\n")?;

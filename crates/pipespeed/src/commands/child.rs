@@ -16,8 +16,8 @@ use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, u
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::ChildWatch;
 use pipespeed_base::{signal_name, standard};
-use pipespeed_pipeline::act;
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::terminate;
 
 /// Interval of reaping the processes that a command leaves behind.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ pub(super) fn wait(
         others,
     } = command;
     while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
-        act::reap_others(proc, Pid::from_child(child));
+        terminate::reap_others(proc, Pid::from_child(child));
     }
     let Some(signal) = interrupt.signal().and_then(Signal::from_named_raw) else {
         return child.wait().context("the command");
@@ -135,7 +135,7 @@ pub(super) fn wait(
     let mut polled = [PollFd::new(ending, PollFlags::IN)];
     let grace = Timespec::try_from(GROUP_GRACE).ok();
     if retry_on_intr(|| poll(&mut polled, grace.as_ref())) == Ok(0) {
-        act::signal_descendants(proc, others, signal);
+        terminate::signal_descendants(proc, others, signal);
     }
     let status = child.wait().context("the command")?;
     end_rest(proc, others, REST_GRACE);
@@ -148,7 +148,7 @@ pub(super) fn end(proc: &Proc, command: &Started) -> bool {
 }
 
 fn end_rest(proc: &Proc, others: &[i32], grace: Duration) -> bool {
-    let is_done = act::end_descendants(proc, others, grace);
+    let is_done = terminate::end_descendants(proc, others, grace);
     if !is_done {
         say("pipespeed: not all processes of the command could be ended");
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::Files;
-use crate::commands::{header, looker, require_process, require_processes};
+use crate::commands::{header, pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, message_with_remedy, say, usage,
 };
@@ -21,12 +21,14 @@ use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Header, Kind, to_json};
-use pipespeed_pipeline::act;
-use pipespeed_pipeline::diagnosis::{Finding, diagnose};
-use pipespeed_pipeline::find::{ProcessId, Scope};
-use pipespeed_pipeline::look::Looker;
-use pipespeed_pipeline::observe::{Observation, Plan, observe};
+use pipespeed_pipeline::diagnosis::{Finding, Who, diagnose, observe};
+use pipespeed_pipeline::graph::Scope;
+use pipespeed_pipeline::observe::{Observation, Plan};
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proc::ProcessId;
+use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
+use pipespeed_pipeline::sample::Observed;
+use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, doctor as report};
 
 /// The saved record.
@@ -36,6 +38,7 @@ struct Record<'a> {
     header: Header,
     is_stuck: bool,
     findings: &'a [Finding],
+    pipelines: Vec<Vec<Who>>,
     #[serde(flatten)]
     observation: &'a Observation,
 }
@@ -58,12 +61,12 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
     require_processes(&Proc::default())?;
-    let looker = looker();
+    let pipe_probe = pipe_probe();
     let mut doctor = Doctor {
         args,
         files,
-        proc: Proc::with_looker(looker.clone()),
-        looker,
+        proc: Proc::with_pipe_probe(pipe_probe.clone()),
+        pipe_probe,
         interrupt: Interrupt::install().context("signal handlers")?,
         is_lost: false,
     };
@@ -109,7 +112,7 @@ pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Plan {
 fn conclude(observation: &Observation) -> Vec<Finding> {
     let mut findings = diagnose(observation);
     if observation.is_too_short() {
-        findings.retain(|it| !matches!(it, Finding::Pace(_) | Finding::Turns { .. }));
+        findings.retain(|it| !matches!(it, Finding::Bottleneck(_) | Finding::PingPong { .. }));
     }
     findings
 }
@@ -118,7 +121,7 @@ struct Doctor<'a> {
     args: &'a DoctorArgs,
     files: Files,
     proc: Proc,
-    looker: Looker,
+    pipe_probe: PipeProbe,
     interrupt: Interrupt,
     /// The report on a command could not be written on standard error.
     is_lost: bool,
@@ -168,7 +171,7 @@ impl Doctor<'_> {
     fn observe_command(&mut self, command: &Started, window: Duration) -> Observation {
         let (proc, interrupt) = (&self.proc, &self.interrupt);
         let mut pause = |within: Duration| {
-            act::reap_others(proc, Pid::from_child(&command.child));
+            terminate::reap_others(proc, Pid::from_child(&command.child));
             !is_over(interrupt, Some(&command.ending), Some(within))
         };
         let scope = Scope::Below(getpid().as_raw_pid());
@@ -176,10 +179,12 @@ impl Doctor<'_> {
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+        let stages = |stages: Vec<&Observed>| stages.into_iter().map(Observed::who).collect();
         let record = Record {
             header: header(Kind::Doctor, Machine::read(None, None)),
             is_stuck: findings.iter().any(Finding::is_stuck),
             findings,
+            pipelines: observation.pipelines().into_iter().map(stages).collect(),
             observation,
         };
         self.files.save(|_| Ok(to_json(&record)))
@@ -308,7 +313,7 @@ impl Doctor<'_> {
     /// Ends all processes of a stuck command.
     fn kill(&mut self, command: &Started) {
         let count = self.count_processes();
-        self.looker.end();
+        self.pipe_probe.end();
         if end(&self.proc, command) {
             let processes = pluralize(count, "process");
             say(&format!(
@@ -320,13 +325,13 @@ impl Doctor<'_> {
     /// Waits for the end of the command.
     fn wait(&mut self, command: &mut Started) -> anyhow::Result<ExitStatus> {
         // The helper is a descendant, too, and ends by itself.
-        self.looker.end();
+        self.pipe_probe.end();
         wait(&self.proc, &self.interrupt, command)
     }
 
     /// The number of processes of the command.
     fn count_processes(&self) -> usize {
-        let helpers = self.looker.pids(&self.proc);
+        let helpers = self.pipe_probe.pids(&self.proc);
         let tree = self.proc.tree(getpid().as_raw_pid());
         let runs = |pid: &&i32| self.proc.stat(**pid).is_some_and(|stat| stat.state != 'Z');
         let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));

@@ -19,7 +19,9 @@ use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
 use pipespeed_measure::rounds::{Budget, Rounds, check};
+use pipespeed_measure::session::Sleep;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
 
 mod plan;
@@ -51,6 +53,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         program: ProcessRunner::this_program(),
         cpus: [chosen.writer, chosen.reader],
         limit: Duration::from_secs_f64(args.limit),
+        read_sleep,
         interrupt: Interrupt::install()?,
         noise: NoiseProbe::default(),
     };
@@ -83,6 +86,15 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let are_wanted = args.naive.is_some() && args.size.is_empty();
     let verdict = outcome.and_then(|()| verdict(&record, are_wanted));
     first_error([verdict, saved])
+}
+
+/// Reads what the kernel shows of a process of one thread.
+fn read_sleep(pid: u32) -> Sleep {
+    let (proc, pid) = (Proc::default(), pid as i32);
+    Sleep {
+        letter: proc.stat(pid).map(|stat| stat.state),
+        wait_channel: proc.sleeps_in(pid, pid),
+    }
 }
 
 /// Returns the name of `wait` if it spins, which needs one processor per process.

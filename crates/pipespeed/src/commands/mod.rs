@@ -43,8 +43,8 @@ use pipespeed_measure::record::{Header, Kind};
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::open_process;
-use pipespeed_pipeline::look::{self, Looker};
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proc::pipe_probe::{self, PipeProbe};
 
 /// Runs the subcommand of the command line.
 ///
@@ -118,10 +118,10 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<Process> {
 }
 
 /// Asks this program as the helper process.
-fn looker() -> Looker {
-    Looker::new(|| {
+fn pipe_probe() -> PipeProbe {
+    PipeProbe::new(|| {
         let mut command = std::process::Command::new(ProcessRunner::this_program());
-        command.args([SUBCOMMAND, look::ROLE]);
+        command.args([SUBCOMMAND, pipe_probe::ROLE]);
         command
     })
 }

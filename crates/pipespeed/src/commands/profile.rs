@@ -11,9 +11,10 @@ use pipespeed_base::{Named, signal_name};
 use crate::cli::ProfileArgs;
 use crate::commands::child::start;
 use crate::commands::files::{Files, RECORD};
-use crate::commands::{cases_fit, first_error, header, load, looker, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
@@ -29,7 +30,6 @@ use pipespeed_measure::runner::TrialError;
 use pipespeed_measure::suite::channels::CaseId;
 use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_pipeline::proof::command_line;
 use pipespeed_report as report;
 
 /// Durations of a trial: long enough for stable shares, short enough for the
@@ -221,7 +221,15 @@ fn profile_command(
         })?;
         Ok((started.child, started.ending))
     };
-    pipeline::profile(command, sampling, cpus, limit, &interrupt, looker(), start)
+    pipeline::profile(
+        command,
+        sampling,
+        cpus,
+        limit,
+        &interrupt,
+        pipe_probe(),
+        start,
+    )
 }
 
 /// Processors and settings of the cases of a profile.

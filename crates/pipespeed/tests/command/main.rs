@@ -16,5 +16,6 @@ mod load;
 mod meter;
 mod profile;
 mod records;
+mod stages;
 mod streams;
 mod top;

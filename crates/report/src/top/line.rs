@@ -1,6 +1,7 @@
 //! A line of the screen, and where its columns are.
 
-use pipespeed_pipeline::observe::{Pipe, Shares};
+use pipespeed_pipeline::observe::Pipe;
+use pipespeed_pipeline::sample::Shares;
 
 use super::View;
 use crate::doctor::rate;

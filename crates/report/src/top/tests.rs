@@ -1,8 +1,12 @@
 use pipespeed_base::text::is_printable;
-use pipespeed_pipeline::diagnosis::{Idle, Knot, KnotKind, Member, Pace, Unread, Who};
+use pipespeed_pipeline::diagnosis::{
+    Bottleneck, Deadlock, DeadlockKind, DeadlockMember, Idle, Unread, Who,
+};
 use pipespeed_pipeline::fixtures;
-use pipespeed_pipeline::observe::{Pipe, Shares, Window};
-use pipespeed_pipeline::proc::PipeId;
+use pipespeed_pipeline::live::Window;
+use pipespeed_pipeline::observe::Pipe;
+use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
 use proptest::prelude::*;
 
@@ -38,12 +42,12 @@ fn stage(pid: i32, name: &str, second: Window, minute: Window) -> Stage {
     }
 }
 
-fn link(from: i32, to: i32, fill: f64) -> Link {
-    Link {
+fn link(from: i32, to: i32, fill: f64) -> StageLink {
+    StageLink {
         from,
         to,
         pipe: Pipe {
-            id: PipeId::pipe(from as u64),
+            id: LinkId::pipe(from as u64),
             path: None,
             capacity: Some(65536),
             fill: Some(fill),
@@ -56,10 +60,10 @@ fn link(from: i32, to: i32, fill: f64) -> Link {
     }
 }
 
-fn pace(pid: i32, name: &str, certainty: Certainty) -> Pace {
-    Pace {
+fn bottleneck(pid: i32, name: &str, certainty: Certainty) -> Bottleneck {
+    Bottleneck {
         certainty,
-        ..fixtures::pace(pid, name, Shares::default())
+        ..fixtures::bottleneck(pid, name, Shares::default())
     }
 }
 
@@ -67,7 +71,7 @@ fn packing() -> Pipeline {
     let of = |(a, b, c, rate): (f64, f64, f64, f64)| window(a, b, c, Some(rate));
     let packer = |pid, name: &str, second, minute| stage(pid, name, of(second), of(minute));
     Pipeline {
-        pace: Some(pace(461, "gzip", Certainty::Clear)),
+        bottleneck: Some(bottleneck(461, "gzip", Certainty::Clear)),
         stages: vec![
             packer(459, "yes", (0.18, 0.82, 0.0, 161.0), (0.2, 0.8, 0.0, 155.0)),
             packer(
@@ -110,13 +114,13 @@ fn fetching() -> Pipeline {
     );
     ended.has_ended = true;
     Pipeline {
-        pace: Some(Pace {
+        bottleneck: Some(Bottleneck {
             outside: Some(Outside::Socket),
             shares: Shares {
                 elsewhere: 0.96,
                 ..Shares::default()
             },
-            ..pace(1232, "curl", Certainty::Likely)
+            ..bottleneck(1232, "curl", Certainty::Likely)
         }),
         stages: vec![
             stage(
@@ -283,7 +287,7 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
     };
     let stuck = Pipeline {
         unread: Some(Unread {
-            pipe: PipeId::pipe(77),
+            pipe: LinkId::pipe(77),
             writer: who(77, "sleep"),
             readers: vec![reader],
         }),
@@ -297,17 +301,17 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
         assert_eq!(sorted(&moment, sort).next(), Some(&stuck));
     }
     assert_eq!(verdict(&stuck, true), "sleep waits, cat does not read");
-    let knot = Knot {
-        kind: KnotKind::AllWrite,
+    let deadlock = Deadlock {
+        kind: DeadlockKind::AllWrite,
         certainty: Certainty::Clear,
-        members: vec![Member {
+        members: vec![DeadlockMember {
             who: who(78, "cat"),
             reasons: Vec::new(),
         }],
         waiting: Vec::new(),
     };
     let stuck = Pipeline {
-        stuck: Some(knot),
+        stuck: Some(deadlock),
         ..still()
     };
     assert_eq!(verdict(&stuck, true), "stuck: see 'pipespeed doctor 78'");

@@ -2,14 +2,16 @@
 //! its processes are sampled. Nothing of the command line is parsed: the processes' pipes show
 //! which stages there are.
 //!
-//! `running` runs the command, `stages` finds and observes its stages, `status` is how one
-//! ended, `finish` makes the record.
+//! `running` runs the command, `members` observes its processes, `reasons` is what they wait for, `status` how one ended,
+//! `stages` finds out which are stages, `record` makes the record.
 
-mod account;
-mod finish;
+mod members;
+mod reasons;
+mod record;
 mod running;
 mod stages;
 mod status;
+mod usage;
 
 use std::os::fd::OwnedFd;
 use std::process::Child;
@@ -17,17 +19,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub use self::reasons::{INPUT, OUTPUT};
 pub use self::running::PHASE_MS;
-pub use self::stages::{INPUT, OUTPUT};
 use super::perf::Sampling;
 use super::record::PipelineProfile;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_pipeline::look::Looker;
+use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 
 /// Runs a command for at most `limit`, and samples it unless that is refused. `start` starts it, without a terminal
 /// as standard output, and returns it with its pidfd; this process must adopt its orphans
-/// (PR_SET_CHILD_SUBREAPER). `looker` reads the command lines of the stages. Also returns the signal that interrupted it, if any.
+/// (PR_SET_CHILD_SUBREAPER). `pipe_probe` reads the command lines of the stages. Also returns the signal that interrupted it, if any.
 ///
 /// # Errors
 /// Errors of starting and observing it. A refusal to sample is a
@@ -38,11 +40,11 @@ pub fn profile(
     cpus: &[usize],
     limit: Duration,
     interrupt: &Interrupt,
-    looker: Looker,
+    pipe_probe: PipeProbe,
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
 ) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
-    let running = running::start(sampling, cpus, looker, start)?;
+    let running = running::start(sampling, cpus, pipe_probe, start)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;
     let interrupted = ran.interrupted.map(Interrupted);
-    Ok((finish::record(command, ran, sampling), interrupted))
+    Ok((record::record(command, ran, sampling), interrupted))
 }

@@ -10,14 +10,14 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, getpid};
 
-use super::stages::Stages;
+use super::members::Members;
 use crate::profile::perf::{Probe, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::refusals::Call;
-use pipespeed_pipeline::act::{end_descendants, reap_others};
-use pipespeed_pipeline::look::Looker;
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
+use pipespeed_pipeline::terminate::{end_descendants, reap_others};
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
 /// are no multiples of it. Phases with sampling alternate with phases without: sampling
@@ -43,13 +43,13 @@ pub struct Running {
     ending: OwnedFd,
     /// `None` if sampling is refused.
     probe: Option<Probe>,
-    stages: Stages,
+    members: Members,
     started: Instant,
 }
 
 /// The outcome of a run.
 #[derive(Debug)]
-pub struct Ran {
+pub struct RunOutcome {
     /// From the start to the end of the command.
     pub wall: Duration,
     /// Whether it was ended because it exceeded the time limit.
@@ -64,8 +64,8 @@ pub struct Ran {
     pub used: Option<Duration>,
     /// Number of processes that were left at its end and had to be ended.
     pub left: usize,
-    /// Its stages.
-    pub stages: Stages,
+    /// Its processes.
+    pub members: Members,
 }
 
 /// Starts to sample, if that is possible, and then the command by `start`, which returns it with
@@ -76,25 +76,25 @@ pub struct Ran {
 pub fn start(
     sampling: Option<&Sampling>,
     cpus: &[usize],
-    looker: Looker,
+    pipe_probe: PipeProbe,
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
 ) -> anyhow::Result<Running> {
     // It inherits no sampling.
-    looker.prepare(&Proc::default());
+    pipe_probe.prepare(&Proc::default());
     let mut probe = sampling.map(|sampling| Probe::new(sampling, &[cpus]));
     if let Some(probe) = &mut probe {
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
-    reserve_descriptors().map_err(|error| SamplingError::of(Call::from("open(2)"), error))?;
-    let stages = Stages::new(looker);
+    reserve_descriptors().map_err(|error| SamplingError::new(Call::from("open(2)"), error))?;
+    let members = Members::new(pipe_probe);
     let started = Instant::now();
     let (child, ending) = start()?;
     Ok(Running {
         child,
         ending,
         probe,
-        stages,
+        members,
         started,
     })
 }
@@ -112,7 +112,7 @@ impl Running {
     ///
     /// # Errors
     /// Those of system calls that should not fail.
-    pub fn run(mut self, limit: Duration, interrupt: &Interrupt) -> anyhow::Result<Ran> {
+    pub fn run(mut self, limit: Duration, interrupt: &Interrupt) -> anyhow::Result<RunOutcome> {
         let end = self.started + limit;
         let mut phase_end = self.started + PHASE;
         let mut pause = MIN_PAUSE;
@@ -124,7 +124,7 @@ impl Running {
             let until = (Instant::now() + pause).min(phase_end).min(end);
             has_ended = self.wait(until, interrupt)?;
             let looked = Instant::now();
-            self.stages.look();
+            self.members.look();
             if let Some(probe) = &mut self.probe {
                 probe.read();
             }
@@ -140,15 +140,15 @@ impl Running {
             interrupted = interrupt.signal();
         }
         let wall = self.started.elapsed();
-        self.stages.end_phase(is_sampled);
+        self.members.end_phase(is_sampled);
         self.stop_sampling()?;
         let mut status = None;
         let mut left = 0;
-        let mut helpers = self.stages.helpers();
+        let mut helpers = self.members.helpers();
         // Only one that replaces another one is a child.
         helpers.retain(|pid| Proc::default().is_descendant(*pid));
         if has_ended {
-            status = Some(Status::of(self.child.wait()?));
+            status = Some(Status::new(self.child.wait()?));
             reap_others(&Proc::default(), Pid::from_child(&self.child));
             let mut children = Proc::default().children(getpid().as_raw_pid());
             children.retain(|pid| !helpers.contains(pid));
@@ -158,9 +158,9 @@ impl Running {
             anyhow::bail!("a process can't be killed");
         }
         // Now all have a status.
-        self.stages.look();
+        self.members.look();
         let used = children_time().zip(used_before);
-        Ok(Ran {
+        Ok(RunOutcome {
             used: used.map(|(now, before)| now.saturating_sub(before)),
             wall,
             out_of_time: !has_ended && interrupted.is_none(),
@@ -168,26 +168,26 @@ impl Running {
             status: status.filter(|_| interrupted.is_none()),
             losses: self.probe.as_ref().map(Probe::losses).unwrap_or_default(),
             left,
-            stages: std::mem::take(&mut self.stages),
+            members: std::mem::take(&mut self.members),
         })
     }
 
     /// Ends a phase and starts one of the other kind.
     fn end_phase(&mut self, is_sampled: bool) -> io::Result<()> {
-        self.stages.end_phase(is_sampled);
+        self.members.end_phase(is_sampled);
         if is_sampled {
             return self.stop_sampling();
         }
         let Some(probe) = &mut self.probe else {
-            self.stages.forget_ended();
+            self.members.forget_ended();
             return Ok(());
         };
         probe.resume()?;
         // No forks and exits are recorded while the events are disabled.
         let own = getpid().as_raw_pid() as u32;
         probe.owners().retain(|pid| pid == own);
-        self.stages.look();
-        for (pid, threads) in self.stages.processes() {
+        self.members.look();
+        for (pid, threads) in self.members.processes() {
             let threads = threads.into_iter().map(|tid| tid as u32);
             probe.owners().adopt(0, pid as u32, threads);
         }
@@ -198,7 +198,7 @@ impl Running {
     fn stop_sampling(&mut self) -> io::Result<()> {
         if let Some(probe) = &mut self.probe {
             let samples = probe.stop()?;
-            self.stages.add_samples(samples, probe.owners());
+            self.members.add_samples(samples, probe.owners());
         }
         Ok(())
     }

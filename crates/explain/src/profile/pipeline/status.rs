@@ -31,7 +31,7 @@ pub fn read(pidfd: &OwnedFd) -> Option<Status> {
     };
     // SAFETY: see the implementation of Ioctl; the argument is a plain struct of integers.
     unsafe { ioctl::ioctl(pidfd, GetInfo(&mut info)) }.ok()?;
-    (info.mask & EXIT != 0).then(|| Status::of(ExitStatus::from_raw(info.exit_code)))
+    (info.mask & EXIT != 0).then(|| Status::new(ExitStatus::from_raw(info.exit_code)))
 }
 
 /// PIDFD_GET_INFO: _IOWR(0xFF, 11, struct pidfd_info).

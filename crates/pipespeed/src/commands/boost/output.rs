@@ -12,7 +12,7 @@ use rustix::process::getpid;
 
 use crate::commands::child::is_over;
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_pipeline::proc::{PipeId, Proc};
+use pipespeed_pipeline::proc::{LinkId, Proc};
 
 /// Bytes of the output read or hashed at once.
 const CHUNK: usize = 256 << 10;
@@ -151,7 +151,7 @@ impl Output {
         let own = getpid().as_raw_pid();
         let ends = |pid: i32| proc.ends(pid).unwrap_or_default();
         let pipe = ends(own).into_iter().find(|end| end.fd == self.fd);
-        let pipe: Option<PipeId> = pipe.map(|end| end.pipe);
+        let pipe: Option<LinkId> = pipe.map(|end| end.pipe);
         let holds = |pid: &i32| {
             *pid != own
                 && ends(*pid)

@@ -16,27 +16,28 @@ use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
 use super::output::{Output, QUIET};
+use super::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use super::text;
 use super::{Receiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, load, looker, require_processes, seed};
+use crate::commands::{first_error, header, load, pipe_probe, require_processes, seed};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
+use pipespeed_base::text::command_line;
 use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::record::{Header, Kind, to_json};
 use pipespeed_measure::rounds::Observer;
 use pipespeed_measure::session::reaped_processor_time;
-use pipespeed_pipeline::act;
 use pipespeed_pipeline::boost::{Account, find_other};
-use pipespeed_pipeline::diagnosis::{Finding, Pace, diagnose};
-use pipespeed_pipeline::find::Scope;
-use pipespeed_pipeline::observe::{Plan, observe};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
+use pipespeed_pipeline::graph::Scope;
+use pipespeed_pipeline::observe::Plan;
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::proof::{Case, Proof, Sameness, Sample, Way, command_line, portable};
-use pipespeed_report as report;
+use pipespeed_pipeline::terminate;
 use pipespeed_stats::schedule::Schedule;
 
 /// Runs that are not timed: a plain one and a boosted one.
@@ -45,7 +46,7 @@ const UNTIMED: u32 = 2;
 const REPEATS: u32 = 2;
 /// At most this many pipes are left out in turn.
 const MAX_EACH: usize = 8;
-/// With fewer samples of a run the stage that sets the pace is not named.
+/// With fewer samples of a run the bottleneck is not named.
 const MIN_SAMPLES: u32 = 10;
 /// A run is observed for at most this long.
 const MAX_WINDOW: Duration = Duration::from_secs(10);
@@ -79,8 +80,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
-    let looker = looker();
-    let proc = Proc::with_looker(looker.clone());
+    let pipe_probe = pipe_probe();
+    let proc = Proc::with_pipe_probe(pipe_probe.clone());
     require_processes(&proc)?;
     if let Some(other) = find_other(&proc) {
         return Err(anyhow!(
@@ -94,7 +95,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let header = header(Kind::Boost, Machine::read(None, None));
     let busy: Vec<Warning> = load::look(&[], args.proof.quiet).into_iter().collect();
     // Its processor time would count as the command's if it were a child of this process.
-    looker.prepare(&proc);
+    pipe_probe.prepare(&proc);
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
@@ -112,7 +113,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         status: 0,
         held_by: None,
         pipes: None,
-        pace: None,
+        bottleneck: None,
         portable: None,
         cases: vec![Case::new(Way::Plain), Case::new(Way::Boosted)],
         null_control: None,
@@ -140,7 +141,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return outcome;
     }
     let saved = files.save(|_| Ok(record(&proof)));
-    files.print(false, |style| report::boost(&proof, style))?;
+    files.print(false, |style| text::describe_proof(&proof, style))?;
     files.say_saved(args.proof.quiet || saved.is_err());
     let differs = if proof.output == Some(Sameness::Differs) {
         Err(anyhow!("boosted, the command had a different output"))
@@ -230,7 +231,7 @@ fn compare(
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
     proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());
-    proof.pace = boosted.pace.clone();
+    proof.bottleneck = boosted.bottleneck.clone();
     proof.output = Some(compare_outputs(runner, &plain, boosted)?);
     // With a program and its arguments, another program has made the pipes.
     if proof.shell.is_some() {
@@ -356,7 +357,7 @@ struct Run {
     /// Who still held its output open.
     held_by: Option<String>,
     account: Option<Account>,
-    pace: Option<Pace>,
+    bottleneck: Option<Bottleneck>,
 }
 
 impl Run {
@@ -419,9 +420,9 @@ impl Runner<'_> {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
-        let pace = if purpose == Purpose::Observation {
+        let bottleneck = if purpose == Purpose::Observation {
             let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
-            self.pace(&command, sidecar)
+            self.bottleneck(&command, sidecar)
         } else {
             None
         };
@@ -450,18 +451,18 @@ impl Runner<'_> {
             hash: output.hash,
             held_by: output.held_by,
             account,
-            pace,
+            bottleneck,
         })
     }
 
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> anyhow::Error {
-        act::end_descendants(&self.proc, &[], Duration::ZERO);
+        terminate::end_descendants(&self.proc, &[], Duration::ZERO);
         Interrupted(signal).into()
     }
 
-    /// The stage that sets the pace of the running command.
-    fn pace(&self, command: &Started, sidecar: Option<i32>) -> Option<Pace> {
+    /// The bottleneck of the running command.
+    fn bottleneck(&self, command: &Started, sidecar: Option<i32>) -> Option<Bottleneck> {
         let own = getpid().as_raw_pid();
         let plan = Plan {
             scope: Scope::Below(own),
@@ -480,12 +481,12 @@ impl Runner<'_> {
         if observation.samples < MIN_SAMPLES {
             return None;
         }
-        let paces = diagnose(&observation).into_iter();
-        let paces = paces.filter_map(|finding| match finding {
-            Finding::Pace(pace) => Some(*pace),
+        let bottlenecks = diagnose(&observation).into_iter();
+        let bottlenecks = bottlenecks.filter_map(|finding| match finding {
+            Finding::Bottleneck(bottleneck) => Some(*bottleneck),
             _ => None,
         });
-        paces.max_by_key(|pace| pace.before.len() + pace.after.len())
+        bottlenecks.max_by_key(|bottleneck| bottleneck.before.len() + bottleneck.after.len())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::commands::files::Files;
 use crate::commands::header;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
-use pipespeed_explain::profile::counted::{CaseAccount, Record, Settings, count};
+use pipespeed_explain::profile::counted::{CaseAccount, CountedSettings, Record, count};
 use pipespeed_explain::profile::perf::SamplingError;
 use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::case::Case;
@@ -51,7 +51,7 @@ pub(super) fn run(
     }
     let record = Record {
         header,
-        settings: Settings {
+        settings: CountedSettings {
             placement: chosen.to_string(),
         },
         warnings,

@@ -18,7 +18,7 @@ use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, start, wait};
 use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
-use crate::commands::{looker, now, require_processes};
+use crate::commands::{now, pipe_probe, require_processes};
 use crate::destination::Destination;
 use pipespeed_base::failure::{AlreadyReported, Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
@@ -26,10 +26,10 @@ use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
-use pipespeed_pipeline::act;
-use pipespeed_pipeline::find::Scope;
-use pipespeed_pipeline::observe::{Live, Moment, TICK};
+use pipespeed_pipeline::graph::Scope;
+use pipespeed_pipeline::live::{Live, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, View, top_once, top_screen};
 
 /// The duration of --once.
@@ -41,8 +41,8 @@ const ONCE: Duration = TICK.saturating_mul(2);
 /// The process or the command does not exist, there is no terminal, the records can't be
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
-    let looker = looker();
-    let proc = Proc::with_looker(looker.clone());
+    let pipe_probe = pipe_probe();
+    let proc = Proc::with_pipe_probe(pipe_probe.clone());
     require_processes(&proc)?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
@@ -63,7 +63,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let plan = plan(scope, ONCE, &args.watched);
     let watched = top.watch(Live::new(&proc, &plan));
     // The command may go on for long.
-    looker.end();
+    pipe_probe.end();
     top.finish(watched)
 }
 
@@ -192,7 +192,7 @@ impl Top<'_> {
             let interval = live.step();
             let has_ended = match &self.command {
                 Some(command) => {
-                    act::reap_others(&proc, Pid::from_child(&command.started.child));
+                    terminate::reap_others(&proc, Pid::from_child(&command.started.child));
                     command.has_ended()
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),

@@ -1,0 +1,505 @@
+//! The bottleneck.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use pipespeed_host::CpuList;
+
+use super::{Finding, Observed, Who};
+use crate::graph::{Adjacency, Edge, Side, reach};
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::processors::Quota;
+use crate::sample::{Children, OnLink, Shares};
+use crate::wait::{Outside, State};
+
+/// With less evidence no stage is named.
+const MIN_LIKELY: f64 = 0.6;
+/// With as much evidence from the waiting alone, it is clear.
+const MIN_CLEAR: f64 = 0.8;
+/// Minimum distance in evidence to the next stage.
+const MIN_MARGIN: f64 = 0.1;
+/// Stages that wait for each other for less than this share lose nothing worth mentioning.
+const MIN_TURNS: f64 = 0.1;
+/// A stage that waits for a processor for less than this share is not held up by that.
+const MIN_QUEUED: f64 = 0.1;
+/// Others hold a stage up if they take this share of what its processors did.
+const MIN_OTHERS: f64 = 0.2;
+/// A quota holds a stage up if it was used up in this share of its periods.
+const MIN_THROTTLED: f64 = 0.1;
+/// A stage that waits for its children for this share does what they do.
+const MIN_THROUGH_CHILDREN: f64 = 0.5;
+/// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
+const MIN_OWN: f64 = 0.3;
+/// Where a stage is ready to run for this share without running, processors are lacking.
+const MIN_LACKING: f64 = 0.3;
+/// A stage of which less is known, as of one that has just started, is not named.
+const MIN_KNOWN: f64 = 0.5;
+/// A read that takes this share of what a pipe can hold takes all there is.
+const MIN_EMPTIED: f64 = 0.9;
+/// Stages don't wait only for each other if one waits outside for this share.
+const MAX_OUTSIDE: f64 = 0.2;
+
+/// How certain it is that a stage is the bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// It hardly waits for pipes, and the others wait for it.
+    Clear,
+    /// Most of the evidence is for it.
+    Likely,
+}
+
+/// The bottleneck of a pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// The stage.
+    pub stage: Who,
+    /// How certain that is.
+    pub certainty: Certainty,
+    /// Its shares of time.
+    pub shares: Shares,
+    /// What it waited for outside of pipes, most of the time.
+    pub outside: Option<Outside>,
+    /// What its children did, if it mainly waited for them.
+    pub children: Option<Children>,
+    /// What kept it, or these children, from running, if they often waited for a processor.
+    pub delay: Option<Delay>,
+    /// Whether it was stopped at the end.
+    pub is_stopped: bool,
+    /// Whether the pipes next to it are smaller than usual.
+    pub room: Room,
+    /// The share of the time in which it waited on pipes of the pipeline: about what it would gain at
+    /// most if it never had to.
+    pub waits: f64,
+    /// The stages before it, and their shares of waiting for room.
+    pub before: Vec<(Who, f64)>,
+    /// The stages that get their data only through it, and their shares of waiting for input.
+    pub after: Vec<(Who, f64)>,
+}
+
+/// What keeps a stage from running, as far as it shows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Delay {
+    /// The CPU quota of a control group.
+    Quota(Quota),
+    /// Other processes use its processors.
+    Others {
+        /// The processors that it may use; `None` if all.
+        allowed: Option<CpuList>,
+        /// How much of them others used, in processors.
+        processors: f64,
+    },
+    /// The hypervisor runs something else.
+    Hypervisor {
+        /// The share of the time of its processors.
+        steal: f64,
+    },
+    /// The stages of the pipeline share too few processors.
+    OwnStages {
+        /// The number of stages.
+        stages: usize,
+        /// The one that uses most of them.
+        largest: Who,
+        /// How much of them it uses, in processors.
+        used: f64,
+        /// The processors that it may use; `None` if all.
+        allowed: Option<CpuList>,
+        /// Their number.
+        processors: usize,
+    },
+    /// It does not show.
+    Unknown,
+}
+
+/// How large the pipes next to a stage are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Room {
+    /// As large as a new pipe, or larger.
+    Usual,
+    /// The smallest is smaller than a new pipe.
+    Small {
+        /// The pipe.
+        pipe: LinkId,
+        /// Its capacity in bytes.
+        capacity: u64,
+    },
+    /// As large as a new pipe, but each read of the stage takes all that the one before it holds.
+    Emptied {
+        /// Its capacity in bytes.
+        capacity: u64,
+    },
+    /// Not all could be opened.
+    Unknown,
+}
+
+/// The bottleneck of each pipeline with a process that was asked for. Those
+/// with a process in `tied` are left out.
+pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+    let edges = observation.edges();
+    let mut findings = Vec::new();
+    for stages in observation.in_order(&edges) {
+        let is_asked = stages.iter().any(|stage| stage.is_asked);
+        // Most pipelines of a system wait for something to do.
+        let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
+        if is_asked
+            && !is_idle
+            && !stages
+                .iter()
+                .any(|stage| tied.contains(&stage.process.id.pid))
+        {
+            findings.extend(bottleneck(observation, &stages, &edges));
+        }
+    }
+    findings
+}
+
+/// How full and how empty a pipe was, as shares of the time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    full: f64,
+    empty: f64,
+}
+
+impl Level {
+    /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
+    /// while a reader waits for input.
+    fn by_waits(stages: &[&Observed]) -> BTreeMap<LinkId, Level> {
+        let mut levels: BTreeMap<LinkId, Level> = BTreeMap::new();
+        let own = stages.iter().flat_map(|stage| &stage.on);
+        let theirs = stages.iter().flat_map(|stage| stage.children_on());
+        for on in own.chain(theirs) {
+            let level = levels.entry(on.pipe).or_default();
+            match on.side {
+                Side::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
+                Side::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
+            }
+        }
+        levels
+    }
+
+    /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
+    /// does not overrule the waiting, least of all where both sides wait by turns.
+    fn with_fill(self, fill: f64) -> Level {
+        if self.full.min(self.empty) >= MIN_TURNS {
+            return self;
+        }
+        let full = fill.max(self.full).min(1.0 - self.empty);
+        Level {
+            full,
+            empty: 1.0 - full,
+        }
+    }
+}
+
+/// A stage that may be the bottleneck, and the pipes before and after it, near or far.
+struct Candidate<'a> {
+    stage: &'a Observed,
+    before: BTreeSet<i32>,
+    after: BTreeSet<i32>,
+    inputs: BTreeSet<LinkId>,
+    outputs: BTreeSet<LinkId>,
+    /// The share of the time in which it waited on pipes of the pipeline, itself or its children.
+    waits: f64,
+    /// The share in which it waited on other pipes, as to a child of its own.
+    private_waits: f64,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(stage: &'a Observed, flow: &Adjacency) -> Self {
+        let pid = stage.process.id.pid;
+        let (before, inputs) = reach(pid, &flow.before);
+        let (after, outputs) = reach(pid, &flow.after);
+        let all = stage.shares.blocked + stage.shares.starved;
+        let (own, others): (Vec<&OnLink>, Vec<&OnLink>) = stage
+            .on
+            .iter()
+            .partition(|on| inputs.contains(&on.pipe) || outputs.contains(&on.pipe));
+        let sum = |waits: &[&OnLink]| waits.iter().map(|on| on.share).sum::<f64>();
+        // A poll waits on several pipes at once.
+        let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
+        let through_children: f64 = stage.children_on().map(|on| on.share).sum();
+        Candidate {
+            waits: (all - private_waits + through_children).min(1.0),
+            private_waits,
+            stage,
+            before,
+            after,
+            inputs,
+            outputs,
+        }
+    }
+
+    /// The mean of the share of time in which the stage does not wait for pipes, of how full
+    /// each pipe before it was, and of how empty each one after it.
+    fn evidence(&self, levels: &BTreeMap<LinkId, Level>) -> f64 {
+        let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
+        let own = 1.0 - self.waits;
+        let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
+        let outputs = self.outputs.iter().map(|pipe| level(pipe).empty);
+        let count = 1 + self.inputs.len() + self.outputs.len();
+        (own + inputs.chain(outputs).sum::<f64>()) / count as f64
+    }
+}
+
+/// The stage for which there is most evidence: it works or waits for something outside, the
+/// pipes before it are full and those after it are empty. Where a pipeline begins or ends
+/// with a file, there is always data or room.
+fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
+    let current = without_replaced(stages);
+    let stages = &current[..];
+    let by_waits = Level::by_waits(stages);
+    let mut levels = by_waits.clone();
+    for pipe in &observation.pipes {
+        if let Some(fill) = pipe.pressure() {
+            let level = levels.entry(pipe.id).or_default();
+            *level = level.with_fill(fill);
+        }
+    }
+    let flow = Adjacency::new(edges);
+    // A shell that waits for this very pipeline is as fast as that.
+    let waits_for_it = |stage: &Observed| {
+        let mut others = stages.iter();
+        let own = stage.process.id.pid;
+        stage.waits_for_children() >= MIN_THROUGH_CHILDREN
+            && others.any(|other| observation.descends(other, own))
+    };
+    let candidates = stages
+        .iter()
+        .filter(|stage| !waits_for_it(stage) && stage.shares.sum() >= MIN_KNOWN);
+    let candidates: Vec<Candidate<'_>> = candidates
+        .map(|stage| Candidate::new(stage, &flow))
+        .collect();
+    let evidence = candidates
+        .iter()
+        .map(|candidate| (candidate.evidence(&levels), candidate));
+    let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
+    evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let next = evidence.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = *evidence.first()?;
+    let margin = evidence - next;
+    if evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN {
+        return turns(observation, stages);
+    }
+    // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
+    // data from tee, too.
+    let mut around = flow.after;
+    around.remove(&best.stage.process.id.pid);
+    let before = best.before.iter();
+    let others: BTreeSet<i32> = before.flat_map(|pid| reach(*pid, &around).0).collect();
+    let after = best.after.difference(&others).copied().collect();
+    let waiting = |pids: &BTreeSet<i32>, share: fn(&Shares) -> f64| {
+        let them = stages
+            .iter()
+            .filter(|stage| pids.contains(&stage.process.id.pid));
+        them.map(|stage| (stage.who(), share(&stage.shares)))
+            .collect()
+    };
+    let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
+    let stage = best.stage;
+    let children = stage.children.clone();
+    let for_children = stage.waits_for_children() + best.private_waits;
+    let children = children.filter(|_| for_children >= MIN_THROUGH_CHILDREN);
+    let of_children = children
+        .as_ref()
+        .map_or(0.0, |children| children.shares.queued);
+    let queued = of_children.max(stage.shares.queued);
+    let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage, queued));
+    // Starting a program takes some time on an idle machine, too.
+    let delay = delay.filter(|delay| queued >= MIN_LACKING || *delay != Delay::Unknown);
+    Some(Finding::Bottleneck(Box::new(Bottleneck {
+        stage: best.stage.who(),
+        certainty: if is_clear {
+            Certainty::Clear
+        } else {
+            Certainty::Likely
+        },
+        shares: best.stage.shares,
+        outside: best.stage.mainly(),
+        children,
+        delay,
+        is_stopped: stage.threads.contains(&State::Stopped),
+        room: room(observation, best),
+        waits: best.waits,
+        before: waiting(&best.before, |shares| shares.blocked),
+        after: waiting(&after, |shares| shares.starved),
+    })))
+}
+
+/// The stages without those that have ended and were replaced by a process of the same name at the
+/// same pipe, as in a loop: both are one stage, and never ran at the same time.
+fn without_replaced<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
+    let is_replaced = |stage: &Observed| {
+        let mut others = stages.iter().filter(|other| !other.has_ended);
+        let pipes = stage.process.pipes();
+        stage.has_ended
+            && others.any(|other| {
+                let is_same = other.process.name == stage.process.name;
+                is_same && !other.process.pipes().is_disjoint(&pipes)
+            })
+    };
+    let current = stages.iter().copied().filter(|stage| !is_replaced(stage));
+    current.collect()
+}
+
+/// Processor time of a process as a number of processors.
+fn per_s(process: &Observed, seconds: f64) -> f64 {
+    if process.counted_s > 0.0 {
+        seconds / process.counted_s
+    } else {
+        0.0
+    }
+}
+
+/// How many processors a process and the children that it waits for use.
+fn load_of(process: &Observed) -> f64 {
+    per_s(process, process.ran_s + process.children_ran_s)
+}
+
+/// Processor time of the stages and of what they have started, in processors.
+fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
+    let is_stage = |process: &Observed| {
+        let mut stages = stages.iter();
+        stages.any(|stage| stage.process.id == process.process.id)
+    };
+    let is_below = |process: &Observed| {
+        let mut stages = stages.iter();
+        stages.any(|stage| observation.descends(process, stage.process.id.pid))
+    };
+    let own = stages.iter().map(|stage| load_of(stage));
+    // Those that are waited for count with their parent.
+    let others = observation.living().filter(|process| {
+        let parent = observation.find(process.process.parent);
+        let is_counted = parent.is_some_and(|parent| parent.children.is_some());
+        !is_stage(process) && is_below(process) && !is_counted
+    });
+    own.sum::<f64>()
+        + others
+            .map(|process| per_s(process, process.ran_s))
+            .sum::<f64>()
+}
+
+/// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
+/// used up often, and stop its processes for a small part of the time that they wait.
+fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queued: f64) -> Delay {
+    let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
+    let by_quota = quota.map_or(0.0, |quota| quota.stopped_s);
+    if let Some(quota) = quota
+        && by_quota >= queued / 2.0 * stage.counted_s
+    {
+        return Delay::Quota(quota);
+    }
+    let allowed = stage.allowed.as_ref();
+    let usages: Vec<_> = observation.load.among(allowed).collect();
+    let loads = stages.iter().map(|stage| (stage, load_of(stage)));
+    let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
+    let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
+    let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
+    let others = (busy - steal - own_load(observation, stages)).max(0.0);
+    if usages.is_empty() {
+        quota.map_or(Delay::Unknown, Delay::Quota)
+    } else if steal >= MIN_OTHERS * busy && steal >= others {
+        Delay::Hypervisor {
+            steal: steal / usages.len() as f64,
+        }
+    } else if others >= MIN_OTHERS * busy {
+        Delay::Others {
+            allowed: allowed.cloned(),
+            processors: others,
+        }
+    } else if let Some(quota) = quota {
+        Delay::Quota(quota)
+    } else if stages.len() > usages.len() {
+        Delay::OwnStages {
+            stages: stages.len(),
+            largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),
+            used: largest.map_or(0.0, |(_, used)| used),
+            allowed: allowed.cloned(),
+            processors: usages.len(),
+        }
+    } else {
+        Delay::Unknown
+    }
+}
+
+/// How large the pipes next to a stage are.
+fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
+    let own = candidate.stage.process.pipes();
+    let around = candidate.inputs.union(&candidate.outputs);
+    let next = around.filter(|pipe| own.contains(pipe));
+    let next: Vec<_> = next
+        .map(|id| observation.pipes.iter().find(|pipe| pipe.id == *id))
+        .collect();
+    let small = next.iter().flatten().filter(|pipe| pipe.is_small());
+    let smallest = small.min_by_key(|pipe| pipe.capacity);
+    match smallest {
+        Some(pipe) => Room::Small {
+            pipe: pipe.id,
+            capacity: pipe.capacity.unwrap_or_default(),
+        },
+        None if next
+            .iter()
+            .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
+        {
+            let emptied = emptied(observation, candidate);
+            emptied.map_or(Room::Usual, |capacity| Room::Emptied { capacity })
+        }
+        None => Room::Unknown,
+    }
+}
+
+/// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
+/// takes.
+fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
+    let stage = candidate.stage;
+    let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
+    let mut inputs = candidate
+        .inputs
+        .iter()
+        .filter(|pipe| stage.process.holds(**pipe, Side::Input));
+    let input = inputs.next().filter(|_| inputs.next().is_none())?;
+    let mut pipes = observation.pipes.iter();
+    let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
+    let per_read = io.read_bytes as f64 / io.reads as f64;
+    (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
+}
+
+/// The share of the time in which a stage, or its children, waited for a processor.
+fn queued_of(stage: &Observed) -> f64 {
+    let children = stage.children.as_ref();
+    let of_children = children.map_or(0.0, |children| children.shares.queued);
+    of_children.max(stage.shares.queued)
+}
+
+/// Two or more stages that wait for each other by turns: one waits for room and one for input, both
+/// for a while. Or processors are lacking, so that all take turns with them.
+fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
+    let waits = |stage: &&&Observed, side| {
+        let mut waits = stage.on.iter();
+        waits.any(|on| on.side == side && on.share >= MIN_TURNS)
+    };
+    let blocked = stages.iter().any(|stage| waits(&stage, Side::Room));
+    let starved = stages.iter().any(|stage| waits(&stage, Side::Input));
+    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    let waits_outside = stages
+        .iter()
+        .any(|stage| stage.shares.elsewhere + stage.shares.disk >= MAX_OUTSIDE);
+    let most = stages
+        .iter()
+        .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
+    let queued = most.shares.queued;
+    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
+    let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
+    let waits = |stage: &&&Observed| delay.is_none() || queued_of(stage) >= MIN_QUEUED;
+    let stages = stages.iter().filter(waits).map(|stage| stage.who());
+    is_found.then(|| Finding::PingPong {
+        stages: stages.collect(),
+        delay: delay.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

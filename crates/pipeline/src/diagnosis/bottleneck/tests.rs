@@ -1,0 +1,436 @@
+use super::*;
+use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+use crate::graph::Process;
+use crate::proc::Io;
+use crate::processors::{Load, ProcessorUsage};
+use crate::wait::BlockedOn;
+
+/// A chain of stages, with their shares of running, blocked and starved.
+fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
+    let last = shares.len() - 1;
+    let stages = shares.iter().enumerate();
+    stages
+        .map(|(at, (working, blocked, starved))| {
+            let input = (at > 0).then(|| reads(0, at as u64));
+            let output = (at < last).then(|| writes(1, at as u64 + 1));
+            let ends = input.into_iter().chain(output).collect();
+            let process = process(at as i32 + 1, &format!("s{}", at + 1), ends);
+            busy(process, *working, *blocked, *starved)
+        })
+        .collect()
+}
+
+fn found(stages: Vec<Observed>) -> Vec<Finding> {
+    bottlenecks(&observation(stages), &BTreeSet::new())
+}
+
+#[test]
+fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
+    for slow in 0..4 {
+        let shares: Vec<(f64, f64, f64)> = (0..4)
+            .map(|at| match at {
+                _ if at < slow => (0.1, 0.85, 0.05),
+                _ if at > slow => (0.1, 0.05, 0.85),
+                _ => (0.95, 0.0, 0.05),
+            })
+            .collect();
+        let findings = found(chain(&shares));
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(bottleneck.stage.pid, slow + 1);
+        assert_eq!(bottleneck.certainty, Certainty::Clear);
+        assert_eq!(bottleneck.before.len(), slow as usize);
+    }
+}
+
+/// The bottleneck of a chain with these fills of its pipes, if any does.
+fn paced(shares: &[(f64, f64, f64)], fills: &[Option<f64>]) -> Option<(i32, Certainty)> {
+    let mut observation = observation(chain(shares));
+    for (pipe, fill) in observation.pipes.iter_mut().zip(fills) {
+        pipe.fill = *fill;
+    }
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    findings.into_iter().find_map(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => Some((bottleneck.stage.pid, bottleneck.certainty)),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_fill_decides_between_busy_stages() {
+    use Certainty::{Clear, Likely};
+    let (blocked, busy, starved) = ((0.02, 0.98, 0.0), (1.0, 0.0, 0.0), (0.02, 0.0, 0.98));
+    let nearly = (0.95, 0.0, 0.05);
+    let (full, half, empty) = (Some(0.97), Some(0.5), Some(0.01));
+    for (shares, fills, expected) in [
+        // The pipe before the first and after the last stage is a file.
+        (&[busy, nearly][..], &[empty][..], Some((1, Likely))),
+        (&[busy, busy], &[full], Some((2, Likely))),
+        (&[busy, busy], &[half], None),
+        (&[busy, busy], &[None], None),
+        (&[blocked, busy, nearly], &[full, empty], Some((2, Likely))),
+        (&[blocked, nearly, busy], &[full, full], Some((3, Likely))),
+        (&[busy, nearly, starved], &[empty, empty], Some((1, Likely))),
+        (&[blocked, busy, busy], &[full, half], None),
+        // Two places where data piles up.
+        (&[busy, busy, busy, busy], &[full, empty, full], None),
+        // A long chain: the waiting says it, too.
+        (
+            &[blocked, busy, nearly, starved, starved, starved],
+            &[full, empty, empty, empty, empty],
+            Some((2, Clear)),
+        ),
+        // Records of a few bytes fill the slots of a pipe, but not its bytes.
+        (&[blocked, busy], &[empty], Some((2, Clear))),
+        // Few looks don't overrule the waiting.
+        (&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)], &[full], None),
+        (&[(0.6, 0.4, 0.0), (0.6, 0.0, 0.4)], &[empty], None),
+    ] {
+        assert_eq!(paced(shares, fills), expected, "{shares:?} {fills:?}");
+    }
+}
+
+#[test]
+fn stages_that_wait_by_turns_are_not_blamed() {
+    let findings = found(chain(&[(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]));
+    assert!(
+        matches!(findings[..], [Finding::PingPong { .. }]),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn two_busy_stages_are_neither_blamed_nor_waiting() {
+    assert_eq!(found(chain(&[(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)])), []);
+}
+
+#[test]
+fn a_stage_that_waits_for_a_socket_sets_the_pace() {
+    let socket = State::Waiting(BlockedOn::Outside(Outside::Socket));
+    let findings = found(vec![
+        frozen(process(1, "curl", vec![writes(1, 7)]), socket),
+        frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
+    ]);
+    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(
+        (bottleneck.stage.pid, bottleneck.outside),
+        (1, Some(Outside::Socket))
+    );
+}
+
+/// `yes | tee >(gzip | wc) | cat`.
+#[test]
+fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
+    let tee = process(2, "tee", vec![reads(0, 7), writes(1, 10), writes(63, 8)]);
+    let mut tee = busy(tee, 0.1, 0.9, 0.0);
+    tee.on.retain(|on| on.pipe == LinkId::pipe(8));
+    let wc = process(4, "wc", vec![reads(0, 9), writes(1, 10)]);
+    let findings = found(vec![
+        busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
+        tee,
+        busy(
+            process(3, "gzip", vec![reads(0, 8), writes(1, 9)]),
+            1.0,
+            0.0,
+            0.0,
+        ),
+        busy(wc, 0.0, 0.0, 1.0),
+        busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
+    ]);
+    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let names = |stages: &[(Who, f64)]| {
+        let names = stages.iter().map(|(who, _)| who.name.clone());
+        names.collect::<Vec<String>>().join(" ")
+    };
+    let found = [
+        &*bottleneck.stage.name,
+        &names(&bottleneck.before),
+        &names(&bottleneck.after),
+    ];
+    assert_eq!(found, ["gzip", "yes tee", "wc"]);
+}
+
+#[test]
+fn a_shell_with_short_lived_children_is_a_stage() {
+    let child = State::Waiting(BlockedOn::Child(None));
+    let mut short = frozen(
+        process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
+        State::Waiting(BlockedOn::Outside(Outside::Timer)),
+    );
+    (short.samples, short.has_ended) = (10, true);
+    let findings = found(vec![
+        busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
+        frozen(process(2, "sh", vec![reads(0, 7), writes(1, 8)]), child),
+        short,
+        frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
+    ]);
+    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(
+        (bottleneck.stage.pid, bottleneck.outside),
+        (2, Some(Outside::Child))
+    );
+}
+
+fn only_pace(findings: &[Finding]) -> &Bottleneck {
+    let [Finding::Bottleneck(bottleneck)] = findings else {
+        panic!("{findings:?}");
+    };
+    bottleneck
+}
+
+/// A shell that waits for its children all the time, which have these shares.
+fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
+    let child = State::Waiting(BlockedOn::Child(None));
+    let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
+    Observed {
+        children: Some(Children {
+            names: vec!["head".to_owned()],
+            shares,
+            outside: BTreeMap::new(),
+            on,
+            processors: shares.runs,
+            are_short: false,
+        }),
+        ..frozen(process, child)
+    }
+}
+
+#[test]
+fn a_shell_whose_children_wait_for_the_next_stage_is_not_blamed() {
+    let blocked = Shares {
+        blocked: 1.0,
+        ..Shares::default()
+    };
+    let on_output = OnLink {
+        pipe: LinkId::pipe(8),
+        side: Side::Room,
+        share: 1.0,
+    };
+    let yes = || busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0);
+    let gzip = || busy(process(4, "gzip", vec![reads(0, 8)]), 1.0, 0.0, 0.0);
+    let findings = found(vec![yes(), shell(blocked, vec![on_output]), gzip()]);
+    assert_eq!(only_pace(&findings).stage.name, "gzip");
+    let runs = Shares {
+        runs: 1.0,
+        ..Shares::default()
+    };
+    let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
+    let findings = found(vec![yes(), shell(runs, Vec::new()), wc]);
+    let bottleneck = only_pace(&findings);
+    assert_eq!(bottleneck.stage.name, "sh");
+    assert_eq!(bottleneck.children.as_ref().unwrap().shares.runs, 1.0);
+}
+
+#[test]
+fn stages_that_never_ran_do_not_take_turns() {
+    let frozen = |process, thread| frozen(process, thread);
+    let findings = found(vec![
+        frozen(process(1, "tee", vec![writes(1, 1)]), on_room(9)),
+        frozen(
+            process(2, "sort", vec![reads(0, 1), writes(1, 2)]),
+            on_input(1),
+        ),
+        frozen(process(3, "cmp", vec![reads(0, 2)]), on_input(2)),
+    ]);
+    let has_turns = findings
+        .iter()
+        .any(|finding| matches!(finding, Finding::PingPong { .. }));
+    assert!(!has_turns, "{findings:?}");
+}
+
+#[test]
+fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
+    let mut stages = chain(&[(0.5, 0.5, 0.0), (0.1, 0.0, 0.5)]);
+    let has_turns = |stages: &[Observed]| {
+        let findings = found(stages.to_vec());
+        findings
+            .iter()
+            .any(|finding| matches!(finding, Finding::PingPong { .. }))
+    };
+    assert!(has_turns(&stages));
+    stages[1].shares.elsewhere = 0.4;
+    assert!(!has_turns(&stages));
+}
+
+#[test]
+fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
+    let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.3, 0.0, 0.2)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.4;
+    }
+    let mut observation = observation(stages);
+    let usage = ProcessorUsage {
+        busy: 1.0,
+        steal: 0.0,
+    };
+    observation.load = Load([(0, usage)].into());
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    let [Finding::PingPong { delay, .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert!(
+        matches!(delay, Some(Delay::OwnStages { stages: 3, .. })),
+        "{delay:?}"
+    );
+}
+
+#[test]
+fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
+    let mut stages = chain(&[(0.05, 0.95, 0.0), (0.96, 0.0, 0.04), (0.02, 0.0, 0.98)]);
+    let mut earlier = Observed {
+        has_ended: true,
+        samples: 50,
+        ..stages[1].clone()
+    };
+    earlier.process.id.pid = 7;
+    stages.push(earlier);
+    let findings = found(stages);
+    assert_eq!(only_pace(&findings).stage.pid, 2);
+}
+
+/// `split --filter gzip`: it waits for room in a pipe to its own child.
+#[test]
+fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
+    let runs = Shares {
+        runs: 0.9,
+        ..Shares::default()
+    };
+    let mut split = busy(
+        process(2, "split", vec![reads(0, 1), writes(5, 9)]),
+        0.1,
+        0.0,
+        0.0,
+    );
+    split.shares.blocked = 0.9;
+    split.on = vec![OnLink {
+        pipe: LinkId::pipe(9),
+        side: Side::Room,
+        share: 0.9,
+    }];
+    split.children = shell(runs, Vec::new()).children;
+    let cat = busy(process(1, "cat", vec![writes(1, 1)]), 0.02, 0.98, 0.0);
+    let findings = found(vec![cat, split]);
+    let bottleneck = only_pace(&findings);
+    assert_eq!(bottleneck.stage.name, "split");
+    assert_eq!(bottleneck.children.as_ref().unwrap().names, ["head"]);
+}
+
+#[test]
+fn a_shell_that_waits_for_its_own_pipeline_does_not_set_its_pace() {
+    let runs = Shares {
+        runs: 1.0,
+        ..Shares::default()
+    };
+    let below = |process: Process| Process {
+        parent: 2,
+        ..process
+    };
+    let cat = below(process(3, "cat", vec![writes(1, 8)]));
+    let findings = found(vec![
+        shell(runs, Vec::new()),
+        busy(cat, 0.0, 1.0, 0.0),
+        busy(below(process(4, "wc", vec![reads(0, 8)])), 0.9, 0.0, 0.1),
+    ]);
+    assert_eq!(only_pace(&findings).stage.name, "wc");
+}
+
+#[test]
+fn what_keeps_a_stage_from_running_is_named() {
+    let allowed = CpuList::parse("1");
+    let cause = |change: &dyn Fn(&mut Observed), busy_share: f64, steal: f64| {
+        let mut stages = chain(&[(0.02, 0.98, 0.0), (0.2, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+        stages[1].shares.queued = 0.8;
+        stages[1].allowed.clone_from(&allowed);
+        change(&mut stages[1]);
+        let mut observation = observation(stages);
+        let usage = |busy, steal| ProcessorUsage { busy, steal };
+        observation.load = Load([(0, usage(0.1, 0.0)), (1, usage(busy_share, steal))].into());
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        only_pace(&findings).delay.clone().unwrap()
+    };
+    let unchanged = |_: &mut Observed| {};
+    let Delay::Others { processors, .. } = cause(&unchanged, 1.0, 0.0) else {
+        panic!("{:?}", cause(&unchanged, 1.0, 0.0));
+    };
+    assert!((processors - 0.76).abs() < 1e-9, "{processors}");
+    let hypervisor = Delay::Hypervisor { steal: 0.7 };
+    assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
+    let own = Delay::OwnStages {
+        stages: 3,
+        largest: Who {
+            pid: 2,
+            name: "s2".to_owned(),
+        },
+        used: 0.2,
+        allowed: allowed.clone(),
+        processors: 1,
+    };
+    assert_eq!(cause(&unchanged, 0.25, 0.0), own);
+    let anywhere = |stage: &mut Observed| stage.allowed = CpuList::parse("0-3");
+    assert_eq!(
+        cause(&anywhere, 0.15, 0.0),
+        Delay::OwnStages {
+            stages: 3,
+            largest: Who {
+                pid: 2,
+                name: "s2".to_owned(),
+            },
+            used: 0.2,
+            allowed: CpuList::parse("0-3"),
+            processors: 2,
+        }
+    );
+    let quota = Quota {
+        processors: 0.2,
+        throttled: 0.9,
+        stopped_s: 2.0,
+    };
+    let limited = |stage: &mut Observed| stage.quota = Some(quota);
+    assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));
+}
+
+#[test]
+fn the_size_of_the_pipes_next_to_the_stage_is_seen() {
+    let room = |capacity: Option<u64>, read_bytes: u64| {
+        let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
+        observation.pipes[0].capacity = capacity;
+        let reader = &mut observation.processes[1];
+        reader.io = Some(Io {
+            read_bytes: 100 * read_bytes,
+            reads: 100,
+            ..Io::default()
+        });
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        only_pace(&findings).room
+    };
+    let pipe = LinkId::pipe(1);
+    assert_eq!(room(Some(65536), 8192), Room::Usual);
+    let emptied = Room::Emptied { capacity: 65536 };
+    assert_eq!(room(Some(65536), 65000), emptied);
+    assert_eq!(
+        room(Some(4096), 4096),
+        Room::Small {
+            pipe,
+            capacity: 4096
+        }
+    );
+    assert_eq!(room(None, 65536), Room::Unknown);
+}
+
+#[test]
+fn a_cycle_of_pipes_ends_the_search() {
+    found(vec![
+        frozen(process(1, "a", vec![reads(0, 1), writes(1, 2)]), on_room(2)),
+        frozen(
+            process(2, "b", vec![reads(0, 2), writes(1, 1)]),
+            on_input(2),
+        ),
+    ]);
+}

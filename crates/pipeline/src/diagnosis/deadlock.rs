@@ -1,0 +1,417 @@
+//! Deadlocks: processes that wait for each other, so that none can go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Certainty, Observed, Who};
+use crate::graph::{Side, Unseen};
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, LinkWait, Outside, State};
+
+/// Processes that wait for each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Deadlock {
+    /// Its kind.
+    pub kind: DeadlockKind,
+    /// Whether a process that is not known, or a timeout, might wake or end a member.
+    pub certainty: Certainty,
+    /// The processes that wait for each other, and what for.
+    pub members: Vec<DeadlockMember>,
+    /// Processes that wait for the members.
+    pub waiting: Vec<Who>,
+}
+
+/// Kinds of deadlocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadlockKind {
+    /// All write, and none reads.
+    AllWrite,
+    /// All read, and none writes.
+    AllRead,
+    /// One writes to a pipe while its reader waits for something else of it.
+    OtherPipe,
+    /// A process waits for the end of a child, whose output it does not read.
+    UnreadOutput,
+    /// A process waits for the end of a child, which waits for the end of its input.
+    MissingEnd,
+    /// A process waits for the end of its input, which it keeps open itself.
+    OwnEnd,
+    /// A process waits for room in a pipe that only it reads itself.
+    OwnOutput,
+    /// A process waits for somebody to open the other end of a FIFO.
+    NoPeer,
+    /// A process is stopped.
+    Stopped,
+}
+
+impl DeadlockKind {
+    /// Whether a process that has nothing to do with the members may end it.
+    pub fn may_be_ended_by_anybody(self) -> bool {
+        matches!(self, DeadlockKind::NoPeer | DeadlockKind::Stopped)
+    }
+}
+
+/// A process in a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeadlockMember {
+    /// The process.
+    pub who: Who,
+    /// What it waits for: any of these would do.
+    pub reasons: Vec<Reason>,
+}
+
+/// What a process in a deadlock waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// A pipe: data in it, or room.
+    Pipe {
+        /// The pipe, with the descriptor if known, and the side.
+        #[serde(flatten)]
+        on: LinkWait,
+        /// The processes that hold the other side.
+        others: Vec<Who>,
+    },
+    /// The end of a child process.
+    Child {
+        /// The children.
+        others: Vec<Who>,
+    },
+    /// Somebody who opens the other end of a FIFO.
+    FifoPeer {
+        /// Its path, if known.
+        path: Option<String>,
+    },
+    /// SIGCONT.
+    Continue,
+}
+
+impl Reason {
+    fn others(&self) -> &[Who] {
+        match self {
+            Reason::Pipe { others, .. } | Reason::Child { others } => others,
+            Reason::FifoPeer { .. } | Reason::Continue => &[],
+        }
+    }
+}
+
+/// Signals whose handlers don't make a program expect to be woken from a read: SIGINT, which
+/// Python handles by default, SIGPIPE, and those of faults.
+const ORDINARY_SIGNALS: &[i32] = &[
+    libc::SIGINT,
+    libc::SIGPIPE,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+];
+
+/// The name of timeout(1).
+const TIMEOUT: &str = "timeout";
+
+/// Signals by which others ask a program to do something, or that of a timer that it may have set.
+const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGALRM];
+
+/// The deadlocks that concern a process that was asked for.
+///
+/// Begins with all processes that did not run for the whole observation and whose possible
+/// wakers are all known, and removes those with a waker that is not among them, until none
+/// is left. What remains can't go on by itself. A pipe on both sides of which somebody waits is
+/// about to move: it can't be both full and empty.
+pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
+    let mut waits: BTreeMap<i32, Vec<Reason>> = observation
+        .living()
+        .filter_map(|process| Some((process.process.id.pid, reasons(observation, process)?)))
+        .collect();
+    let waited_on: BTreeSet<(LinkId, Side)> = waits.values().flatten().filter_map(known).collect();
+    waits.retain(|_, reasons| {
+        let mut known = reasons.iter().filter_map(known);
+        !known.any(|(pipe, side)| waited_on.contains(&(pipe, side.other())))
+    });
+    loop {
+        let before = waits.len();
+        let known: BTreeSet<i32> = waits.keys().copied().collect();
+        waits.retain(|pid, reasons| {
+            let others = reasons.iter().flat_map(Reason::others).map(|who| who.pid);
+            let mut others = others.chain(signalling(observation, *pid, reasons));
+            others.all(|pid| known.contains(&pid))
+        });
+        if waits.len() == before {
+            break;
+        }
+    }
+    let reached: BTreeMap<i32, BTreeSet<i32>> = waits
+        .keys()
+        .map(|pid| (*pid, reach(*pid, &waits)))
+        .collect();
+    let mut done: BTreeSet<i32> = BTreeSet::new();
+    let mut deadlocks = Vec::new();
+    for pid in waits.keys() {
+        let mut core = BTreeSet::from([*pid]);
+        core.extend(
+            reached[pid]
+                .iter()
+                .filter(|other| reached[other].contains(pid)),
+        );
+        let is_root = waits[pid].iter().all(|reason| reason.others().is_empty());
+        let is_core = core.len() > 1 || reached[pid].contains(pid) || is_root;
+        if !is_core || !core.iter().all(|pid| done.insert(*pid)) {
+            continue;
+        }
+        deadlocks.extend(deadlock(observation, &waits, &reached, &core));
+    }
+    deadlocks
+}
+
+/// The side of the pipe for which a process waits, unless it may be another one.
+fn known(reason: &Reason) -> Option<(LinkId, Side)> {
+    match reason {
+        Reason::Pipe { on, .. } => on.fd.map(|_| (on.pipe, on.side)),
+        _ => None,
+    }
+}
+
+/// The processes that one waits for, directly or through others.
+fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![pid];
+    while let Some(pid) = open.pop() {
+        for who in waits[&pid].iter().flat_map(Reason::others) {
+            if found.insert(who.pid) {
+                open.push(who.pid);
+            }
+        }
+    }
+    found
+}
+
+/// Makes a deadlock of its core. `None` if it may be meant that way, or concerns only others.
+fn deadlock(
+    observation: &Observation,
+    waits: &BTreeMap<i32, Vec<Reason>>,
+    reached: &BTreeMap<i32, BTreeSet<i32>>,
+    core: &BTreeSet<i32>,
+) -> Option<Deadlock> {
+    let observed: Vec<&Observed> = core
+        .iter()
+        .filter_map(|pid| observation.find(*pid))
+        .collect();
+    let waiting: Vec<&Observed> = reached
+        .iter()
+        .filter(|(pid, reached)| !core.contains(pid) && !reached.is_disjoint(core))
+        .filter_map(|(pid, _)| observation.find(*pid))
+        .collect();
+    let kind = kind(waits, core);
+    let reasons = || core.iter().flat_map(|pid| &waits[pid]);
+    let is_fifo = |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.pipe.is_fifo());
+    if !observed
+        .iter()
+        .chain(&waiting)
+        .any(|process| process.is_asked)
+    {
+        return None;
+    }
+    let is_meant = match kind {
+        // Job control stops whole pipelines.
+        DeadlockKind::Stopped => observation.is_survey && waiting.is_empty(),
+        // Servers wait at FIFOs, and what still runs may open one later.
+        DeadlockKind::NoPeer => {
+            let mut asked = observation.living().filter(|process| process.is_asked);
+            let goes_on = |process: &Observed| !waits.contains_key(&process.process.id.pid);
+            observation.is_survey || asked.any(goes_on)
+        }
+        // Somebody may hold a FIFO open for writers to come.
+        DeadlockKind::MissingEnd => reasons().any(is_fifo),
+        // A signal handler may use the process's own pipe, and anybody a FIFO.
+        DeadlockKind::OwnEnd | DeadlockKind::OwnOutput => observed.iter().any(|process| {
+            let is_fifo = process.process.ends.iter().any(|end| end.pipe.is_fifo());
+            is_fifo || handles_signals(process)
+        }),
+        _ => false,
+    };
+    let may_be_woken = observation.hides_processes
+        || observed.iter().any(|process| process.unseen != Unseen::None)
+        // A handler may write to a pipe or read from one.
+        || observed.iter().any(|process| REQUESTS.iter().any(|signal| handles(process, *signal)))
+        || observed.iter().any(|process| has_timeout(observation, process))
+        // Anybody may have opened it.
+        || observation.hidden > 0 && reasons().any(is_fifo)
+        || kind.may_be_ended_by_anybody();
+    (!is_meant).then(|| Deadlock {
+        kind,
+        certainty: if may_be_woken {
+            Certainty::Likely
+        } else {
+            Certainty::Clear
+        },
+        members: observed
+            .iter()
+            .map(|process| DeadlockMember {
+                who: process.who(),
+                reasons: waits[&process.process.id.pid].clone(),
+            })
+            .collect(),
+        waiting: waiting.into_iter().map(Observed::who).collect(),
+    })
+}
+
+fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> DeadlockKind {
+    let reasons = || core.iter().flat_map(|pid| &waits[pid]);
+    let on_side = |wanted: Side| move |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.side == wanted);
+    // A process waits for its child, which waits on this side of a pipe for that process: a
+    // shell that only waits has no part in it.
+    let is_parents_fault = |side: Side| {
+        core.iter().any(|parent| {
+            let reasons = waits[parent].iter();
+            let children = reasons.filter(|reason| matches!(reason, Reason::Child { .. }));
+            let mut theirs = children
+                .flat_map(Reason::others)
+                .flat_map(|child| waits.get(&child.pid).into_iter().flatten())
+                .filter(|reason| on_side(side)(reason));
+            theirs.any(|reason| reason.others().iter().any(|who| who.pid == *parent))
+        })
+    };
+    if reasons().any(|reason| matches!(reason, Reason::Continue)) {
+        return DeadlockKind::Stopped;
+    }
+    if reasons().any(|reason| matches!(reason, Reason::FifoPeer { .. })) {
+        return DeadlockKind::NoPeer;
+    }
+    let (input, room) = (
+        reasons().any(on_side(Side::Input)),
+        reasons().any(on_side(Side::Room)),
+    );
+    match (input, room) {
+        (true, true) => DeadlockKind::OtherPipe,
+        (false, _) if is_parents_fault(Side::Room) => DeadlockKind::UnreadOutput,
+        (false, _) if core.len() == 1 => DeadlockKind::OwnOutput,
+        (false, _) => DeadlockKind::AllWrite,
+        (true, _) if is_parents_fault(Side::Input) => DeadlockKind::MissingEnd,
+        (true, _) if core.len() == 1 => DeadlockKind::OwnEnd,
+        (true, _) => DeadlockKind::AllRead,
+    }
+}
+
+/// Whether timeout(1) was started as part of what was asked for, and will end this process.
+fn has_timeout(observation: &Observation, observed: &Observed) -> bool {
+    let ancestors = observed.ancestors.iter();
+    let mut above = ancestors.filter_map(|pid| observation.find(*pid));
+    above.any(|process| process.is_asked && process.process.name == TIMEOUT)
+}
+
+fn handles(observed: &Observed, signal: i32) -> bool {
+    observed.handled_signals >> (signal - 1) & 1 == 1
+}
+
+fn handles_signals(observed: &Observed) -> bool {
+    // Real-time signals above SIGSYS are used by the C library for itself.
+    let all = 1..=libc::SIGSYS;
+    all.into_iter()
+        .any(|signal| !ORDINARY_SIGNALS.contains(&signal) && handles(observed, signal))
+}
+
+/// What a process waits for, if it did not run at all and all that could wake it is known.
+/// `None` if something outside could.
+fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>> {
+    // A relative of it that can't be examined may have its pipes.
+    let is_known = observed.unseen != Unseen::Relatives;
+    if !observed.is_frozen || !is_known {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    for state in &observed.threads {
+        match state {
+            State::Working | State::Disk => return None,
+            State::Stopped => reasons.push(Reason::Continue),
+            State::Waiting(wait) => reasons.extend(of_wait(observation, observed, wait)?),
+        }
+    }
+    // A process whose threads wait only for each other is none of a pipeline's.
+    (!reasons.is_empty()).then_some(reasons)
+}
+
+fn of_wait(
+    observation: &Observation,
+    observed: &Observed,
+    wait: &BlockedOn,
+) -> Option<Vec<Reason>> {
+    match wait {
+        // It waits for the signal of its child's end, or of its timer: see `has_timeout`.
+        BlockedOn::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
+            of_wait(observation, observed, &BlockedOn::Child(None))
+        }
+        BlockedOn::Outside(_) | BlockedOn::PipeLock | BlockedOn::Pipes { or: Some(_), .. } => None,
+        BlockedOn::Thread => Some(Vec::new()),
+        BlockedOn::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
+        BlockedOn::Child(pid) => {
+            let own = observed.process.id.pid;
+            let children: Vec<&Observed> = children(observation, own).collect();
+            let named = children
+                .iter()
+                .find(|process| Some(process.process.id.pid) == *pid);
+            let others: Vec<Who> = match named {
+                Some(child) => vec![child.who()],
+                // It waits for the observer.
+                None if observation.own_parent == Some(own) => return None,
+                // In another namespace the child has another number.
+                None => children.into_iter().map(Observed::who).collect(),
+            };
+            (!others.is_empty()).then(|| vec![Reason::Child { others }])
+        }
+        BlockedOn::Pipes { any_of, or: None } => any_of
+            .iter()
+            .map(|on| {
+                let others = others(observation, on.pipe, on.side)?;
+                Some(Reason::Pipe { on: *on, others })
+            })
+            .collect(),
+    }
+}
+
+fn children(observation: &Observation, parent: i32) -> impl Iterator<Item = &Observed> {
+    let living = observation.living();
+    living.filter(move |process| process.process.parent == parent)
+}
+
+/// Children whose end wakes a process from its wait for a pipe, by a signal: make waits so for
+/// a job's end or a free slot.
+fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i32> {
+    let waits_for_pipe = || {
+        reasons
+            .iter()
+            .any(|reason| matches!(reason, Reason::Pipe { .. }))
+    };
+    let handles_end = |process: &Observed| handles(process, libc::SIGCHLD) && waits_for_pipe();
+    if !observation.find(pid).is_some_and(handles_end) {
+        return Vec::new();
+    }
+    let children = children(observation, pid).map(|process| process.process.id.pid);
+    let is_parent = observation.own_parent == Some(pid);
+    // The observer, which is in no deadlock.
+    children.chain(is_parent.then_some(0)).collect()
+}
+
+/// The processes that could end a wait on a pipe. `None` if there may be others: if none is
+/// seen, or if it is a FIFO that somebody holds open for both, for any future process.
+fn others(observation: &Observation, pipe: LinkId, side: Side) -> Option<Vec<Who>> {
+    let mut ends = observation
+        .living()
+        .flat_map(|process| &process.process.ends);
+    let is_kept_open = |end: &crate::proc::End| end.pipe == pipe && end.reads && end.writes;
+    if pipe.is_fifo() && ends.any(is_kept_open) {
+        return None;
+    }
+    let living = observation.living();
+    let others: Vec<Who> = living
+        .filter(|process| process.process.holds(pipe, side.other()))
+        .map(Observed::who)
+        .collect();
+    (!others.is_empty()).then_some(others)
+}
+
+#[cfg(test)]
+mod tests;

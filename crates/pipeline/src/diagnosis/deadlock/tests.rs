@@ -1,0 +1,289 @@
+use super::*;
+use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
+use crate::graph::Process;
+use crate::wait::Outside;
+
+fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
+    let deadlocks = deadlocks(&observation(processes));
+    deadlocks
+        .into_iter()
+        .map(|deadlock| deadlock.kind)
+        .collect()
+}
+
+fn on_child() -> State {
+    State::Waiting(BlockedOn::Child(None))
+}
+
+/// Two processes with a pipe each way: 1 from the first, 2 from the second.
+fn pair(first: State, second: State) -> Vec<Observed> {
+    vec![
+        frozen(process(10, "a", vec![reads(0, 2), writes(1, 1)]), first),
+        frozen(process(11, "b", vec![reads(0, 1), writes(1, 2)]), second),
+    ]
+}
+
+/// A parent with a child, whose input it writes and whose output it reads.
+fn parent_and_child(parent: State, child: State) -> Vec<Observed> {
+    let ends = vec![writes(4, 1), reads(5, 2), reads(6, 3)];
+    let own = Process {
+        parent: 10,
+        ..process(11, "child", vec![reads(0, 1), writes(1, 2), writes(2, 3)])
+    };
+    vec![
+        frozen(process(10, "parent", ends), parent),
+        frozen(own, child),
+    ]
+}
+
+#[test]
+fn each_kind_of_knot_is_named() {
+    assert_eq!(
+        kinds(pair(on_room(1), on_room(2))),
+        [DeadlockKind::AllWrite]
+    );
+    assert_eq!(
+        kinds(pair(on_input(2), on_input(1))),
+        [DeadlockKind::AllRead]
+    );
+    // The child's errors fill pipe 3, and the parent reads pipe 2.
+    let stderr = parent_and_child(on_input(2), on_room(3));
+    assert_eq!(kinds(stderr), [DeadlockKind::OtherPipe]);
+    let unread = parent_and_child(on_child(), on_room(2));
+    assert_eq!(kinds(unread), [DeadlockKind::UnreadOutput]);
+    let unclosed = parent_and_child(on_child(), on_input(1));
+    assert_eq!(kinds(unclosed), [DeadlockKind::MissingEnd]);
+    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+    assert_eq!(
+        kinds(vec![frozen(own, on_input(1))]),
+        [DeadlockKind::OwnEnd]
+    );
+    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+    assert_eq!(
+        kinds(vec![frozen(own, on_room(1))]),
+        [DeadlockKind::OwnOutput]
+    );
+    let peer = State::Waiting(BlockedOn::FifoPeer { path: None });
+    assert_eq!(
+        kinds(vec![frozen(process(10, "a", vec![]), peer)]),
+        [DeadlockKind::NoPeer]
+    );
+}
+
+#[test]
+fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
+    let peer = || State::Waiting(BlockedOn::FifoPeer { path: None });
+    let waiting = || frozen(process(10, "cat", vec![]), peer());
+    let asleep = State::Waiting(BlockedOn::Outside(Outside::Timer));
+    let asleep = frozen(process(11, "sleep", vec![]), asleep);
+    assert_eq!(kinds(vec![waiting(), asleep]), []);
+    let other = frozen(process(11, "cat", vec![]), peer());
+    assert_eq!(kinds(vec![waiting(), other]).len(), 2);
+}
+
+#[test]
+fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
+    // make waits for a slot of its job server or for the end of a compiler.
+    let make = || Observed {
+        handled_signals: 1 << (libc::SIGCHLD - 1),
+        ..frozen(
+            process(10, "make", vec![reads(3, 1), writes(4, 1)]),
+            on_input(1),
+        )
+    };
+    let compiler = |state| {
+        let own = Process {
+            parent: 10,
+            ..process(11, "cc", vec![])
+        };
+        frozen(own, state)
+    };
+    let disk = compiler(State::Disk);
+    let parent = || {
+        frozen(
+            process(9, "make", vec![reads(3, 1), writes(4, 1)]),
+            on_input(1),
+        )
+    };
+    assert_eq!(kinds(vec![parent(), make(), disk]), []);
+    let stuck = compiler(on_input(1));
+    assert_eq!(kinds(vec![parent(), make(), stuck]).len(), 1);
+}
+
+#[test]
+fn a_process_that_something_outside_can_wake_is_not_stuck() {
+    for outside in [Outside::Socket, Outside::Terminal, Outside::Timer] {
+        let wait = State::Waiting(BlockedOn::Outside(outside));
+        assert_eq!(kinds(pair(on_input(2), wait)), []);
+    }
+    let polling = State::Waiting(BlockedOn::Pipes {
+        any_of: vec![LinkWait {
+            pipe: LinkId::pipe(2),
+            fd: Some(0),
+            side: Side::Input,
+        }],
+        or: Some(Outside::Timer),
+    });
+    assert_eq!(kinds(pair(polling, on_input(1))), []);
+}
+
+#[test]
+fn all_alternatives_of_a_poll_must_be_in_the_knot() {
+    let both = State::Waiting(BlockedOn::Pipes {
+        any_of: [(1, Side::Room), (2, Side::Input)]
+            .map(|(inode, side)| LinkWait {
+                pipe: LinkId::pipe(inode),
+                fd: None,
+                side,
+            })
+            .to_vec(),
+        or: None,
+    });
+    assert_eq!(kinds(pair(both.clone(), on_input(1))).len(), 1);
+    let mut third = pair(both, on_input(1));
+    third.push(busy(process(12, "c", vec![writes(1, 2)]), 0.1, 0.0, 0.0));
+    assert_eq!(kinds(third), []);
+}
+
+#[test]
+fn a_pipe_is_not_both_full_and_empty() {
+    let on = |side| {
+        let pipe = LinkId::pipe(1);
+        let wait = LinkWait {
+            pipe,
+            fd: Some(1),
+            side,
+        };
+        State::Waiting(BlockedOn::Pipes {
+            any_of: vec![wait],
+            or: None,
+        })
+    };
+    let moving = || {
+        vec![
+            frozen(process(10, "a", vec![writes(1, 1)]), on(Side::Room)),
+            frozen(process(11, "b", vec![reads(1, 1)]), on(Side::Input)),
+        ]
+    };
+    assert_eq!(kinds(moving()), []);
+    // Which pipe is not known.
+    let mut unknown = moving();
+    unknown[1].threads = vec![on_input(1)];
+    assert_eq!(kinds(unknown), [DeadlockKind::OtherPipe]);
+}
+
+#[test]
+fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
+    let certainties = |unseen, change: fn(&mut Observation)| {
+        let mut processes = pair(on_room(1), on_room(2));
+        processes[1].unseen = unseen;
+        let mut observation = observation(processes);
+        change(&mut observation);
+        let deadlocks = deadlocks(&observation).into_iter();
+        deadlocks
+            .map(|deadlock| deadlock.certainty)
+            .collect::<Vec<Certainty>>()
+    };
+    let same = |_: &mut Observation| {};
+    assert_eq!(certainties(Unseen::None, same), [Certainty::Clear]);
+    assert_eq!(certainties(Unseen::Strangers, same), [Certainty::Likely]);
+    assert_eq!(certainties(Unseen::Relatives, same), []);
+    let unlisted = certainties(Unseen::None, |it| it.hides_processes = true);
+    assert_eq!(unlisted, [Certainty::Likely]);
+    let handling = |signal: i32| {
+        let mut processes = pair(on_room(1), on_room(2));
+        processes[1].handled_signals = 1 << (signal - 1);
+        deadlocks(&observation(processes))[0].certainty
+    };
+    assert_eq!(handling(libc::SIGUSR1), Certainty::Likely);
+    assert_eq!(handling(libc::SIGCHLD), Certainty::Clear);
+}
+
+#[test]
+fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
+    let certainty = |name, is_asked| {
+        let sleeps = State::Waiting(BlockedOn::Outside(Outside::Signal));
+        let mut above = frozen(process(9, name, Vec::new()), sleeps);
+        above.is_asked = is_asked;
+        let mut processes = pair(on_room(1), on_room(2));
+        processes[1].ancestors = vec![9, 1];
+        processes.push(above);
+        deadlocks(&observation(processes))[0].certainty
+    };
+    assert_eq!(certainty("timeout", true), Certainty::Likely);
+    assert_eq!(certainty("timeout", false), Certainty::Clear);
+    assert_eq!(certainty("sh", true), Certainty::Clear);
+}
+
+#[test]
+fn the_end_of_the_observer_wakes_its_parent() {
+    let stuck = |parent, wait: BlockedOn| {
+        let mut observation = observation(parent_and_child(State::Waiting(wait), on_input(1)));
+        observation.own_parent = parent;
+        !deadlocks(&observation).is_empty()
+    };
+    for wait in [None, Some(12)] {
+        assert!(!stuck(Some(10), BlockedOn::Child(wait)));
+        // In another namespace the child has another number.
+        assert!(stuck(None, BlockedOn::Child(wait)));
+    }
+    assert!(stuck(Some(10), BlockedOn::Child(Some(11))));
+}
+
+#[test]
+fn a_process_that_ran_is_not_stuck() {
+    let mut processes = pair(on_room(1), on_room(2));
+    processes[1].is_frozen = false;
+    assert_eq!(kinds(processes), []);
+}
+
+#[test]
+fn a_pipe_without_a_visible_peer_may_have_a_hidden_one() {
+    let only = frozen(process(10, "a", vec![reads(0, 1)]), on_input(1));
+    assert_eq!(kinds(vec![only]), []);
+}
+
+#[test]
+fn a_signal_handler_may_write_to_its_own_pipe() {
+    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
+    let mut observed = frozen(own, on_input(1));
+    observed.handled_signals = 1 << (libc::SIGTERM - 1);
+    assert_eq!(kinds(vec![observed.clone()]), []);
+    observed.handled_signals = 1 << (libc::SIGINT - 1);
+    assert_eq!(kinds(vec![observed]), [DeadlockKind::OwnEnd]);
+}
+
+#[test]
+fn those_who_wait_for_a_knot_are_listed_beside_it() {
+    let shell = Process {
+        parent: 0,
+        ..process(1, "sh", Vec::new())
+    };
+    let shell = frozen(shell, on_child());
+    let mut processes = pair(on_room(1), on_room(2));
+    processes.push(shell);
+    let deadlocks = deadlocks(&observation(processes));
+    assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
+    assert_eq!(deadlocks[0].members.len(), 2);
+    assert_eq!(deadlocks[0].waiting[0].name, "sh");
+}
+
+#[test]
+fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
+    let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), State::Stopped);
+    let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
+    let found = kinds(vec![stopped(), reader]);
+    assert_eq!(found, [DeadlockKind::Stopped]);
+    let mut everything = observation(vec![stopped()]);
+    everything.is_survey = true;
+    assert_eq!(deadlocks(&everything), []);
+}
+
+#[test]
+fn a_thread_that_waits_for_another_one_changes_nothing() {
+    let mut processes = pair(on_room(1), on_room(2));
+    processes[0].threads.push(State::Waiting(BlockedOn::Thread));
+    assert_eq!(kinds(processes), [DeadlockKind::AllWrite]);
+    let alone = frozen(process(10, "a", vec![]), State::Waiting(BlockedOn::Thread));
+    assert_eq!(kinds(vec![alone]), []);
+}

@@ -1,0 +1,499 @@
+//! The processes and the pipes between them at one moment.
+
+mod links;
+mod stages;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::AsFd;
+
+use serde::Serialize;
+
+pub use self::links::{Link, LinkEnd, groups, links};
+pub(crate) use self::links::{connected, with_flow};
+pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
+use crate::proc::files::{FdTableStamp, Files};
+use crate::proc::{End, LinkId, Proc, ProcessId, Stat};
+
+/// A side of a pipe, by what a process waits for there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// That which it reads from: it waits for data.
+    Input,
+    /// That which it writes to: it waits for room.
+    Room,
+}
+
+impl Side {
+    /// The side of the pipe's other end.
+    pub fn other(self) -> Self {
+        match self {
+            Side::Input => Side::Room,
+            Side::Room => Side::Input,
+        }
+    }
+}
+
+/// A process and its pipes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its identity.
+    #[serde(flatten)]
+    pub id: ProcessId,
+    /// Its parent.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its name.
+    pub name: String,
+    /// Its descriptors of pipes and FIFOs.
+    pub ends: Vec<End>,
+}
+
+impl Process {
+    /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
+    pub fn holds(&self, pipe: LinkId, side: Side) -> bool {
+        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        ends.any(|end| match side {
+            Side::Input => end.reads,
+            Side::Room => end.writes,
+        })
+    }
+
+    /// Its pipes.
+    pub fn pipes(&self) -> BTreeSet<LinkId> {
+        self.ends.iter().map(|end| end.pipe).collect()
+    }
+}
+
+/// All processes that this process may examine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// Processes, by number.
+    pub processes: BTreeMap<i32, Process>,
+    /// Processes whose descriptors may not be read, with what is known of them.
+    pub hidden: BTreeMap<i32, Option<Stat>>,
+}
+
+/// Whether processes that can't be examined may have inherited the pipes of another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unseen {
+    /// None has.
+    #[default]
+    None,
+    /// One may have: a parent, a distant relative, one whose parent has ended, or one of which nothing
+    /// is known.
+    Strangers,
+    /// A descendant, a later sibling, or one of its process group.
+    Relatives,
+}
+
+/// Which processes to examine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// A process with its descendants and its process group.
+    Pid(i32),
+    /// The descendants of a process, without itself.
+    Below(i32),
+    /// The processes of a user.
+    User(u32),
+    /// All processes.
+    All,
+}
+
+impl Scope {
+    /// The process whose descendants belong to the scope.
+    pub fn root(&self) -> Option<i32> {
+        match self {
+            Scope::Pid(pid) | Scope::Below(pid) => Some(*pid),
+            Scope::User(_) | Scope::All => None,
+        }
+    }
+}
+
+/// Reads processes again and again: those that may have changed.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// The processes as last read.
+    pub graph: Graph,
+    stamps: BTreeMap<i32, FdTableStamp>,
+    counts_descriptors: bool,
+}
+
+impl Scanner {
+    /// Reads all processes, except `excluded`.
+    pub fn read_all(&mut self, proc: &Proc, excluded: &[i32]) {
+        *self = Scanner {
+            counts_descriptors: proc.counts_descriptors(),
+            ..Scanner::default()
+        };
+        for pid in proc.processes() {
+            if !excluded.contains(&pid) {
+                self.read(proc, pid);
+            }
+        }
+    }
+
+    /// Reads those processes that are new, that have more or fewer descriptors than before, or
+    /// that are in `again`, and forgets those that have ended. Before Linux 6.2, which does not
+    /// tell the number of descriptors, reads all.
+    pub fn read_changed(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
+        let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
+        pids.retain(|pid| !excluded.contains(pid));
+        self.read_only(proc, &pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
+    pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        self.graph.processes.retain(|pid, _| pids.contains(pid));
+        self.graph.hidden.retain(|pid, _| pids.contains(pid));
+        self.stamps.retain(|pid, _| pids.contains(pid));
+        self.read_some(proc, pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`.
+    pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        for pid in pids {
+            let is_known = self.counts_descriptors && {
+                let stamp = Files::new(proc, *pid).fd_table_stamp();
+                stamp.is_some() && self.stamps.get(pid) == stamp.as_ref()
+            };
+            if !is_known || again.contains(pid) {
+                self.forget(*pid);
+                self.read(proc, *pid);
+            }
+        }
+    }
+
+    fn forget(&mut self, pid: i32) {
+        self.graph.processes.remove(&pid);
+        self.stamps.remove(&pid);
+        self.graph.hidden.remove(&pid);
+    }
+
+    /// Whether reading a process takes longer than everything else in a search.
+    pub(crate) fn has_many_descriptors(&self, pid: i32) -> bool {
+        const MANY: u64 = 1024;
+        self.stamps
+            .get(&pid)
+            .is_some_and(|stamp| stamp.count > MANY)
+    }
+
+    fn hide(&mut self, proc: &Proc, pid: i32) {
+        let stat = proc.stat(pid);
+        let exists = || proc.path(&format!("proc/{pid}")).exists();
+        if stat.is_some() || exists() {
+            self.graph.hidden.insert(pid, stat);
+        }
+    }
+
+    fn read(&mut self, proc: &Proc, pid: i32) {
+        let files = Files::new(proc, pid);
+        // Files below it belong to one process.
+        let directory = match files.directory() {
+            Ok(directory) => directory,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.hide(proc, pid);
+                }
+                return;
+            }
+        };
+        let files = files.below(directory.as_fd());
+        let stamp = files.fd_table_stamp();
+        // Kernel threads, mostly.
+        let has_none = self.counts_descriptors && stamp.is_some_and(|stamp| stamp.count == 0);
+        match read_process(files, pid, has_none) {
+            Ok(Some(process)) => {
+                self.graph.processes.insert(pid, process);
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.hide(proc, pid);
+            }
+            // It has ended.
+            Ok(None) | Err(_) => return,
+        }
+        if let Some(stamp) = stamp {
+            self.stamps.insert(pid, stamp);
+        }
+    }
+}
+
+/// Reads a process. `None` if it has ended.
+fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
+    let (stat, name) = files.stat()?;
+    let has_ended = matches!(stat.state, 'Z' | 'X');
+    let living = if has_ended {
+        files.without_leader()
+    } else {
+        Some(files)
+    };
+    let Some(files) = living else {
+        return Ok(None);
+    };
+    let has_none = has_none && !has_ended;
+    Ok(Some(Process {
+        id: ProcessId {
+            pid,
+            start: stat.start,
+        },
+        parent: stat.parent,
+        group: stat.group,
+        name,
+        ends: if has_none { Vec::new() } else { files.ends()? },
+    }))
+}
+
+impl Graph {
+    /// Reads all processes, except `excluded`.
+    pub fn read(proc: &Proc, excluded: &[i32]) -> Graph {
+        let mut scanner = Scanner::default();
+        scanner.read_all(proc, excluded);
+        scanner.graph
+    }
+
+    /// The processes, by number.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> {
+        self.processes.values().map(|process| process.id)
+    }
+
+    /// Whether a process was among them.
+    pub fn is_running(&self, id: ProcessId) -> bool {
+        let now = self.processes.get(&id.pid);
+        now.is_some_and(|process| process.id == id)
+    }
+
+    /// The ancestors of a process as far as they can be seen, the nearest first.
+    pub fn ancestors(&self, pid: i32) -> Vec<i32> {
+        let parent = |pid: &i32| {
+            let hidden = || Some(self.hidden.get(pid)?.as_ref()?.parent);
+            let seen = self.processes.get(pid).map(|process| process.parent);
+            seen.or_else(hidden).filter(|parent| *parent > 0)
+        };
+        let mut found: Vec<i32> = Vec::new();
+        let mut next = parent(&pid);
+        // The parents were not all read at the same moment.
+        while let Some(pid) = next.filter(|pid| !found.contains(pid)) {
+            found.push(pid);
+            next = parent(&pid);
+        }
+        found
+    }
+
+    /// Whether processes that can't be examined may have inherited the pipes of this one. Orphans
+    /// among the descendants of the `observers` become children of those.
+    pub(crate) fn unseen(&self, of: &Process, observers: &[i32]) -> Unseen {
+        const INIT: i32 = 1;
+        let own = self.ancestors(of.id.pid);
+        let is_below = own.iter().any(|pid| observers.contains(pid));
+        let is_later = |stat: &Stat| stat.start >= of.id.start;
+        // Not the sudo or timeout that has started it, or the observer.
+        let is_in_group =
+            |pid: i32, stat: &Stat| stat.group == of.group && !is_below && !own.contains(&pid);
+        let each = self.hidden.iter().map(|(pid, stat)| {
+            let Some(stat) = stat else {
+                return Unseen::Strangers;
+            };
+            let above = self.ancestors(*pid);
+            let shares = |ancestor: i32| ancestor > INIT && above.contains(&ancestor);
+            let is_sibling = is_later(stat) && shares(of.parent);
+            if is_in_group(*pid, stat) || shares(of.id.pid) || is_sibling {
+                Unseen::Relatives
+            } else if *pid > INIT && *pid == of.parent
+                || is_later(stat)
+                    && (stat.parent == INIT && !is_below || own.iter().any(|pid| shares(*pid)))
+            {
+                Unseen::Strangers
+            } else {
+                Unseen::None
+            }
+        });
+        each.max().unwrap_or_default()
+    }
+
+    /// The descendants of a process, and itself.
+    pub fn below(&self, pid: i32) -> BTreeSet<i32> {
+        let children = |of: i32| {
+            let all = self.processes.values();
+            let own = all.filter(|process| process.parent == of);
+            own.map(|process| process.id.pid).collect()
+        };
+        let tree = crate::proc::tree(pid, &children);
+        let exists = |pid: &i32| self.processes.contains_key(pid);
+        tree.into_iter().filter(exists).collect()
+    }
+
+    /// The processes of a scope.
+    pub fn asked(&self, proc: &Proc, scope: &Scope) -> BTreeSet<i32> {
+        let all = self.processes.values();
+        match scope {
+            Scope::Pid(pid) => {
+                let mut chosen = self.below(*pid);
+                let group = self.processes.get(pid).map(|process| process.group);
+                let is_own = |process: &&Process| Some(process.group) == group;
+                chosen.extend(all.filter(is_own).map(|process| process.id.pid));
+                chosen
+            }
+            Scope::Below(pid) => {
+                let mut chosen = self.below(*pid);
+                chosen.remove(pid);
+                chosen
+            }
+            Scope::User(user) => {
+                let pids = all.map(|process| process.id.pid);
+                pids.filter(|pid| proc.user(*pid) == Some(*user)).collect()
+            }
+            Scope::All => all.map(|process| process.id.pid).collect(),
+        }
+    }
+
+    /// The processes at the other side of a process's standard input and output.
+    pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
+        let ends = self.processes.get(&pid).map(|process| &process.ends);
+        let ends = ends.into_iter().flatten();
+        let sides = ends.filter_map(|end| match end.fd {
+            0 => Some((end.pipe, Side::Room)),
+            1 => Some((end.pipe, Side::Input)),
+            _ => None,
+        });
+        sides
+            .flat_map(|(pipe, side)| self.holders(pipe, side))
+            .collect()
+    }
+
+    /// The processes that hold this side of a pipe.
+    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = i32> {
+        let all = self.processes.values();
+        all.filter(move |process| process.holds(pipe, side))
+            .map(|process| process.id.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{on_input, on_room, process, reads, writes};
+    use crate::wait::{BlockedOn, State};
+
+    #[test]
+    fn those_who_hold_the_other_side_could_wake_a_process() {
+        let processes = [
+            process(1, "a", vec![writes(1, 7)]),
+            process(2, "b", vec![reads(0, 7), writes(1, 8)]),
+            process(3, "c", vec![reads(0, 8), writes(5, 7)]),
+            process(4, "d", vec![reads(0, 9)]),
+        ];
+        let graph = Graph {
+            processes: processes
+                .into_iter()
+                .map(|process| (process.id.pid, process))
+                .collect(),
+            hidden: BTreeMap::new(),
+        };
+        assert_eq!(graph.wakers(2, &[on_input(7)]), [1, 3].into());
+        assert_eq!(graph.wakers(2, &[on_room(8)]), [3].into());
+        let child = State::Waiting(BlockedOn::Child(None));
+        assert_eq!(graph.wakers(1, &[child]), [1, 2, 3, 4].into());
+        assert_eq!(graph.wakers(2, &[State::Working]), [].into());
+        assert_eq!(graph.neighbours(2), [1, 3].into());
+    }
+
+    #[test]
+    fn a_scanner_keeps_nothing_of_processes_that_are_no_longer_read() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (own, pid) = (std::process::id() as i32, child.id() as i32);
+        let (proc, mut scanner) = (Proc::default(), Scanner::default());
+        let both = BTreeSet::from([own, pid]);
+        scanner.read_only(&proc, &both, &both);
+        scanner.graph.hidden.insert(pid, None);
+        assert!(scanner.graph.processes.contains_key(&pid));
+        scanner.read_only(&proc, &[own].into(), &[own].into());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(scanner.graph.processes.len(), 1);
+        assert!(scanner.stamps.keys().all(|pid| *pid == own));
+        assert!(scanner.graph.hidden.is_empty());
+    }
+
+    #[test]
+    fn a_hidden_process_may_have_inherited_the_pipes_of_its_relatives() {
+        let below = |observers: &[i32], parent, group, start| {
+            let own = Process {
+                id: ProcessId { pid: 5, start: 50 },
+                parent: 4,
+                group: 5,
+                ..process(5, "cat", Vec::new())
+            };
+            let shells = [process(3, "sh", vec![]), process(4, "sh", vec![])];
+            let shells = shells.map(|process| Process {
+                parent: process.id.pid - 1,
+                ..process
+            });
+            let stat = Stat {
+                state: 'S',
+                parent,
+                group,
+                start,
+                ..Stat::default()
+            };
+            let between = Stat {
+                parent: 5,
+                ..stat.clone()
+            };
+            let hidden = [(8, Some(stat)), (7, Some(between))];
+            let graph = Graph {
+                processes: shells
+                    .into_iter()
+                    .chain([own.clone()])
+                    .map(|process| (process.id.pid, process))
+                    .collect(),
+                hidden: hidden
+                    .into_iter()
+                    .filter(|(pid, _)| *pid == 8 || parent == 7)
+                    .collect(),
+            };
+            graph.unseen(&own, observers)
+        };
+        let unseen = |parent, group, start| below(&[], parent, group, start);
+        // A child, a grandchild by sudo, one of its group, a later sibling.
+        for (parent, group, start) in [(5, 9, 60), (7, 9, 60), (9, 5, 10), (4, 9, 60)] {
+            assert_eq!(unseen(parent, group, start), Unseen::Relatives, "{parent}");
+        }
+        // An orphan, one of the same session.
+        for parent in [1, 3] {
+            assert_eq!(unseen(parent, 9, 60), Unseen::Strangers);
+        }
+        // An orphan would be a child of the observer.
+        assert_eq!(below(&[3], 1, 9, 60), Unseen::None);
+        assert_eq!(below(&[3], 9, 5, 10), Unseen::None);
+        // One that was there before, and one that a server has started.
+        for (parent, start) in [(1, 10), (4, 10), (9, 60)] {
+            assert_eq!(unseen(parent, 9, start), Unseen::None);
+        }
+    }
+
+    #[test]
+    fn a_scope_includes_descendants_and_the_process_group() {
+        let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+        for (pid, parent, group) in [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 1, 2), (5, 1, 5)] {
+            let process = Process {
+                parent,
+                group,
+                ..process(pid, "x", Vec::new())
+            };
+            processes.insert(pid, process);
+        }
+        let graph = Graph {
+            processes,
+            hidden: BTreeMap::new(),
+        };
+        let proc = Proc::default();
+        assert_eq!(graph.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());
+        assert_eq!(graph.asked(&proc, &Scope::Below(2)), [3].into());
+        assert_eq!(graph.asked(&proc, &Scope::All).len(), 5);
+    }
+}

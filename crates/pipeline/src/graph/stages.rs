@@ -1,0 +1,213 @@
+//! The stages of pipelines: which processes use the ends of their links, which edges join them, and
+//! in what order they stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Process, Side};
+use crate::proc::LinkId;
+
+/// Standard input of a process started from a shell.
+const STDIN: i32 = 0;
+/// Its standard output.
+const STDOUT: i32 = 1;
+/// Its standard error.
+const STDERR: i32 = 2;
+
+/// A process, and what is known of how it uses the links whose ends it holds.
+pub trait Node {
+    /// The process.
+    fn process(&self) -> &Process;
+
+    /// The number by which edges name it.
+    fn number(&self) -> i32 {
+        self.process().id.pid
+    }
+
+    /// Its ancestors as far as they are known, the nearest first.
+    fn ancestors(&self) -> &[i32];
+
+    /// Whether it waited on this side of a link.
+    fn waited_on(&self, link: LinkId, side: Side) -> bool;
+
+    /// Whether it only waits for its children, as a shell does.
+    fn only_waits_for_children(&self) -> bool;
+
+    /// Whether it did nothing by which it could have used this side of any link.
+    fn is_idle(&self, side: Side) -> bool;
+
+    /// Whether it did not run at all.
+    fn is_frozen(&self) -> bool;
+
+    /// Whether an end of a link is among the descriptors by which a process started from a
+    /// shell reads or writes.
+    fn is_standard(&self, link: LinkId, side: Side) -> bool {
+        let standard: &[i32] = match side {
+            Side::Input => &[STDIN],
+            Side::Room => &[STDOUT, STDERR],
+        };
+        let mut ends = self.process().ends.iter();
+        ends.any(|end| end.pipe == link && standard.contains(&end.fd))
+    }
+
+    /// Whether it may have written to a link that others have, too: it waited there, or the link is
+    /// its standard output and it wrote something. Other descriptors are mostly inherited by
+    /// accident.
+    fn seems_to_write(&self, link: LinkId) -> bool {
+        let mut ends = self.process().ends.iter();
+        let is_output = ends.any(|end| end.pipe == link && end.fd == STDOUT);
+        self.waited_on(link, Side::Room) || is_output && !self.is_idle(Side::Room)
+    }
+
+    /// Whether it holds an end of a link without using it: it never waited there, and only waits for
+    /// others, or started another one that has this end, or did nothing by which it could have
+    /// been used.
+    fn holds_idly(&self, link: LinkId, side: Side, is_wrapper: bool) -> bool {
+        !self.waited_on(link, side)
+            && (self.only_waits_for_children()
+                || self.is_idle(side) && !self.is_standard(link, side)
+                || self.is_frozen() && is_wrapper)
+    }
+}
+
+/// A writer and a reader, by their numbers, and the link between them.
+pub type Edge = (i32, i32, LinkId);
+
+/// Finds the processes that use links.
+#[derive(Debug)]
+pub struct Stages<'a, N, L> {
+    /// The processes.
+    pub nodes: &'a [N],
+    /// Whether one was there for long enough to be the user of a link.
+    pub is_lasting: L,
+}
+
+impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
+    /// The processes that use an end of a link for most of the time. If all hold it idly, as a
+    /// shell that waits for one short-lived child after another, any of them may.
+    pub fn users(&self, link: LinkId, side: Side) -> Vec<&'a N> {
+        let holders: Vec<&N> = self
+            .nodes
+            .iter()
+            .filter(|node| node.process().holds(link, side) && (self.is_lasting)(node, link))
+            .collect();
+        let mut above: BTreeSet<i32> = BTreeSet::new();
+        for holder in &holders {
+            above.insert(holder.process().parent);
+            above.extend(holder.ancestors());
+        }
+        let mut users = holders.clone();
+        users.retain(|node| {
+            let is_wrapper = above.contains(&node.process().id.pid);
+            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &holders);
+            !node.holds_idly(link, side, is_wrapper) && !is_inherited
+        });
+        if users.is_empty() { holders } else { users }
+    }
+
+    /// The edges by these links, without those by which whole pipelines would be joined that have
+    /// nothing to do with each other: what collects the output or the errors of many (a terminal
+    /// multiplexer, a CI runner) is no stage of those that write nothing there.
+    pub fn edges(&self, links: impl IntoIterator<Item = LinkId>) -> Vec<Edge> {
+        let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
+        for link in links {
+            let writers = self.users(link, Side::Room);
+            for writer in &writers {
+                let is_silent = writers.len() > 1 && !writer.seems_to_write(link);
+                for reader in self.users(link, Side::Input) {
+                    if writer.process().id != reader.process().id {
+                        let found = if is_silent { &mut silent } else { &mut edges };
+                        found.insert((writer.number(), reader.number(), link));
+                    }
+                }
+            }
+        }
+        let joined: BTreeSet<i32> = edges
+            .iter()
+            .flat_map(|(from, to, _)| [*from, *to])
+            .collect();
+        silent.retain(|(from, ..)| !joined.contains(from));
+        edges.extend(silent);
+        edges.into_iter().collect()
+    }
+}
+
+/// Whether all ends that a process has of a link were left to it by an ancestor that uses them under
+/// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
+fn inherits<N: Node>(node: &N, link: LinkId, holders: &[&N]) -> bool {
+    let fds = |node: &N| -> BTreeSet<i32> {
+        let ends = node.process().ends.iter();
+        ends.filter(|end| end.pipe == link)
+            .map(|end| end.fd)
+            .collect()
+    };
+    let own = fds(node);
+    own.iter().all(|fd| *fd > STDERR)
+        && holders.iter().any(|holder| {
+            let pid = holder.process().id.pid;
+            let descends = node.process().parent == pid || node.ancestors().contains(&pid);
+            descends && !holder.only_waits_for_children() && own.is_subset(&fds(holder))
+        })
+}
+
+/// By a process, those at the other ends of its links in one direction.
+pub type Neighbours = BTreeMap<i32, Vec<(i32, LinkId)>>;
+
+/// The neighbours before each process, and those after it.
+#[derive(Debug, Clone)]
+pub struct Adjacency {
+    /// Those that write to it.
+    pub before: Neighbours,
+    /// Those that read from it.
+    pub after: Neighbours,
+}
+
+impl Adjacency {
+    /// The neighbours by these edges.
+    pub fn new(edges: &[Edge]) -> Self {
+        let (mut before, mut after) = (Neighbours::new(), Neighbours::new());
+        for (from, to, link) in edges {
+            before.entry(*to).or_default().push((*from, *link));
+            after.entry(*from).or_default().push((*to, *link));
+        }
+        Adjacency { before, after }
+    }
+}
+
+/// The processes that can be reached from one, and the links on the way.
+pub fn reach(number: i32, neighbours: &Neighbours) -> (BTreeSet<i32>, BTreeSet<LinkId>) {
+    let (mut found, mut links) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![number];
+    while let Some(at) = open.pop() {
+        for (next, link) in neighbours.get(&at).into_iter().flatten() {
+            links.insert(*link);
+            if *next != number && found.insert(*next) {
+                open.push(*next);
+            }
+        }
+    }
+    (found, links)
+}
+
+/// The groups of processes, given by number, that are connected by edges, each in the order of the
+/// flow: by the number of stages before each.
+pub fn pipelines(numbers: impl IntoIterator<Item = i32>, edges: &[Edge]) -> Vec<Vec<i32>> {
+    let adjacency = Adjacency::new(edges);
+    let mut open: BTreeSet<i32> = numbers.into_iter().collect();
+    let mut groups = Vec::new();
+    while let Some(first) = open.pop_first() {
+        let mut group = vec![first];
+        let mut at = 0;
+        while let Some(number) = group.get(at).copied() {
+            for neighbours in [&adjacency.before, &adjacency.after] {
+                let others = neighbours.get(&number).into_iter().flatten();
+                group.extend(others.filter_map(|(other, _)| open.take(other)));
+            }
+            at += 1;
+        }
+        if group.len() > 1 {
+            group.sort_by_cached_key(|number| (reach(*number, &adjacency.before).0.len(), *number));
+            groups.push(group);
+        }
+    }
+    groups
+}

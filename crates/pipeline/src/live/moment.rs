@@ -1,0 +1,315 @@
+//! Pipelines at one moment, and what their stages did until then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::history::{History, TICK, Window};
+use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
+use crate::graph::Process;
+use crate::observe::{Observation, Pipe};
+use crate::proc::{LinkId, ProcessId};
+use crate::processors::Load;
+use crate::sample::Observed;
+use crate::sample::slice::Slice;
+
+/// The bottleneck is found from this many slices: few enough to follow a change.
+const BOTTLENECK_SLICES: usize = 5;
+
+/// What is known about pipelines at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Moment {
+    /// Time since the beginning.
+    pub seconds: f64,
+    /// Samples of the process with the most of them in the last second.
+    pub samples: u32,
+    /// Processor time of the observer and its helper in the last minute, as a share of one
+    /// processor, without the first reading of all processes.
+    pub cost: f64,
+    /// The pipelines.
+    pub pipelines: Vec<Pipeline>,
+    /// The number of processes whose descriptors may not be read.
+    pub hidden: usize,
+    /// Whether there may be processes that are not even listed.
+    pub hides_processes: bool,
+    /// The number of stages whose system calls may not be read.
+    pub hidden_calls: usize,
+}
+
+/// Processes with pipes between them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Pipeline {
+    /// The bottleneck, from the last seconds.
+    #[serde(rename = "pace")]
+    pub bottleneck: Option<Bottleneck>,
+    /// Processes of it that wait for each other, so that none can go on.
+    pub stuck: Option<Deadlock>,
+    /// A writer that waits for a reader that does not read, all of the last seconds.
+    pub unread: Option<Unread>,
+    /// Whether no stage stands out, but stages wait for each other by turns.
+    pub is_by_turns: bool,
+    /// Whether no stage stands out, but stages wait for processors.
+    pub lacks_processors: bool,
+    /// For how long no stage has run.
+    pub still_s: f64,
+    /// The stages, in the order of the flow.
+    pub stages: Vec<Stage>,
+    /// The pipes between them.
+    pub links: Vec<StageLink>,
+}
+
+impl Pipeline {
+    /// Whether a process of a deadlock is a stage.
+    pub(super) fn has_member(&self, deadlock: &Deadlock) -> bool {
+        let mut members = deadlock.members.iter().map(|member| member.who.pid);
+        members.any(|pid| self.stages.iter().any(|stage| stage.pid == pid))
+    }
+}
+
+/// A stage of a pipeline.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Stage {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in ticks since boot.
+    pub start: u64,
+    /// Its name.
+    pub name: String,
+    /// Its command line, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// Whether it has ended.
+    pub has_ended: bool,
+    /// The last second.
+    pub second: Window,
+    /// The last minute.
+    pub minute: Window,
+}
+
+/// A pipe between two stages.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StageLink {
+    /// The writer's number.
+    pub from: i32,
+    /// The reader's number.
+    pub to: i32,
+    /// The pipe; its fill is that of the last second.
+    #[serde(flatten)]
+    pub pipe: Pipe,
+}
+
+/// A process that is watched, with its history.
+pub(super) struct LiveProcess<'a> {
+    pub(super) process: &'a Process,
+    pub(super) history: &'a History,
+    pub(super) is_asked: bool,
+    pub(super) ancestors: Vec<i32>,
+    pub(super) arguments: Option<String>,
+}
+
+impl LiveProcess<'_> {
+    fn observed(&self, slice: &Slice) -> Observed {
+        Observed {
+            is_asked: self.is_asked,
+            has_ended: self.history.ended.is_some(),
+            // Every process counts as if it had been there all the time.
+            samples: 1,
+            ancestors: self.ancestors.clone(),
+            ..slice.observed(self.process.clone())
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        Stage {
+            pid: self.process.id.pid,
+            start: self.process.id.start,
+            name: self.process.name.clone(),
+            arguments: self.arguments.clone(),
+            has_ended: self.history.ended.is_some(),
+            second: self.history.last(1).window(),
+            minute: self.history.minute.window(),
+        }
+    }
+}
+
+/// The pipelines among processes that are connected by pipes: several, where a process only
+/// holds the ends of others' pipes.
+pub(super) fn pipelines(
+    members: &[LiveProcess<'_>],
+    pipes: &BTreeMap<LinkId, Pipe>,
+    load: &Load,
+    is_survey: bool,
+) -> Vec<Pipeline> {
+    let held: BTreeSet<LinkId> = members
+        .iter()
+        .flat_map(|member| member.process.pipes())
+        .collect();
+    let observation = |processes: Vec<Observed>| Observation {
+        processes,
+        pipes: held.iter().map(|id| pipes[id].clone()).collect(),
+        load: load.clone(),
+        is_survey,
+        ..Observation::default()
+    };
+    let of_minute = members
+        .iter()
+        .map(|member| member.observed(&member.history.minute));
+    let minute = observation(of_minute.collect());
+    let of_second = members
+        .iter()
+        .map(|member| member.observed(&member.history.last(1)));
+    let second = observation(of_second.collect());
+    let recent =
+        |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_SLICES));
+    let findings = diagnose(&observation(members.iter().map(recent).collect()));
+    let edges = minute.edges();
+    let by_id = members.iter().map(|member| (member.process.id, member));
+    let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
+    let groups = minute.pipelines().into_iter();
+    groups
+        .map(|group| {
+            let pids: BTreeSet<i32> = group.iter().map(|process| process.process.id.pid).collect();
+            let has = |pid: i32| pids.contains(&pid);
+            let stages = group
+                .iter()
+                .filter_map(|process| by_id.get(&process.process.id));
+            let stages: Vec<&LiveProcess<'_>> = stages.copied().collect();
+            let between = edges.iter().filter(|(from, to, _)| has(*from) && has(*to));
+            let mut pipeline = Pipeline {
+                stages: stages.iter().map(|member| member.stage()).collect(),
+                links: between
+                    .map(|(from, to, pipe)| StageLink {
+                        from: *from,
+                        to: *to,
+                        pipe: Pipe {
+                            bytes_per_s: second.rate(*pipe),
+                            ..pipes[pipe].clone()
+                        },
+                    })
+                    .collect(),
+                ..Pipeline::default()
+            };
+            let still = stages.iter().map(|member| member.history.still).min();
+            pipeline.still_s = still.unwrap_or_default().as_secs_f64();
+            for finding in &findings {
+                match finding {
+                    Finding::Bottleneck(bottleneck) if has(bottleneck.stage.pid) => {
+                        pipeline.bottleneck = Some((**bottleneck).clone());
+                    }
+                    Finding::Unread(unread) if has(unread.writer.pid) => {
+                        let mut writers = stages.iter();
+                        let is_long = |member: &&&LiveProcess<'_>| {
+                            let is_writer = member.process.id.pid == unread.writer.pid;
+                            is_writer && member.history.still >= TICK * BOTTLENECK_SLICES as u32
+                        };
+                        if writers.any(|member| is_long(&member)) {
+                            pipeline.unread.get_or_insert_with(|| unread.clone());
+                        }
+                    }
+                    Finding::PingPong { stages, delay } => {
+                        let is_its = stages.iter().any(|stage| has(stage.pid));
+                        pipeline.is_by_turns |= is_its && delay.is_none();
+                        pipeline.lacks_processors |= is_its && delay.is_some();
+                    }
+                    _ => {}
+                }
+            }
+            pipeline
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{busy, observation, process, reads, writes};
+    use crate::graph::Side;
+    use crate::live::history::tests::{history, slice};
+    use crate::wait::Outside;
+
+    /// The pipelines of a chain of processes with these seconds.
+    fn chain(stages: &[Vec<Slice>]) -> Vec<Pipeline> {
+        let last = stages.len() - 1;
+        let processes: Vec<Process> = (0..=last)
+            .map(|at| {
+                let input = (at > 0).then(|| reads(0, at as u64));
+                let output = (at < last).then(|| writes(1, at as u64 + 1));
+                let ends = input.into_iter().chain(output).collect();
+                process(at as i32 + 1, &format!("s{}", at + 1), ends)
+            })
+            .collect();
+        let histories = processes.iter().zip(stages).map(|(process, all)| {
+            let waiting = |slice: &Slice| {
+                let mut slice = slice.clone();
+                for end in &process.ends {
+                    let (side, count) = if end.reads {
+                        (Side::Input, slice.counts.starved)
+                    } else {
+                        (Side::Room, slice.counts.blocked)
+                    };
+                    slice.counts.on.insert((end.pipe, side), count);
+                }
+                slice
+            };
+            history(all.iter().map(waiting))
+        });
+        let histories: Vec<History> = histories.collect();
+        let members = processes.iter().zip(&histories);
+        let members: Vec<LiveProcess<'_>> = members
+            .map(|(process, history)| LiveProcess {
+                process,
+                history,
+                is_asked: true,
+                ancestors: Vec::new(),
+                arguments: None,
+            })
+            .collect();
+        let observed = processes
+            .iter()
+            .map(|process| busy(process.clone(), 0.0, 0.0, 0.0));
+        let pipes = observation(observed.collect()).pipes;
+        let pipes = pipes.into_iter().map(|pipe| (pipe.id, pipe));
+        pipelines(&members, &pipes.collect(), &Load::default(), false)
+    }
+
+    #[test]
+    fn the_pace_setter_of_the_last_seconds_is_marked() {
+        let before = |working| vec![slice(working, 100 - working, 0); 50];
+        let after = |working| vec![slice(working, 0, 100 - working); 10];
+        let found = chain(&[
+            [before(100), vec![slice(5, 95, 0); 10]].concat(),
+            [before(5), vec![slice(98, 1, 1); 10]].concat(),
+            after(5),
+        ]);
+        let [pipeline] = &found[..] else {
+            panic!("{found:?}");
+        };
+        let bottleneck = pipeline.bottleneck.as_ref().expect("a stage sets the pace");
+        assert_eq!(bottleneck.stage.pid, 2);
+        let names: Vec<&str> = pipeline.stages.iter().map(|stage| &*stage.name).collect();
+        assert_eq!(names, ["s1", "s2", "s3"]);
+        let links: Vec<(i32, i32)> = pipeline
+            .links
+            .iter()
+            .map(|link| (link.from, link.to))
+            .collect();
+        assert_eq!(links, [(1, 2), (2, 3)]);
+        assert_eq!(pipeline.still_s, 0.0);
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
+        let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
+        let bottleneck = found[0].bottleneck.as_ref().expect("a stage sets the pace");
+        assert_eq!(
+            (bottleneck.stage.pid, bottleneck.outside),
+            (1, Some(Outside::Socket))
+        );
+    }
+
+    #[test]
+    fn stages_that_wait_by_turns_are_not_blamed() {
+        let found = chain(&[vec![slice(50, 50, 0); 9], vec![slice(50, 0, 50); 9]]);
+        assert!(found[0].bottleneck.is_none() && found[0].is_by_turns);
+    }
+}

@@ -1,0 +1,529 @@
+//! A running observation: the processes and what was seen of them so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use rustix::process::getppid;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, Pipe, Plan};
+use crate::graph::{Process, Scanner, Scope};
+use crate::proc::files::FdBudget;
+use crate::proc::pipe_probe::PipeState;
+use crate::proc::{LinkId, Proc, ProcessId};
+use crate::processors::{Load, ProcessorTimes, Quotas};
+use crate::sample::Observed;
+use crate::sample::slice::Limits;
+use crate::sample::tally::Tally;
+use crate::wait::is_moving;
+
+/// Of the budget, searches and looks may take this share of one processor each.
+const RARE_BUDGET: f64 = BUDGET / 4.0;
+/// A sample of many processes that takes longer is continued at the next one.
+pub(crate) const MAX_SAMPLE: Duration = Duration::from_micros(250);
+/// The processors that a process may use are looked up once it was delayed for this share.
+const MIN_DELAY: f64 = 0.03;
+/// Threads sampled between two readings of the clock, which cost about as much as one of them.
+pub(crate) const BATCH: usize = 16;
+/// Time between two looks at all pipes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Time before the first search for new processes; later ones are rarer, up to
+/// [`MAX_SEARCH_INTERVAL`](super::MAX_SEARCH_INTERVAL), since most start at the beginning.
+const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(25);
+/// Of more processes that have ended, those with the fewest samples are forgotten.
+const MAX_ENDED: usize = 256;
+
+/// What was seen of a pipe so far.
+#[derive(Debug, Default)]
+pub(crate) struct PipeSamples {
+    capacity: Option<u64>,
+    owner: Option<u32>,
+    pub(crate) fills: Vec<FillSample>,
+    is_held: bool,
+    held_by: Option<i32>,
+}
+
+/// A running observation.
+pub(crate) struct Observer<'a> {
+    pub(crate) proc: &'a Proc,
+    pub(crate) plan: &'a Plan,
+    pub(crate) fd_budget: FdBudget,
+    pub(crate) scanner: Scanner,
+    pub(crate) users: BTreeMap<ProcessId, Option<u32>>,
+    /// The arguments of each process, with the name that it had when they were read.
+    pub(crate) arguments: BTreeMap<ProcessId, (String, Option<String>)>,
+    pub(crate) asked: BTreeSet<ProcessId>,
+    pub(crate) tallies: BTreeMap<ProcessId, Tally>,
+    /// The process sampled last, if it was not the last one of all.
+    pub(crate) sampled: Option<ProcessId>,
+    pub(crate) pipes: BTreeMap<LinkId, PipeSamples>,
+    /// The pipes to look into. `None`: all.
+    pub(crate) wanted: Option<BTreeSet<LinkId>>,
+    pub(crate) began: Instant,
+    pub(crate) times: ProcessorTimes,
+    pub(crate) quotas: Quotas,
+    pub(crate) max_sample: Duration,
+}
+
+/// Processor time of this thread.
+pub(crate) fn own_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// What is done less often than sampling: looks into pipes, and searches for new processes.
+pub(crate) struct Chores {
+    search_interval: Duration,
+    max_search_interval: Duration,
+    next_look: Instant,
+    next_search: Instant,
+}
+
+impl Chores {
+    pub(crate) fn new(now: Instant, max_search_interval: Duration) -> Self {
+        Chores {
+            search_interval: MIN_SEARCH_INTERVAL,
+            max_search_interval,
+            next_look: now + LOOK_INTERVAL,
+            next_search: now + MIN_SEARCH_INTERVAL,
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn run(&mut self, observer: &mut Observer<'_>) {
+        if Instant::now() >= self.next_look {
+            let before = observer.spent();
+            observer.look();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.next_look = Instant::now() + LOOK_INTERVAL.max(least);
+        }
+        if Instant::now() >= self.next_search {
+            let before = observer.spent();
+            observer.search_new();
+            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
+            self.search_interval = (2 * self.search_interval).min(self.max_search_interval);
+            self.next_search = Instant::now() + self.search_interval.max(least);
+        }
+    }
+}
+
+impl<'a> Observer<'a> {
+    pub(crate) fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
+        Observer {
+            proc,
+            plan,
+            fd_budget: FdBudget::new(),
+            scanner: Scanner::default(),
+            users: BTreeMap::new(),
+            arguments: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            tallies: BTreeMap::new(),
+            sampled: None,
+            pipes: BTreeMap::new(),
+            wanted: None,
+            began: Instant::now(),
+            times: ProcessorTimes::read(proc),
+            quotas: Quotas::default(),
+            max_sample: MAX_SAMPLE,
+        }
+    }
+
+    /// Finds the processes, and takes the first sample and the first look.
+    pub(crate) fn begin(&mut self) {
+        self.scanner.read_all(self.proc, &self.excluded());
+        self.adopt(true);
+        self.sample_all();
+        self.follow(true);
+        self.look();
+    }
+}
+
+impl Observer<'_> {
+    pub(crate) fn excluded(&self) -> Vec<i32> {
+        let pipe_probe = self.proc.pipe_probe().into_iter();
+        let helpers = pipe_probe.flat_map(|pipe_probe| pipe_probe.pids(self.proc));
+        let excluded = self.plan.excluded.iter().copied();
+        excluded.chain(helpers).collect()
+    }
+
+    /// Processor time of this thread and its helper.
+    pub(crate) fn spent(&self) -> Duration {
+        own_time() + self.helper_time()
+    }
+
+    /// Processor time of all helpers so far.
+    pub(crate) fn helper_time(&self) -> Duration {
+        let pipe_probe = self.proc.pipe_probe();
+        pipe_probe.map_or(Duration::ZERO, |pipe_probe| pipe_probe.spent(self.proc))
+    }
+
+    /// The processes that may have other descriptors by now.
+    pub(crate) fn changed(&self) -> BTreeSet<i32> {
+        let changed = self.tallies.values().filter(|tally| tally.may_have_changed);
+        changed.map(|tally| tally.process.id.pid).collect()
+    }
+
+    /// Finds new processes, and reads again those that may have changed.
+    fn search_new(&mut self) {
+        let mut changed = self.changed();
+        // Those with many descriptors are only read again if there are more or fewer of them.
+        changed.retain(|pid| !self.scanner.has_many_descriptors(*pid));
+        let excluded = self.excluded();
+        match self.plan.scope.root() {
+            Some(root) => {
+                let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
+                pids.extend(self.proc.tree(root));
+                pids.retain(|pid| !excluded.contains(pid));
+                self.scanner.read_some(self.proc, &pids, &changed);
+            }
+            None => self.scanner.read_changed(self.proc, &excluded, &changed),
+        }
+        self.adopt(false);
+        for tally in self.tallies.values_mut() {
+            let id = tally.process.id;
+            let is_due = self.asked.contains(&id) && !tally.has_many_threads();
+            if is_due && self.scanner.graph.is_running(id) {
+                tally.update(self.proc, &self.fd_budget);
+            }
+        }
+        self.forget();
+    }
+
+    /// Forgets short-lived processes, if there are many.
+    fn forget(&mut self) {
+        let ended = self.tallies.values().filter(|tally| tally.has_ended);
+        let mut ended: Vec<(u32, ProcessId)> = ended
+            .map(|tally| (tally.counts.samples, tally.process.id))
+            .collect();
+        ended.sort_unstable();
+        let count = ended.len().saturating_sub(MAX_ENDED);
+        for (_, id) in &ended[..count] {
+            self.tallies.remove(id);
+            self.asked.remove(id);
+        }
+        let graph = &self.scanner.graph;
+        self.users.retain(|id, _| graph.is_running(*id));
+        self.arguments.retain(|id, _| self.tallies.contains_key(id));
+    }
+
+    /// The processes of the scope.
+    fn in_scope(&mut self) -> BTreeSet<i32> {
+        let Scope::User(user) = self.plan.scope else {
+            return self.scanner.graph.asked(self.proc, &self.plan.scope);
+        };
+        let ids: Vec<ProcessId> = self.scanner.graph.ids().collect();
+        let own = ids.into_iter().filter(|id| self.user(*id) == Some(user));
+        own.map(|id| id.pid).collect()
+    }
+
+    /// The user of a process.
+    fn user(&mut self, id: ProcessId) -> Option<u32> {
+        let read = || self.proc.user(id.pid);
+        *self.users.entry(id).or_insert_with(read)
+    }
+
+    /// Begins to sample the processes asked for.
+    fn adopt(&mut self, is_start: bool) {
+        let is_survey = self.plan.scope.root().is_none();
+        for pid in self.in_scope() {
+            let process = &self.scanner.graph.processes[&pid];
+            // A parent that waits for a child may have no pipe itself.
+            if !is_survey || !process.ends.is_empty() {
+                self.asked.insert(process.id);
+                self.add(pid, is_start);
+            }
+        }
+        for tally in self.tallies.values_mut() {
+            let id = tally.process.id;
+            if let Some(process) = self.scanner.graph.processes.get(&id.pid)
+                && process.id == id
+            {
+                tally.process = process.clone();
+                tally.may_have_changed = false;
+            }
+        }
+        if self.plan.with_arguments {
+            self.read_arguments();
+        }
+    }
+
+    /// Reads the arguments of each process once, and again if it has become another program.
+    fn read_arguments(&mut self) {
+        for tally in self.tallies.values().filter(|tally| !tally.has_ended) {
+            let Process { id, name, .. } = &tally.process;
+            let known = self.arguments.get(id);
+            if known.is_none_or(|(before, _)| before != name) {
+                let line = self.proc.command_line(id.pid);
+                self.arguments.insert(*id, (name.clone(), line));
+            }
+        }
+    }
+
+    /// The arguments of a process, if they were read.
+    pub(crate) fn arguments(&self, id: ProcessId) -> Option<String> {
+        self.arguments.get(&id)?.1.clone()
+    }
+
+    fn tally(&mut self, process: Process, is_start: bool) -> Tally {
+        let tally = if is_start {
+            Tally::new(self.proc, process, true, &self.fd_budget)
+        } else {
+            Tally::new_since(self.proc, process, self.began, &self.fd_budget)
+        };
+        if let Some(groups) = &tally.groups {
+            self.quotas.add(self.proc, groups);
+        }
+        tally
+    }
+
+    /// What may have kept a process from running since the times of the processors were read.
+    pub(crate) fn limits(&self, tally: &Tally, load: &Load) -> Limits {
+        let proc = self.proc;
+        let groups = tally.groups.as_ref();
+        let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
+        let is_delayed = tally.delay_share() >= MIN_DELAY;
+        let waits_for_children = !tally.children.is_empty();
+        let allowed = (is_delayed || waits_for_children)
+            .then(|| proc.allowed_processors(tally.process.id.pid))
+            .flatten();
+        let contention = if quota.is_some() {
+            1.0
+        } else {
+            load.max_contention(allowed.as_ref())
+        };
+        Limits {
+            contention,
+            allowed,
+            quota,
+        }
+    }
+
+    fn add(&mut self, pid: i32, is_start: bool) {
+        let process = self.scanner.graph.processes.get(&pid).cloned();
+        if let Some(process) = process.filter(|process| !self.tallies.contains_key(&process.id)) {
+            let id = process.id;
+            let tally = self.tally(process, is_start);
+            self.tallies.insert(id, tally);
+        }
+    }
+
+    /// Begins to sample the processes that could wake those that wait, directly or through
+    /// others. If one process was asked for, its neighbours belong to it.
+    pub(crate) fn follow(&mut self, is_start: bool) {
+        let mut open: Vec<ProcessId> = self.tallies.keys().copied().collect();
+        while let Some(tally) = open.pop().and_then(|id| self.tallies.get(&id)) {
+            let pid = tally.process.id.pid;
+            let mut pids = self.scanner.graph.wakers(pid, &tally.threads());
+            if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
+                pids.extend(self.scanner.graph.neighbours(pid));
+            }
+            let processes = &self.scanner.graph.processes;
+            let found = pids.iter().filter_map(|pid| processes.get(pid).cloned());
+            for process in found.collect::<Vec<Process>>() {
+                let id = process.id;
+                if !self.tallies.contains_key(&id) {
+                    let mut tally = self.tally(process, is_start);
+                    tally.sample(self.proc, &self.fd_budget);
+                    self.tallies.insert(id, tally);
+                    open.push(id);
+                }
+            }
+        }
+    }
+
+    /// Samples all processes.
+    pub(crate) fn sample_all(&mut self) {
+        for tally in self.tallies.values_mut() {
+            if self.scanner.graph.is_running(tally.process.id) {
+                tally.sample(self.proc, &self.fd_budget);
+            }
+        }
+    }
+
+    /// Samples the processes asked for, and their neighbours if requested: as many as
+    /// [`MAX_SAMPLE`] permits, beginning where the last sample ended.
+    pub(crate) fn sample(&mut self, with_neighbours: bool) {
+        let with_neighbours = with_neighbours || self.asked.len() == 1;
+        let start = own_time();
+        let after = self
+            .sampled
+            .take()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.tallies.range_mut((after, Bound::Unbounded));
+        let mut examined = 0;
+        for (id, tally) in rest {
+            let is_due = with_neighbours || self.asked.contains(id);
+            examined += 1;
+            if is_due && self.scanner.graph.is_running(*id) {
+                examined += tally.sample(self.proc, &self.fd_budget);
+            }
+            if examined >= BATCH {
+                examined = 0;
+                if own_time() - start > self.max_sample {
+                    self.sampled = Some(*id);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Samples the last states, and those of the processes that could change them, and makes
+    /// an observation of all.
+    pub(crate) fn conclude(&mut self) -> Observation {
+        self.adopt(false);
+        self.sample_all();
+        self.follow(false);
+        self.observation()
+    }
+
+    /// Looks into each pipe by one of its read ends.
+    fn look(&mut self) {
+        let Some(pipe_probe) = self.proc.pipe_probe().filter(|_| self.plan.opens_pipes) else {
+            return;
+        };
+        let mut ends: BTreeMap<LinkId, (i32, i32)> = BTreeMap::new();
+        let is_alone = self.asked.len() == 1;
+        let wanted = self.tallies.keys().copied();
+        let wanted: Vec<ProcessId> = wanted
+            .filter(|id| is_alone || self.asked.contains(id))
+            .collect();
+        for id in wanted {
+            let only = self.plan.only_user;
+            if only.is_some_and(|only| self.user(id) != Some(only)) {
+                continue;
+            }
+            let is_wanted = |pipe| self.wanted.as_ref().is_none_or(|all| all.contains(pipe));
+            let reads = self.tallies[&id].process.ends.iter();
+            for end in reads.filter(|end| end.reads && is_wanted(&end.pipe)) {
+                ends.entry(end.pipe).or_insert((id.pid, end.fd));
+            }
+        }
+        for (pipe, (pid, fd)) in ends {
+            let seen = self.pipes.entry(pipe).or_default();
+            if seen.is_held {
+                continue;
+            }
+            match pipe_probe.read_state(self.proc, pid, fd, pipe) {
+                PipeState::Seen {
+                    capacity,
+                    unread,
+                    owner,
+                } => {
+                    seen.capacity = Some(capacity);
+                    seen.owner = Some(owner);
+                    seen.fills.push(FillSample {
+                        at: Instant::now(),
+                        bytes: unread,
+                        share: unread as f64 / capacity.max(1) as f64,
+                    });
+                }
+                PipeState::Held => {
+                    seen.is_held = true;
+                    let holders = self.tallies.values().map(|tally| &tally.process);
+                    let mut holders = holders.filter(|process| process.pipes().contains(&pipe));
+                    seen.held_by = holders
+                        .find(|process| is_moving(self.proc, process.id.pid, pipe))
+                        .map(|process| process.id.pid);
+                }
+                PipeState::Unknown => {}
+            }
+        }
+    }
+
+    /// What was seen of a pipe.
+    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> Pipe {
+        let unseen = PipeSamples::default();
+        let seen = self.pipes.get(&id).unwrap_or(&unseen);
+        let sum: f64 = seen.fills.iter().map(|look| look.share).sum();
+        Pipe {
+            id,
+            path,
+            capacity: seen.capacity,
+            fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            fill_change: FillChange::new(&seen.fills),
+            bytes_per_s: None,
+            owner: seen.owner,
+            is_held: seen.is_held,
+            held_by: seen.held_by,
+        }
+    }
+
+    pub(crate) fn observation(&mut self) -> Observation {
+        let ids = self.tallies.keys().copied();
+        let replaced = ids.filter(|id| is_replaced(&self.tallies, *id));
+        let replaced: BTreeSet<ProcessId> = replaced.collect();
+        let graph = &self.scanner.graph;
+        for tally in self.tallies.values_mut() {
+            if graph.is_running(tally.process.id) {
+                tally.update(self.proc, &self.fd_budget);
+            }
+        }
+        let load = ProcessorTimes::read(self.proc).since(&self.times);
+        let tallies = self.tallies.values();
+        let mut processes: Vec<Observed> = tallies
+            .map(|tally| {
+                let id = tally.process.id;
+                let now = graph.processes.get(&id.pid).cloned();
+                let mut ancestors = graph.ancestors(id.pid);
+                ancestors.retain(|pid| !self.plan.excluded.contains(pid));
+                let is_asked = self.asked.contains(&id);
+                let limits = self.limits(tally, &load);
+                Observed {
+                    arguments: self.arguments(id),
+                    ..tally.observed(self.proc, limits, now, ancestors, is_asked)
+                }
+            })
+            .collect();
+        // Conclusions name processes by their numbers.
+        for observed in &mut processes {
+            if observed.is_frozen {
+                observed.unseen = graph.unseen(&observed.process, &self.plan.excluded);
+            }
+            if replaced.contains(&observed.process.id) {
+                observed.process.ends.clear();
+            }
+        }
+        let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
+        for observed in processes.iter().filter(|observed| observed.is_asked) {
+            for end in &observed.process.ends {
+                pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
+            }
+        }
+        let pipes = pipes.into_iter();
+        let asked = self
+            .tallies
+            .values()
+            .filter(|tally| self.asked.contains(&tally.process.id));
+        let mut observation = Observation {
+            samples: self
+                .tallies
+                .values()
+                .map(|tally| tally.counts.samples)
+                .max()
+                .unwrap_or(0),
+            pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
+            processes,
+            load,
+            hidden: graph.hidden.len(),
+            hides_processes: self.proc.hides_processes(),
+            hidden_calls: asked
+                .filter(|tally| tally.hides_calls && !tally.has_ended)
+                .count(),
+            is_survey: self.plan.scope.root().is_none(),
+            own_parent: getppid().map(|pid| pid.as_raw_pid()),
+            ..Observation::default()
+        };
+        observation.set_rates();
+        if observation.pipes.iter().any(Pipe::is_small) {
+            observation.new_pipe = NewPipe::read(self.proc);
+        }
+        observation
+    }
+}
+
+/// Whether the number of a process belongs to a later one by now.
+pub(crate) fn is_replaced<T>(all: &BTreeMap<ProcessId, T>, id: ProcessId) -> bool {
+    let mut later = all.range((Bound::Excluded(id), Bound::Unbounded));
+    later.next().is_some_and(|(next, _)| next.pid == id.pid)
+}

@@ -1,0 +1,536 @@
+//! The files of one process in /proc.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
+};
+use rustix::io::pread;
+use rustix::process::{Resource, getrlimit};
+
+use super::{End, Io, LinkId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
+
+/// The files read here are shorter: most are one line.
+const MAX_BYTES: usize = 1024;
+/// Of fdinfo, an epoll instance has the longest: about 90 bytes a descriptor.
+const MAX_FDINFO: usize = 32 << 10;
+/// Files kept open without a limit on descriptors.
+const MAX_KEPT: u64 = 4096;
+
+/// The files of one process: found by its number, or below its directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files<'a> {
+    proc: &'a Proc,
+    pid: i32,
+    directory: Option<BorrowedFd<'a>>,
+    /// The thread that still has the process's descriptors and memory.
+    thread: Option<i32>,
+}
+
+/// Fingerprint of a descriptor table. Equal fingerprints mean that no descriptor was added or
+/// removed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FdTableStamp {
+    /// The directory's inode number, which differs from process to process.
+    inode: u64,
+    /// The number of descriptors (Linux 6.2); 0 before.
+    pub(crate) count: u64,
+}
+
+impl<'a> Files<'a> {
+    /// The files of the process that has this number when they are opened.
+    pub(crate) fn new(proc: &'a Proc, pid: i32) -> Self {
+        Files {
+            proc,
+            pid,
+            directory: None,
+            thread: None,
+        }
+    }
+
+    /// The files of the process with this directory: none once it has ended, even if another
+    /// process gets its number.
+    pub(crate) fn below(self, directory: BorrowedFd<'a>) -> Self {
+        Files {
+            directory: Some(directory),
+            ..self
+        }
+    }
+
+    /// The files of a process whose main thread has ended before others, as the kernel shows them
+    /// for one of these. `None` if there is none.
+    pub(crate) fn without_leader(self) -> Option<Self> {
+        let lives = |tid: &i32| {
+            let state = ThreadFiles::new(*tid).state(self, None);
+            state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+        };
+        let thread = self.threads().into_iter().find(lives)?;
+        Some(self.through(Some(thread)))
+    }
+
+    /// The files of the process as one of its threads has them.
+    pub(crate) fn through(self, thread: Option<i32>) -> Self {
+        Files { thread, ..self }
+    }
+
+    /// The thread by which it shows the files.
+    pub(crate) fn thread(self) -> Option<i32> {
+        self.thread
+    }
+
+    /// Opens the directory, for [`below`](Self::below).
+    pub(crate) fn directory(self) -> io::Result<OwnedFd> {
+        self.open(".", OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    /// The path of a file below the process's directory.
+    fn name(self, file: &str) -> String {
+        let is_threads = ["fd", "mem", "cwd"]
+            .iter()
+            .any(|prefix| file.starts_with(prefix));
+        match self.thread.filter(|_| is_threads) {
+            Some(tid) => format!("task/{tid}/{file}"),
+            None => file.to_owned(),
+        }
+    }
+
+    fn place(self, file: &str) -> (BorrowedFd<'a>, PathBuf) {
+        let file = self.name(file);
+        match self.directory {
+            Some(directory) => (directory, PathBuf::from(file)),
+            None => (CWD, self.proc.path(&format!("proc/{}/{file}", self.pid))),
+        }
+    }
+
+    fn open(self, file: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let (directory, path) = self.place(file);
+        Ok(openat(
+            directory,
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)
+    }
+
+    fn entries(self, directory: &str) -> io::Result<(OwnedFd, Vec<i32>)> {
+        let fd = self.open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let numbers = Dir::read_from(&fd)?.filter_map(|entry| {
+            let entry = entry.ok()?;
+            entry.file_name().to_str().ok()?.parse().ok()
+        });
+        let numbers = numbers.collect();
+        Ok((fd, numbers))
+    }
+
+    /// The threads.
+    pub(crate) fn threads(self) -> Vec<i32> {
+        self.entries("task").map_or(Vec::new(), |(_, all)| all)
+    }
+
+    /// The number of threads: their directory has two links more.
+    pub(crate) fn thread_count(self) -> Option<usize> {
+        let (directory, path) = self.place("task");
+        let found = statx(directory, path, AtFlags::empty(), StatxFlags::NLINK).ok()?;
+        usize::try_from(found.stx_nlink).ok()?.checked_sub(2)
+    }
+
+    /// Whether the descriptors may have changed.
+    pub(crate) fn fd_table_stamp(self) -> Option<FdTableStamp> {
+        let (directory, path) = self.place("fd");
+        let wanted = StatxFlags::INO | StatxFlags::SIZE;
+        let found = statx(directory, path, AtFlags::empty(), wanted).ok()?;
+        Some(FdTableStamp {
+            inode: found.stx_ino,
+            count: found.stx_size,
+        })
+    }
+
+    /// The number of descriptors (Linux 6.2); `None` before.
+    pub(crate) fn descriptors(self) -> Option<u64> {
+        if self.proc.counts_descriptors() {
+            self.fd_table_stamp().map(|stamp| stamp.count)
+        } else {
+            None
+        }
+    }
+
+    /// The fields of `stat`, and the name.
+    ///
+    /// # Errors
+    /// Those of reading it: no such process, or no permission.
+    pub(crate) fn stat(self) -> io::Result<(Stat, String)> {
+        let text = read(&self.open("stat", OFlags::RDONLY)?)?;
+        let name = text.split_once('(').and_then(|(_, after)| {
+            let (name, _) = after.rsplit_once(')')?;
+            Some(visible(name))
+        });
+        parse_stat(&text)
+            .zip(name)
+            .ok_or(io::ErrorKind::InvalidData.into())
+    }
+
+    /// At most `len` bytes of a file whose reading may block for good. `None` if it can't be read,
+    /// or is empty.
+    pub(crate) fn slow(self, file: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
+        match self.proc.slow_files() {
+            SlowFiles::Unread => None,
+            SlowFiles::Plain => {
+                let mut bytes = vec![0; len];
+                let filled =
+                    pread(self.open(file, OFlags::RDONLY).ok()?, &mut bytes, offset).ok()?;
+                bytes.truncate(filled);
+                (filled > 0).then_some(bytes)
+            }
+            SlowFiles::By(pipe_probe) => {
+                let bytes = pipe_probe.read(self.proc, self.pid, &self.name(file), offset, len)?;
+                // As long as a process exists, no other one has its number.
+                self.thread_count().map(|_| bytes)
+            }
+        }
+    }
+
+    /// The beginning of a file's text about a descriptor (proc_pid_fdinfo(5)).
+    pub(crate) fn fdinfo(self, fd: i32) -> Option<String> {
+        let bytes = self.slow(&format!("fdinfo/{fd}"), 0, MAX_FDINFO)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Bytes of its memory. `None` if not all can be read.
+    pub(crate) fn memory(self, address: u64, len: usize) -> Option<Vec<u8>> {
+        if self.proc.hides_calls() {
+            return None;
+        }
+        // A poll(2) may have no descriptors.
+        if len == 0 {
+            return Some(Vec::new());
+        }
+        let bytes = self.slow("mem", address, len)?;
+        (bytes.len() == len).then_some(bytes)
+    }
+
+    /// Its working directory.
+    pub(crate) fn working_directory(self) -> Option<PathBuf> {
+        let (directory, path) = self.place("cwd");
+        let link = readlinkat(directory, path, Vec::new()).ok()?;
+        Some(PathBuf::from(link.to_string_lossy().into_owned()))
+    }
+
+    /// What a descriptor refers to. `None` if it does not exist.
+    pub(crate) fn target(self, fd: i32) -> Option<Target> {
+        let (directory, path) = self.place(&format!("fd/{fd}"));
+        target(directory, &path)
+    }
+
+    /// The descriptors of pipes and FIFOs.
+    ///
+    /// # Errors
+    /// Those of reading the directory: no such process, or no permission.
+    pub(crate) fn ends(self) -> io::Result<Vec<End>> {
+        let (directory, fds) = self.entries("fd")?;
+        let ends = fds.into_iter().filter_map(|fd| {
+            let path = PathBuf::from(fd.to_string());
+            let Target::Pipe(pipe, fifo) = target(directory.as_fd(), &path)? else {
+                return None;
+            };
+            let (reads, writes) = access(directory.as_fd(), &path)?;
+            Some(End {
+                fd,
+                pipe,
+                reads,
+                writes,
+                path: fifo,
+            })
+        });
+        let mut ends: Vec<End> = ends.collect();
+        ends.sort_by_key(|end| end.fd);
+        Ok(ends)
+    }
+}
+
+/// What the link of a descriptor refers to.
+fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
+    let link = readlinkat(directory, path, Vec::new()).ok()?;
+    let link = link.to_string_lossy();
+    let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
+    if let Some(inode) = inner("pipe:[") {
+        return Some(Target::Pipe(LinkId::pipe(inode.parse().ok()?), None));
+    }
+    if inner("socket:[").is_some() {
+        return Some(Target::Socket);
+    }
+    if let Some(kind) = link.strip_prefix("anon_inode:") {
+        let kind = kind.trim_start_matches('[').trim_end_matches(']');
+        return Some(Target::Anonymous(kind.to_owned()));
+    }
+    if link == "/dev/null" {
+        return Some(Target::File);
+    }
+    if ["/dev/pts/", "/dev/tty", "/dev/console"]
+        .iter()
+        .any(|prefix| link.starts_with(prefix))
+    {
+        return Some(Target::Terminal);
+    }
+    // Without synchronisation, a dead network file system can't block the call.
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let found = statx(directory, path, flags, StatxFlags::TYPE | StatxFlags::INO);
+    let fifo = found
+        .ok()
+        .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
+    Some(match fifo {
+        Some(found) => {
+            let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+            let id = LinkId {
+                device,
+                inode: found.stx_ino,
+            };
+            Target::Pipe(id, Some(visible(&link)))
+        }
+        None => Target::File,
+    })
+}
+
+/// Whether a descriptor can read and write: the owner's permission bits of its link
+/// (proc_pid_fd(5)).
+fn access(directory: BorrowedFd<'_>, path: &Path) -> Option<(bool, bool)> {
+    let about = statx(directory, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MODE).ok()?;
+    let mode = about.stx_mode;
+    Some((mode & 0o400 != 0, mode & 0o200 != 0))
+}
+
+/// Reads a short file from its beginning.
+fn read(file: &OwnedFd) -> io::Result<String> {
+    let mut bytes = [0; MAX_BYTES];
+    let len = pread(file, &mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..len]).trim_end().to_owned())
+}
+
+/// The number of files that may still be kept open.
+#[derive(Debug, Clone)]
+pub(crate) struct FdBudget(Rc<Cell<u64>>);
+
+impl FdBudget {
+    /// Half of the descriptors that this process may have.
+    pub(crate) fn new() -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        let half = limit.map_or(MAX_KEPT, |limit| limit / 2);
+        FdBudget::with_count(half.min(MAX_KEPT))
+    }
+
+    /// An allowance of `count` files.
+    pub(crate) fn with_count(count: u64) -> Self {
+        FdBudget(Rc::new(Cell::new(count)))
+    }
+
+    /// Keeps a file open, if one more may be.
+    pub(crate) fn keep(&self, file: OwnedFd) -> Option<CachedFile> {
+        self.0.set(self.0.get().checked_sub(1)?);
+        Some(CachedFile {
+            file,
+            fd_budget: self.clone(),
+        })
+    }
+}
+
+/// A file that is kept open.
+#[derive(Debug)]
+pub(crate) struct CachedFile {
+    file: OwnedFd,
+    fd_budget: FdBudget,
+}
+
+impl AsFd for CachedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        let count = &self.fd_budget.0;
+        count.set(count.get() + 1);
+    }
+}
+
+/// What a thread has done so far (Documentation/scheduler/sched-stats.rst).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// Running time.
+    pub(crate) ran: Duration,
+    /// Time waiting for a processor.
+    pub(crate) delayed: Duration,
+    /// How often it got a processor. It stays the same exactly as long as the thread sleeps,
+    /// or runs without a break. 0 if the kernel doesn't count it (CONFIG_SCHED_INFO).
+    pub(crate) turns: u64,
+}
+
+/// The files of one thread. They may be kept open, which saves most of the cost of reading
+/// them again: such a file shows nothing once its thread has ended.
+#[derive(Debug)]
+pub(crate) struct ThreadFiles {
+    pub(crate) tid: i32,
+    schedule: Option<CachedFile>,
+    call: Option<CachedFile>,
+    function: Option<CachedFile>,
+    stat: Option<CachedFile>,
+}
+
+impl ThreadFiles {
+    pub(crate) fn new(tid: i32) -> Self {
+        ThreadFiles {
+            tid,
+            schedule: None,
+            call: None,
+            function: None,
+            stat: None,
+        }
+    }
+
+    /// Running and waiting time. The file is kept open as far as `fd_budget` goes; so below.
+    pub(crate) fn schedule(
+        &mut self,
+        files: Files<'_>,
+        fd_budget: Option<&FdBudget>,
+    ) -> Option<Schedule> {
+        let Some(text) = text(&mut self.schedule, files, self.tid, "schedstat", fd_budget) else {
+            // The kernel doesn't count it, unless the thread has ended.
+            return self.state(files, None).map(|_| Schedule::default());
+        };
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Schedule {
+            ran: Duration::from_nanos(next()?),
+            delayed: Duration::from_nanos(next()?),
+            turns: next()?,
+        })
+    }
+
+    /// The text of `syscall` (proc_pid_syscall(5)). `None` if this process may not know.
+    pub(crate) fn call(
+        &mut self,
+        files: Files<'_>,
+        fd_budget: Option<&FdBudget>,
+    ) -> Option<String> {
+        if files.proc.hides_calls() {
+            return None;
+        }
+        text(&mut self.call, files, self.tid, "syscall", fd_budget)
+    }
+
+    /// The kernel function in which it sleeps. `None` if it does not, or if this process may
+    /// not know.
+    pub(crate) fn function(
+        &mut self,
+        files: Files<'_>,
+        fd_budget: Option<&FdBudget>,
+    ) -> Option<String> {
+        let function = text(&mut self.function, files, self.tid, "wchan", fd_budget)?;
+        (function != "0").then_some(function)
+    }
+
+    /// What it has read and written itself, unlike `/proc/PID/io` without the children for which
+    /// the process has waited.
+    pub(crate) fn io(&self, files: Files<'_>) -> Option<Io> {
+        let place = format!("task/{}/io", self.tid);
+        parse_io(&read(&files.open(&place, OFlags::RDONLY).ok()?).ok()?)
+    }
+
+    /// Its state, by the third field of proc_pid_stat(5).
+    pub(crate) fn state(&mut self, files: Files<'_>, fd_budget: Option<&FdBudget>) -> Option<char> {
+        let text = text(&mut self.stat, files, self.tid, "stat", fd_budget)?;
+        Some(parse_stat(&text)?.state)
+    }
+}
+
+/// Reads a file of a thread, by the file kept open if there is one.
+fn text(
+    kept: &mut Option<CachedFile>,
+    files: Files<'_>,
+    tid: i32,
+    name: &str,
+    fd_budget: Option<&FdBudget>,
+) -> Option<String> {
+    let text = match kept {
+        Some(kept) => read(&kept.file).ok()?,
+        None => {
+            let place = format!("task/{tid}/{name}");
+            let file = files.open(&place, OFlags::RDONLY).ok()?;
+            let text = read(&file).ok()?;
+            *kept = fd_budget.and_then(|fd_budget| fd_budget.keep(file));
+            text
+        }
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_kept_file_shows_nothing_once_its_thread_has_ended() {
+        let proc = Proc::default();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        let fd_budget = FdBudget::new();
+        let directory = Files::new(&proc, pid).directory().unwrap();
+        let files = Files::new(&proc, pid).below(directory.as_fd());
+        let mut thread = ThreadFiles::new(pid);
+        assert!(thread.schedule(files, Some(&fd_budget)).is_some());
+        assert_eq!(files.thread_count(), Some(1));
+        assert_eq!(files.threads(), [pid]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(thread.schedule(files, Some(&fd_budget)), None);
+        // Nor is anything found below the directory.
+        assert_eq!(ThreadFiles::new(pid).schedule(files, None), None);
+        assert!(files.ends().is_err() && files.fd_table_stamp().is_none());
+    }
+
+    #[test]
+    fn no_more_files_are_kept_than_allowed() {
+        let fd_budget = FdBudget::with_count(1);
+        let open = || {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            fd_budget.keep(file.into())
+        };
+        let first = open();
+        assert!(first.is_some() && open().is_none());
+        drop(first);
+        assert!(open().is_some());
+    }
+
+    #[test]
+    fn a_mark_changes_with_the_number_of_descriptors() {
+        let proc = Proc::default();
+        if !proc.counts_descriptors() {
+            return pipespeed_testing::skip("this kernel does not count descriptors");
+        }
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 3<&-; echo; read x; exec 3<&0; echo; read x"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stamp = |child: &mut std::process::Child| {
+            let stdout = child.stdout.as_mut().unwrap();
+            io::Read::read_exact(stdout, &mut [0]).unwrap();
+            Files::new(&proc, child.id() as i32)
+                .fd_table_stamp()
+                .unwrap()
+        };
+        let before = stamp(&mut child);
+        io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let after = stamp(&mut child);
+        assert_eq!((after.inode, after.count), (before.inode, before.count + 1));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,312 @@
+//! The helper process: it does what may block for good, and can be left behind.
+//!
+//! Two kinds of calls can block beyond any signal that this program handles:
+//!
+//! - Opening a pipe: while a process splices from it into a full socket, that process holds the
+//!   pipe's lock (splice_file_to_pipe() and fifo_open() in fs).
+//! - Reading files of /proc that need a process's memory map (`mem`, `cmdline`, `environ`, `maps`,
+//!   `smaps`, `numa_maps`, `pagemap`, `map_files`), or the lock of an epoll instance, which is held
+//!   while events are copied to memory (`fdinfo`). A thread that waits for a dead or frozen file
+//!   system in a page fault holds the map's lock. `stat`, `status`, `comm`, `syscall`, `wchan`, `io`,
+//!   `schedstat` and the links `fd`, `cwd` and `exe` don't need it (tried on Linux 6.18).
+//!
+//! # Security
+//!
+//! | question | answer |
+//! |---|---|
+//! | privileges | those of the command that starts it: it gets none, and gives none up |
+//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, for reading; nothing else of others |
+//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave; of /proc only names made of numbers and these three words |
+//! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
+//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
+//! | what it changes | nothing, but the capacity of a pipe for `boost` |
+//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
+//! | who may ask | the process that started it, by a pipe. No descriptor is passed in either direction |
+//!
+//! What a hostile process can do:
+//!
+//! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
+//!   time), is not tried again. After 16 such processes no file of this kind is read.
+//! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB), and
+//!   parsed only as numbers and words.
+//! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
+//!   replaces them before they are shown or saved.
+//! - Pretend: its name, its arguments and its poll sets are what it says they are. A wrong answer
+//!   leads to a wrong report on that process, and to nothing else.
+
+mod helper;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io::{BufReader, PipeReader};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use self::helper::Helper;
+pub(crate) use self::helper::open;
+pub use self::helper::{Answer, main};
+use super::{LinkId, Proc, ProcessId};
+
+/// The argument of the hidden subcommand under which the helper process starts.
+pub const ROLE: &str = "look";
+
+/// A helper that is blocked for longer opens a pipe whose lock is held.
+const PIPE_PATIENCE: Duration = Duration::from_millis(20);
+/// A helper that is blocked for longer reads a file of a process whose map is locked. Pages that
+/// were swapped out take a while.
+const FILE_PATIENCE: Duration = Duration::from_millis(100);
+/// Number of processes whose files blocked, after which files that may block are not read any
+/// more.
+const MAX_SILENT: usize = 16;
+/// After a helper that could not run in time none is started for this long: each costs up to a second
+/// without an eye on signals.
+const BACKOFF: Duration = Duration::from_millis(500);
+/// Answers are at most this long, in bytes: an epoll instance has about 90 a descriptor.
+const MAX_ANSWER: usize = 32 << 10;
+
+/// The state of a pipe at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipeState {
+    /// Its size and its unread bytes.
+    Seen {
+        /// The capacity in bytes.
+        capacity: u64,
+        /// Unread bytes.
+        unread: u64,
+        /// The user who made it.
+        owner: u32,
+    },
+    /// Its lock is held: opening it blocks.
+    Held,
+    /// It could not be opened, for lack of permission or because it is gone.
+    Unknown,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The helper is blocked by a lock.
+    Blocked,
+    /// The machine is too busy to run the helper, or the helper was killed.
+    Late,
+    /// No helper can be started.
+    NoHelper,
+}
+
+/// How a helper process is started.
+#[derive(Debug, Clone, Copy)]
+enum Launch {
+    /// As a program.
+    Program(fn() -> Command),
+    /// As a copy of this process.
+    Copy(Answer),
+}
+
+/// Asks a helper process, which it starts when it is needed. Clones share it.
+#[derive(Debug, Clone)]
+pub struct PipeProbe(Rc<RefCell<ProbeState>>);
+
+#[derive(Debug)]
+struct ProbeState {
+    launch: Launch,
+    helper: Option<Helper>,
+    /// Helpers that were killed, and may be blocked in the kernel.
+    left_behind: Vec<ProcessId>,
+    /// Processes whose files did not answer.
+    silent: BTreeSet<ProcessId>,
+    /// Processor time of all helpers before this one.
+    spent_before: Duration,
+    /// Processor time of this helper when it was last read.
+    spent: Duration,
+    /// Whether it was asked since.
+    was_asked: bool,
+    /// When the next one may be started.
+    start_at: Option<Instant>,
+}
+
+impl PipeProbe {
+    /// Asks processes that `program` starts: this program with the hidden subcommand and [`ROLE`].
+    pub fn new(program: fn() -> Command) -> Self {
+        PipeProbe::with(Launch::Program(program))
+    }
+
+    /// Asks copies of this process, which must have only one thread. They answer other requests than
+    /// for files and states by `answer`.
+    pub fn forking(answer: Answer) -> Self {
+        PipeProbe::with(Launch::Copy(answer))
+    }
+
+    fn with(launch: Launch) -> Self {
+        PipeProbe(Rc::new(RefCell::new(ProbeState {
+            launch,
+            helper: None,
+            left_behind: Vec::new(),
+            silent: BTreeSet::new(),
+            spent_before: Duration::ZERO,
+            spent: Duration::ZERO,
+            was_asked: false,
+            start_at: None,
+        })))
+    }
+
+    /// The helper processes that still exist.
+    pub fn pids(&self, proc: &Proc) -> Vec<i32> {
+        let mut state = self.0.borrow_mut();
+        state.left_behind.retain(|id| id.is_running(proc));
+        state.silent.retain(|id| id.is_running(proc));
+        let current = state.helper.iter().map(|helper| helper.id);
+        let current = current.filter(|id| id.is_running(proc));
+        let all = current.chain(state.left_behind.iter().copied());
+        all.map(|id| id.pid).collect()
+    }
+
+    /// Processor time of all helpers so far.
+    pub fn spent(&self, proc: &Proc) -> Duration {
+        let state = &mut *self.0.borrow_mut();
+        if std::mem::take(&mut state.was_asked)
+            && let Some(Helper { id, .. }) = state.helper
+            && let Some((ran, _)) = proc.schedule(id.pid, id.pid)
+        {
+            state.spent = ran;
+        }
+        state.spent_before + state.spent
+    }
+
+    /// Reads the state of the pipe that is open under this descriptor, a read end.
+    pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: LinkId) -> PipeState {
+        if pipe.is_fifo() {
+            return PipeState::Unknown;
+        }
+        match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
+            Ok(answer) => helper::parse_state(&answer).unwrap_or(PipeState::Unknown),
+            Err(NoAnswer::Blocked) => PipeState::Held,
+            Err(_) => PipeState::Unknown,
+        }
+    }
+
+    /// Starts the helper process, so that the first request need not wait for it.
+    pub fn prepare(&self, proc: &Proc) {
+        self.0.borrow_mut().prepare(proc);
+    }
+
+    /// Ends the helper process. The next request starts another one.
+    pub fn end(&self) {
+        self.0.borrow_mut().helper = None;
+    }
+
+    /// Sends a request on a pipe to the helper process.
+    pub(crate) fn ask(&self, proc: &Proc, request: &str) -> Result<Vec<u8>, NoAnswer> {
+        self.0.borrow_mut().ask(proc, request, PIPE_PATIENCE)
+    }
+
+    /// Reads at most `len` bytes of a process's file, given below its directory. `None` if that
+    /// fails, or if the process did not answer before.
+    pub(crate) fn read(
+        &self,
+        proc: &Proc,
+        pid: i32,
+        file: &str,
+        offset: u64,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        let state = &mut *self.0.borrow_mut();
+        let is_it = |id: &ProcessId| id.pid == pid && id.is_running(proc);
+        if state.silent.len() >= MAX_SILENT || state.silent.iter().any(is_it) {
+            return None;
+        }
+        let request = format!("{}{pid} {file} {offset} {len}\n", helper::FILE);
+        match state.ask(proc, &request, FILE_PATIENCE) {
+            Ok(bytes) => (!bytes.is_empty()).then_some(bytes),
+            Err(NoAnswer::NoHelper) => None,
+            Err(NoAnswer::Blocked | NoAnswer::Late) => {
+                let start = proc.stat(pid)?.start;
+                state.silent.insert(ProcessId { pid, start });
+                None
+            }
+        }
+    }
+}
+
+impl ProbeState {
+    fn prepare(&mut self, proc: &Proc) {
+        if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
+            self.spent_before += std::mem::take(&mut self.spent);
+            self.helper = Helper::start(self.launch, proc).ok();
+            self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);
+        }
+    }
+
+    /// Sends a request to the helper process. One that does not answer is killed.
+    fn ask(&mut self, proc: &Proc, request: &str, patience: Duration) -> Result<Vec<u8>, NoAnswer> {
+        self.prepare(proc);
+        let mut helper = self.helper.take().ok_or(NoAnswer::NoHelper)?;
+        self.was_asked = true;
+        match helper.ask(proc, request, patience) {
+            Ok(answer) => {
+                self.helper = Some(helper);
+                Ok(answer)
+            }
+            Err(reason) => {
+                kill(proc, helper.id);
+                self.left_behind.push(helper.id);
+                if reason == NoAnswer::Late {
+                    self.start_at = Some(Instant::now() + BACKOFF);
+                }
+                Err(reason)
+            }
+        }
+    }
+}
+
+/// Kills a helper. One that is blocked beyond SIGKILL ends once its call returns.
+fn kill(proc: &Proc, id: ProcessId) {
+    let descriptor = Pid::from_raw(id.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    // The descriptor refers to one process, which is not a later one with its number.
+    if let Some(Ok(descriptor)) = descriptor
+        && id.is_running(proc)
+    {
+        let _ = pidfd_send_signal(descriptor, Signal::KILL);
+    }
+}
+
+/// Whether a pipe can be read from, or has ended, within this time.
+pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
+    let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
+    let within = Timespec::try_from(within).ok();
+    retry_on_intr(|| poll(&mut fds, within.as_ref())).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn a_helper_whose_number_is_reused_is_forgotten() {
+        let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
+        let pipe_probe = PipeProbe::forking(|_| None);
+        let leave = |start| pipe_probe.0.borrow_mut().left_behind = vec![ProcessId { pid, start }];
+        leave(0);
+        assert!(pipe_probe.pids(&proc).is_empty());
+        leave(proc.stat(pid).unwrap().start);
+        assert_eq!(pipe_probe.pids(&proc), [pid]);
+    }
+
+    #[test]
+    fn a_silent_process_is_not_asked_again_but_a_later_one_with_its_number_is() {
+        let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
+        // It starts no process, which shows whether it wanted to ask.
+        let pipe_probe = PipeProbe::new(|| Command::new("false"));
+        let silence = |start| pipe_probe.0.borrow_mut().silent = [ProcessId { pid, start }].into();
+        silence(proc.stat(pid).unwrap().start);
+        assert_eq!(pipe_probe.read(&proc, pid, "cmdline", 0, 9), None);
+        assert!(!pipe_probe.0.borrow().was_asked);
+        assert_eq!(pipe_probe.0.borrow().silent.len(), 1);
+    }
+}

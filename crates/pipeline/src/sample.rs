@@ -1,0 +1,138 @@
+//! Samples of a process, and what they say: how often it worked or waited, for what, and what it
+//! moved.
+
+pub(crate) mod children;
+mod counters;
+pub(crate) mod counts;
+pub(crate) mod slice;
+pub(crate) mod tally;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pipespeed_host::CpuList;
+use rustix::param::clock_ticks_per_second;
+use serde::Serialize;
+
+use crate::graph::Side;
+use crate::graph::{Process, Unseen};
+use crate::proc::{Io, LinkId};
+use crate::processors::Quota;
+use crate::wait::{Outside, State};
+
+/// A process during the observation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Observed {
+    /// The process, with its pipes at the end.
+    #[serde(flatten)]
+    pub process: Process,
+    /// Its command line, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// Whether it was asked for, not only found at the other end of a pipe.
+    pub is_asked: bool,
+    /// Whether it was gone at the end.
+    pub has_ended: bool,
+    /// The number of samples of it.
+    pub samples: u32,
+    /// How often it was in which state.
+    pub shares: Shares,
+    /// Shares of samples in which it waited for something outside of pipes.
+    pub outside: BTreeMap<Outside, f64>,
+    /// Shares of samples in which it waited on a pipe.
+    pub on: Vec<OnLink>,
+    /// What its children did while it waited for them.
+    pub children: Option<Children>,
+    /// Whether no thread of it ran during the whole observation.
+    pub is_frozen: bool,
+    /// The states of its threads at the end.
+    pub threads: Vec<State>,
+    /// The time over which the counts below were taken.
+    pub counted_s: f64,
+    /// Processor time.
+    pub ran_s: f64,
+    /// Time for which its threads were ready to run, and did not.
+    pub delayed_s: f64,
+    /// The processors that it may use; `None` if it was hardly delayed.
+    pub allowed: Option<CpuList>,
+    /// The CPU quota of its control groups that stopped it.
+    pub quota: Option<Quota>,
+    /// Whether it has waited for children that have ended.
+    pub has_reaped: bool,
+    /// Processor time of its children: of those that have ended, and of those that were seen while
+    /// it waited for them.
+    pub children_ran_s: f64,
+    /// Bytes and calls, without those of its children; `None` if not known.
+    pub io: Option<Io>,
+    /// Whether it was seen to move data by calls that don't count as bytes.
+    pub splices: bool,
+    /// The signals that it handles, as a bit mask.
+    pub handled_signals: u64,
+    /// Its ancestors as far as they can be seen, the nearest first.
+    #[serde(skip)]
+    pub ancestors: Vec<i32>,
+    /// Whether processes that can't be examined may have its pipes; only if it is frozen.
+    #[serde(skip)]
+    pub unseen: Unseen,
+}
+
+/// Shares of the time of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Shares {
+    /// A thread ran.
+    pub runs: f64,
+    /// A thread was ready to run, and waited for a processor.
+    pub queued: f64,
+    /// A thread waited for a file's data.
+    pub disk: f64,
+    /// A thread waited for room in a pipe.
+    pub blocked: f64,
+    /// A thread waited for data in a pipe.
+    pub starved: f64,
+    /// All waited for something else.
+    pub elsewhere: f64,
+    /// It was stopped.
+    pub stopped: f64,
+}
+
+impl Shares {
+    /// How much of the time is known.
+    pub(crate) fn sum(&self) -> f64 {
+        let awake = self.runs + self.queued;
+        awake + self.disk + self.blocked + self.starved + self.elsewhere + self.stopped
+    }
+}
+
+/// What the children of a process did while it waited for them: as shares of its time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Children {
+    /// Their usual names, those that did most first.
+    pub names: Vec<String>,
+    /// Their states. Of several children the one counts that is nearest to running.
+    pub shares: Shares,
+    /// What they waited for outside of pipes.
+    pub outside: BTreeMap<Outside, f64>,
+    /// The pipes on which they waited.
+    pub on: Vec<OnLink>,
+    /// Their processor time, in processors.
+    pub processors: f64,
+    /// Whether most of them lived no longer than from one sample to the next: what they do at their
+    /// beginning and end was hardly seen, so that the shares are uncertain.
+    pub are_short: bool,
+}
+
+/// How often a process waited on a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OnLink {
+    /// The pipe.
+    pub pipe: LinkId,
+    /// The side.
+    pub side: Side,
+    /// The share of samples.
+    pub share: f64,
+}
+
+/// A time in clock ticks.
+pub(crate) fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
+}

@@ -1,0 +1,354 @@
+//! What the children do for which a process waits: those of a shell or of xargs(1) may be too
+//! short-lived to be sampled by themselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::counts::{Activity, Awake, Counts, activity};
+use super::{Children, Shares, ticks};
+use crate::graph::Process;
+use crate::proc::{End, Proc, Stat};
+use crate::wait::{BlockedOn, State, examine};
+
+/// Children of a process, and of one of them, that are examined in a sample.
+const MAX_CHILDREN: usize = 8;
+/// A name is left out if those with it did less than those with the first one by this factor: a
+/// child has its parent's name until it becomes another program.
+const MIN_NAMED: f64 = 3.0;
+/// As many children at once are several.
+const MIN_SEVERAL: f64 = 1.5;
+/// Threads of a child that are examined in a sample.
+const MAX_THREADS: usize = 8;
+/// Children of children are examined down to this depth, where they wait for each other.
+const MAX_DEPTH: u32 = 4;
+
+/// Samples of the children for which a process waits.
+#[derive(Debug, Default)]
+pub(crate) struct ChildTally {
+    slice: ChildSlice,
+    /// Processor time in ticks of the children that lived at the last sample: when they were seen
+    /// first, and now.
+    living: BTreeMap<i32, (u64, u64)>,
+    /// Running time and delay of all that were examined in the last sample.
+    schedules: BTreeMap<i32, (Duration, Duration)>,
+    is_begun: bool,
+}
+
+/// What they did during some time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ChildSlice {
+    counts: Counts,
+    /// The same for each child by itself.
+    each: Counts,
+    /// Samples in which no child was there that had been there in the one before.
+    replaced: u32,
+    names: BTreeMap<String, Named>,
+    /// Samples in which a child was awake, and how many were, added up.
+    awake: (u32, u32),
+    /// Their processor time.
+    ran: Duration,
+}
+
+/// What children with one name did, as far as they were seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Named {
+    /// How often one decided what they did together.
+    decided: u32,
+    ran: Duration,
+    delayed: Duration,
+}
+
+/// One child at one moment.
+struct Child {
+    pid: i32,
+    name: String,
+    threads: Vec<i32>,
+    states: Vec<State>,
+}
+
+impl ChildTally {
+    /// Samples the children of a process that waits in these states.
+    pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&State]) {
+        let only = states.iter().find_map(|state| match state {
+            State::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
+            _ => None,
+        });
+        let mut children = proc.children(parent.id.pid);
+        // In another namespace the child has another number.
+        if let Some(only) = only.filter(|only| children.contains(only)) {
+            children = vec![only];
+        }
+        children.truncate(MAX_CHILDREN);
+        if children.is_empty() {
+            return;
+        }
+        let before = std::mem::take(&mut self.living);
+        let mut seen = Vec::new();
+        for pid in &children {
+            if let Some(stat) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) {
+                let now = stat.ran_ticks + stat.children_ticks;
+                // A new one has used nothing before.
+                let first = if self.is_begun { 0 } else { now };
+                let first = before.get(pid).map_or(first, |(first, _)| *first);
+                self.living.insert(*pid, (first.min(now), now));
+            }
+        }
+        self.count_schedules(proc, &seen);
+        self.is_begun = true;
+        let mut all: Vec<&State> = seen.iter().flat_map(|child| &child.states).collect();
+        if all.is_empty() {
+            // It does not wait for those that are left as zombies.
+            if children.iter().any(|pid| proc.stat(*pid).is_some()) {
+                return;
+            }
+            // Those that were there have ended since, for which they had to run.
+            all.push(&State::Working);
+        }
+        let slice = &mut self.slice;
+        let is_new = |pid: &i32| !before.contains_key(pid);
+        slice.replaced += u32::from(self.living.keys().all(is_new));
+        let together = slice.counts.add(&all);
+        let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
+        for child in &seen {
+            slice.each.add(&child.states.iter().collect::<Vec<_>>());
+        }
+        if let Some(child) = seen.iter().find(|child| does(child) == together) {
+            slice.names.entry(child.name.clone()).or_default().decided += 1;
+        }
+        if together == Activity::Awake {
+            let awake = seen.iter().filter(|child| does(child) == Activity::Awake);
+            slice.awake.0 += 1;
+            slice.awake.1 += awake.count().max(1) as u32;
+        }
+    }
+
+    /// Counts what each has run since the last sample. Which name it had meanwhile may have
+    /// changed: it counts as the last one.
+    fn count_schedules(&mut self, proc: &Proc, seen: &[Child]) {
+        let before = std::mem::take(&mut self.schedules);
+        for child in seen {
+            let threads = child.threads.iter();
+            let of_threads = threads.filter_map(|tid| proc.schedule(child.pid, *tid));
+            let now = of_threads.fold(<(Duration, Duration)>::default(), |sum, one| {
+                (sum.0 + one.0, sum.1 + one.1)
+            });
+            let new = if self.is_begun {
+                Default::default()
+            } else {
+                now
+            };
+            let (ran, delayed) = before.get(&child.pid).copied().unwrap_or(new);
+            let named = self.slice.names.entry(child.name.clone()).or_default();
+            named.ran += now.0.saturating_sub(ran);
+            named.delayed += now.1.saturating_sub(delayed);
+            self.schedules.insert(child.pid, now);
+        }
+    }
+
+    /// Whether no child was seen.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slice.counts.samples == 0
+    }
+
+    /// What they did. `ended` is the processor time of those that ended.
+    pub(crate) fn slice(&self, ended: Duration) -> ChildSlice {
+        let living = self.living.values().map(|(first, now)| now - first);
+        ChildSlice {
+            ran: ended + ticks(living.sum()),
+            ..self.slice.clone()
+        }
+    }
+
+    /// Counts anew from now on.
+    pub(crate) fn restart(&mut self) {
+        self.slice = ChildSlice::default();
+        for (first, now) in self.living.values_mut() {
+            *first = *now;
+        }
+    }
+}
+
+/// Examines a child, or its children if it only waits for them. `None` if it has ended.
+fn examine_child(
+    proc: &Proc,
+    pid: i32,
+    ends: &[End],
+    depth: u32,
+    seen: &mut Vec<Child>,
+) -> Option<Stat> {
+    let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
+    let mut threads = proc.threads(pid);
+    threads.truncate(MAX_THREADS);
+    let states = threads
+        .iter()
+        .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
+    let states: Vec<State> = states.collect();
+    let is_waiting = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
+    if depth < MAX_DEPTH && states.iter().any(is_waiting) {
+        let before = seen.len();
+        for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
+            examine_child(proc, child, ends, depth + 1, seen);
+        }
+        if seen.len() > before {
+            return Some(stat);
+        }
+    }
+    let name = proc.name(pid)?;
+    seen.push(Child {
+        pid,
+        name,
+        threads,
+        states,
+    });
+    Some(stat)
+}
+
+impl ChildSlice {
+    /// Their processor time.
+    pub(crate) fn ran(&self) -> Duration {
+        self.ran
+    }
+
+    /// Adds those of an earlier time.
+    pub(crate) fn add(&mut self, other: &ChildSlice) {
+        self.counts.merge(&other.counts);
+        self.each.merge(&other.each);
+        self.replaced += other.replaced;
+        for (name, theirs) in &other.names {
+            let named = self.names.entry(name.clone()).or_default();
+            named.decided += theirs.decided;
+            named.ran += theirs.ran;
+            named.delayed += theirs.delayed;
+        }
+        self.awake.0 += other.awake.0;
+        self.awake.1 += other.awake.1;
+        self.ran += other.ran;
+    }
+
+    /// What they did while their parent waited for them, of which there are this many samples from
+    /// this time. `contention` is the share of it in which others used all its processors. `None`
+    /// if no child was seen.
+    pub(crate) fn observed(
+        &self,
+        samples: u32,
+        counted: Duration,
+        contention: f64,
+    ) -> Option<Children> {
+        if self.counts.samples == 0 || samples == 0 || counted.is_zero() {
+            return None;
+        }
+        let ran = self.ran.as_secs_f64() / counted.as_secs_f64();
+        // How many of them were awake at once.
+        let (times, awake) = self.awake;
+        let together = f64::from(awake.max(1)) / f64::from(times.max(1));
+        let queued = self.queued(ran, samples);
+        let queued = queued.clamp(0.0, contention * together);
+        let awake = Awake {
+            ran,
+            queued,
+            longest: ((ran + queued) / together).min(1.0),
+        };
+        // Several that mostly sleep, each by itself, are not what the one does that is awake.
+        let alive = f64::from(self.each.samples) / f64::from(self.counts.samples);
+        let is_each = alive >= MIN_SEVERAL && 2 * self.each.awake < self.each.samples;
+        let (counts, samples, awake) = if is_each {
+            let of_each = Awake {
+                ran: ran / alive,
+                queued: queued / alive,
+                longest: ((ran + queued) / alive).min(1.0),
+            };
+            let samples = (f64::from(samples) * alive).round() as u32;
+            (&self.each, samples, of_each)
+        } else {
+            (&self.counts, samples, awake)
+        };
+        let division = counts.divide(samples, awake);
+        let shares = division.shares(counts);
+        Some(Children {
+            names: self.main_names(&shares),
+            shares,
+            outside: division.outside(counts),
+            on: division.on(counts),
+            processors: ran,
+            are_short: 2 * self.replaced >= self.counts.samples,
+        })
+    }
+
+    /// How long they were ready to run without running, as a share of the time, if they ran for the
+    /// share `ran`. It is known of those that were seen.
+    fn queued(&self, ran: f64, samples: u32) -> f64 {
+        let (mut seen, mut delayed) = (Duration::ZERO, Duration::ZERO);
+        for named in self.names.values() {
+            seen += named.ran;
+            delayed += named.delayed;
+        }
+        if seen.is_zero() {
+            // They seem to be awake more often than they are.
+            f64::from(self.counts.awake) / f64::from(samples) - ran
+        } else {
+            ran * delayed.as_secs_f64() / seen.as_secs_f64()
+        }
+    }
+
+    /// The names of those that did most of it: by their processor time if they mainly ran or
+    /// were ready to.
+    fn main_names(&self, shares: &Shares) -> Vec<String> {
+        let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
+        let weight = |named: &Named| {
+            if is_awake {
+                (named.ran + named.delayed).as_secs_f64()
+            } else {
+                f64::from(named.decided)
+            }
+        };
+        let mut names: Vec<(&String, f64)> = self
+            .names
+            .iter()
+            .map(|(name, named)| (name, weight(named)))
+            .collect();
+        names.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        let most = names.first().map_or(0.0, |(_, weight)| *weight);
+        names.retain(|(_, weight)| *weight > 0.0 && weight * MIN_NAMED >= most);
+        names.into_iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use pipespeed_testing::procs::eventually;
+
+    use super::*;
+    use crate::fixtures::process;
+    use crate::wait::Outside;
+
+    fn children_of(script: &str) -> ChildTally {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::null());
+        shell.process_group(0);
+        let mut shell = shell.spawn().unwrap();
+        let parent = process(shell.id() as i32, "sh", Vec::new());
+        let mut tally = ChildTally::default();
+        let waiting = State::Waiting(BlockedOn::Child(None));
+        let found = eventually(|| {
+            tally.sample(&Proc::default(), &parent, &[&waiting]);
+            let sleeps = tally.slice.counts.outside.contains_key(&Outside::Timer);
+            sleeps.then_some(())
+        });
+        let group = rustix::process::Pid::from_child(&shell);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        found.unwrap();
+        tally
+    }
+
+    #[test]
+    fn a_child_that_sleeps_is_named_with_its_timer_also_below_another_shell() {
+        for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
+            let tally = children_of(script);
+            assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
+        }
+    }
+}

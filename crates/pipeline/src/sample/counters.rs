@@ -1,0 +1,187 @@
+//! The counters of a process and of its threads.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::ticks;
+use crate::proc::files::{FdBudget, Files, Schedule, ThreadFiles};
+use crate::proc::{End, Io, Proc};
+use crate::wait::{State, ThreadSample, examine_files};
+
+/// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
+/// has not changed for this long, the thread does not run.
+const MIN_PENDING: Duration = Duration::from_millis(20);
+/// Of a process that never slept in a sample, this share of the time counts as what it did for the
+/// Counters of a process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Counters {
+    pub(super) ran: Duration,
+    pub(super) delayed: Duration,
+    pub(super) io: Option<OwnIo>,
+    /// Processor time of the children that it has waited for.
+    pub(super) children_ran: Duration,
+    /// Their page faults.
+    pub(super) children_faults: u64,
+    /// What each thread has done.
+    pub(super) threads: BTreeMap<i32, Schedule>,
+}
+
+impl Counters {
+    /// How often each thread got a processor.
+    pub(super) fn turns(&self) -> impl Iterator<Item = (i32, u64)> {
+        let threads = self.threads.iter();
+        threads.map(|(tid, schedule)| (*tid, schedule.turns))
+    }
+}
+
+/// What a process has read and written itself. The kernel adds what its children have moved once
+/// it has waited for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnIo {
+    io: Io,
+    /// The page faults of the children that are included; `None` if none are.
+    children_faults: Option<u64>,
+}
+
+impl OwnIo {
+    /// Those of a new process.
+    pub(super) const NONE: OwnIo = OwnIo {
+        io: Io {
+            read_bytes: 0,
+            written_bytes: 0,
+            reads: 0,
+            writes: 0,
+        },
+        children_faults: None,
+    };
+
+    /// What it has moved itself since then. `None` if that can't be told from what its children
+    /// have.
+    pub(super) fn since(self, then: OwnIo) -> Option<Io> {
+        if self.children_faults != then.children_faults {
+            return None;
+        }
+        Some(Io {
+            read_bytes: self.io.read_bytes.checked_sub(then.io.read_bytes)?,
+            written_bytes: self.io.written_bytes.checked_sub(then.io.written_bytes)?,
+            reads: self.io.reads.checked_sub(then.io.reads)?,
+            writes: self.io.writes.checked_sub(then.io.writes)?,
+        })
+    }
+}
+
+/// A thread that is sampled.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) files: ThreadFiles,
+    /// How often it had got a processor when its state was read.
+    pub(super) turns: Option<u64>,
+    pub(super) seen: Option<ThreadSample>,
+    /// When it was first seen awake with these counts, which have not changed since.
+    pub(super) awake: Option<(Schedule, Instant)>,
+}
+
+impl Watch {
+    pub(super) fn new(tid: i32) -> Self {
+        Watch {
+            files: ThreadFiles::new(tid),
+            turns: None,
+            seen: None,
+            awake: None,
+        }
+    }
+
+    /// For how long it has been waiting for a processor, which the kernel counts only once it
+    /// gets one. `schedule` is its state now.
+    fn pending(&self, schedule: Schedule) -> Duration {
+        let waits = self.awake.filter(|(before, _)| *before == schedule);
+        let time = waits.map_or(Duration::ZERO, |(_, since)| since.elapsed());
+        if time < MIN_PENDING {
+            Duration::ZERO
+        } else {
+            time
+        }
+    }
+
+    /// How often it got a processor; from its switches if the kernel doesn't count that.
+    fn turns(&self, proc: &Proc, pid: i32, schedule: Schedule) -> Option<u64> {
+        match schedule.turns {
+            0 => proc.switches(pid, self.files.tid),
+            turns => Some(turns),
+        }
+    }
+
+    /// Reads its state, unless it has been asleep since that was read. Returns whether it may
+    /// have run; `None` if it has ended.
+    pub(super) fn sample(&mut self, at: &At<'_>, ends: &[End]) -> Option<bool> {
+        let schedule = self.files.schedule(at.files, Some(at.fd_budget))?;
+        let turns = schedule.turns;
+        let has_slept = turns > 0 && self.turns == Some(turns);
+        let is_awake = |seen: &ThreadSample| matches!(seen.state, State::Working | State::Disk);
+        if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
+            return Some(false);
+        }
+        // Most processes are asleep all the time, and their files are read once.
+        let fd_budget = self.seen.is_some().then_some(at.fd_budget);
+        let seen = examine_files(at.files, &mut self.files, ends, fd_budget)?;
+        let waits_on = self.awake.filter(|(before, _)| *before == schedule);
+        let is_ready = seen.state == State::Working;
+        self.awake = is_ready.then(|| waits_on.unwrap_or_else(|| (schedule, Instant::now())));
+        let is_awake = is_awake(&seen);
+        self.seen = Some(seen);
+        self.turns = Some(turns);
+        Some(is_awake || !has_slept)
+    }
+}
+
+/// Where the files of a process are.
+pub(super) struct At<'a> {
+    pub(super) proc: &'a Proc,
+    pub(super) files: Files<'a>,
+    pub(super) fd_budget: &'a FdBudget,
+}
+
+/// What a process has read and written itself, as far as that is known.
+fn own_io(at: &At<'_>, pid: i32, children_faults: u64, watches: &[Watch]) -> Option<OwnIo> {
+    let io = match watches {
+        // It never waited for a child.
+        _ if children_faults == 0 => at.proc.io(pid),
+        [only] => only.files.io(at.files),
+        _ => {
+            return Some(OwnIo {
+                io: at.proc.io(pid)?,
+                children_faults: Some(children_faults),
+            });
+        }
+    };
+    Some(OwnIo {
+        io: io?,
+        children_faults: None,
+    })
+}
+
+pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
+    let stat = at.files.stat().map(|(stat, _)| stat).unwrap_or_default();
+    let mut counters = Counters {
+        io: own_io(at, pid, stat.children_faults, watches),
+        children_ran: ticks(stat.children_ticks),
+        children_faults: stat.children_faults,
+        ..Counters::default()
+    };
+    for watch in watches {
+        if let Some(schedule) = watch.files.schedule(at.files, Some(at.fd_budget)) {
+            let schedule = Schedule {
+                delayed: schedule.delayed + watch.pending(schedule),
+                ..schedule
+            };
+            counters.ran += schedule.ran;
+            counters.delayed += schedule.delayed;
+            // 0 twice would look like a thread that never ran.
+            let unknown = counters.threads.len() as u64 + 1;
+            let turns = watch.turns(at.proc, pid, schedule).unwrap_or(unknown);
+            let schedule = Schedule { turns, ..schedule };
+            counters.threads.insert(watch.files.tid, schedule);
+        }
+    }
+    counters
+}

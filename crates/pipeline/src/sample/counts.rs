@@ -1,0 +1,234 @@
+//! What a process did, by how its samples are counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{OnLink, Shares};
+use crate::graph::Side;
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, LinkWait, Outside, State};
+
+/// Of a process that never slept in a sample, this share of the time counts as what it did for the
+/// rest.
+const MAX_UNEXPLAINED: f64 = 0.1;
+
+/// What a process did at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// A thread ran or was ready to.
+    Awake,
+    Disk,
+    Blocked,
+    Starved,
+    Elsewhere(Outside),
+    Stopped,
+}
+
+/// What a process does if its threads are in these states.
+pub(crate) fn activity(threads: &[&State]) -> Activity {
+    let any = |wanted: &State| threads.contains(&wanted);
+    let waits = || {
+        threads.iter().filter_map(|state| match state {
+            State::Waiting(wait) => Some(wait),
+            _ => None,
+        })
+    };
+    let on_side = |wanted: Side| {
+        waits().any(|wait| match wait {
+            BlockedOn::Pipes { any_of, .. } => any_of.iter().any(|on| on.side == wanted),
+            _ => false,
+        })
+    };
+    if any(&State::Working) {
+        Activity::Awake
+    } else if any(&State::Disk) {
+        Activity::Disk
+    } else if any(&State::Stopped) {
+        Activity::Stopped
+    } else if on_side(Side::Room) {
+        Activity::Blocked
+    } else if on_side(Side::Input) {
+        Activity::Starved
+    } else {
+        let outside = waits().map(|wait| match wait {
+            BlockedOn::Outside(outside) => *outside,
+            BlockedOn::Child(_) => Outside::Child,
+            BlockedOn::Thread => Outside::Lock,
+            BlockedOn::FifoPeer { .. } => Outside::FifoPeer,
+            _ => Outside::Other,
+        });
+        // A thread that waits for another one says least.
+        let first = outside.min_by_key(|outside| *outside == Outside::Lock);
+        Activity::Elsewhere(first.unwrap_or(Outside::Other))
+    }
+}
+
+/// Numbers of samples, by what the process did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) samples: u32,
+    pub(crate) awake: u32,
+    pub(crate) disk: u32,
+    pub(crate) blocked: u32,
+    pub(crate) starved: u32,
+    pub(crate) stopped: u32,
+    pub(crate) outside: BTreeMap<Outside, u32>,
+    pub(crate) on: BTreeMap<(LinkId, Side), u32>,
+    /// Whether it was seen to move data by calls that don't count as bytes.
+    pub(crate) splices: bool,
+}
+
+impl Counts {
+    /// Adds a sample of threads in these states. Returns what they did together.
+    pub(crate) fn add(&mut self, threads: &[&State]) -> Activity {
+        self.samples += 1;
+        let activity = activity(threads);
+        match activity {
+            Activity::Awake => self.awake += 1,
+            Activity::Disk => self.disk += 1,
+            Activity::Blocked => self.blocked += 1,
+            Activity::Starved => self.starved += 1,
+            Activity::Stopped => self.stopped += 1,
+            Activity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
+        }
+        let mut on: BTreeSet<(LinkId, Side)> = BTreeSet::new();
+        for state in threads {
+            if let State::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
+                on.extend(any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side)));
+            }
+        }
+        for one in on {
+            *self.on.entry(one).or_default() += 1;
+        }
+        activity
+    }
+
+    /// Adds those of another time.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        self.samples += other.samples;
+        self.awake += other.awake;
+        self.disk += other.disk;
+        self.blocked += other.blocked;
+        self.starved += other.starved;
+        self.stopped += other.stopped;
+        for (outside, count) in &other.outside {
+            *self.outside.entry(*outside).or_default() += count;
+        }
+        for (on, count) in &other.on {
+            *self.on.entry(*on).or_default() += count;
+        }
+        self.splices |= other.splices;
+    }
+
+    /// Divides the time of `samples` among the states. What a thread did while it was awake is
+    /// known from the scheduler, which counts all the time; the samples divide the rest. They can't
+    /// do more: a thread that is just going to sleep or to wake up looks awake, which makes up to a
+    /// quarter of the samples of one that sleeps 10,000 times a second.
+    pub(crate) fn divide(&self, samples: u32, awake: Awake) -> Division {
+        let share = |count: u32| f64::from(count) / f64::from(samples.max(1));
+        let sampled = share(self.awake);
+        let asleep = share(self.samples - self.awake);
+        // Children may be gone in a sample, and have run since the last one.
+        let all = (sampled + asleep).max(awake.longest);
+        let sum = awake.ran + awake.queued;
+        // Threads may be awake at once, or one after the other.
+        let any = sampled.clamp(awake.longest, sum.max(awake.longest).min(all));
+        let (mut runs, mut queued) = if sum == 0.0 {
+            (sampled, 0.0)
+        } else {
+            (any * awake.ran / sum, any * awake.queued / sum)
+        };
+        let rest = all - runs - queued;
+        let scale = if asleep > 0.0 { rest / asleep } else { 0.0 };
+        // More than that is not known, as with too few samples: it may have slept between them.
+        if asleep == 0.0 && rest <= MAX_UNEXPLAINED && runs + queued > 0.0 {
+            let factor = all / (runs + queued);
+            (runs, queued) = (runs * factor, queued * factor);
+        }
+        Division {
+            runs,
+            queued,
+            scale: scale / f64::from(samples.max(1)),
+        }
+    }
+}
+
+/// How long a process was awake, as shares of the time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Awake {
+    /// Running time, summed over the threads.
+    pub(crate) ran: f64,
+    /// Time of being ready to run while others used the processors, summed over the threads.
+    pub(crate) queued: f64,
+    /// The time for which the thread was awake that was so for longest: at least this share of the
+    /// time one was.
+    pub(crate) longest: f64,
+}
+
+/// How the time of a process divides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Division {
+    runs: f64,
+    queued: f64,
+    /// The share of the time for which each sample counts in which it slept.
+    scale: f64,
+}
+
+impl Division {
+    /// The share of the time for this number of samples in which it slept.
+    pub(crate) fn share(&self, count: u32) -> f64 {
+        f64::from(count) * self.scale
+    }
+
+    /// The shares of all states.
+    pub(crate) fn shares(&self, counts: &Counts) -> Shares {
+        Shares {
+            runs: self.runs,
+            queued: self.queued,
+            disk: self.share(counts.disk),
+            blocked: self.share(counts.blocked),
+            starved: self.share(counts.starved),
+            elsewhere: self.share(counts.outside.values().sum()),
+            stopped: self.share(counts.stopped),
+        }
+    }
+
+    /// The shares of waits outside of pipes.
+    pub(crate) fn outside(&self, counts: &Counts) -> BTreeMap<Outside, f64> {
+        let outside = counts.outside.iter();
+        outside.map(|(key, n)| (*key, self.share(*n))).collect()
+    }
+
+    /// The shares of waits on pipes.
+    pub(crate) fn on(&self, counts: &Counts) -> Vec<OnLink> {
+        let on = counts.on.iter();
+        on.map(|((pipe, side), count)| OnLink {
+            pipe: *pipe,
+            side: *side,
+            share: self.share(*count),
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{on_input, on_room};
+
+    #[test]
+    fn a_stage_works_if_any_thread_does_and_room_comes_before_input() {
+        let lock = || State::Waiting(BlockedOn::Thread);
+        let socket = || State::Waiting(BlockedOn::Outside(Outside::Socket));
+        for (threads, expected) in [
+            (vec![on_input(1), State::Working], Activity::Awake),
+            (vec![on_room(1), State::Disk], Activity::Disk),
+            (vec![on_input(1), on_room(2)], Activity::Blocked),
+            (vec![lock(), on_input(1)], Activity::Starved),
+            (vec![lock(), socket()], Activity::Elsewhere(Outside::Socket)),
+            (vec![State::Stopped], Activity::Stopped),
+        ] {
+            let threads: Vec<&State> = threads.iter().collect();
+            assert_eq!(activity(&threads), expected, "{threads:?}");
+        }
+    }
+}

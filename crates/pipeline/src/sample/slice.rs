@@ -1,0 +1,126 @@
+//! What a process did during some time.
+
+use std::time::Duration;
+
+use pipespeed_host::CpuList;
+
+use super::Observed;
+use super::children::ChildSlice;
+use super::counts::{Awake, Counts, Division};
+use crate::graph::{Process, Unseen};
+use crate::proc::Io;
+use crate::processors::Quota;
+
+/// What a process did during some time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Slice {
+    pub(crate) counts: Counts,
+    /// The time over which the following was counted.
+    pub(crate) counted: Duration,
+    pub(crate) ran: Duration,
+    pub(crate) delayed: Duration,
+    /// Of that, while others used the processors.
+    pub(crate) queued: Duration,
+    /// Running and queued time of the thread that had most of it.
+    pub(crate) longest: Duration,
+    pub(crate) io: Option<Io>,
+    /// Whether it has waited for children that have ended.
+    pub(crate) has_reaped: bool,
+    /// The children that it waited for.
+    pub(crate) children: ChildSlice,
+    /// What might keep it from running.
+    pub(crate) limits: Limits,
+}
+
+/// What may keep a process from running.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// At most this share of the time all its processors were used by others.
+    pub(crate) contention: f64,
+    /// The processors that it may use, if that was looked up.
+    pub(crate) allowed: Option<CpuList>,
+    /// A quota that stopped it.
+    pub(crate) quota: Option<Quota>,
+}
+
+impl Slice {
+    /// Adds an earlier one of the same process.
+    pub(crate) fn add(&mut self, other: &Slice) {
+        self.counts.merge(&other.counts);
+        self.counted += other.counted;
+        self.ran += other.ran;
+        self.delayed += other.delayed;
+        self.queued += other.queued;
+        self.longest += other.longest;
+        self.has_reaped |= other.has_reaped;
+        self.children.add(&other.children);
+        if self.limits.allowed.is_none() {
+            self.limits.allowed.clone_from(&other.limits.allowed);
+        }
+        let throttled = |quota: &Quota| quota.throttled;
+        if self.limits.quota.as_ref().map(throttled) < other.limits.quota.as_ref().map(throttled) {
+            self.limits.quota = other.limits.quota;
+        }
+        // They can't be read any more in the second in which the process ended.
+        if let Some(io) = other.io {
+            let sum = self.io.get_or_insert_default();
+            sum.read_bytes += io.read_bytes;
+            sum.written_bytes += io.written_bytes;
+            sum.reads += io.reads;
+            sum.writes += io.writes;
+        }
+    }
+
+    /// Whether the process ran.
+    pub(crate) fn has_run(&self) -> bool {
+        self.counts.awake > 0 || self.counts.disk > 0 || !self.ran.is_zero()
+    }
+
+    /// How its time divides.
+    pub(crate) fn divide(&self) -> Division {
+        let share = |time: Duration| {
+            let seconds = self.counted.as_secs_f64();
+            let share = time.as_secs_f64() / seconds;
+            if seconds > 0.0 { share } else { 0.0 }
+        };
+        let awake = Awake {
+            ran: share(self.ran),
+            queued: share(self.queued),
+            longest: share(self.longest).min(1.0),
+        };
+        self.counts.divide(self.counts.samples, awake)
+    }
+
+    /// What it says about a process; the rest is as of one that was not asked for.
+    pub(crate) fn observed(&self, process: Process) -> Observed {
+        let counts = &self.counts;
+        let division = self.divide();
+        Observed {
+            process,
+            arguments: None,
+            is_asked: false,
+            has_ended: false,
+            samples: counts.samples,
+            shares: division.shares(counts),
+            outside: division.outside(counts),
+            on: division.on(counts),
+            children: self
+                .children
+                .observed(counts.samples, self.counted, self.limits.contention),
+            is_frozen: !self.has_run(),
+            threads: Vec::new(),
+            counted_s: self.counted.as_secs_f64(),
+            ran_s: self.ran.as_secs_f64(),
+            delayed_s: self.delayed.as_secs_f64(),
+            allowed: self.limits.allowed.clone(),
+            quota: self.limits.quota,
+            has_reaped: self.has_reaped,
+            children_ran_s: self.children.ran().as_secs_f64(),
+            io: self.io,
+            splices: counts.splices,
+            handled_signals: 0,
+            ancestors: Vec::new(),
+            unseen: Unseen::None,
+        }
+    }
+}

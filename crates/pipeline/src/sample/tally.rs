@@ -1,0 +1,337 @@
+//! The samples of one process.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::children::ChildTally;
+use super::counters::{At, Counters, OwnIo, Watch, counters};
+use super::counts::{Activity, Counts};
+use super::slice::{Limits, Slice};
+use super::{Observed, ticks};
+use crate::graph::Process;
+use crate::proc::files::{CachedFile, FdBudget, Files};
+use crate::proc::{Proc, ProcessId};
+use crate::wait::{Outside, State};
+
+/// Of a process with more threads that many are examined in a sample, by turns.
+pub(crate) const MAX_THREADS: usize = 32;
+/// The counters of a process that runs are read again once its age has grown by this share, so
+/// that little is missing of one that ends.
+const COUNTER_AGE: u32 = 8;
+/// Minimum time between two readings of the counters.
+const MIN_COUNTER_INTERVAL: Duration = Duration::from_millis(10);
+/// Ends of processes are rounded to ticks: an older process was there before.
+const MAX_BIRTH_ERROR: Duration = Duration::from_millis(20);
+
+/// The samples of a process.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) process: Process,
+    /// Refers to this process, even if its number is reused. `None` if there are too few
+    /// descriptors.
+    directory: Option<CachedFile>,
+    watches: Vec<Watch>,
+    is_from_start: bool,
+    pub(crate) has_ended: bool,
+    /// Whether it may have run since its descriptors were read.
+    pub(crate) may_have_changed: bool,
+    has_run: bool,
+    pub(crate) counts: Counts,
+    pub(crate) children: ChildTally,
+    /// Whether children of it have ended while it was observed.
+    has_children: bool,
+    /// Its control groups, as the text of proc_pid_cgroup(5).
+    pub(crate) groups: Option<String>,
+    created: Instant,
+    /// A thread of it, if the main thread has ended.
+    thread: Option<i32>,
+    /// The thread to begin with in the next sample.
+    next: usize,
+    /// Whether its system calls may not be read.
+    pub(crate) hides_calls: bool,
+    first: (Instant, Counters),
+    last: (Instant, Counters),
+}
+
+impl Tally {
+    pub(crate) fn new(
+        proc: &Proc,
+        process: Process,
+        is_from_start: bool,
+        fd_budget: &FdBudget,
+    ) -> Self {
+        let directory = Files::new(proc, process.id.pid).directory().ok();
+        // It may have been opened after the number was reused.
+        let directory = directory.filter(|_| process.id.is_running(proc));
+        let now = Instant::now();
+        let mut tally = Tally {
+            directory: directory.and_then(|directory| fd_budget.keep(directory)),
+            watches: Vec::new(),
+            first: (now, Counters::default()),
+            last: (now, Counters::default()),
+            children: ChildTally::default(),
+            has_children: false,
+            groups: proc.control_groups(process.id.pid),
+            created: now,
+            process,
+            is_from_start,
+            has_ended: false,
+            may_have_changed: false,
+            has_run: false,
+            counts: Counts::default(),
+            thread: None,
+            next: 0,
+            hides_calls: false,
+        };
+        let files = tally.at(proc, fd_budget).files;
+        let has_leader = files.stat().is_ok_and(|(stat, _)| stat.state != 'Z');
+        let living = (!has_leader).then(|| files.without_leader()?.thread());
+        tally.thread = living.flatten();
+        let at = tally.at(proc, fd_budget);
+        let mut watches: Vec<Watch> = at.files.threads().into_iter().map(Watch::new).collect();
+        let first = counters(&at, tally.process.id.pid, &mut watches);
+        for watch in &mut watches {
+            let schedule = first.threads.get(&watch.files.tid);
+            watch.turns = schedule.map(|schedule| schedule.turns);
+        }
+        tally.watches = watches;
+        tally.last = (tally.first.0, first.clone());
+        tally.first.1 = first;
+        tally
+    }
+
+    /// As [`new`](Self::new), for a process that may have started after `since`: what such a
+    /// process has done counts from its beginning.
+    pub(crate) fn new_since(
+        proc: &Proc,
+        process: Process,
+        since: Instant,
+        fd_budget: &FdBudget,
+    ) -> Self {
+        let age = age(process.id);
+        let mut tally = Tally::new(proc, process, false, fd_budget);
+        if let Some(born) = age.and_then(|age| tally.created.checked_sub(age))
+            && born + MAX_BIRTH_ERROR > since
+        {
+            let nothing = Counters {
+                io: tally.first.1.io.map(|_| OwnIo::NONE),
+                ..Counters::default()
+            };
+            tally.first = (born.max(since), nothing);
+            tally.has_run = true;
+        }
+        tally
+    }
+
+    fn at<'a>(&'a self, proc: &'a Proc, fd_budget: &'a FdBudget) -> At<'a> {
+        let files = Files::new(proc, self.process.id.pid).through(self.thread);
+        At {
+            proc,
+            files: match &self.directory {
+                Some(directory) => files.below(directory.as_fd()),
+                None => files,
+            },
+            fd_budget,
+        }
+    }
+
+    /// Examines its threads, of many only some. Returns how many.
+    pub(crate) fn sample(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
+        if self.has_ended {
+            return 0;
+        }
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, fd_budget);
+        let ends = &self.process.ends;
+        let before = watches.len();
+        let first = self.next;
+        let (mut nth, mut examined) = (0, 0);
+        let mut has_run = false;
+        watches.retain_mut(|watch| {
+            let is_due = (nth + before - first % before) % before < MAX_THREADS;
+            nth += 1;
+            if !is_due && watch.seen.is_some() {
+                return true;
+            }
+            examined += 1;
+            let seen = watch.sample(&at, ends);
+            has_run |= seen.unwrap_or(true);
+            seen.is_some()
+        });
+        // Only a thread that runs starts another one.
+        if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
+            let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
+            for tid in at.files.threads() {
+                let mut watch = Watch::new(tid);
+                if !known.contains(&tid) && watch.sample(&at, ends).is_some() {
+                    watches.push(watch);
+                }
+            }
+        }
+        self.watches = watches;
+        self.next = first.wrapping_add(MAX_THREADS);
+        let id = self.process.id;
+        if self.watches.is_empty() {
+            let now = proc.stat(id.pid).filter(|now| now.start == id.start);
+            self.has_ended = now.is_none_or(|now| matches!(now.state, 'Z' | 'X'));
+        } else if self.directory.is_some() || id.is_running(proc) {
+            // Others may have run.
+            self.has_run |= has_run || before > MAX_THREADS;
+            if !self.has_run {
+                self.last.0 = Instant::now();
+            }
+            self.may_have_changed |= has_run;
+            let mut states: Vec<&State> = Vec::new();
+            self.hides_calls = false;
+            for seen in self.watches.iter().filter_map(|watch| watch.seen.as_ref()) {
+                self.counts.splices |= seen.is_uncounted;
+                self.hides_calls |= seen.is_hidden;
+                // Most of many threads wait alike.
+                if states.last() != Some(&&seen.state) {
+                    states.push(&seen.state);
+                }
+            }
+            let activity = self.counts.add(&states);
+            let waits_for_children = match activity {
+                Activity::Elsewhere(Outside::Child | Outside::Signal) => true,
+                // For those at the other end of a pipe of its own, as of popen(3).
+                Activity::Blocked | Activity::Starved => self.has_children,
+                _ => false,
+            };
+            if waits_for_children {
+                self.children.sample(proc, &self.process, &states);
+            }
+            let age = self.created.elapsed();
+            let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
+            if has_run && self.last.0.elapsed() >= interval {
+                self.update(proc, fd_budget);
+            }
+        } else {
+            self.has_ended = true;
+        }
+        if self.has_ended {
+            self.directory = None;
+            self.watches.clear();
+        }
+        examined
+    }
+
+    /// Whether its threads are sampled by turns.
+    pub(crate) fn has_many_threads(&self) -> bool {
+        self.watches.len() > MAX_THREADS
+    }
+
+    /// The states of its threads as last seen.
+    pub(crate) fn threads(&self) -> Vec<State> {
+        let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+        seen.map(|seen| seen.state.clone()).collect()
+    }
+
+    /// Reads the counters of a process that may have run since they were read last. Those of one
+    /// that has slept in all samples since then are as they were at the last of these.
+    pub(crate) fn update(&mut self, proc: &Proc, fd_budget: &FdBudget) {
+        let mut seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+        let is_awake = seen.any(|seen| matches!(seen.state, State::Working | State::Disk));
+        if !std::mem::take(&mut self.has_run) && !is_awake {
+            return;
+        }
+        let now = Instant::now();
+        let mut watches = std::mem::take(&mut self.watches);
+        let at = self.at(proc, fd_budget);
+        let counters = counters(&at, self.process.id.pid, &mut watches);
+        self.watches = watches;
+        // One that has ended has none: what was read before counts, up to that time.
+        if !counters.threads.is_empty() {
+            // A child that lives longer and has a pipe is a stage of its own.
+            self.has_children |= counters.children_faults != self.first.1.children_faults;
+            self.last = (now, counters);
+        }
+    }
+
+    /// Time for which it was ready to run since the counters were read first, as a share.
+    pub(crate) fn delay_share(&self) -> f64 {
+        let counted = self.last.0.duration_since(self.first.0);
+        let delayed = self.last.1.delayed.saturating_sub(self.first.1.delayed);
+        delayed.as_secs_f64() / counted.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// What it did since the counters were read first.
+    fn slice(&self, limits: Limits) -> Slice {
+        let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
+        let counted = ended_at.duration_since(*began_at);
+        let threads = last.threads.iter().map(|(tid, last)| {
+            let first = first.threads.get(tid).copied().unwrap_or_default();
+            let delayed = last.delayed.saturating_sub(first.delayed);
+            let queued = delayed.min(counted.mul_f64(limits.contention));
+            (last.ran.saturating_sub(first.ran), queued)
+        });
+        let threads: Vec<(Duration, Duration)> = threads.collect();
+        let longest = threads.iter().map(|(ran, queued)| *ran + *queued).max();
+        Slice {
+            counts: self.counts.clone(),
+            counted,
+            ran: last.ran.saturating_sub(first.ran),
+            delayed: last.delayed.saturating_sub(first.delayed),
+            queued: threads.iter().map(|(_, queued)| *queued).sum(),
+            longest: longest.unwrap_or_default(),
+            has_reaped: last.children_faults != first.children_faults,
+            io: first
+                .io
+                .zip(last.io)
+                .and_then(|(before, now)| now.since(before)),
+            children: self
+                .children
+                .slice(last.children_ran.saturating_sub(first.children_ran)),
+            limits,
+        }
+    }
+
+    /// What it did since this was called last; everything is counted anew.
+    pub(crate) fn take(&mut self, limits: Limits) -> Slice {
+        let slice = self.slice(limits);
+        self.counts = Counts::default();
+        // The next time begins now.
+        self.is_from_start = true;
+        self.children.restart();
+        self.first = self.last.clone();
+        slice
+    }
+
+    /// What it did. `now` is the process that has its number, `ancestors` are those of it.
+    pub(crate) fn observed(
+        &self,
+        proc: &Proc,
+        limits: Limits,
+        now: Option<Process>,
+        ancestors: Vec<i32>,
+        is_asked: bool,
+    ) -> Observed {
+        let id = self.process.id;
+        let same = now.filter(|process| process.id == id);
+        Observed {
+            is_asked,
+            has_ended: same.is_none(),
+            is_frozen: same.is_some()
+                && self.is_from_start
+                && self.counts.samples > 0
+                && self.counts.awake == 0
+                && self.first.1.turns().eq(self.last.1.turns()),
+            handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
+            threads: self.threads(),
+            ancestors,
+            ..self
+                .slice(limits)
+                .observed(same.unwrap_or_else(|| self.process.clone()))
+        }
+    }
+}
+
+/// How long ago a process started, exact to a tick.
+fn age(id: ProcessId) -> Option<Duration> {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    now.checked_sub(ticks(id.start))
+}

@@ -1,0 +1,205 @@
+//! The same command has the same stages in `doctor`, `top`, `profile` and `boost`.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{Outcome, PIPESPEED, Running, json, skip, start};
+
+/// A shape of a pipeline. `A` runs a writer called aa; bb and dd copy their input, cc writes.
+struct Shape {
+    line: &'static str,
+    /// The pipelines, each with its stages in order.
+    stages: &'static [&'static [&'static str]],
+    /// The pipes that boost raises, between which stages.
+    raised: &'static [&'static str],
+}
+
+const SHAPES: [Shape; 12] = [
+    Shape {
+        line: "A | bb > /dev/null",
+        stages: &[&["aa", "bb"]],
+        raised: &["aa and bb"],
+    },
+    Shape {
+        line: "A | bb | dd > /dev/null",
+        stages: &[&["aa", "bb", "dd"]],
+        raised: &["aa and bb", "bb and dd"],
+    },
+    // The second program of the list starts only when the first one has ended.
+    Shape {
+        line: "(A; true) | bb > /dev/null",
+        stages: &[&["aa", "bb"]],
+        raised: &["aa and bb"],
+    },
+    Shape {
+        line: "A | (bb | dd > /dev/null)",
+        stages: &[&["aa", "bb", "dd"]],
+        raised: &["aa and bb", "bb and dd"],
+    },
+    Shape {
+        line: "A | while read -r x; do echo $x; done | bb > /dev/null",
+        stages: &[&["aa", "bash", "bb"]],
+        raised: &["aa and bash", "bash and bb"],
+    },
+    // Only standard input is raised.
+    Shape {
+        line: "bb <(A) | dd > /dev/null",
+        stages: &[&["aa", "bb", "dd"]],
+        raised: &["bb and dd"],
+    },
+    Shape {
+        line: "A | tee >(bb > /dev/null) | dd > /dev/null",
+        stages: &[&["aa", "tee", "bb", "dd"]],
+        raised: &["aa and tee", "tee and bb", "tee and dd"],
+    },
+    Shape {
+        line: "sh -c 'A | bb' | dd > /dev/null",
+        stages: &[&["aa", "bb", "dd"]],
+        raised: &["aa and bb", "bb and dd"],
+    },
+    Shape {
+        line: "A | env X=1 bb | timeout 60 dd > /dev/null",
+        stages: &[&["aa", "bb", "dd"]],
+        raised: &["aa and bb", "bb and dd"],
+    },
+    // FIFOs are left alone.
+    Shape {
+        line: "f=$(mktemp -u) && mkfifo $f; A > $f & bb < $f > /dev/null; rm $f",
+        stages: &[&["aa", "bb"]],
+        raised: &[],
+    },
+    Shape {
+        line: "printf '/dev/zero\\n/dev/zero\\n' | xargs -n 1 -P 2 timeout SECONDS bb | dd > /dev/null",
+        stages: &[&["bb", "bb", "dd"]],
+        raised: &["bb and dd"],
+    },
+    Shape {
+        line: "A | bb > /dev/null & timeout SECONDS cc | dd > /dev/null; wait",
+        stages: &[&["aa", "bb"], &["cc", "dd"]],
+        raised: &["aa and bb", "cc and dd"],
+    },
+];
+
+/// A command of this program with a shape, whose writers end after twice the time.
+fn run(programs: &TempDir, args: &str, shape: &Shape, seconds: u32) -> Running {
+    let writing = (2 * seconds).to_string();
+    let line = shape.line.replace('A', "timeout SECONDS aa");
+    let line = line.replace("SECONDS", &writing);
+    let mut command = Command::new(PIPESPEED);
+    command.args(args.replace("SECONDS", &seconds.to_string()).split(' '));
+    command.args(["bash", "-c", &line]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", programs.path().display()));
+    start(command)
+}
+
+/// The names of stages, by pipeline.
+fn names(pipelines: &Value, stages: fn(&Value) -> &Value) -> Vec<Vec<String>> {
+    let name = |stage: &Value| stage["name"].as_str().unwrap().to_owned();
+    let mut all = Vec::new();
+    for pipeline in pipelines.as_array().unwrap() {
+        let stages = stages(pipeline).as_array().unwrap().iter();
+        all.push(in_order(stages.map(name).collect()));
+    }
+    all
+}
+
+/// The stages with bb before dd where both read from tee: they stand in the order of their start,
+/// which differs from run to run.
+fn in_order(mut stages: Vec<String>) -> Vec<String> {
+    if let [.., tee, dd, bb] = &mut stages[..]
+        && (tee.as_str(), dd.as_str(), bb.as_str()) == ("tee", "dd", "bb")
+    {
+        std::mem::swap(dd, bb);
+    }
+    stages
+}
+
+/// The stages of a profile: the first words of their commands.
+fn profiled(text: &str) -> Vec<String> {
+    let record = json(text);
+    let stages = record["pipeline"]["stages"].as_array().unwrap();
+    let name = |stage: &Value| {
+        let command = stage["command"].as_str().unwrap();
+        command.split(' ').next().unwrap_or_default().to_owned()
+    };
+    in_order(stages.iter().map(name).collect())
+}
+
+/// What differs from what is expected, if anything does, in observations of this time.
+fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
+    let expected: Vec<Vec<&str>> = shape.stages.iter().map(|stages| stages.to_vec()).collect();
+    let saved = programs.path().join("top.json");
+    let watch = format!("top --json {} --", saved.display());
+    let run = |args: &str| run(programs, args, shape, seconds);
+    let [doctor, top, profile, boost] = [
+        "doctor --time SECONDS --json - --",
+        &watch,
+        "profile --quiet --time SECONDS --json - --",
+        "boost --report --",
+    ]
+    .map(run)
+    .map(Running::finish);
+    let [doctor, profile, boost] = [doctor, profile, boost].map(Outcome::succeeded);
+    let mut found = Vec::new();
+    let doctor = names(&json(&doctor.out)["pipelines"], |stages| stages);
+    if doctor != expected {
+        found.push(format!("doctor: {doctor:?}"));
+    }
+    top.succeeded();
+    let moments = std::fs::read_to_string(&saved).unwrap();
+    let top: Vec<Vec<Vec<String>>> = moments
+        .lines()
+        .map(|line| names(&json(line)["pipelines"], |pipeline| &pipeline["stages"]))
+        .collect();
+    if !top.iter().any(|moment| *moment == expected) {
+        found.push(format!("top: {top:?}"));
+    }
+    let profile = profiled(&profile.out);
+    if profile != expected.concat() {
+        found.push(format!("profile: {profile:?}"));
+    }
+    let text = boost.unwrapped();
+    let is_raised = |line: &&str| line.contains(" in place of ");
+    let pairs = text.lines().filter(is_raised);
+    let mut raised: Vec<&str> = pairs
+        .filter_map(|line| line.split_once(" between ").map(|(_, names)| names))
+        .collect();
+    raised.sort_unstable();
+    if raised != shape.raised {
+        found.push(format!("boost: {text}"));
+    }
+    found
+}
+
+#[test]
+fn a_command_has_the_same_stages_in_doctor_top_profile_and_boost() {
+    if Command::new("bash").arg("--version").output().is_err() {
+        return skip("no bash");
+    }
+    let programs = tempfile::tempdir().unwrap();
+    for (name, program) in [("aa", "yes"), ("bb", "cat"), ("cc", "yes"), ("dd", "cat")] {
+        let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .map(|directory| directory.join(program))
+            .find(|path| path.exists());
+        symlink(found.unwrap(), programs.path().join(name)).unwrap();
+    }
+    let mut wrong = Vec::new();
+    for shape in &SHAPES {
+        // On a busy machine programs start late, and short-lived ones look as if they lasted.
+        let mut seen = Vec::new();
+        for seconds in [1, 2, 4, 8] {
+            seen = differences(&programs, shape, seconds);
+            if seen.is_empty() {
+                break;
+            }
+        }
+        if !seen.is_empty() {
+            wrong.push(format!("{}: {}", shape.line, seen.join("; ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,524 @@
+//! What the bottleneck of a pipeline does, and what would help.
+
+use pipespeed_base::size;
+use pipespeed_host::CpuList;
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, Room};
+use pipespeed_pipeline::sample::{Children, Shares};
+use pipespeed_pipeline::wait::Outside;
+
+use super::format::{list, significant};
+
+/// A smaller share is not worth mentioning.
+const MIN_MENTIONED: f64 = 0.1;
+/// Of the stages that share processors, one that uses this share of them is named.
+const MIN_LARGEST: f64 = 0.6;
+/// A stage that runs for a smaller share has something else to wait for, too.
+const MIN_ONLY: f64 = 0.5;
+
+/// What a stage mainly does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    Runs,
+    WaitsForProcessor,
+    WaitsForDisk,
+    WaitsForPipe,
+    WaitsFor(Outside),
+    IsStopped,
+}
+
+impl Activity {
+    fn main(shares: &Shares, outside: Option<Outside>) -> Self {
+        let outside = outside.unwrap_or(Outside::Other);
+        let all = [
+            (shares.runs, Activity::Runs),
+            (shares.queued, Activity::WaitsForProcessor),
+            (shares.disk, Activity::WaitsForDisk),
+            (shares.elsewhere, Activity::WaitsFor(outside)),
+            (shares.stopped, Activity::IsStopped),
+        ];
+        let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        // A bottleneck and does nothing else waits on a pipe of its own.
+        let waits = shares.blocked + shares.starved;
+        let most = most.filter(|(share, _)| *share >= MIN_MENTIONED || waits < MIN_MENTIONED);
+        most.map_or(Activity::WaitsForPipe, |(_, activity)| activity)
+    }
+}
+
+/// The sentences about a stage that is the bottleneck.
+pub struct BottleneckText {
+    /// `runs 98 % of the time`, after the name of the stage.
+    pub does: String,
+    /// What would help.
+    pub remedy: String,
+}
+
+/// What a stage does and what would help. `has_small_calls` says that it moves few bytes a call,
+/// which is explained elsewhere.
+pub fn describe_bottleneck(bottleneck: &Bottleneck, has_small_calls: bool) -> BottleneckText {
+    let (shares, activity) = match &bottleneck.children {
+        Some(children) => (&children.shares, children_activity(children)),
+        None => (
+            &bottleneck.shares,
+            Activity::main(&bottleneck.shares, bottleneck.outside),
+        ),
+    };
+    let name = match &bottleneck.children {
+        Some(children) => children.names.first().unwrap_or(&bottleneck.stage.name),
+        None => &bottleneck.stage.name,
+    };
+    BottleneckText {
+        does: does(bottleneck, activity, shares),
+        remedy: remedy(bottleneck, activity, shares, name, has_small_calls),
+    }
+}
+
+/// What the stage waits for, if it does not mainly run itself.
+pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
+    if let Some(children) = &bottleneck.children {
+        return Some(match children.names.first() {
+            Some(name) => format!("its child {name}"),
+            None => "its children".to_owned(),
+        });
+    }
+    match Activity::main(&bottleneck.shares, bottleneck.outside) {
+        Activity::WaitsForProcessor => Some("a processor".to_owned()),
+        Activity::WaitsForDisk => Some("a disk".to_owned()),
+        Activity::WaitsFor(outside) => Some(outside.name().to_owned()),
+        Activity::Runs | Activity::WaitsForPipe | Activity::IsStopped => None,
+    }
+}
+
+/// What the children waited for most, outside of pipes.
+fn main_wait(children: &Children) -> Option<Outside> {
+    let outside = children.outside.iter();
+    let most = outside.max_by(|a, b| a.1.total_cmp(b.1))?;
+    Some(*most.0)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn does(bottleneck: &Bottleneck, activity: Activity, shares: &Shares) -> String {
+    match &bottleneck.children {
+        Some(children) => describe_children(children),
+        None => state(activity, shares, true),
+    }
+}
+
+/// `waits for its child sleep, which waits for a timer 94 % of the time`.
+pub(super) fn describe_children(children: &Children) -> String {
+    let names = &children.names[..];
+    let (who, is_one) = match names {
+        [] => ("its children".to_owned(), false),
+        [only] => (format!("its child {only}"), true),
+        [_, _] | [_, _, _] => (
+            format!("its children {}", list(names.iter().cloned())),
+            false,
+        ),
+        [first, second, ..] => (
+            format!("its children ({first}, {second} and others)"),
+            false,
+        ),
+    };
+    let activity = children_activity(children);
+    let state = if children.are_short {
+        rough_state(activity, children, is_one)
+    } else {
+        state(activity, &children.shares, is_one)
+    };
+    let processors = if children.processors >= 1.0 + MIN_MENTIONED {
+        format!(" ({} processors)", significant(children.processors))
+    } else {
+        String::new()
+    };
+    format!("waits for {who}, which {state}{processors}")
+}
+
+/// What children mainly do: they may wait on a pipe of their own.
+fn children_activity(children: &Children) -> Activity {
+    let shares = &children.shares;
+    let largest = [shares.runs, shares.queued, shares.disk, shares.elsewhere];
+    let largest = largest.into_iter().fold(shares.stopped, f64::max);
+    if shares.blocked + shares.starved > largest {
+        Activity::WaitsForPipe
+    } else {
+        Activity::main(shares, main_wait(children))
+    }
+}
+
+/// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
+/// short-lived children are uncertain.
+fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String {
+    let shares = &children.shares;
+    let outside = match activity {
+        Activity::WaitsFor(outside) => outside,
+        _ => main_wait(children).unwrap_or(Outside::Other),
+    };
+    let mut waits = [
+        (shares.queued, "a processor"),
+        (shares.disk, "a disk"),
+        (shares.elsewhere, outside.name()),
+        (shares.blocked + shares.starved, "a pipe of its own"),
+    ];
+    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let least = waits[0].0.max(shares.runs).max(shares.stopped) / 2.0;
+    let much = waits.iter().filter(|(share, _)| *share >= least);
+    let waits: Vec<String> = much.map(|(_, what)| (*what).to_owned()).collect();
+    let s = if is_one { "s" } else { "" };
+    let mut all = Vec::new();
+    if shares.runs >= least {
+        all.push(format!("run{s}"));
+    }
+    if shares.stopped >= least {
+        all.push(if is_one { "is stopped" } else { "are stopped" }.to_owned());
+    }
+    let is_only = all.len() + waits.len() == 1;
+    if !waits.is_empty() {
+        all.push(format!("wait{s} for {}", list(waits)));
+    }
+    if is_only {
+        format!("mostly {}", all.concat())
+    } else {
+        list(all)
+    }
+}
+
+/// `runs 55 % of the time and waits for a processor 40 %`.
+fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
+    let s = if is_one { "s" } else { "" };
+    let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
+    let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
+    let queued = (shares.queued, waits("a processor", shares.queued));
+    let disk = (shares.disk, waits("a disk", shares.disk));
+    let (first, others) = match activity {
+        Activity::Runs => (runs, [queued, disk]),
+        Activity::WaitsForProcessor => (queued, [runs, disk]),
+        Activity::WaitsForDisk => (disk, [runs, queued]),
+        Activity::WaitsFor(outside) => {
+            return format!("{} of the time", waits(outside.name(), shares.elsewhere));
+        }
+        Activity::WaitsForPipe => {
+            return format!(
+                "{} of the time",
+                waits("a pipe of its own", shares.blocked + shares.starved)
+            );
+        }
+        Activity::IsStopped => {
+            let verb = if is_one { "is" } else { "are" };
+            return format!("{verb} stopped {} of the time", percent(shares.stopped));
+        }
+    };
+    let others = others
+        .into_iter()
+        .filter(|(share, _)| *share >= MIN_MENTIONED);
+    let others: Vec<String> = others.map(|(_, text)| text).collect();
+    let all = std::iter::once(format!("{} of the time", first.1)).chain(others);
+    list(all)
+}
+
+fn remedy(
+    bottleneck: &Bottleneck,
+    activity: Activity,
+    shares: &Shares,
+    name: &str,
+    has_small_calls: bool,
+) -> String {
+    let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
+    let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
+    // Stages that wait for processors take them from each other less often with larger pipes.
+    let pipes = match bottleneck.room {
+        Room::Usual if !waits_for_pipes && bottleneck.delay.is_none() => "; larger pipes don't",
+        _ => "",
+    };
+    let small = match bottleneck.room {
+        Room::Small { capacity, .. } => format!(
+            " A larger pipe may help, too: the one next to it holds only {}.",
+            size::format(capacity)
+        ),
+        Room::Emptied { capacity } => format!(
+            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
+             that the pipe holds.",
+            size::format(capacity)
+        ),
+        // Its data comes or is taken in bursts.
+        Room::Usual if waits_for_pipes => format!(
+            " A larger pipe may help, too: it waits on pipes {} of the time.",
+            percent(bottleneck.waits)
+        ),
+        Room::Usual | Room::Unknown => String::new(),
+    };
+    let delay = bottleneck.delay.as_ref().map(describe_delay);
+    let text = match activity {
+        Activity::Runs if has_small_calls && bottleneck.children.is_none() => {
+            format!("Fewer calls would help (see below){pipes}.")
+        }
+        Activity::Runs => {
+            let also_disk = shares.disk >= MIN_MENTIONED;
+            let is_only = delay.is_none() && !also_disk && !waits_for_pipes && !is_emptied;
+            let only = if is_only && shares.runs >= MIN_ONLY {
+                "Only a"
+            } else {
+                "A"
+            };
+            let disk = if also_disk { " or a faster disk" } else { "" };
+            let delay = delay.map_or(String::new(), |delay| {
+                format!(" More processor time helps, too: {delay}.")
+            });
+            format!("{only} faster {name}{disk} helps{pipes}.{delay}")
+        }
+        Activity::WaitsForProcessor => {
+            let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
+            format!("More processor time helps{pipes}: {delay}.")
+        }
+        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED && is_emptied => {
+            "A faster disk or less data helps.".to_owned()
+        }
+        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED => {
+            format!("Only a faster disk or less data helps{pipes}.")
+        }
+        Activity::WaitsForDisk => {
+            format!("A faster disk, less data or a faster {name} helps{pipes}.")
+        }
+        Activity::IsStopped if !bottleneck.is_stopped => {
+            "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
+        }
+        Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
+        Activity::WaitsFor(Outside::FifoPeer) => {
+            "Start the program that opens the other end.".to_owned()
+        }
+        Activity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
+        Activity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
+        Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
+    };
+    let is_helped = match activity {
+        Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer) => false,
+        // What it waits for on pipes comes later for the same reason.
+        // A limiter waits for its timer whatever the pipes hold.
+        Activity::WaitsForProcessor | Activity::WaitsFor(_) => {
+            matches!(bottleneck.room, Room::Small { .. } | Room::Emptied { .. })
+        }
+        _ => true,
+    };
+    let stopped = if bottleneck.is_stopped && activity != Activity::IsStopped {
+        format!(" It is stopped now: 'kill -CONT {}'.", bottleneck.stage.pid)
+    } else {
+        String::new()
+    };
+    let small = if is_helped { &*small } else { "" };
+    (text + small + &stopped).trim().to_owned()
+}
+
+const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
+
+/// The sentences about stages of which none stands out since processors are lacking.
+pub(super) fn describe_lack(names: &str, delay: &Delay) -> String {
+    format!(
+        "No single stage sets the pace: {names} wait for processors. More processor time helps: {}.",
+        describe_delay(delay)
+    )
+}
+
+/// `other processes use 0.88 of processor 1 (end or move them)`.
+fn describe_delay(delay: &Delay) -> String {
+    let place = |allowed: &Option<CpuList>| match allowed {
+        Some(only) if only.len() == 1 => format!("processor {only}"),
+        Some(several) => format!("its {} processors", several.len()),
+        None => "the processors".to_owned(),
+    };
+    match delay {
+        Delay::Quota(quota) => format!(
+            "the CPU quota of its control group, {} processors, is used up in {} of the periods (docker --cpus)",
+            significant(quota.processors),
+            percent(quota.throttled)
+        ),
+        Delay::Others {
+            allowed,
+            processors,
+        } => format!(
+            "other processes use {} of {} (end them, move them or lower their priority)",
+            significant(*processors),
+            place(allowed)
+        ),
+        Delay::Hypervisor { steal } => format!(
+            "the hypervisor takes {} of its processors' time (steal)",
+            percent(*steal)
+        ),
+        Delay::OwnStages {
+            stages,
+            largest,
+            used,
+            allowed,
+            processors,
+        } => {
+            let place = match (allowed, processors) {
+                (Some(only), 1) => format!("processor {only}"),
+                (_, 1) => "one processor".to_owned(),
+                (_, several) => format!("{several} processors"),
+            };
+            let less = if *used >= MIN_LARGEST * *processors as f64 {
+                format!(
+                    "of which {} uses {}, so less work in it helps most",
+                    largest.name,
+                    significant(*used)
+                )
+            } else {
+                "so less work in any of them helps".to_owned()
+            };
+            format!("the {stages} stages of the pipeline share {place}, {less}")
+        }
+        Delay::Unknown => UNKNOWN_DELAY.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipespeed_pipeline::fixtures;
+    use pipespeed_pipeline::processors::Quota;
+
+    use super::*;
+
+    fn text(change: impl FnOnce(&mut Bottleneck)) -> String {
+        let mut bottleneck = fixtures::bottleneck(7, "tr", Shares::default());
+        change(&mut bottleneck);
+        let text = describe_bottleneck(&bottleneck, false);
+        format!("tr {}. {}", text.does, text.remedy)
+    }
+
+    #[test]
+    fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
+        let queued = Shares {
+            runs: 0.12,
+            queued: 0.83,
+            ..Shares::default()
+        };
+        let delays = [
+            Delay::Others {
+                allowed: CpuList::parse("1"),
+                processors: 0.88,
+            },
+            Delay::Quota(Quota {
+                processors: 0.2,
+                throttled: 0.97,
+                stopped_s: 1.0,
+            }),
+            Delay::OwnStages {
+                stages: 3,
+                largest: pipespeed_pipeline::diagnosis::Who {
+                    pid: 7,
+                    name: "tr".to_owned(),
+                },
+                used: 0.12,
+                allowed: CpuList::parse("1"),
+                processors: 1,
+            },
+            Delay::Hypervisor { steal: 0.4 },
+            Delay::Unknown,
+        ];
+        let queued = delays.map(|delay| {
+            text(|bottleneck| {
+                bottleneck.shares = queued;
+                bottleneck.delay = Some(delay);
+            })
+        });
+        assert!(queued.iter().all(|text| !text.contains("faster")));
+        let disk = Shares {
+            runs: 0.3,
+            disk: 0.7,
+            ..Shares::default()
+        };
+        let disk = text(|bottleneck| bottleneck.shares = disk);
+        let both = text(|bottleneck| {
+            bottleneck.shares.runs = 0.6;
+            bottleneck.shares.queued = 0.4;
+            bottleneck.delay = Some(Delay::Unknown);
+        });
+        insta::assert_snapshot!([queued.join("\n"), disk, both].join("\n"));
+    }
+
+    #[test]
+    fn children_are_named_with_what_they_do() {
+        let children = |names: &[&str], shares: Shares| Children {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            shares,
+            outside: [(Outside::Timer, shares.elsewhere)].into(),
+            on: Vec::new(),
+            processors: shares.runs * 1.5,
+            are_short: false,
+        };
+        let sleeps = Shares {
+            elsewhere: 0.94,
+            ..Shares::default()
+        };
+        let runs = Shares {
+            runs: 0.98,
+            ..Shares::default()
+        };
+        let texts = [
+            children(&["sleep"], sleeps),
+            children(&["md5sum"], runs),
+            children(&["a", "b", "c", "d"], runs),
+        ];
+        let texts = texts.map(|children| text(|bottleneck| bottleneck.children = Some(children)));
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
+        let starved = text(|bottleneck| bottleneck.shares.starved = 1.0);
+        assert!(
+            starved.contains("waits for a pipe of its own 100 %"),
+            "{starved}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
+        let bursts = |shares: Shares, outside| {
+            text(|bottleneck| {
+                (bottleneck.shares, bottleneck.outside, bottleneck.waits) = (shares, outside, 0.25);
+            })
+        };
+        let runs = Shares {
+            runs: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let sleeps = Shares {
+            elsewhere: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let queued = Shares {
+            queued: 0.75,
+            starved: 0.25,
+            ..Shares::default()
+        };
+        let texts = [
+            bursts(runs, None),
+            bursts(sleeps, Some(Outside::Timer)),
+            bursts(queued, None),
+        ];
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn larger_pipes_are_only_excluded_where_they_are_known_to_be_usual() {
+        let texts = [
+            Room::Usual,
+            Room::Unknown,
+            Room::Emptied { capacity: 65536 },
+            Room::Small {
+                pipe: pipespeed_pipeline::proc::LinkId::pipe(7),
+                capacity: 4096,
+            },
+        ];
+        let texts = texts.map(|room| {
+            text(|bottleneck| {
+                bottleneck.shares.runs = 0.97;
+                bottleneck.room = room;
+            })
+        });
+        insta::assert_snapshot!(texts.join("\n"));
+    }
+}

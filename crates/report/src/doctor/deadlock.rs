@@ -1,0 +1,190 @@
+//! Sentences about processes that wait for each other.
+
+use itertools::Itertools as _;
+use pipespeed_pipeline::diagnosis::{Certainty, Deadlock, DeadlockKind, DeadlockMember, Reason};
+use pipespeed_pipeline::graph::Side;
+use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::proc::LinkId;
+
+use super::{descriptor, full, pipe_name};
+use crate::format::list;
+use crate::style::{RED, Style};
+
+/// The headline, a line for each member, and the remedy.
+pub(super) fn deadlock_text(
+    observation: &Observation,
+    deadlock: &Deadlock,
+    style: Style,
+) -> String {
+    let names = list(deadlock.members.iter().map(|member| full(&member.who)));
+    let first = deadlock.members.first();
+    let headline = match deadlock.kind {
+        DeadlockKind::AllWrite => {
+            format!("{names} wait for each other: all write, and none reads.")
+        }
+        DeadlockKind::AllRead => format!("{names} wait for each other: all read, and none writes."),
+        DeadlockKind::OtherPipe => format!(
+            "{names} wait for each other: one writes to a pipe whose reader waits for something \
+             else."
+        ),
+        DeadlockKind::UnreadOutput => format!(
+            "{names} wait for each other: a process waits for the end of its child, but does not \
+             read the child's output."
+        ),
+        DeadlockKind::MissingEnd => format!(
+            "{names} wait for each other: an input does not end because a process that waits for \
+             its reader keeps it open."
+        ),
+        DeadlockKind::OwnEnd => format!("{names} waits for input that only it could write itself."),
+        DeadlockKind::OwnOutput => {
+            format!("{names} waits for room in a pipe that only it could read itself.")
+        }
+        DeadlockKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
+        DeadlockKind::Stopped => format!("{names} is stopped."),
+    };
+    let stuck = match deadlock.certainty {
+        Certainty::Clear => "STUCK",
+        Certainty::Likely => "PROBABLY STUCK",
+    };
+    let mut lines = vec![style.note(&format!("{stuck}: {headline}"), RED)];
+    for member in &deadlock.members {
+        let reasons = member
+            .reasons
+            .iter()
+            .map(|it| reason(observation, member, it));
+        let text = format!(
+            "  {} waits for {}.",
+            full(&member.who),
+            reasons.unique().join(", or ")
+        );
+        lines.push(style.sentence(&text));
+    }
+    if !deadlock.waiting.is_empty() {
+        let text = format!(
+            "  Waiting for them: {}.",
+            list(deadlock.waiting.iter().map(full))
+        );
+        lines.push(style.sentence(&text));
+    }
+    let remedy = match (deadlock.kind, first) {
+        (DeadlockKind::AllWrite, _) => {
+            "one of them must read before it writes more: with poll(2), or in a thread of its own. \
+             A larger pipe only delays this."
+                .to_owned()
+        }
+        (DeadlockKind::AllRead, _) => {
+            "one of them must write first (is its output still in a buffer that was not flushed?), \
+             or close its write end."
+                .to_owned()
+        }
+        (DeadlockKind::OtherPipe, _) => {
+            "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
+             file."
+                .to_owned()
+        }
+        (DeadlockKind::UnreadOutput, _) => {
+            "read the child's output to its end before waiting for the child (communicate() in \
+             Python), or send it to a file."
+                .to_owned()
+        }
+        (DeadlockKind::MissingEnd, _) => missing_end_remedy(observation, deadlock),
+        (DeadlockKind::OwnEnd, Some(member)) => {
+            let fds = own_write_ends(observation, member);
+            format!("close {} before reading to the end.", list(fds.map(descriptor)))
+        }
+        (DeadlockKind::OwnOutput, _) => {
+            "start the reader before writing more than the pipe holds, write in a thread of its own, \
+             or use a file."
+                .to_owned()
+        }
+        (DeadlockKind::NoPeer, _) => {
+            "start the program that opens the other end, or open it by O_NONBLOCK or O_RDWR."
+                .to_owned()
+        }
+        (DeadlockKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
+        _ => String::new(),
+    };
+    if deadlock.certainty == Certainty::Likely {
+        let text = if deadlock.kind.may_be_ended_by_anybody() {
+            "  A program or a person from outside may end this."
+        } else {
+            "  A process that can't be examined might have an end of these pipes, a signal \
+             handler use them, or timeout(1) end this."
+        };
+        lines.push(style.sentence(text));
+    }
+    lines.push(style.sentence(&format!("  Remedy: {remedy}")));
+    lines.join("\n")
+}
+
+/// A reader that holds the write end, too, does not see the end of file either way.
+fn missing_end_remedy(observation: &Observation, deadlock: &Deadlock) -> String {
+    let own = |member: &DeadlockMember| {
+        let fds: Vec<String> = own_write_ends(observation, member)
+            .map(descriptor)
+            .collect();
+        (!fds.is_empty()).then(|| format!("{} its {}", full(&member.who), list(fds)))
+    };
+    let readers: Vec<String> = deadlock.members.iter().filter_map(own).collect();
+    if readers.is_empty() {
+        "close the write end before waiting for the process that reads it.".to_owned()
+    } else {
+        format!(
+            "if an end of file is to come, the write end must be closed on both sides: here {} \
+             has it, too. Otherwise write what is waited for before waiting for the reader.",
+            list(readers)
+        )
+    }
+}
+
+/// The descriptors by which a member of a deadlock holds the write end of what it reads.
+fn own_write_ends<'a>(
+    observation: &'a Observation,
+    member: &DeadlockMember,
+) -> impl Iterator<Item = i32> + 'a {
+    let pipes: Vec<LinkId> = member
+        .reasons
+        .iter()
+        .filter_map(|reason| match reason {
+            Reason::Pipe { on, .. } => Some(on.pipe),
+            _ => None,
+        })
+        .collect();
+    let ends = observation.find(member.who.pid).map(|it| &it.process.ends);
+    let ends = ends.into_iter().flatten();
+    ends.filter(move |end| end.writes && pipes.contains(&end.pipe))
+        .map(|end| end.fd)
+}
+
+fn reason(observation: &Observation, member: &DeadlockMember, reason: &Reason) -> String {
+    match reason {
+        Reason::Pipe { on, others } => {
+            let (what, verb) = match on.side {
+                Side::Input => ("data or the end of file", "can write"),
+                Side::Room => ("room", "reads"),
+            };
+            let only = if others.len() == 1 { "only " } else { "" };
+            let others = others.iter().map(|who| {
+                if *who == member.who {
+                    "it itself".to_owned()
+                } else {
+                    full(who)
+                }
+            });
+            let at = on
+                .fd
+                .map_or_else(String::new, |fd| format!(" at its {}", descriptor(fd)));
+            format!(
+                "{what} in {}{at}, which {only}{} {verb}",
+                pipe_name(observation, on.pipe),
+                list(others)
+            )
+        }
+        Reason::Child { others } => format!("the end of {}", list(others.iter().map(full))),
+        Reason::FifoPeer { path } => match path {
+            Some(path) => format!("another process to open {path}"),
+            None => "another process to open a FIFO".to_owned(),
+        },
+        Reason::Continue => "SIGCONT".to_owned(),
+    }
+}
