@@ -28,6 +28,9 @@ const MIN_QUEUED: f64 = 0.1;
 const MIN_OTHERS: f64 = 0.2;
 /// A quota holds a stage up if it was used up in this share of its periods.
 const MIN_THROTTLED: f64 = 0.1;
+/// A quota that is used up in this share of its periods allows no more, however short it stops its
+/// processes: other load delays them before.
+const MIN_USED_UP: f64 = 0.8;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
@@ -386,11 +389,11 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
 /// used up often, and stop its processes for a small part of the time that they wait.
 fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queued: f64) -> Delay {
     let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
-    let by_quota = quota.map_or(0.0, |quota| quota.stopped_s);
-    if let Some(quota) = quota
-        && by_quota >= queued / 2.0 * stage.counted_s
-    {
-        return Delay::Quota(quota);
+    if let Some(quota) = quota {
+        let is_most = quota.stopped_s >= queued / 2.0 * stage.counted_s;
+        if is_most || quota.throttled >= MIN_USED_UP {
+            return Delay::Quota(quota);
+        }
     }
     let allowed = stage.allowed.as_ref();
     let usages: Vec<_> = observation.load.among(allowed).collect();
