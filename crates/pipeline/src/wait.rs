@@ -114,6 +114,12 @@ pub enum Outside {
     Signal,
     /// An event: eventfd, inotify and similar.
     Event,
+    /// A socket, with a timeout: which of them ends the wait can't be seen.
+    SocketOrTimer,
+    /// An event, with a timeout.
+    EventOrTimer,
+    /// Another thread or process, by a futex, with a timeout.
+    LockOrTimer,
     /// Its control group is frozen (cgroups(7)).
     Frozen,
     /// Anything else, or unknown.
@@ -121,6 +127,16 @@ pub enum Outside {
 }
 
 impl Outside {
+    /// The same with a timeout.
+    pub(crate) fn or_timer(self) -> Self {
+        match self {
+            Outside::Socket => Outside::SocketOrTimer,
+            Outside::Event => Outside::EventOrTimer,
+            Outside::Lock => Outside::LockOrTimer,
+            other => other,
+        }
+    }
+
     /// Its name in a sentence: "waits for ...".
     pub fn name(self) -> &'static str {
         match self {
@@ -133,6 +149,9 @@ impl Outside {
             Outside::Child => "a child process",
             Outside::Signal => "a signal",
             Outside::Event => "an event",
+            Outside::SocketOrTimer => "a socket or a timer",
+            Outside::EventOrTimer => "an event or a timer",
+            Outside::LockOrTimer => "a lock or a timer",
             Outside::Frozen => "its frozen control group",
             Outside::Other => "something else",
         }
@@ -334,7 +353,10 @@ mod tests {
 
         fn state(&self) -> Option<State> {
             let proc = Proc::below(Root(self.0.path().to_owned()));
-            let ends = [reads(3, 77), writes(4, 88), writes(8, 89)];
+            let mut ends = vec![reads(3, 77), writes(4, 88), writes(8, 89)];
+            if self.0.path().join("proc/7/fd/7").is_symlink() {
+                ends.extend([reads(7, 99), writes(9, 99)]);
+            }
             examine(&proc, 7, 7, &ends).map(|(state, _)| state)
         }
 
@@ -410,6 +432,13 @@ mod tests {
         pausing.file("mem", &[[0; 8].as_slice(), &nothing.concat()].concat());
         pausing.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
         pausing.waits(BlockedOn::Outside(Outside::Timer));
+        // By a pipe of which it has both ends it wakes itself.
+        let own = Files::new("poll_schedule_timeout");
+        own.link("7", "pipe:[99]");
+        let list = [entry(7, libc::POLLIN)];
+        own.file("mem", &[[0; 8].as_slice(), &list.concat()].concat());
+        own.call(libc::SYS_ppoll, [8, 1, 1, 0, 0, 0]);
+        own.waits(BlockedOn::Outside(Outside::EventOrTimer));
         // Nothing but a signal ends this.
         files.call(libc::SYS_ppoll, [8, 0, 0, 0, 0, 0]);
         files.waits(BlockedOn::Outside(Outside::Signal));
@@ -483,10 +512,10 @@ mod tests {
         // pthread_join(3) waits for the word with the thread's id.
         files.call(libc::SYS_futex, [8, 0, 7, 0, 0, 0]);
         files.waits(BlockedOn::Thread);
-        for args in [[8, 0, 2, 0, 0, 0], [8, PRIVATE, 2, 4096, 0, 0]] {
-            files.call(libc::SYS_futex, args);
-            files.waits(BlockedOn::Outside(Outside::Lock));
-        }
+        files.call(libc::SYS_futex, [8, 0, 2, 0, 0, 0]);
+        files.waits(BlockedOn::Outside(Outside::Lock));
+        files.call(libc::SYS_futex, [8, PRIVATE, 2, 4096, 0, 0]);
+        files.waits(BlockedOn::Outside(Outside::LockOrTimer));
     }
 
     #[test]

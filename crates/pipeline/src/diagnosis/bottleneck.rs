@@ -372,16 +372,33 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
         let mut stages = stages.iter();
         stages.any(|stage| observation.descends(process, stage.process.id.pid))
     };
-    let own = stages.iter().map(|stage| load_of(stage));
+    let counted = observation
+        .processes
+        .iter()
+        .map(|process| process.counted_s);
+    let window = counted.fold(f64::MIN_POSITIVE, f64::max);
+    // One that has ended used the processors for a part of the time only.
+    let load = |process: &Observed, seconds: f64| {
+        if process.has_ended {
+            seconds / window
+        } else {
+            per_s(process, seconds)
+        }
+    };
+    let own = stages
+        .iter()
+        .map(|stage| load(stage, stage.ran_s + stage.children_ran_s));
     // Those that are waited for count with their parent.
-    let others = observation.living().filter(|process| {
+    let others = observation.processes.iter().filter(|process| {
         let parent = observation.find(process.process.parent);
-        let is_counted = parent.is_some_and(|parent| parent.children.is_some());
+        let is_counted = parent.is_some_and(|parent| {
+            parent.children.is_some() || process.has_ended && parent.has_reaped
+        });
         !is_stage(process) && is_below(process) && !is_counted
     });
     own.sum::<f64>()
         + others
-            .map(|process| per_s(process, process.ran_s))
+            .map(|process| load(process, process.ran_s))
             .sum::<f64>()
 }
 
@@ -496,11 +513,22 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let queued = most.shares.queued;
     let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
     let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
-    let waits = |stage: &&&Observed| delay.is_none() || queued_of(stage) >= MIN_QUEUED;
-    let stages = stages.iter().filter(waits).map(|stage| stage.who());
+    let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
+    let queued: Vec<&&Observed> = queued.collect();
+    // What waits on pipes for much longer is held up by others.
+    let mostly_queued = queued.iter().filter(|stage| {
+        let on_pipes = stage.shares.blocked + stage.shares.starved;
+        queued_of(stage) >= on_pipes / 2.0
+    });
+    let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
+    let named = match (&delay, mostly_queued.len()) {
+        (None, _) => stages.iter().collect(),
+        (Some(_), 0 | 1) => queued,
+        (Some(_), _) => mostly_queued,
+    };
     is_found.then(|| Finding::PingPong {
-        stages: stages.collect(),
-        delay: delay.clone(),
+        stages: named.iter().map(|stage| stage.who()).collect(),
+        delay,
     })
 }
 

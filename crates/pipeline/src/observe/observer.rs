@@ -292,9 +292,13 @@ impl Observer<'_> {
         } else {
             load.max_contention(allowed.as_ref())
         };
+        let count = allowed
+            .as_ref()
+            .map_or(load.0.len(), |allowed| allowed.len());
         Limits {
             contention,
             allowed,
+            processors: count,
             quota,
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::counts::{Activity, Awake, Counts, activity};
+use super::counts::{Activity, Awake, Counts, activity, least_ran};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
 use crate::proc::{End, Proc, Stat};
@@ -226,13 +226,14 @@ impl ChildSlice {
     }
 
     /// What they did while their parent waited for them, of which there are this many samples from
-    /// this time. `contention` is the share of it in which others used all its processors. `None`
+    /// this time. `contention` is the share of it in which others used all its `processors`. `None`
     /// if no child was seen.
     pub(crate) fn observed(
         &self,
         samples: u32,
         counted: Duration,
         contention: f64,
+        processors: usize,
     ) -> Option<Children> {
         if self.counts.samples == 0 || samples == 0 || counted.is_zero() {
             return None;
@@ -247,6 +248,7 @@ impl ChildSlice {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
+            least_ran: least_ran(ran, processors),
         };
         // Several that mostly sleep, each by itself, are not what the one does that is awake.
         let alive = f64::from(self.each.samples) / f64::from(self.counts.samples);
@@ -256,6 +258,7 @@ impl ChildSlice {
                 ran: ran / alive,
                 queued: queued / alive,
                 longest: ((ran + queued) / alive).min(1.0),
+                least_ran: 0.0,
             };
             let samples = (f64::from(samples) * alive).round() as u32;
             (&self.each, samples, of_each)

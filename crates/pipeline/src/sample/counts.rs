@@ -128,14 +128,16 @@ impl Counts {
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
         // Children may be gone in a sample, and have run since the last one.
-        let all = (sampled + asleep).max(awake.longest);
+        let least = awake.longest.max(awake.least_ran);
+        let all = (sampled + asleep).max(least);
         let sum = awake.ran + awake.queued;
         // Threads may be awake at once, or one after the other.
-        let any = sampled.clamp(awake.longest, sum.max(awake.longest).min(all));
+        let any = sampled.clamp(least, sum.max(least).min(all));
         let (mut runs, mut queued) = if sum == 0.0 {
             (sampled, 0.0)
         } else {
-            (any * awake.ran / sum, any * awake.queued / sum)
+            let runs = (any * awake.ran / sum).max(awake.least_ran);
+            (runs, any - runs)
         };
         let rest = all - runs - queued;
         let scale = if asleep > 0.0 { rest / asleep } else { 0.0 };
@@ -162,6 +164,17 @@ pub(crate) struct Awake {
     /// The time for which the thread was awake that was so for longest: at least this share of the
     /// time one was.
     pub(crate) longest: f64,
+    /// The time for which one ran at least: no more run at once than there are processors.
+    pub(crate) least_ran: f64,
+}
+
+/// For how long one thread ran at least, if all together ran for `ran` on this number of processors,
+/// which is 0 if not known.
+pub(crate) fn least_ran(ran: f64, processors: usize) -> f64 {
+    match processors {
+        0 => 0.0,
+        count => (ran / count as f64).min(1.0),
+    }
 }
 
 /// How the time of a process divides.

@@ -6,7 +6,7 @@ use pipespeed_host::CpuList;
 
 use super::Observed;
 use super::children::ChildSlice;
-use super::counts::{Awake, Counts, Division};
+use super::counts::{Awake, Counts, Division, least_ran};
 use crate::graph::{Process, Unseen};
 use crate::proc::Io;
 use crate::processors::Quota;
@@ -39,6 +39,8 @@ pub(crate) struct Limits {
     pub(crate) contention: f64,
     /// The processors that it may use, if that was looked up.
     pub(crate) allowed: Option<CpuList>,
+    /// The number of processors that it may use; 0 if not known.
+    pub(crate) processors: usize,
     /// A quota that stopped it.
     pub(crate) quota: Option<Quota>,
 }
@@ -54,6 +56,7 @@ impl Slice {
         self.longest += other.longest;
         self.has_reaped |= other.has_reaped;
         self.children.add(&other.children);
+        self.limits.processors = self.limits.processors.max(other.limits.processors);
         if self.limits.allowed.is_none() {
             self.limits.allowed.clone_from(&other.limits.allowed);
         }
@@ -87,6 +90,7 @@ impl Slice {
             ran: share(self.ran),
             queued: share(self.queued),
             longest: share(self.longest).min(1.0),
+            least_ran: least_ran(share(self.ran), self.limits.processors),
         };
         self.counts.divide(self.counts.samples, awake)
     }
@@ -104,9 +108,12 @@ impl Slice {
             shares: division.shares(counts),
             outside: division.outside(counts),
             on: division.on(counts),
-            children: self
-                .children
-                .observed(counts.samples, self.counted, self.limits.contention),
+            children: self.children.observed(
+                counts.samples,
+                self.counted,
+                self.limits.contention,
+                self.limits.processors,
+            ),
             is_frozen: !self.has_run(),
             threads: Vec::new(),
             counted_s: self.counted.as_secs_f64(),

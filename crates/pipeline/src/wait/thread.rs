@@ -121,8 +121,10 @@ impl Thread<'_> {
         let is_own = operation & PRIVATE != 0 || i32::try_from(value).is_ok_and(own);
         if call.number == libc::SYS_futex && timeout == 0 && is_own {
             BlockedOn::Thread
-        } else {
+        } else if timeout == 0 {
             BlockedOn::Outside(Outside::Lock)
+        } else {
+            BlockedOn::Outside(Outside::LockOrTimer)
         }
     }
 
@@ -146,9 +148,14 @@ impl Thread<'_> {
             return BlockedOn::Outside(Outside::Other);
         };
         let mut any_of = Vec::new();
-        let mut or = has_timeout.then_some(Outside::Timer);
+        let mut or = None;
+        let is_only = descriptors.len() == 1 && !has_timeout;
         for (fd, sides) in descriptors {
             match self.files.target(fd) {
+                // By a pipe to itself a program wakes itself, as in a handler of signals.
+                Some(Target::Pipe(pipe, _)) if self.is_own(pipe) && !is_only => {
+                    or = or.or(Some(Outside::Event));
+                }
                 Some(Target::Pipe(pipe, _)) => {
                     let before = any_of.len();
                     let sides = sides.iter().filter(|side| self.permits(fd, pipe, **side));
@@ -157,19 +164,28 @@ impl Thread<'_> {
                         fd: Some(fd),
                         side: *side,
                     }));
-                    // Only the end of the other side wakes it.
-                    if any_of.len() == before {
+                    // Only the end of the other side wakes it, or the timeout, as in a pause.
+                    if any_of.len() == before && !has_timeout {
                         or = or.or(Some(Outside::Event));
                     }
                 }
                 other => or = Some(outside(other.as_ref())),
             }
         }
+        if has_timeout {
+            or = Some(or.map_or(Outside::Timer, Outside::or_timer));
+        }
         match (any_of.is_empty(), or) {
             (false, or) => BlockedOn::Pipes { any_of, or },
             // Without any descriptor and without a timeout.
             (true, or) => BlockedOn::Outside(or.unwrap_or(Outside::Signal)),
         }
+    }
+
+    /// Whether it has both ends of a pipe.
+    fn is_own(&self, pipe: LinkId) -> bool {
+        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        ends.clone().any(|end| end.reads) && ends.any(|end| end.writes)
     }
 
     /// Whether a descriptor is an end of the pipe that ever gets input, or room.
