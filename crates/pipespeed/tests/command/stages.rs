@@ -162,7 +162,7 @@ fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
     if profile != expected.concat() {
         found.push(format!("profile: {profile:?}"));
     }
-    let text = boost.unwrapped();
+    let text = &boost.err;
     let is_raised = |line: &&str| line.contains(" in place of ");
     let pairs = text.lines().filter(is_raised);
     let mut raised: Vec<&str> = pairs

@@ -140,14 +140,13 @@ fn find_equal<'a>(stages: &'a mut [Member], part: &Member) -> Option<&'a mut Mem
     if links == [None; 2] || part.only_waits_for_children() {
         return None;
     }
-    let is_again = |stage: &Member| {
-        let sides = SIDES.map(|side| stage.standard_link(side).is_some());
-        stage.name == part.name && sides == links.map(|link| link.is_some())
+    let likeness = |stage: &Member| {
+        let theirs = SIDES.map(|side| stage.standard_link(side));
+        let has_sides = theirs.map(|link| link.is_some()) == links.map(|link| link.is_some());
+        (stage.name == part.name && has_sides, theirs == links)
     };
-    let has_links = |stage: &Member| SIDES.map(|side| stage.standard_link(side)) == links;
-    let again = stages.iter().position(is_again);
-    let at = again.or_else(|| stages.iter().position(has_links))?;
-    Some(&mut stages[at])
+    let most = stages.iter_mut().max_by_key(|stage| likeness(stage));
+    most.filter(|stage| likeness(stage) != (false, false))
 }
 
 /// Merges stages of the same program, between the same programs, that ran one after another, and puts
