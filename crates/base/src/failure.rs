@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::patient::print_on_stderr;
+use crate::patient::{ended_by, print_on_stderr};
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
 
@@ -188,27 +188,41 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Turns the outcome of `program` into an exit status and prints an error as one
-/// line on standard error. [`Closed`] is a success.
+/// line on standard error. [`Closed`] is a success. If a signal has ended the wait for a reader of
+/// standard output, say, the status is that of the signal.
 pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
+    let status = match outcome {
+        Ok(()) => 0,
+        Err(error) => report(program, &error),
     };
+    // What was not written to its end is not done, whatever became of the error.
+    let status = ended_by().map_or(status, status_of_signal);
+    ExitCode::from(status)
+}
+
+/// Prints an error, unless it is none or was printed before. Returns the exit status.
+fn report(program: &str, error: &anyhow::Error) -> u8 {
     if error.is::<Closed>() {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
-        return ExitCode::from(*code);
+        return *code;
     }
     // Names of files and arguments may contain line breaks.
-    let message = message_with_remedy(&error).replace('\n', "\\n");
+    let message = message_with_remedy(error).replace('\n', "\\n");
     say(&format!("{program}: {message}"));
     if error.is::<Usage>() {
-        ExitCode::from(2)
+        2
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
-        ExitCode::from(128u8.wrapping_add(*signal as u8))
+        status_of_signal(*signal)
     } else {
-        ExitCode::FAILURE
+        1
     }
+}
+
+/// The exit status that shells give to a signal.
+fn status_of_signal(signal: i32) -> u8 {
+    128u8.wrapping_add(signal as u8)
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Destination {
     /// contents, and no temporary file is left.
     pub(crate) fn save(&self, bytes: &[u8]) -> io::Result<()> {
         let saved = match &self.place {
-            Place::Descriptor(_, file) | Place::Stream(file) => Patient(file).write_all(bytes),
+            Place::Descriptor(_, file) | Place::Stream(file) => Patient::new(file).write_all(bytes),
             _ => self.save_regular(bytes).map(drop),
         };
         saved.map_err(|error| cannot_write(&self.path, &error))

@@ -8,6 +8,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use pipespeed_base::process::require_own_proc;
 use serde::{Deserialize, Serialize};
 
 /// A deadlock: both processes sleep in a write.
@@ -44,7 +45,12 @@ pub struct ProcessState {
 impl ProcessState {
     /// Reads the state of a process. The process itself reports the other values.
     pub(crate) fn read(pid: u32, written: u64, read: u64, is_writing: bool) -> Self {
-        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+        // Another process may have this number in another PID namespace.
+        let is_own = require_own_proc().is_ok();
+        let file = |name: &str| {
+            let text = is_own.then(|| fs::read_to_string(format!("/proc/{pid}/{name}")));
+            text?.ok()
+        };
         ProcessState {
             pid,
             letter: file("stat").as_deref().and_then(state_letter),

@@ -9,6 +9,7 @@ use crate::cli::PagesArgs;
 use crate::commands::files::Files;
 use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
+use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
     Architecture, Half, Memory, Record, Report, RingRecord, Scheme, SchemeError, Walk, Wanted,
@@ -172,6 +173,7 @@ fn show_buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)>
 
 /// Shows the memory of another process.
 fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
+    require_own_proc()?;
     let walk = Walk::of(address, own_scheme()?);
     match walk.half {
         // On x86-64 one page of the upper half is mapped for processes, for the old

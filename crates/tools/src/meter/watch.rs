@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
-use pipespeed_base::process::Process;
+use pipespeed_base::process::{Process, require_own_proc};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -67,6 +67,7 @@ impl<'o> Watch<'o> {
     /// Finds the process and its files.
     fn begin(options: &'o Options, target: Target) -> io::Result<Self> {
         let pid = Pid::from_raw(target.pid).ok_or(Errno::SRCH)?;
+        require_own_proc().map_err(io::Error::other)?;
         let process = Process::open(pid)?;
         list(target.pid)?;
         if let Some(fd) = target.fd {

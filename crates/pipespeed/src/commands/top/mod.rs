@@ -317,7 +317,7 @@ impl Top<'_> {
         if let Some(messages) = &mut command.messages {
             let shown = messages.rewind();
             // A failure could not be reported anywhere.
-            let _ = shown.and_then(|()| io::copy(messages, &mut Patient(io::stderr())));
+            let _ = shown.and_then(|()| io::copy(messages, &mut Patient::new(io::stderr())));
         }
         if let Some(signal) = self.interrupt.signal() {
             return Err(Interrupted(signal).into());
