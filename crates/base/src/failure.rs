@@ -123,7 +123,7 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
         return anyhow!("{what}: {name} does not exist: is /proc mounted?");
     }
     // It becomes a standard descriptor of the program.
-    if missing && !Path::new("/dev/null").exists() {
+    if missing && standard::lacks_null() {
         return anyhow!("{what}: /dev/null does not exist");
     }
     match out_of_descriptors(&error) {

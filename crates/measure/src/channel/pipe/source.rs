@@ -8,6 +8,7 @@ use fastpipe::buffer::Buffer;
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Input, SpliceOptions};
 use fastpipe::wait::Wait;
+use pipespeed_base::standard::open_null;
 
 use crate::channel::{Source, Taken};
 use crate::endpoint::spec::{SourceSpec, SourceTechnique};
@@ -52,9 +53,7 @@ impl<F: AsFd> PipeSource<F> {
                 .map()
         };
         let method = match spec.technique {
-            SourceTechnique::Splice => {
-                Method::SpliceToNull(File::options().write(true).open("/dev/null")?)
-            }
+            SourceTechnique::Splice => Method::SpliceToNull(open_null()?),
             SourceTechnique::SpliceThrough => {
                 let (from, into) = pipe::create()?;
                 let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;

@@ -1,4 +1,4 @@
-//! /proc that is missing, or shows other processes.
+//! Files of the system that are missing, and /proc of other processes.
 
 use std::process::Command;
 
@@ -57,5 +57,26 @@ fn without_proc_a_boosted_command_runs_as_it_is() {
             true,
             "pipes are not raised: no process can be seen",
         );
+    }
+}
+
+#[test]
+fn a_missing_dev_null_is_named() {
+    let script = "mount -t tmpfs none /dev && exec \"$0\" \"$@\"";
+    for (args, words) in [
+        (
+            &["profile", "-q", "--no-save", "--", "touch ran"][..],
+            "/dev/null does not exist",
+        ),
+        (
+            &["profile", "-q", "--no-save", "vmsplice_splice_huge"],
+            "the reader: /dev/null does not exist",
+        ),
+        (&["pages", "--pipe"], "--pipe: /dev/null does not exist"),
+    ] {
+        let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, args) else {
+            return;
+        };
+        check(command, 1, false, words);
     }
 }
