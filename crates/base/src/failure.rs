@@ -157,6 +157,11 @@ pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     })
 }
 
+/// Formats an error of the system; [`out_of_descriptors`] with the limit to raise.
+pub fn with_remedy(error: &io::Error) -> String {
+    out_of_descriptors(error).unwrap_or_else(|| error.to_string())
+}
+
 fn descriptor_remedy() -> String {
     let limit = current_limit(Resource::Nofile);
     format!("raise the limit (ulimit -n{limit})")

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
+use pipespeed_base::failure::with_remedy;
 use pipespeed_base::process::{Process, require_own_proc};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ pub fn run(options: &Options, target: Target) -> u8 {
             display.status
         }
         Err(error) => {
-            display.print_error(&format!("process {}: {error}", target.pid));
+            display.print_error(&format!("process {}: {}", target.pid, with_remedy(&error)));
             ACCESS
         }
     }

@@ -154,10 +154,15 @@ fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
 
 #[test]
 fn too_few_descriptors_to_start_name_the_limit() {
-    for args in ["bench --quick --no-save", "latency pipe --time 5"] {
+    for (args, descriptors, code) in [
+        ("bench --quick --no-save", 8, 1),
+        ("latency pipe --time 5", 8, 1),
+        ("check -q --json never", 4, 2),
+    ] {
         let mut command = pipespeed(args);
-        conditions::few_descriptors(&mut command, 8);
-        run_alone(command).refused(1, &["(ulimit -n, now 8)"]);
+        conditions::few_descriptors(&mut command, descriptors);
+        let limit = format!("(ulimit -n, now {descriptors})");
+        run_alone(command).refused(code, &[&limit]);
     }
 }
 
