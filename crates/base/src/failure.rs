@@ -68,9 +68,23 @@ pub fn require_stdout() -> anyhow::Result<()> {
 /// # Errors
 /// The limit is lower; the message names it.
 pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
-    match getrlimit(Resource::As).current {
+    require_limit(Resource::As, "address space", 'v', needed)
+}
+
+/// Returns an error if the process may have a stack of less than `needed` bytes: an overflow
+/// ends it by SIGABRT.
+///
+/// # Errors
+/// The limit is lower; the message names it.
+pub fn require_stack(needed: u64) -> anyhow::Result<()> {
+    require_limit(Resource::Stack, "stack", 's', needed)
+}
+
+/// Compares a limit in bytes, which `ulimit` has by this letter.
+fn require_limit(resource: Resource, what: &str, letter: char, needed: u64) -> anyhow::Result<()> {
+    match getrlimit(resource).current {
         Some(allowed) if allowed < needed => Err(anyhow!(
-            "{} of address space are needed, {} are allowed; raise the limit (ulimit -v, now {})",
+            "{} of {what} are needed, {} are allowed; raise the limit (ulimit -{letter}, now {})",
             size::format(needed),
             size::format(allowed),
             allowed / 1024
