@@ -26,13 +26,29 @@ use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use signal_hook::consts::{
-    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ,
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 
 use crate::standard::is_ignored;
 
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+
+/// Other signals that end a process by default (signal(7)), and that no fault causes.
+const OTHERS: [i32; 12] = [
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGIO,
+    libc::SIGPROF,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGVTALRM,
+    libc::SIGXCPU,
+];
 
 /// A second signal within this time of the first is ignored.
 const GRACE: Duration = Duration::from_millis(200);
@@ -163,6 +179,19 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Handles the other signals that end a process, too: for one that has changed its terminal.
+    /// They end a poll(2), but `wake` does not become readable. Not those of a fault, after which
+    /// nothing can go on.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn handle_others(&self) -> io::Result<()> {
+        let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+        let others = OTHERS.into_iter().chain(real_time);
+        let mut handled = others.filter(|number| !is_ignored(*number));
+        handled.try_for_each(|number| self.flag.register(number))
+    }
+
     /// Handles no signal: for runs that can't be interrupted.
     ///
     /// # Errors
@@ -234,26 +263,36 @@ impl AsFd for PassedOn {
     }
 }
 
-/// SIGTSTP (Ctrl-Z), handled by a process that has changed its terminal.
+/// SIGTSTP (Ctrl-Z) and SIGCONT, handled by a process that has changed its terminal.
 #[derive(Debug, Default)]
-pub struct StopRequest(Arc<AtomicBool>);
+pub struct StopRequest {
+    requested: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
+}
 
 impl StopRequest {
-    /// Handles SIGTSTP, unless this process was started to ignore it.
+    /// Handles SIGCONT, and SIGTSTP unless this process was started to ignore it.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Self> {
         let request = StopRequest::default();
         if !is_ignored(SIGTSTP) {
-            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.0))?;
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.requested))?;
         }
+        signal_hook::flag::register(SIGCONT, Arc::clone(&request.continued))?;
         Ok(request)
     }
 
-    /// Whether the signal has arrived since this was called last.
+    /// Whether SIGTSTP has arrived since this was called last.
     pub fn is_requested(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+        self.requested.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether SIGCONT has arrived since this was called last: after a stop, also one by SIGSTOP,
+    /// which can't be handled.
+    pub fn is_continued(&self) -> bool {
+        self.continued.swap(false, Ordering::Relaxed)
     }
 
     /// Stops this process until SIGCONT arrives.

@@ -53,6 +53,14 @@ impl<F: AsFd> Patient<F> {
         }
     }
 
+    /// Begins a text that is not waited for after any signal: that of a screen.
+    pub fn until_signal(file: F) -> Self {
+        Patient {
+            was_interrupted: false,
+            ..Patient::new(file)
+        }
+    }
+
     fn wait_for_room(&self) -> io::Result<()> {
         loop {
             let signal = self.ending_signal();
