@@ -13,8 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::failure::Interrupted;
-use crate::interrupt::first_signal;
+use crate::interrupt::{first_signal, signal_name};
 
 /// A pipe in which poll(2) sees room takes this many bytes at once (pipe(7)).
 const PIPE_BUF: usize = 4096;
@@ -72,7 +71,8 @@ impl<F: AsFd> Patient<F> {
             match (poll(&mut fds, Some(&timeout)), signal) {
                 (Ok(0), Some(signal)) => {
                     ENDED_BY.store(signal, Ordering::Relaxed);
-                    return Err(io::Error::other(Interrupted(signal)));
+                    let name = signal_name(signal);
+                    return Err(io::Error::other(format!("interrupted by {name}")));
                 }
                 (Ok(0) | Err(Errno::INTR), _) => {}
                 (outcome, _) => return Ok(outcome.map(drop)?),

@@ -58,7 +58,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut unfinished = record.clone();
     let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);
-        files.save_round(|_| Ok(to_json(&unfinished)));
+        if unfinished.costs_ns.rounds > 0 {
+            files.save_round(|_| Ok(to_json(&unfinished)));
+        }
     });
     let outcome = measure(
         &mut probes,
