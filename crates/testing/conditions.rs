@@ -272,14 +272,29 @@ fn filter(
 /// arguments as `$1` and so on. Without root it also gets its own user namespace.
 /// `None`, with a skip, if that is not allowed.
 pub fn in_mount_namespace(script: &str, program: &str, args: &[&str]) -> Option<Command> {
-    let mut probe = unshare();
+    let mut probe = unshare("-m");
     let probe = probe.args(["sh", "-c", "mount -t tmpfs none /mnt"]);
     if !probe.output().is_ok_and(|output| output.status.success()) {
         skip("mount namespaces are not allowed here");
         return None;
     }
-    let mut command = unshare();
+    let mut command = unshare("-m");
     command.args(["sh", "-c", script, program]);
+    command.args(args);
+    Some(command)
+}
+
+/// A program in a PID namespace of its own, which is not that of /proc. `None`, with a skip, if
+/// that is not allowed.
+pub fn in_pid_namespace(program: &str, args: &[&str]) -> Option<Command> {
+    let probe = unshare("-p").args(["-f", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        skip("PID namespaces are not allowed here");
+        return None;
+    }
+    let mut command = unshare("-p");
+    // The first process of a namespace is unlike others.
+    command.args(["-f", "sh", "-c", "\"$0\" \"$@\"; exit $?", program]);
     command.args(args);
     Some(command)
 }
@@ -303,13 +318,12 @@ pub fn in_user_namespace(program: &str, args: &str) -> Option<Command> {
     Some(command)
 }
 
-/// `unshare` with a new mount namespace; without root in a new user namespace, too.
-fn unshare() -> Command {
+/// `unshare` with a new namespace; without root in a new user namespace, too.
+fn unshare(namespace: &str) -> Command {
     let mut command = Command::new("unshare");
-    command.args(if geteuid().is_root() {
-        &["-m"][..]
-    } else {
-        &["-r", "-m"][..]
-    });
+    if !geteuid().is_root() {
+        command.arg("-r");
+    }
+    command.arg(namespace);
     command
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::patient::print_on_stderr;
+use crate::patient::{ended_by, print_on_stderr};
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
 
@@ -68,9 +68,23 @@ pub fn require_stdout() -> anyhow::Result<()> {
 /// # Errors
 /// The limit is lower; the message names it.
 pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
-    match getrlimit(Resource::As).current {
+    require_limit(Resource::As, "address space", 'v', needed)
+}
+
+/// Returns an error if the process may have a stack of less than `needed` bytes: an overflow
+/// ends it by SIGABRT.
+///
+/// # Errors
+/// The limit is lower; the message names it.
+pub fn require_stack(needed: u64) -> anyhow::Result<()> {
+    require_limit(Resource::Stack, "stack", 's', needed)
+}
+
+/// Compares a limit in bytes, which `ulimit` has by this letter.
+fn require_limit(resource: Resource, what: &str, letter: char, needed: u64) -> anyhow::Result<()> {
+    match getrlimit(resource).current {
         Some(allowed) if allowed < needed => Err(anyhow!(
-            "{} of address space are needed, {} are allowed; raise the limit (ulimit -v, now {})",
+            "{} of {what} are needed, {} are allowed; raise the limit (ulimit -{letter}, now {})",
             size::format(needed),
             size::format(allowed),
             allowed / 1024
@@ -123,7 +137,7 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
         return anyhow!("{what}: {name} does not exist: is /proc mounted?");
     }
     // It becomes a standard descriptor of the program.
-    if missing && !Path::new("/dev/null").exists() {
+    if missing && standard::lacks_null() {
         return anyhow!("{what}: /dev/null does not exist");
     }
     match out_of_descriptors(&error) {
@@ -157,6 +171,11 @@ pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     })
 }
 
+/// Formats an error of the system; [`out_of_descriptors`] with the limit to raise.
+pub fn with_remedy(error: &io::Error) -> String {
+    out_of_descriptors(error).unwrap_or_else(|| error.to_string())
+}
+
 fn descriptor_remedy() -> String {
     let limit = current_limit(Resource::Nofile);
     format!("raise the limit (ulimit -n{limit})")
@@ -188,27 +207,41 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Turns the outcome of `program` into an exit status and prints an error as one
-/// line on standard error. [`Closed`] is a success.
+/// line on standard error. [`Closed`] is a success. If a signal has ended the wait for a reader of
+/// standard output, say, the status is that of the signal.
 pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
+    let status = match outcome {
+        Ok(()) => 0,
+        Err(error) => report(program, &error),
     };
+    // What was not written to its end is not done, whatever became of the error.
+    let status = ended_by().map_or(status, status_of_signal);
+    ExitCode::from(status)
+}
+
+/// Prints an error, unless it is none or was printed before. Returns the exit status.
+fn report(program: &str, error: &anyhow::Error) -> u8 {
     if error.is::<Closed>() {
-        return ExitCode::SUCCESS;
+        return 0;
     }
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
-        return ExitCode::from(*code);
+        return *code;
     }
     // Names of files and arguments may contain line breaks.
-    let message = message_with_remedy(&error).replace('\n', "\\n");
+    let message = message_with_remedy(error).replace('\n', "\\n");
     say(&format!("{program}: {message}"));
     if error.is::<Usage>() {
-        ExitCode::from(2)
+        2
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
-        ExitCode::from(128u8.wrapping_add(*signal as u8))
+        status_of_signal(*signal)
     } else {
-        ExitCode::FAILURE
+        1
     }
+}
+
+/// The exit status that shells give to a signal.
+fn status_of_signal(signal: i32) -> u8 {
+    128u8.wrapping_add(signal as u8)
 }
 
 #[cfg(test)]

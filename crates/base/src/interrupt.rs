@@ -19,21 +19,48 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ,
+};
 
 use crate::standard::is_ignored;
 
 /// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
+/// Other signals that end a process by default (signal(7)), and that no fault causes.
+const OTHERS: [i32; 12] = [
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGIO,
+    libc::SIGPROF,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGVTALRM,
+    libc::SIGXCPU,
+];
+
 /// A second signal within this time of the first is ignored.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// The first signal of this process with a handler that sets a flag; 0 before.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// The first of [`INTERRUPTING`] that this process has received, if it handles them by
+/// [`Interrupt`] or [`SignalFlag`].
+pub(crate) fn first_signal() -> Option<i32> {
+    Some(FIRST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+}
 
 /// The first signal received. Opens no descriptor, so it can't wake a poll(2): call
 /// [`signal`](Self::signal) regularly. See the [module](self) for the choice of handler.
@@ -82,10 +109,12 @@ impl SignalFlag {
         let now = self.installed.elapsed().as_millis() as u64 + 1;
         let (before, after) = (Ordering::SeqCst, Ordering::SeqCst);
         match self.received.at.compare_exchange(0, now, before, after) {
-            Ok(_) => self
-                .received
-                .signal
-                .store(number as usize, Ordering::SeqCst),
+            Ok(_) => {
+                self.received
+                    .signal
+                    .store(number as usize, Ordering::SeqCst);
+                FIRST.store(number, Ordering::SeqCst);
+            }
             Err(first) if now.saturating_sub(first) >= GRACE.as_millis() as u64 => {
                 let _ = signal_hook::low_level::emulate_default_handler(number);
             }
@@ -113,11 +142,14 @@ fn not_ignored() -> impl Iterator<Item = i32> {
 /// Unblocks [`INTERRUPTING`] in this thread and those it starts: a signal mask is
 /// inherited from the parent process (execve(2)).
 fn unblock() {
-    let signals = INTERRUPTING
-        .into_iter()
-        .filter_map(|number| Signal::try_from(number).ok());
     // With a valid set this can't fail (sigprocmask(2)).
-    let _ = SigSet::from_iter(signals).thread_unblock();
+    let _ = set(INTERRUPTING.into_iter()).thread_unblock();
+}
+
+fn set(numbers: impl Iterator<Item = i32>) -> SigSet {
+    numbers
+        .filter_map(|number| Signal::try_from(number).ok())
+        .collect()
 }
 
 /// The first signal received, with a descriptor that becomes readable. See the
@@ -147,6 +179,19 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Handles the other signals that end a process, too: for one that has changed its terminal.
+    /// They end a poll(2), but `wake` does not become readable. Not those of a fault, after which
+    /// nothing can go on.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn handle_others(&self) -> io::Result<()> {
+        let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+        let others = OTHERS.into_iter().chain(real_time);
+        let mut handled = others.filter(|number| !is_ignored(*number));
+        handled.try_for_each(|number| self.flag.register(number))
+    }
+
     /// Handles no signal: for runs that can't be interrupted.
     ///
     /// # Errors
@@ -166,10 +211,14 @@ impl Interrupt {
     }
 }
 
-/// [`INTERRUPTING`], to be passed on to a child for whose end this process waits. They are
-/// blocked, so none of them ends this process. A child that is started later inherits that.
+/// [`INTERRUPTING`], SIGALRM, SIGUSR1 and SIGUSR2, to be passed on to a child for whose end this
+/// process waits. They are blocked, so none of them ends this process. A child that is started
+/// later inherits that.
 #[derive(Debug)]
-pub struct PassedOn(SignalFd);
+pub struct PassedOn {
+    descriptor: SignalFd,
+    signals: SigSet,
+}
 
 impl PassedOn {
     /// Blocks the signals in this thread, which must be the only one.
@@ -177,49 +226,73 @@ impl PassedOn {
     /// # Errors
     /// Those of sigprocmask(2) and signalfd(2).
     pub fn block() -> io::Result<Self> {
-        let signals = not_ignored().filter_map(|number| Signal::try_from(number).ok());
-        let signals = SigSet::from_iter(signals);
+        let all = INTERRUPTING.into_iter().chain([SIGALRM, SIGUSR1, SIGUSR2]);
+        let signals = set(all.filter(|number| !is_ignored(*number)));
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(PassedOn(SignalFd::with_flags(&signals, flags)?))
+        let descriptor = SignalFd::with_flags(&signals, flags)?;
+        Ok(PassedOn {
+            descriptor,
+            signals,
+        })
     }
 
     /// The next signal that the child needs. `None` if there is none: Ctrl-C and Ctrl-\ on a
     /// terminal go to the child, too.
     pub fn next(&self) -> Option<i32> {
-        let info = self.0.read_signal().ok().flatten()?;
+        let info = self.descriptor.read_signal().ok().flatten()?;
         let number = info.ssi_signo as i32;
         let is_from_terminal = info.ssi_code == libc::SI_KERNEL;
         (!is_from_terminal || !matches!(number, SIGINT | SIGQUIT)).then_some(number)
     }
 }
 
-impl AsFd for PassedOn {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+/// From now on they have their default effect: nothing is passed on any more.
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        // Those that were meant for the child.
+        while let Ok(Some(_)) = self.descriptor.read_signal() {}
+        // As in `unblock`.
+        let _ = self.signals.thread_unblock();
     }
 }
 
-/// SIGTSTP (Ctrl-Z), handled by a process that has changed its terminal.
+impl AsFd for PassedOn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// SIGTSTP (Ctrl-Z) and SIGCONT, handled by a process that has changed its terminal.
 #[derive(Debug, Default)]
-pub struct StopRequest(Arc<AtomicBool>);
+pub struct StopRequest {
+    requested: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
+}
 
 impl StopRequest {
-    /// Handles SIGTSTP, unless this process was started to ignore it.
+    /// Handles SIGCONT, and SIGTSTP unless this process was started to ignore it.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Self> {
         let request = StopRequest::default();
         if !is_ignored(SIGTSTP) {
-            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.0))?;
+            signal_hook::flag::register(SIGTSTP, Arc::clone(&request.requested))?;
         }
+        signal_hook::flag::register(SIGCONT, Arc::clone(&request.continued))?;
         Ok(request)
     }
 
-    /// Whether the signal has arrived since this was called last.
+    /// Whether SIGTSTP has arrived since this was called last.
     pub fn is_requested(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+        self.requested.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether SIGCONT has arrived since this was called last: after a stop, also one by SIGSTOP,
+    /// which can't be handled.
+    pub fn is_continued(&self) -> bool {
+        self.continued.swap(false, Ordering::Relaxed)
     }
 
     /// Stops this process until SIGCONT arrives.

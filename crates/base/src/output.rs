@@ -1,5 +1,6 @@
 //! Text on standard output and standard error. All text of this program goes through [`print()`],
-//! [`print_on_stderr`] or [`Patient`], which wait where somebody has set O_NONBLOCK.
+//! [`print_on_stderr`] or [`Patient`], which wait where somebody has set O_NONBLOCK, until a signal
+//! arrives.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ pub use crate::patient::{Patient, print_on_stderr};
 /// # Errors
 /// Those of [`to_stdout`].
 pub fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    to_stdout(Patient(io::stdout()).write_all(text.as_ref()))
+    to_stdout(Patient::new(io::stdout()).write_all(text.as_ref()))
 }
 
 /// Returns the error that a file system finds only when a file is closed: NFS and FUSE send

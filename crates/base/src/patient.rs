@@ -1,27 +1,105 @@
-//! Writing that waits for room, also where somebody has set O_NONBLOCK.
+//! Writing that waits for room, also where somebody has set O_NONBLOCK, until a signal arrives.
 //!
 //! O_NONBLOCK belongs to the open file, which other processes share, and any of them may set
 //! it. A plain write(2) then fails with EAGAIN where it would have waited, and the rest of the
-//! text is lost.
+//! text is lost. Without it, a write(2) that waits for room goes on after a signal with a handler
+//! (SA_RESTART), so that a signal could not end it.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-/// A descriptor that is written to as if it had no O_NONBLOCK.
+use crate::interrupt::{first_signal, signal_name};
+
+/// A pipe in which poll(2) sees room takes this many bytes at once (pipe(7)).
+const PIPE_BUF: usize = 4096;
+/// Interval of looking for a signal that arrives just before poll(2).
+const INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// The signal that ended a wait for room; 0 before. Nothing is waited for after that.
+static ENDED_BY: AtomicI32 = AtomicI32::new(0);
+
+/// Writes a text to a descriptor as if it had no O_NONBLOCK. A signal that arrives while the text
+/// waits for room ends the wait, unless it is not the first: what a run shows after a signal is
+/// written to its end.
 #[derive(Debug)]
-pub struct Patient<F>(pub F);
+pub struct Patient<F> {
+    file: F,
+    /// Whether a signal had arrived before the text.
+    was_interrupted: bool,
+    can_block: bool,
+}
+
+impl<F: AsFd> Patient<F> {
+    /// Begins a text.
+    pub fn new(file: F) -> Self {
+        let kind = fstat(&file).map(|found| FileType::from_raw_mode(found.st_mode));
+        Patient {
+            was_interrupted: first_signal().is_some(),
+            can_block: match kind {
+                Ok(FileType::Fifo | FileType::Socket) => true,
+                Ok(FileType::CharacterDevice) => file.as_fd().is_terminal(),
+                _ => false,
+            },
+            file,
+        }
+    }
+
+    /// Begins a text that is not waited for after any signal: that of a screen.
+    pub fn until_signal(file: F) -> Self {
+        Patient {
+            was_interrupted: false,
+            ..Patient::new(file)
+        }
+    }
+
+    fn wait_for_room(&self) -> io::Result<()> {
+        loop {
+            let signal = self.ending_signal();
+            let timeout = match signal {
+                Some(_) => Timespec::default(),
+                None => INTERVAL,
+            };
+            let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
+            match (poll(&mut fds, Some(&timeout)), signal) {
+                (Ok(0), Some(signal)) => {
+                    ENDED_BY.store(signal, Ordering::Relaxed);
+                    let name = signal_name(signal);
+                    return Err(io::Error::other(format!("interrupted by {name}")));
+                }
+                (Ok(0) | Err(Errno::INTR), _) => {}
+                (outcome, _) => return Ok(outcome.map(drop)?),
+            }
+        }
+    }
+
+    /// The signal after which nothing is waited for.
+    fn ending_signal(&self) -> Option<i32> {
+        ended_by().or_else(|| first_signal().filter(|_| !self.was_interrupted))
+    }
+}
 
 impl<F: AsFd> Write for Patient<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = if self.can_block {
+            &bytes[..bytes.len().min(PIPE_BUF)]
+        } else {
+            bytes
+        };
         loop {
-            match retry_on_intr(|| rustix::io::write(&self.0, bytes)) {
-                Err(Errno::AGAIN) => {
-                    let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
-                    retry_on_intr(|| poll(&mut fds, None))?;
-                }
+            if self.can_block {
+                self.wait_for_room()?;
+            }
+            match retry_on_intr(|| rustix::io::write(&self.file, bytes)) {
+                // Another process has taken the room.
+                Err(Errno::AGAIN) => self.can_block = true,
                 outcome => return Ok(outcome?),
             }
         }
@@ -32,12 +110,17 @@ impl<F: AsFd> Write for Patient<F> {
     }
 }
 
+/// The signal that ended a wait for room, so that a text was not written to its end.
+pub(crate) fn ended_by() -> Option<i32> {
+    Some(ENDED_BY.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+}
+
 /// Prints text on standard error.
 ///
 /// # Errors
 /// Those of write(2).
 pub fn print_on_stderr(text: impl AsRef<[u8]>) -> io::Result<()> {
-    Patient(io::stderr()).write_all(text.as_ref())
+    Patient::new(io::stderr()).write_all(text.as_ref())
 }
 
 #[cfg(test)]
@@ -54,7 +137,7 @@ mod tests {
         fcntl_setfl(&into, OFlags::NONBLOCK).unwrap();
         let text = vec![b'x'; 1 << 20];
         let expected = text.len();
-        let writer = thread::spawn(move || Patient(into).write_all(&text));
+        let writer = thread::spawn(move || Patient::new(into).write_all(&text));
         let mut read = Vec::new();
         from.read_to_end(&mut read).unwrap();
         writer.join().unwrap().unwrap();
@@ -66,7 +149,7 @@ mod tests {
         let (from, into) = io::pipe().unwrap();
         fcntl_setfl(&into, OFlags::NONBLOCK).unwrap();
         while rustix::io::write(&into, &[0; 4096]).is_ok() {}
-        let writer = thread::spawn(move || Patient(into).write_all(b"more"));
+        let writer = thread::spawn(move || Patient::new(into).write_all(b"more"));
         drop(from);
         let error = writer.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);

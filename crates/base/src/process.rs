@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,26 @@ use crate::failure::{fork_error, say};
 
 /// Interval of polling for the end of a process without a pidfd.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Checks that /proc has the numbers that processes have here. That of another PID namespace has
+/// other processes under the same numbers. Without any /proc there is nothing to mistake.
+///
+/// # Errors
+/// It shows another PID namespace; the message says how to mount that of this one.
+pub fn require_own_proc() -> anyhow::Result<()> {
+    let own = Path::new("/proc/self");
+    // The link leads nowhere in a namespace that this process is not in.
+    let is_own = match own.read_link() {
+        Ok(number) => number == Path::new(&getpid().as_raw_pid().to_string()),
+        Err(_) => own.symlink_metadata().is_err(),
+    };
+    anyhow::ensure!(
+        is_own,
+        "/proc shows another PID namespace, in which processes have other numbers: mount the /proc \
+         of this one (unshare --mount-proc; in a container: mount -t proc proc /proc)"
+    );
+    Ok(())
+}
 
 /// Another process.
 #[derive(Debug)]

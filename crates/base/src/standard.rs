@@ -13,6 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -157,6 +158,23 @@ pub fn duplicate_inherited(fd: RawFd) -> io::Result<File> {
         return Err(Errno::BADF.into());
     }
     Ok(fcntl_dupfd_cloexec(descriptor, 3)?.into())
+}
+
+/// Opens /dev/null for reading and writing.
+///
+/// # Errors
+/// Those of open(2); the message says if it does not exist.
+pub fn open_null() -> io::Result<File> {
+    let opened = File::options().read(true).write(true).open("/dev/null");
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(error.kind(), "/dev/null does not exist"),
+        _ => error,
+    })
+}
+
+/// Whether there is no /dev/null, which the standard library opens for programs that it starts.
+pub fn lacks_null() -> bool {
+    !Path::new("/dev/null").exists()
 }
 
 /// Whether terminals understand escape sequences: TERM is set, and not to `dumb`

@@ -274,6 +274,10 @@ impl<R: Timed> Work for Searching<'_, R> {
         self.run
     }
 
+    fn has_results(&self) -> bool {
+        self.run.has_results()
+    }
+
     fn cases(&self) -> usize {
         self.plan.cases.len() * self.plan.grid.pairs().count()
     }

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use pipespeed_base::failure::with_remedy;
 use pipespeed_base::output::Patient;
 use pipespeed_base::standard::duplicate_inherited;
 use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
@@ -74,9 +75,13 @@ impl Destination {
         }
     }
 
-    /// Returns the path that was given.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Returns where the report lies: not at the path that was given if its directory was moved.
+    pub(crate) fn saved_path(&self) -> PathBuf {
+        let moved = match &self.place {
+            Place::Regular(file) => file.moved_path(&self.path),
+            _ => None,
+        };
+        moved.unwrap_or_else(|| self.path.clone())
     }
 
     /// Whether this is standard output, by whichever name.
@@ -109,7 +114,7 @@ impl Destination {
     /// contents, and no temporary file is left.
     pub(crate) fn save(&self, bytes: &[u8]) -> io::Result<()> {
         let saved = match &self.place {
-            Place::Descriptor(_, file) | Place::Stream(file) => Patient(file).write_all(bytes),
+            Place::Descriptor(_, file) | Place::Stream(file) => Patient::new(file).write_all(bytes),
             _ => self.save_regular(bytes).map(drop),
         };
         saved.map_err(|error| cannot_write(&self.path, &error))
@@ -135,8 +140,9 @@ impl Destination {
     fn save_regular(&self, bytes: &[u8]) -> io::Result<File> {
         if let Place::Regular(file) = &self.place {
             match file.save(bytes) {
-                // The directory was removed, and may have been made anew.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // The directory was removed, and may have been made anew; or the file has become
+                // a symbolic link.
+                Err(error) if is_elsewhere(&error) => {}
                 outcome => return outcome,
             }
         }
@@ -227,13 +233,21 @@ fn standard_descriptor(file: &fs::Metadata) -> Option<RawFd> {
     }
 }
 
+/// Whether a file that was not saved may be found by its path.
+fn is_elsewhere(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::LOOP)
+    )
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
     let name = if [Path::new("-"), Path::new("/dev/stdout")].contains(&path) {
         "to standard output".to_owned()
     } else {
         path.display().to_string()
     };
-    let message = format!("cannot write {name}: {error}");
+    let message = format!("cannot write {name}: {}", with_remedy(error));
     io::Error::new(error.kind(), message)
 }
 

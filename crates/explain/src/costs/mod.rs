@@ -260,6 +260,10 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
         self
     }
 
+    fn has_results(&self) -> bool {
+        self.cases.iter().any(|case| !case.samples.is_empty())
+    }
+
     fn cases(&self) -> usize {
         self.cases.len()
     }

@@ -1,6 +1,5 @@
 //! Probes that run in one thread: calls, pages through a pipe, page faults.
 
-use std::fs::File;
 use std::hint::black_box;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +9,7 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
+use pipespeed_base::standard::open_null;
 use pipespeed_host::process_memory::Backing;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -80,7 +80,7 @@ pub(super) fn fill_and_drain(fill: Fill, pages: Pages, drain: Drain) -> io::Resu
     let mut input = Input::new(reader, Wait::Never);
     let from = mapped(PIECE, pages, true)?;
     let mut to = mapped(PIECE, Pages::Base, true)?;
-    let null = dev_null()?;
+    let null = open_null()?;
     let mut other = None;
     if fill == Fill::Tee {
         let (reader, writer) = pipe_of(PIECE)?;
@@ -155,10 +155,6 @@ pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
 /// Nanoseconds per item, for `count` items.
 pub(super) fn ns_per(time: Duration, count: f64) -> f64 {
     time.as_nanos() as f64 / count
-}
-
-pub(crate) fn dev_null() -> io::Result<File> {
-    File::options().write(true).open("/dev/null")
 }
 
 /// A new pipe with exactly this capacity in bytes.

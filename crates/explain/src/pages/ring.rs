@@ -15,10 +15,11 @@ use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use itertools::Itertools as _;
+use pipespeed_base::standard::open_null;
 use pipespeed_measure::record::Header;
 use serde::Serialize;
 
-use crate::costs::probes::{dev_null, pipe_of};
+use crate::costs::probes::pipe_of;
 
 /// The number of slots of the pipe: few enough to be drawn in a line.
 const SLOTS: usize = 8;
@@ -323,7 +324,7 @@ impl Observed {
             }
             PipeCall::Read { bytes } => moved(input.read(&mut vec![0; bytes])),
             PipeCall::Splice { bytes } => {
-                let null = dev_null()?;
+                let null = open_null()?;
                 let spliced = input.splice(&null, bytes as u64, SpliceOptions::default());
                 moved(spliced.map(|bytes| bytes as usize))
             }

@@ -36,6 +36,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether anything was measured; a deadlock is a result, too.
+    pub fn has_results(&self) -> bool {
+        let has_result = |case: &CaseRecord| !case.launches.is_empty() || case.deadlock.is_some();
+        self.cases.iter().any(has_result)
+    }
+
     /// The rate of the open loop per second, if it is one.
     pub fn rate(&self) -> Option<f64> {
         self.cases.iter().find_map(|case| match case.mode {

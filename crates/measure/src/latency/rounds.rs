@@ -69,6 +69,10 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
         &self.record
     }
 
+    fn has_results(&self) -> bool {
+        self.record.has_results()
+    }
+
     fn cases(&self) -> usize {
         self.record.cases.len()
     }

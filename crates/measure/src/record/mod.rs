@@ -145,6 +145,12 @@ impl NullControl {
 }
 
 impl Run {
+    /// Whether anything was measured.
+    pub fn has_results(&self) -> bool {
+        self.search.as_ref().is_some_and(|found| found.trials() > 0)
+            || self.cases.iter().any(|case| !case.samples.is_empty())
+    }
+
     /// The tolerance of the null control, 0 without one. No difference up to this size has a
     /// verdict.
     pub fn null_tolerance(&self) -> f64 {

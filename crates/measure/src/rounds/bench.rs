@@ -96,6 +96,10 @@ impl<R: Runner> Work for Bench<R> {
         &self.run
     }
 
+    fn has_results(&self) -> bool {
+        self.run.has_results()
+    }
+
     fn cases(&self) -> usize {
         self.cases.len()
     }

@@ -14,6 +14,8 @@ mod sample;
 
 use std::time::Instant;
 
+use anyhow::anyhow;
+
 use crate::record::{NotRun, Warning, WarningKind};
 use crate::runner::TrialError;
 use pipespeed_base::failure::{Interrupted, full_message};
@@ -50,6 +52,9 @@ pub trait Work {
 
     /// The record so far.
     fn record(&self) -> &Self::Record;
+
+    /// Whether the record has anything that was measured. Without, it must not replace an old one.
+    fn has_results(&self) -> bool;
 
     /// The number of cases.
     fn cases(&self) -> usize;
@@ -106,7 +111,7 @@ pub trait Observer<R> {
     /// A trial failed, for a reason that is new for its case; the run goes on.
     fn trial_failed(&mut self, _failure: &str) {}
 
-    /// A round is over: the record so far can be saved.
+    /// A round is over: the record so far, which has results, can be saved.
     fn after_round(&mut self, record: &R);
 }
 
@@ -228,7 +233,9 @@ impl<W: Work> Rounds<W> {
             round += 1;
             let incomplete: Vec<usize> = (0..round).filter(|at| self.lacks_sample(*at)).collect();
             self.work.summarise(round - incomplete.len());
-            observer.after_round(self.work.record());
+            if self.work.has_results() {
+                observer.after_round(self.work.record());
+            }
             let round_s = started.elapsed().as_secs_f64();
             let fits = budget.is_none_or(|budget| budget.remaining_s() >= round_s);
             if round >= rounds
@@ -324,22 +331,33 @@ impl<W: Work> Rounds<W> {
 ///
 /// # Errors
 /// What failed, in a line.
-pub fn check(warnings: &[Warning], is_any_measured: bool) -> anyhow::Result<()> {
-    let failed = warnings.iter().filter(|w| w.kind == WarningKind::Failed);
-    let failed: Vec<&Warning> = failed.collect();
-    let nothing = if is_any_measured {
-        ""
-    } else {
-        "nothing was measured: "
-    };
-    match failed.as_slice() {
-        [] => Ok(()),
-        [only] => anyhow::bail!("{nothing}{only}"),
-        [first, others @ ..] => {
-            let others = pluralize(others.len(), "other case");
-            anyhow::bail!("{nothing}{first}; trials of {others} failed too")
-        }
+pub fn check(warnings: &[Warning]) -> anyhow::Result<()> {
+    match missing_trials(warnings, WarningKind::Failed, "failed") {
+        None => Ok(()),
+        Some(failed) => Err(anyhow!(failed)),
     }
+}
+
+/// Returns why nothing was measured, by the warnings of a run: trials failed, or all of them were
+/// refused after the pilot. `None` if no trial was missing.
+pub fn why_nothing_measured(warnings: &[Warning]) -> Option<anyhow::Error> {
+    let why = missing_trials(warnings, WarningKind::Failed, "failed")
+        .or_else(|| missing_trials(warnings, WarningKind::Configuration, "were refused"))?;
+    Some(anyhow!("nothing was measured: {why}"))
+}
+
+/// Describes the warnings of a kind that are about the trials of a case.
+fn missing_trials(warnings: &[Warning], kind: WarningKind, what: &str) -> Option<String> {
+    let is_wanted = |warning: &&Warning| warning.kind == kind && warning.case.is_some();
+    let mut missing = warnings.iter().filter(is_wanted);
+    let first = missing.next()?;
+    Some(match missing.count() {
+        0 => first.to_string(),
+        others => {
+            let others = pluralize(others, "other case");
+            format!("{first}; trials of {others} {what} too")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -360,6 +378,10 @@ mod tests {
 
         fn record(&self) -> &Vec<usize> {
             &self.complete
+        }
+
+        fn has_results(&self) -> bool {
+            !self.samples.is_empty()
         }
 
         fn cases(&self) -> usize {
@@ -397,8 +419,9 @@ mod tests {
         }
     }
 
+    /// What went wrong, and the number of rounds after which the record could be saved.
     #[derive(Default)]
-    struct Notes(Vec<String>);
+    struct Notes(Vec<String>, usize);
 
     impl<R> Observer<R> for Notes {
         fn before_trial(&mut self, _: &str, done: usize, all: usize) {
@@ -409,7 +432,9 @@ mod tests {
             self.0.push(failure.to_owned());
         }
 
-        fn after_round(&mut self, _: &R) {}
+        fn after_round(&mut self, _: &R) {
+            self.1 += 1;
+        }
     }
 
     fn run<F: FnMut(usize, usize) -> Result<(), TrialError>>(
@@ -453,7 +478,7 @@ mod tests {
             panic!("{:?}", run.missing());
         };
         assert_eq!(warning.kind, WarningKind::Failed);
-        let error = check(&run.missing(), true).unwrap_err().to_string();
+        let error = check(&run.missing()).unwrap_err().to_string();
         assert_eq!(error, "case 1: 1 trial failed: it broke");
     }
 
@@ -506,7 +531,7 @@ mod tests {
         assert_eq!(run.work.closed[1], Some(NotRun::failed("it broke")));
         // With no case left the run ends.
         assert_eq!((notes.len(), run.work.complete.len()), (2, 3));
-        let error = check(&run.missing(), false).unwrap_err().to_string();
+        let error = why_nothing_measured(&run.missing()).unwrap().to_string();
         let expected = "nothing was measured: case 1: 3 trials failed: it broke; trials of 1 other case \
                     failed too";
         assert_eq!(error, expected);
@@ -519,9 +544,47 @@ mod tests {
             _ => Ok(()),
         };
         let (run, notes, _) = run(refuses, 3, None);
-        assert!(notes.is_empty() && check(&run.missing(), true).is_ok());
+        assert!(notes.is_empty() && check(&run.missing()).is_ok());
         assert_eq!(rounds_of(&run, 0).len(), 3);
         assert_eq!(run.missing()[0].kind, WarningKind::Configuration);
+    }
+
+    #[test]
+    fn rounds_without_any_sample_are_not_saved_and_the_reason_is_known() {
+        for (trouble, saved, why) in [
+            (
+                (|| NotRun::refused("no more huge pages").into()) as fn() -> TrialError,
+                0,
+                Some("case 0: 3 trials after the pilot were refused: no more huge pages"),
+            ),
+            (broken, 0, Some("case 0: 3 trials failed: it broke")),
+            // Both cases have a sample of the first round.
+            (broken, 4, None),
+        ] {
+            let outcome = |_, round: usize| match round {
+                99 => Ok(()),
+                0 if saved > 0 => Ok(()),
+                _ => Err(trouble()),
+            };
+            let mut run = Rounds::of(Invented {
+                outcome,
+                closed: vec![None; 2],
+                samples: Vec::new(),
+                complete: Vec::new(),
+            });
+            let mut notes = Notes::default();
+            run.pilot(&mut notes).unwrap();
+            run.rounds(3, None, &mut notes).unwrap();
+            assert_eq!(notes.1, saved);
+            let found = why_nothing_measured(&run.missing()).unwrap().to_string();
+            if let Some(why) = why {
+                assert!(
+                    found.starts_with(&format!("nothing was measured: {why}")),
+                    "{found}"
+                );
+                assert!(found.contains("; trials of 1 other case "), "{found}");
+            }
+        }
     }
 
     #[test]

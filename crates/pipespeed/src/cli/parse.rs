@@ -5,13 +5,20 @@ use std::process::ExitCode;
 
 use crate::step::arguments;
 use clap::{Args, FromArgMatches};
-use pipespeed_base::failure::{exit_code, require_stdout, usage};
+use pipespeed_base::failure::{exit_code, require_stack, require_stdout, usage};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
 
 /// Width of the help where the terminal's is unknown.
 const WIDTH: usize = 100;
+
+/// Smallest stack. Defining all subcommands takes most of it, and more if it is not optimised.
+const MIN_STACK: u64 = if cfg!(debug_assertions) {
+    256 << 10
+} else {
+    128 << 10
+};
 
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
 /// prints help and version. Standard output must be open, unless only the command of `boost`
@@ -29,7 +36,10 @@ pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
         Some(args) => Ok(super::Cli {
             command: super::Command::Boost(Box::new(args)),
         }),
-        None => parse_command(program, super::command()),
+        None => {
+            require_stack(MIN_STACK).map_err(|error| exit_code(program, Err(error)))?;
+            parse_command(program, super::command())
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::cli::BenchArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
 use crate::commands::{
-    cases_fit, first_error, header, load, pipe_size_allowed, place, settle_pipe_size,
+    cases_fit, first_error, header, load, nothing_measured, pipe_size_allowed, place,
+    settle_pipe_size,
 };
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::print;
@@ -97,19 +98,15 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     progress.finish();
     let mut run = measurement.finish(outcome.as_ref().err());
     run.findings = report::findings(&run);
-    let searched = run.search.as_ref().is_some_and(|found| found.trials() > 0);
-    let is_any_measured = searched || run.cases.iter().any(|case| !case.samples.is_empty());
-    let failed = check(&run.warnings, is_any_measured);
-    if !is_any_measured {
-        outcome.and(failed)?;
-        anyhow::bail!("nothing was measured");
+    if !run.has_results() {
+        return Err(nothing_measured(outcome, &run.warnings));
     }
     let saved = files.save(|option| text(option, &run));
     let table = |style| report::table(&run, style) + "\n";
     let shown = files.show(&args.output, table, table);
     files.say_saved(args.output.quiet || saved.is_err());
     shown?;
-    first_error([outcome, saved, failed])
+    first_error([outcome, saved, check(&run.warnings)])
 }
 
 fn measure<S: FnMut(&Run)>(

@@ -40,7 +40,10 @@ pub fn run(args: &BoostArgs) -> anyhow::Result<()> {
     match (args.pid, args.proof.prove) {
         (Some(pid), _) => attend(args, pid),
         (None, Some(pairs)) => prove::run(args, pairs),
-        (None, None) if args.report => run_and_report(args),
+        // Without a sidecar there is nothing to report.
+        (None, None) if args.report && require_processes(&Proc::default()).is_ok() => {
+            run_and_report(args)
+        }
         (None, None) => become_command(args),
     }
 }
@@ -142,6 +145,7 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
             }
         }
     }
+    drop(signals);
     let status = child.wait().context("the command")?;
     match receiver.account() {
         Some(account) => {

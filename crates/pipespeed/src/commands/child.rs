@@ -63,7 +63,7 @@ pub(super) fn start(
     spawn(&mut command).map_err(|error| {
         // As shells do.
         let status = match error.kind() {
-            io::ErrorKind::NotFound => Some(127),
+            io::ErrorKind::NotFound if !standard::lacks_null() => Some(127),
             io::ErrorKind::PermissionDenied => Some(126),
             _ => None,
         };

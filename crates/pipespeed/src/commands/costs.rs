@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::cli::CostsArgs;
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, interrupted_by, load, place, seed};
+use crate::commands::{first_error, header, interrupted_by, load, nothing_measured, place, seed};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
@@ -58,7 +58,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut unfinished = record.clone();
     let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);
-        files.save_round(|_| Ok(to_json(&unfinished)));
+        if unfinished.costs_ns.rounds > 0 {
+            files.save_round(|_| Ok(to_json(&unfinished)));
+        }
     });
     let outcome = measure(
         &mut probes,
@@ -76,8 +78,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
     let costs = &record.costs_ns;
     if costs.rounds == 0 {
-        outcome?;
-        return check(&missing, false);
+        return Err(nothing_measured(outcome, &missing));
     }
     record.interrupted = interrupted_by(&outcome).map(signal_name);
     record.warnings = warnings_of(costs, record.settings.rounds, disturbed);
@@ -87,7 +88,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let table = |style| report::costs_table(costs, &record.warnings, style);
     files.print(args.verbose, table)?;
     files.say_saved(args.quiet || saved.is_err());
-    first_error([outcome, saved, check(&record.warnings, true)])
+    first_error([outcome, saved, check(&record.warnings)])
 }
 
 /// Returns the time budget of the run, which is binding only if --time is given.

@@ -179,6 +179,10 @@ impl Doctor<'_> {
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
+        // A signal before the first sample must not cost an old record.
+        if observation.samples == 0 && self.interrupt.signal().is_some() {
+            return Ok(());
+        }
         let stages = |stages: Vec<&Observed>| stages.into_iter().map(Observed::who).collect();
         let record = Record {
             header: header(Kind::Doctor, Machine::read(None, None)),

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use pipespeed_base::failure::{Closed, say, usage};
+use pipespeed_base::failure::{Closed, say, usage, with_remedy};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_report::Style;
 
@@ -147,7 +147,8 @@ impl Files {
                 (*option, Destination::later(path))
             })),
             Err(error) => say(&format!(
-                "pipespeed: results will not be saved: ./{DIRECTORY}: {error}"
+                "pipespeed: results will not be saved: ./{DIRECTORY}: {}",
+                with_remedy(&error)
             )),
         }
         Files {
@@ -199,7 +200,7 @@ impl Files {
     pub(super) fn say_saved(&self, quiet: bool) {
         let files = self.files.iter().filter(|(_, file)| !file.is_stdout());
         let names: Vec<String> = files
-            .map(|(_, file)| file.path().display().to_string())
+            .map(|(_, file)| file.saved_path().display().to_string())
             .collect();
         if !quiet && !names.is_empty() {
             say(&format!("saved: {}", names.join(" ")));
@@ -228,8 +229,13 @@ impl Files {
         text: impl Fn(&str) -> anyhow::Result<String>,
     ) -> anyhow::Result<()> {
         if let Some(directory) = self.directory {
-            fs::create_dir_all(directory)
-                .map_err(|error| anyhow!("cannot write {}: {error}", directory.display()))?;
+            fs::create_dir_all(directory).map_err(|error| {
+                anyhow!(
+                    "cannot write {}: {}",
+                    directory.display(),
+                    with_remedy(&error)
+                )
+            })?;
         }
         let mut failed: Vec<String> = Vec::new();
         let mut is_closed = false;

@@ -7,9 +7,12 @@ use anyhow::anyhow;
 use crate::cli::LatencyArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, interrupted_by, load, place, settle_pipe_size};
+use crate::commands::{
+    first_error, interrupted_by, load, nothing_measured, place, settle_pipe_size,
+};
 use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::process::require_own_proc;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
 use pipespeed_measure::endpoint::spec::Waiting;
@@ -18,7 +21,7 @@ use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
-use pipespeed_measure::rounds::{Budget, Rounds, check};
+use pipespeed_measure::rounds::{Budget, Rounds, check, why_nothing_measured};
 use pipespeed_measure::session::Sleep;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::proc::Proc;
@@ -73,7 +76,15 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         return outcome;
     }
     let record = measured.finish(interrupted);
-    let saved = files.save(|option| text(option, &record));
+    let has_results = record.has_results();
+    if !has_results && interrupted.is_some() {
+        return Err(nothing_measured(outcome, &record.warnings));
+    }
+    let saved = if has_results {
+        files.save(|option| text(option, &record))
+    } else {
+        Ok(())
+    };
     // If the only case was not run, the error says everything.
     if !matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
         let table = |style| report::latency_table(&record, style);
@@ -81,7 +92,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
             report::latency_notes(&record, style)
         })?;
     }
-    files.say_saved(args.output.quiet || saved.is_err());
+    files.say_saved(args.output.quiet || saved.is_err() || !has_results);
     // Deadlocks at the default sizes are what the naive exchanges are to show.
     let are_wanted = args.naive.is_some() && args.size.is_empty();
     let verdict = outcome.and_then(|()| verdict(&record, are_wanted));
@@ -90,6 +101,10 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 
 /// Reads what the kernel shows of a process of one thread.
 fn read_sleep(pid: u32) -> Sleep {
+    // Another process may have this number in another PID namespace.
+    if require_own_proc().is_err() {
+        return Sleep::default();
+    }
     let (proc, pid) = (Proc::default(), pid as i32);
     Sleep {
         letter: proc.stat(pid).map(|stat| stat.state),
@@ -121,17 +136,20 @@ fn verdict(record: &Record, deadlocks_are_wanted: bool) -> anyhow::Result<()> {
     let cases = &record.cases;
     let deadlocks = cases.iter().filter(|case| case.deadlock.is_some()).count();
     if deadlocks > 0 && deadlocks_are_wanted {
-        return check(&record.warnings, true);
+        return check(&record.warnings);
     }
     if deadlocks > 0 {
         let all = cases.len();
         return Err(anyhow!("--naive: {deadlocks} of {all} cases deadlocked"));
     }
-    let is_any_measured = cases.iter().any(|case| !case.launches.is_empty());
-    check(&record.warnings, is_any_measured)?;
+    if record.has_results() {
+        return check(&record.warnings);
+    }
+    if let Some(why) = why_nothing_measured(&record.warnings) {
+        return Err(why);
+    }
     let only = cases.first().filter(|_| cases.len() == 1);
     match only.and_then(|case| Some((case, case.not_run.as_ref()?))) {
-        _ if is_any_measured => Ok(()),
         Some((case, not_run)) => Err(anyhow!("{}: {not_run}", case.channel.name())),
         None => Err(anyhow!(
             "no case could be run (the reasons are listed above)"

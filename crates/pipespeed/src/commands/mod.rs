@@ -32,7 +32,7 @@ use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
-use pipespeed_base::process::Process;
+use pipespeed_base::process::{Process, require_own_proc};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -40,6 +40,7 @@ use pipespeed_host::{Machine, Root, Warning, WarningKind, check_memory};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
+use pipespeed_measure::rounds::why_nothing_measured;
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::open_process;
@@ -79,12 +80,12 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Checks that processes can be seen at all.
+/// Checks that processes can be seen at all, by the numbers that they have here.
 fn require_processes(proc: &Proc) -> anyhow::Result<()> {
     if proc.processes().is_empty() {
         return Err(anyhow!("no process can be seen: is /proc mounted?"));
     }
-    Ok(())
+    require_own_proc()
 }
 
 /// Checks that a process exists and can be examined.
@@ -217,6 +218,15 @@ fn place(
 fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
     let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
     interrupted.map(|interrupted| interrupted.0)
+}
+
+/// Returns the error of a run that measured nothing: that of `outcome`, or why trials are missing.
+fn nothing_measured(outcome: anyhow::Result<()>, warnings: &[Warning]) -> anyhow::Error {
+    match outcome {
+        Err(error) if error.is::<Interrupted>() => error.context("nothing was measured"),
+        Err(error) => error,
+        Ok(()) => why_nothing_measured(warnings).unwrap_or_else(|| anyhow!("nothing was measured")),
+    }
 }
 
 /// Returns the seed of --seed, or one from the clock: it only has to differ between

@@ -8,6 +8,7 @@ use crate::cli::PagesArgs;
 use crate::commands::files::Files;
 use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
+use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
     Half, Memory, Record, Report, RingRecord, Scheme, UnknownTables, Walk, drawing, look,
@@ -162,6 +163,7 @@ fn show_buffer(
 
 /// Shows the memory of another process.
 fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
+    require_own_proc()?;
     let (walk, no_walk) = walk_to(address, machine_scheme());
     // On x86-64 one page of the upper half is mapped for processes, for the old vsyscall:
     // the list of mappings decides about the halves.

@@ -7,17 +7,19 @@ use fastpipe::pipe::page_size;
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
-use crate::commands::{costs, first_error, header, interrupted_by, load, memory_suffices, seed};
+use crate::commands::{
+    costs, first_error, header, interrupted_by, load, memory_suffices, nothing_measured, seed,
+};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::print;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
-use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Plan, Record, Settings};
+use pipespeed_explain::costs::pinning::{Kernel, Missing, Plan, Record, Settings};
 use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Machine, Root, Warning, available_memory};
 use pipespeed_measure::record::{Kind, to_json};
-use pipespeed_measure::rounds::{Rounds, check};
+use pipespeed_measure::rounds::{Rounds, Work, check};
 use pipespeed_report as report;
 
 /// Default memory that a call of the kernel's benchmark pins, in bytes.
@@ -76,23 +78,28 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut warnings = run.missing();
     warnings.extend(busy);
     let figures = run.work.figures();
-    let measured = |figure: &Figure| !figure.samples_ns.is_empty();
-    let is_any_measured = figures.iter().any(measured);
-    let failed = check(&warnings, is_any_measured);
-    if !is_any_measured && outcome.is_err() {
-        return outcome;
+    let has_results = run.work.has_results();
+    if !has_results && outcome.is_err() {
+        return Err(nothing_measured(outcome, &warnings));
     }
-    let saved = files.save(|_| {
-        let signal = interrupted_by(&outcome);
-        Ok(record(rounds, figures.clone(), &warnings, signal))
-    });
+    let saved = if has_results {
+        files.save(|_| {
+            let signal = interrupted_by(&outcome);
+            Ok(record(rounds, figures.clone(), &warnings, signal))
+        })
+    } else {
+        Ok(())
+    };
     let source = kernel.as_ref();
     let source = source.ok_or(missing.as_deref().unwrap_or_default());
     files.print(args.verbose, |style| {
         report::pinning(source, &plan, &figures, &warnings, style)
     })?;
-    files.say_saved(args.quiet || saved.is_err());
-    first_error([outcome, saved, failed])
+    files.say_saved(args.quiet || saved.is_err() || !has_results);
+    if !has_results {
+        return Err(nothing_measured(outcome, &warnings));
+    }
+    first_error([outcome, saved, check(&warnings)])
 }
 
 fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
@@ -14,6 +15,7 @@ use crate::commands::files::{Files, RECORD};
 use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
@@ -64,6 +66,9 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
     let subject = Subject::of(args)?;
+    if let Subject::Command(_) = subject {
+        require_own_proc()?;
+    }
     let topology = Topology::read(&Root::default());
     let chosen = place(args.setup.cpus, subject.placement(args), &topology)?;
     let load = load::look(&load::processors(&chosen), args.output.quiet);
@@ -258,6 +263,8 @@ impl Setting<'_> {
             interrupt,
         );
         let no_spinning = placement::spinning_refused(self.chosen, self.topology);
+        // Why the first case was not run. `None` once one was run.
+        let mut nothing = Some(String::new());
         let each = cases.iter().map(|case| {
             if !self.args.output.quiet {
                 say(&format!("pipespeed: {verb} {}", case.name));
@@ -267,14 +274,26 @@ impl Setting<'_> {
                 _ => profile(&mut runner, case),
             };
             match outcome {
-                Ok(profiled) => Ok(profiled),
-                Err(TrialError::NotRun(why)) if self.args.all => Ok(not_run(case, why)),
+                Ok(profiled) => {
+                    nothing = None;
+                    Ok(profiled)
+                }
+                Err(TrialError::NotRun(why)) if self.args.all => {
+                    if let Some(first) = nothing.as_mut().filter(|first| first.is_empty()) {
+                        *first = format!("{}: {why}", case.name);
+                    }
+                    Ok(not_run(case, why))
+                }
                 Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
                 Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
                 Err(error) => Err(error.into_failure()),
             }
         });
-        each.collect()
+        let profiles = each.collect::<anyhow::Result<_>>()?;
+        match nothing {
+            Some(first) => Err(anyhow!("nothing was measured: {first}")),
+            None => Ok(profiles),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Regular files: replaced by renaming, or written in place.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pipespeed_base::output::check_by_closing;
@@ -97,8 +97,10 @@ impl Regular {
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<File> {
+        let old = self.existing()?;
+        old.as_ref().map_or(Ok(()), require_regular)?;
         let (temporary, mut file) = Unfinished::temporary(&self.directory)?;
-        if let Some(old) = self.existing()? {
+        if let Some(old) = old {
             take_on(&file, &old)?;
         }
         file.write_all(bytes)?;
@@ -125,10 +127,20 @@ impl Regular {
             Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
             opened => opened?,
         };
-        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is no longer a regular file"));
-        }
+        require_regular(&fstat(&file)?)?;
         Ok(file.into())
+    }
+
+    /// Its path, if that is no longer `path`, since the directory was moved.
+    pub(super) fn moved_path(&self, path: &Path) -> Option<PathBuf> {
+        let saved = statat(&self.directory, &self.name, AtFlags::empty()).ok()?;
+        let is_saved = |found: Metadata| (found.dev(), found.ino()) == (saved.st_dev, saved.st_ino);
+        if fs::metadata(path).is_ok_and(is_saved) {
+            return None;
+        }
+        let number = self.directory.as_raw_fd();
+        let directory = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+        Some(directory.join(&self.name))
     }
 
     /// Whether a file of the directory has an attribute, as far as it can be known: that it is a
@@ -158,6 +170,18 @@ impl Regular {
     pub(super) fn inode(&self) -> Option<(u64, u64)> {
         let found = self.existing().ok()??;
         Some((found.st_dev, found.st_ino))
+    }
+}
+
+/// Checks that what is there now is a regular file.
+///
+/// # Errors
+/// ELOOP if it is a symbolic link, as that of open(2) with O_NOFOLLOW.
+fn require_regular(file: &Stat) -> io::Result<()> {
+    match FileType::from_raw_mode(file.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Symlink => Err(Errno::LOOP.into()),
+        _ => Err(io::Error::other("it is no longer a regular file")),
     }
 }
 

@@ -95,10 +95,40 @@ fn a_moved_directory_is_followed_and_a_new_one_is_found() {
     fs::rename(&here, &there).unwrap();
     file.save(b"one").unwrap();
     assert_eq!(fs::read(there.join("a")).unwrap(), b"one");
+    assert_eq!(file.saved_path(), there.canonicalize().unwrap().join("a"));
     fs::remove_dir_all(&there).unwrap();
     fs::create_dir(&here).unwrap();
     file.save(b"two").unwrap();
     assert_eq!(fs::read(here.join("a")).unwrap(), b"two");
+    assert_eq!(file.saved_path(), here.join("a"));
+}
+
+#[test]
+fn what_a_file_has_become_meanwhile_is_looked_at_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().mode();
+    fs::write(path("usual"), "").unwrap();
+    for is_old in [false, true] {
+        if is_old {
+            fs::write(path("a"), "old").unwrap();
+        }
+        let file = Destination::open(&path("a")).unwrap();
+        let _ = fs::remove_file(path("a"));
+        let _ = fs::remove_file(path("target"));
+        symlink("target", path("a")).unwrap();
+        file.save(b"one").unwrap();
+        assert!(path("a").is_symlink());
+        assert_eq!(fs::read(path("target")).unwrap(), b"one");
+        assert_eq!(mode("target"), mode("usual"));
+        assert_eq!(file.saved_path(), path("a"));
+        fs::remove_file(path("a")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("a"), Mode::RWXU).unwrap();
+        let error = file.save(b"two").unwrap_err().to_string();
+        assert!(error.contains("no longer a regular file"), "{error}");
+        fs::remove_file(path("a")).unwrap();
+    }
+    assert_eq!(names(dir.path()), ["target", "usual"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use fastpipe::relay::{self, End, RelayError, Side, relay, relay_inspecting};
 use fastpipe::wait::Wait;
+use pipespeed_base::failure::with_remedy;
 use pipespeed_base::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
@@ -68,7 +69,7 @@ fn pass_file(
             return None;
         }
         Err(error) => {
-            session.fail(ACCESS, &format!("{name}: {error}"));
+            session.fail(ACCESS, &format!("{name}: {}", with_remedy(&error)));
             return None;
         }
     };

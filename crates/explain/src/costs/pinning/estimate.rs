@@ -20,7 +20,8 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use crate::costs::PIECE;
-use crate::costs::probes::{dev_null, mapped, ns_per, pipe_of};
+use crate::costs::probes::{mapped, ns_per, pipe_of};
+use pipespeed_base::standard::open_null;
 
 /// A sample fills and drains the pipe this many times in each way.
 const FILLS: u32 = 48;
@@ -54,7 +55,7 @@ impl Pipes {
             writer,
             other: pipe_of(PIECE)?,
             pages,
-            null: dev_null()?,
+            null: open_null()?,
         })
     }
 

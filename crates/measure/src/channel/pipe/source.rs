@@ -8,6 +8,7 @@ use fastpipe::buffer::Buffer;
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Input, SpliceOptions};
 use fastpipe::wait::Wait;
+use pipespeed_base::standard::open_null;
 
 use super::pauses::{self, Pauses};
 use crate::channel::{Source, Taken};
@@ -54,9 +55,7 @@ impl<F: AsFd> PipeSource<F> {
                 .map()
         };
         let method = match spec.technique {
-            SourceTechnique::Splice => {
-                Method::SpliceToNull(File::options().write(true).open("/dev/null")?)
-            }
+            SourceTechnique::Splice => Method::SpliceToNull(open_null()?),
             SourceTechnique::SpliceThrough => {
                 let (from, into) = pipe::create()?;
                 let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;

@@ -24,7 +24,9 @@ use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, load, pipe_probe, require_processes, seed};
-use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
+use pipespeed_base::failure::{
+    AlreadyReported, Interrupted, fork_error, say, start_error, usage, with_remedy,
+};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::command_line;
@@ -183,7 +185,7 @@ fn open(input: &Path) -> anyhow::Result<File> {
         .read(true)
         .custom_flags(OFlags::NOCTTY.bits() as i32);
     let opened = options.open(input);
-    opened.map_err(|error| anyhow!("{}: {error}", input.display()))
+    opened.map_err(|error| anyhow!("{}: {}", input.display(), with_remedy(&error)))
 }
 
 /// Refuses an input that the next run would not find again.

@@ -47,6 +47,9 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
     let output = Output::open(args)?;
+    if let Output::Screen(_) = output {
+        interrupt.handle_others().context("signal handlers")?;
+    }
     let (scope, command) = if words.is_empty() {
         (scope(&proc, &args.watched)?, None)
     } else {
@@ -317,7 +320,7 @@ impl Top<'_> {
         if let Some(messages) = &mut command.messages {
             let shown = messages.rewind();
             // A failure could not be reported anywhere.
-            let _ = shown.and_then(|()| io::copy(messages, &mut Patient(io::stderr())));
+            let _ = shown.and_then(|()| io::copy(messages, &mut Patient::new(io::stderr())));
         }
         if let Some(signal) = self.interrupt.signal() {
             return Err(Interrupted(signal).into());
@@ -386,9 +389,13 @@ impl Shown {
         interrupt: &Interrupt,
     ) -> anyhow::Result<bool> {
         let mut is_changed = has_key || self.screen.is_resized();
-        if self.stop.is_requested() {
+        let stops = self.stop.is_requested();
+        if stops {
             self.screen.leave().context("the terminal")?;
             self.stop.stop().context("SIGTSTP")?;
+        }
+        // SIGSTOP leaves the screen to the shell as it is.
+        if self.stop.is_continued() || stops {
             // The shell may let it go on in the background, or end it there.
             while !self.screen.is_foreground() {
                 if interrupt.signal().is_some() {

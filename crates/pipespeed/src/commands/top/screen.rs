@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use pipespeed_base::failure::usage;
+use pipespeed_base::output::Patient;
 use pipespeed_base::standard::has_escapes;
 use rustix::process::getpgrp;
 use rustix::termios::{
@@ -124,7 +125,7 @@ impl Screen {
         // Ctrl-S would stop more than the screen.
         changed.input_modes -= InputModes::IXON;
         tcsetattr(&self.keys, OptionalActions::Now, &changed)?;
-        terminal.output.write_all(ENTER.as_bytes())
+        terminal.write(ENTER)
     }
 
     /// Whether the terminal belongs to the process group of this process.
@@ -142,7 +143,7 @@ impl Screen {
 
     /// Prints text after the usual screen's, once that was left.
     pub(super) fn print(&self, text: &str) -> io::Result<()> {
-        self.terminal().output.write_all(text.as_bytes())
+        self.terminal().write(text)
     }
 
     /// Whether the size has changed since this was called last.
@@ -183,7 +184,7 @@ impl Screen {
             }
         }
         self.shown = lines;
-        self.terminal().output.write_all(text.as_bytes())
+        self.terminal().write(&text)
     }
 
     /// The keys that were pressed; empty at the terminal's end.
@@ -214,6 +215,10 @@ impl Drop for Screen {
 }
 
 impl Terminal {
+    fn write(&self, text: &str) -> io::Result<()> {
+        Patient::until_signal(&self.output).write_all(text.as_bytes())
+    }
+
     fn leave(&mut self) -> io::Result<()> {
         let Some(before) = self.before.take() else {
             return Ok(());
@@ -222,7 +227,7 @@ impl Terminal {
         if !is_foreground(&self.output) {
             return Ok(());
         }
-        let written = self.output.write_all(LEAVE.as_bytes());
+        let written = self.write(LEAVE);
         // The keys are the same terminal's.
         tcsetattr(&self.output, OptionalActions::Now, &before)?;
         written

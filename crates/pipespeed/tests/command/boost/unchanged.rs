@@ -198,6 +198,9 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
         (Signal::INT, false),
         (Signal::TERM, false),
         (Signal::HUP, false),
+        (Signal::QUIT, false),
+        (Signal::USR1, false),
+        (Signal::ALARM, false),
         (Signal::TERM, true),
     ] {
         let mut command = boost("--report", "exec sleep 1000");

@@ -32,7 +32,7 @@ fn a_wrong_byte_in_every_verified_pass_is_reported_and_takes_only_its_case() {
     let line = "tcp_4k: wrong data: the byte at offset 7";
     assert_eq!(watch.failed, [line]);
     let run = measurement.finish(None);
-    let error = check(&run.warnings, true).unwrap_err().to_string();
+    let error = check(&run.warnings).unwrap_err().to_string();
     assert!(
         error.starts_with("tcp_4k: 3 trials failed: wrong"),
         "{error}"

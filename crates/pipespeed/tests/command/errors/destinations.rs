@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
+use crate::common::procs::{Mark, eventually};
 use crate::common::{
     PIPESPEED, json, json_file, names_in, pipespeed, run_alone, skip, start, start_into,
 };
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::process::{Resource, geteuid};
+use rustix::process::{Resource, Signal, geteuid};
 
 /// A quick command with a record.
 const SHORT: &str = "check --only semantics -q";
@@ -334,6 +335,61 @@ fn top_keeps_whole_records_when_a_disk_is_full() {
         "{records}"
     );
     records.lines().for_each(|line| drop(json(line)));
+}
+
+#[test]
+fn a_run_that_measures_nothing_keeps_the_old_record() {
+    let signal = Some(Signal::INT);
+    for (args, refused, signal, words) in [
+        // Its only launch lasts for minutes.
+        (
+            "latency pipe --size 8 --count 100000000 --rounds 1",
+            None,
+            signal,
+            "nothing was measured: interrupted by SIGINT",
+        ),
+        (
+            "bench --quick --rounds 1 --case write_read",
+            Some(libc::SYS_memfd_create),
+            None,
+            "no case could be run: failed: ",
+        ),
+        (
+            "latency pipe --size 8 --count 3 --rounds 1",
+            Some(libc::SYS_memfd_create),
+            None,
+            "nothing was measured: pipe of 8B",
+        ),
+        (
+            "costs --pinning --pages base --size 1M --rounds 1",
+            Some(libc::SYS_vmsplice),
+            None,
+            "nothing was measured",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("run.json");
+        fs::write(&file, "the old record").unwrap();
+        let mut command = pipespeed(&format!("{args} -q --json run.json"));
+        command.current_dir(&directory);
+        if refused.is_some_and(|call| !conditions::without_call(&mut command, call)) {
+            return;
+        }
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        if let Some(signal) = signal {
+            eventually(|| mark.endpoint("sender")).unwrap();
+            running.send(signal);
+        }
+        let outcome = running.finish();
+        let status = signal.map_or(1, |signal| 128 + signal.as_raw());
+        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
+        let last = outcome.err.lines().last().unwrap_or_default();
+        assert!(last.contains(words), "{outcome:#?}");
+        assert!(!outcome.err.contains("saved: "), "{outcome:#?}");
+        assert_eq!(fs::read(&file).unwrap(), b"the old record", "{args}");
+        assert_eq!(names_in(directory.path()), ["run.json"], "{args}");
+    }
 }
 
 #[test]

@@ -73,15 +73,28 @@ fn a_buffer_larger_than_the_memory_allowed_is_refused() {
 }
 
 #[test]
-fn too_little_address_space_is_refused_with_the_limit() {
-    for args in ["check", "profile write_read --no-save"] {
+fn too_little_address_space_or_stack_is_refused_with_the_limit() {
+    let space = (
+        Resource::As,
+        64 << 20,
+        "raise the limit (ulimit -v, now 65536)",
+    );
+    let stack = (
+        Resource::Stack,
+        64 << 10,
+        "raise the limit (ulimit -s, now 64)",
+    );
+    for (args, (resource, bytes, words)) in [
+        ("check", space),
+        ("profile write_read --no-save", space),
+        ("check", stack),
+        ("top --once", stack),
+        ("meter /dev/null", stack),
+        ("--help", stack),
+    ] {
         let mut command = pipespeed(args);
-        conditions::limit(&mut command, Resource::As, 64 << 20);
-        let words = [
-            "64MiB are allowed",
-            "raise the limit (ulimit -v, now 65536)",
-        ];
-        run_alone(command).refused(1, &words);
+        conditions::limit(&mut command, resource, bytes);
+        run_alone(command).refused(1, &[" are allowed; ", words]);
     }
 }
 
@@ -154,10 +167,15 @@ fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
 
 #[test]
 fn too_few_descriptors_to_start_name_the_limit() {
-    for args in ["bench --quick --no-save", "latency pipe --time 5"] {
+    for (args, descriptors, code) in [
+        ("bench --quick --no-save", 8, 1),
+        ("latency pipe --time 5", 8, 1),
+        ("check -q --json never", 4, 2),
+    ] {
         let mut command = pipespeed(args);
-        conditions::few_descriptors(&mut command, 8);
-        run_alone(command).refused(1, &["(ulimit -n, now 8)"]);
+        conditions::few_descriptors(&mut command, descriptors);
+        let limit = format!("(ulimit -n, now {descriptors})");
+        run_alone(command).refused(code, &[&limit]);
     }
 }
 

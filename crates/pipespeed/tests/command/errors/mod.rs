@@ -4,5 +4,6 @@ mod commands;
 mod destinations;
 mod help;
 mod limits;
+mod namespaces;
 mod signals;
 mod usage;

@@ -1,11 +1,16 @@
 //! Signals at random moments of every command that measures.
 
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::procs::Mark;
-use crate::common::{json_file, names_in, pipespeed, start};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{json_file, names_in, pipespeed, start, start_into};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::Signal;
 
 /// Runs that take longer than the latest signal.
@@ -48,6 +53,43 @@ fn a_signal_at_any_moment_loses_nothing_and_leaves_nobody() {
     });
 }
 
+#[test]
+fn a_first_signal_ends_a_write_that_nobody_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
+    for args in [
+        "check --only semantics -q --json",
+        "doctor --time 0.1 --all --json",
+        "bench --quick --rounds 1 --case write_read -q --no-save --json",
+        "latency pipe --size 8 --count 5 --rounds 1 -q --json",
+        "costs -q --rounds 1 --json",
+        "profile write_read --time 0.4 -q --json",
+    ] {
+        for path in ["-", fifo.to_str().unwrap()] {
+            let (unread, written): (OwnedFd, OwnedFd) = if path == "-" {
+                let (reader, writer) = std::io::pipe().unwrap();
+                (reader.into(), writer.into())
+            } else {
+                let flags = OFlags::RDWR | OFlags::CLOEXEC;
+                let both = open(&fifo, flags, Mode::empty()).unwrap();
+                (both, File::create("/dev/null").unwrap().into())
+            };
+            let capacity = fcntl_setpipe_size(&unread, 4096).unwrap() as u64;
+            let running = start_into(pipespeed(&format!("{args} {path}")), written);
+            // It has begun to write what has no room.
+            let is_full = || (ioctl_fionread(&unread).unwrap() == capacity).then_some(());
+            eventually(is_full).unwrap_or_else(|| panic!("{args}: never full"));
+            running.send(Signal::TERM);
+            let outcome = running.finish();
+            assert_eq!(outcome.code, Some(143), "{outcome:#?}");
+            let last = outcome.err.lines().last().unwrap_or_default();
+            let words = ["cannot write ", "interrupted by SIGTERM"];
+            assert!(words.iter().all(|word| last.contains(word)), "{outcome:#?}");
+        }
+    }
+}
+
 /// Interrupts these commands, one after another.
 fn interrupt(commands: &[&str]) {
     for args in commands {
@@ -83,7 +125,7 @@ fn interrupt(commands: &[&str]) {
             );
             let last = outcome.err.lines().last().unwrap_or_default();
             assert!(
-                last.starts_with("pipespeed: interrupted by SIG"),
+                last.starts_with("pipespeed: ") && last.contains("interrupted by SIG"),
                 "{context}: {outcome:#?}"
             );
             if !names.is_empty() {

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{Action, LocalModes, OptionalActions, tcflow, tcgetattr, tcsetattr};
 use tempfile::TempDir;
 
 use super::slow_loop;
@@ -228,6 +229,9 @@ fn the_terminal_is_left_as_it_was() {
         ("status 130", End::Key("C-c")),
         ("status 143", End::Signal(Signal::TERM)),
         ("status 129", End::Signal(Signal::HUP)),
+        ("status 138", End::Signal(Signal::USR1)),
+        ("status 142", End::Signal(Signal::ALARM)),
+        ("status 134", End::Signal(Signal::ABORT)),
     ];
     for (status, end) in ends {
         let Some(tmux) = Tmux::start(80, 24, &script) else {
@@ -264,20 +268,42 @@ fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
     command.env("NO_COLOR", "1");
     command.stdin(terminal.input()).stdout(terminal.input());
     let running = terminal.start(command);
-    for _ in 0..2 {
+    for signal in [Signal::TSTP, Signal::STOP, Signal::TSTP] {
         terminal.until("drawn", |text| text.contains("yes | "));
-        running.send(Signal::TSTP);
-        terminal.until("left", |text| text.ends_with("\x1b[?1049l"));
+        running.send(signal);
+        if signal == Signal::TSTP {
+            terminal.until("left", |text| text.ends_with("\x1b[?1049l"));
+        }
         let stat = format!("/proc/{}/stat", running.pid().as_raw_pid());
         let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
         eventually(|| is_stopped().then_some(())).expect("it stops");
         terminal.forget();
+        // As a shell does.
+        let mut settings = tcgetattr(terminal.input()).unwrap();
+        settings.local_modes |= LocalModes::ECHO | LocalModes::ICANON;
+        tcsetattr(terminal.input(), OptionalActions::Now, &settings).unwrap();
         running.send(Signal::CONT);
         terminal.until("shown again", |text| text.contains("\x1b[?1049h"));
+        let modes = tcgetattr(terminal.input()).unwrap().local_modes;
+        assert!(!modes.intersects(LocalModes::ECHO | LocalModes::ICANON));
     }
     terminal.type_in("q");
     assert!(running.finish().success());
     mark.nobody_left();
+}
+
+#[test]
+fn a_signal_ends_a_screen_whose_terminal_takes_no_more() {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let mut terminal = Terminal::new(80);
+    let mut command = pipespeed(&format!("top {}", group.first()));
+    command.stdin(terminal.input()).stdout(terminal.input());
+    let running = terminal.start(command);
+    terminal.until("drawn", |text| text.contains("sets the pace"));
+    tcflow(terminal.input(), Action::OOff).unwrap();
+    running.send(Signal::TERM);
+    assert_eq!(running.finish().code(), Some(143));
 }
 
 #[test]
