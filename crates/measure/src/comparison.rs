@@ -6,7 +6,7 @@
 //! other. Neither run shows what happened to the machine in between, so a case is
 //! called faster or slower only if its whole interval lies beyond 5 %.
 
-use crate::suite::Suite;
+use crate::spec::Suite;
 use serde::Serialize;
 
 use crate::record::{CaseResult, Doubt, Header, Interval, Ratio, Run, Verdict};

@@ -1,22 +1,19 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::case::Case;
-use crate::endpoint::memory::Act;
-use crate::endpoint::spec::{ChannelKind, Waiting};
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, EndCounters, Estimate, GIB, Header, Interval, Kind as RecordKind,
-    NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Warning, WarningKind,
+    CaseResult, Configuration, Deadlock, EndCounters, Estimate, GIB, Header, Interval,
+    Kind as RecordKind, NotRun, NullControl, ProcessState, Ratio, Run, Sample, Settings, Summary,
+    Warning, WarningKind,
 };
+use crate::spec::{Act, Case, ChannelKind, Suite, Transport, Waiting};
 use pipespeed_host::{Cache, CacheKind, Machine};
 
-use crate::rounds::comparisons::allow_for_null_control;
+use crate::record::comparisons::allow_for_null_control;
 use crate::rounds::unmeasured;
-use crate::session::{Deadlock, ProcessState};
-use crate::suite::channels::Transport;
-use crate::suite::{Overrides, Selection, Suite};
+use crate::suite::{Overrides, Selection};
 
 const ROUNDS: usize = 30;
 

@@ -9,14 +9,15 @@
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
 
-use crate::case::{Case, Durations};
+use crate::failure::TrialError;
 use crate::record::{
     BestSizes, CellResult, NotRun, PanelResult, Run, Search, Sizes, Warning, WarningKind,
 };
 use crate::rounds::{Budget, Measurement, Observer, Place, Rounds, Work, sample_of};
-use crate::runner::{Timed, TrialError};
+use crate::spec::{Case, Durations};
 use crate::suite::sizes::{Grid, command_line};
 use crate::suite::{sizes, touched};
+use crate::trial::Timed;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::schedule::rounds_for_budget;
 

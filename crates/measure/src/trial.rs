@@ -6,13 +6,51 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::case::{Case, Durations};
-use crate::channel;
-use crate::endpoint::outcome::{Outcome, Setup};
-use crate::runner::{Runner, Timed, Trial, TrialError};
-use crate::session::{Role, Session, with_noise};
+use crate::channel::{self, OpenChannel};
+use crate::endpoint::counters::monotonic_ns;
+use crate::endpoint::outcome::Outcome;
+use crate::failure::TrialError;
+use crate::record::{Granted, Setup};
+use crate::session::{Session, with_noise};
+use crate::spec::{Case, Durations, Role};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
+
+/// Runs trials.
+pub trait Runner {
+    /// Runs one trial of the case.
+    ///
+    /// # Errors
+    /// [`TrialError`].
+    fn run(&mut self, case: &Case) -> Result<Trial, TrialError>;
+}
+
+/// A runner whose trial durations can be set.
+pub trait Timed: Runner {
+    /// Sets the durations of later trials.
+    fn set_durations(&mut self, durations: Durations);
+
+    /// The time in seconds since an arbitrary start: CLOCK_MONOTONIC, or the simulated
+    /// clock of a fake.
+    fn now_s(&self) -> f64 {
+        monotonic_ns() as f64 / 1e9
+    }
+}
+
+/// The result of one trial.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The writer's actual setup.
+    pub setup: Setup,
+    /// The channel's actual sizes and settings.
+    pub granted: Granted,
+    /// What the writer measured.
+    pub writer: Option<Outcome>,
+    /// What the reader measured.
+    pub reader: Option<Outcome>,
+    /// Disturbances during the trial.
+    pub noise: NoiseDelta,
+}
 
 /// A trial fails if it exceeds its planned duration by this much.
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
@@ -92,7 +130,11 @@ impl ProcessRunner {
         cpus: [Option<usize>; 2],
         attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
-        let channel = channel::open(case)?;
+        let subject = &case.subject;
+        let channel = match subject.channel() {
+            Some(kind) => channel::open(kind, subject.buffer_bytes(), subject.pipe_bytes())?,
+            None => OpenChannel::default(),
+        };
         let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
         let timeout = HANG_TIMEOUT + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =

@@ -16,11 +16,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, anyhow, bail, ensure};
 use pipespeed_base::size;
 use pipespeed_host::{Machine, Memory};
-use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::endpoint::memory::{Act, MemorySpec};
-use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::Runner;
+use pipespeed_measure::spec::{Act, Case, Durations, MemorySpec, PageKind};
+use pipespeed_measure::trial::Runner;
 use pipespeed_stats as stats;
 
 const DURATIONS: Durations = Durations {

@@ -43,8 +43,7 @@ pub use self::top::TopArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::record::DataUse;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::{DataUse, Suite};
 
 /// Measures how fast data moves between processes on this machine, and why.
 #[derive(Debug, Parser)]

@@ -3,10 +3,9 @@
 
 use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
-use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
-use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
-use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict, comparisons};
+use pipespeed_measure::rounds::rounds_for_verdicts;
+use pipespeed_measure::spec::{ChannelKind, Transport, Waiting};
 
 use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{Line, LineChart, Panel};

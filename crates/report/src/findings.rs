@@ -1,7 +1,8 @@
 //! Conclusions that the verdicts of a run's comparisons support.
 
 use itertools::Itertools as _;
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
+use pipespeed_measure::spec::DataUse;
 
 use super::format::{ratio, significant, times};
 use super::steps::{Step, fastest, measured, steps};

@@ -12,10 +12,9 @@ use super::notes::{Note, notes};
 use super::style::{RED, Style};
 use super::table::{Column, Table};
 use pipespeed_base::{Named, size};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode, Naive};
+use pipespeed_measure::spec::{Transport, Waiting};
 use pipespeed_stats::Estimate;
 
 /// With fewer round trips in a launch, its p99.9 is its maximum.

@@ -3,12 +3,12 @@
 pub(super) mod heat;
 
 use pipespeed_base::size;
-use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
     BestSizes, CaseResult, Configuration, Estimate, NotRun, PanelResult, Run, Search, Sizes,
     Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
+use pipespeed_measure::spec::{SourceTechnique, Waiting};
 
 use super::cases::{level, number};
 use super::conditions;

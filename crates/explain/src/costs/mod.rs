@@ -23,9 +23,9 @@ use pipespeed_base::failure::Interrupted;
 use pipespeed_host::Warning;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{Header, NotRun};
 use pipespeed_measure::rounds::{Place, Rounds, Work};
-use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
 /// Bytes moved by each call whose cost is given per page; they fill the pipe.

@@ -11,12 +11,12 @@ use super::account::PAGE;
 use super::collect::disturbances;
 use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::Warning;
-use pipespeed_measure::case::{Case, Subject};
-use pipespeed_measure::endpoint::spec::{
-    ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
-};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{EndCounters, GIB, Header, NotRun};
-use pipespeed_measure::runner::{Runner, TrialError};
+use pipespeed_measure::spec::{
+    Case, ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Subject,
+};
+use pipespeed_measure::trial::Runner;
 
 /// One use of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -12,8 +12,8 @@ use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{Policy, SinkSpec, SinkTechnique};
+use crate::data::Producer;
+use crate::spec::{Policy, SinkSpec, SinkTechnique};
 
 /// The writing end.
 #[derive(Debug)]

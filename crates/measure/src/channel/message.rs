@@ -10,8 +10,8 @@ use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 
 use super::{Receiver, Sink, Source, Taken, Transmitter};
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
+use crate::data::Producer;
+use crate::record::Setup;
 
 /// Memory for messages of one length, in pieces that are sent in turn.
 #[derive(Debug)]

@@ -12,30 +12,92 @@ pub mod library;
 pub mod message;
 pub mod mqueue;
 pub mod name;
-mod open;
 pub mod pipe;
 pub mod ring;
 pub mod socket;
 pub mod tcp;
-pub mod transport;
 pub mod unix;
 pub mod uring;
 
 pub(crate) use self::message::moved;
-pub use self::open::{Channel, Granted, open};
-pub(crate) use self::open::{open_error, open_kind};
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fastpipe::transfer::Counts;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use self::message::Message;
+use crate::data::Producer;
+use crate::failure::{TrialError, open_error};
+use crate::record::{Granted, NotRun, Setup};
+use crate::spec::ChannelKind;
 
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
+/// A new channel. If it had a name, the name has been removed.
+#[derive(Debug, Default)]
+pub struct OpenChannel {
+    /// The writer's descriptor.
+    pub write_end: Option<OwnedFd>,
+    /// The reader's descriptor.
+    pub read_end: Option<OwnedFd>,
+    /// The actual sizes and settings.
+    pub granted: Granted,
+}
+
+/// Creates a channel for messages of one length. A pipe or FIFO gets a capacity of
+/// `pipe_bytes` if given.
+///
+/// # Errors
+/// [`TrialError`].
+pub(crate) fn open(
+    channel: ChannelKind,
+    message: usize,
+    pipe_bytes: Option<usize>,
+) -> Result<OpenChannel, TrialError> {
+    match channel {
+        ChannelKind::Pipe => of_pipe(
+            fastpipe::pipe::create().map_err(open_error("a pipe"))?,
+            pipe_bytes,
+        ),
+        ChannelKind::Fifo => of_pipe(fifo::open().map_err(open_error("a FIFO"))?, pipe_bytes),
+        ChannelKind::SocketPair | ChannelKind::SeqPacket | ChannelKind::Datagram => {
+            unix::open_pair(channel, message)
+        }
+        ChannelKind::Unix => unix::open_named(),
+        ChannelKind::Tcp => tcp::open(),
+        ChannelKind::MessageQueue => mqueue::open(message),
+        ChannelKind::Ring => ring::open(message),
+        ChannelKind::Eventfd => eventfd::open(message),
+    }
+}
+
+/// Creates a socket pair over which the ends exchange descriptors. The data does not pass
+/// through it, so its buffer sizes are not recorded.
+fn auxiliary_socket() -> Result<OpenChannel, TrialError> {
+    let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
+    Ok(OpenChannel {
+        granted: Granted::default(),
+        ..channel
+    })
+}
+
+fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<OpenChannel, TrialError> {
+    let (read_end, write_end) = ends;
+    let granted = match bytes {
+        Some(bytes) => fastpipe::pipe::set_capacity(&write_end, bytes)
+            .map_err(|error| NotRun::refused(error.to_string()))?,
+        None => fastpipe::pipe::capacity(&write_end).map_err(open_error("a pipe"))?,
+    };
+    Ok(OpenChannel {
+        write_end: Some(write_end),
+        read_end: Some(read_end),
+        granted: Granted {
+            pipe_bytes: Some(granted),
+            ..Granted::default()
+        },
+    })
+}
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {

@@ -18,9 +18,9 @@ pub(crate) use self::calls::{Plain, Vmsplice};
 use self::pauses::Pauses;
 pub use self::source::PipeSource;
 use super::Sink;
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
-use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
+use crate::data::Producer;
+use crate::record::Setup;
+use crate::spec::{Reuse, SinkSpec, SinkTechnique};
 
 /// The writing end: buffers that are sent in turn.
 #[derive(Debug)]

@@ -17,14 +17,13 @@ use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::OpenChannel;
 use super::message::Message;
-use super::open::{Channel, auxiliary_socket};
 use super::{End, Receiver, Sink, Source, Taken, Transmitter};
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
-use crate::endpoint::spec::Waiting;
-use crate::record::NotRun;
-use crate::session::TrialError;
+use crate::data::Producer;
+use crate::failure::TrialError;
+use crate::record::{NotRun, Setup};
+use crate::spec::Waiting;
 use pipespeed_base::size;
 
 /// The minimum capacity of a ring, in bytes.
@@ -40,9 +39,9 @@ fn capacity(message: usize) -> usize {
 ///
 /// # Errors
 /// [`TrialError`]: not run if the ring would exceed RLIMIT_FSIZE.
-pub fn open(message: usize) -> Result<Channel, TrialError> {
+pub fn open(message: usize) -> Result<OpenChannel, TrialError> {
     check_file_limit(message, capacity(message))?;
-    auxiliary_socket()
+    super::auxiliary_socket()
 }
 
 /// Checks that a ring of this capacity, for messages of this size, does not exceed

@@ -5,10 +5,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
+use super::OpenChannel;
 use super::name::PrivateName;
-use super::open::{Channel, Granted, open_error, over_limit};
-use crate::endpoint::spec::ChannelKind;
-use crate::session::TrialError;
+use crate::failure::{TrialError, open_error, over_limit};
+use crate::record::Granted;
+use crate::spec::ChannelKind;
 
 /// Bytes of the send buffer that the kernel reserves: the longest message is this
 /// much shorter (unix_dgram_sendmsg in net/unix/af_unix.c).
@@ -18,7 +19,7 @@ const RESERVED: usize = 32;
 ///
 /// # Errors
 /// [`TrialError`]: not run if a message does not fit into the send buffer.
-pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialError> {
+pub fn open_pair(kind: ChannelKind, message: usize) -> Result<OpenChannel, TrialError> {
     let socket_type = match kind {
         ChannelKind::SeqPacket => SocketType::SEQPACKET,
         ChannelKind::Datagram => SocketType::DGRAM,
@@ -41,7 +42,7 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialErro
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn open_named() -> Result<Channel, TrialError> {
+pub fn open_named() -> Result<OpenChannel, TrialError> {
     const SOCKET: &str = "a unix socket with a name";
     let name = PrivateName::new("socket").map_err(open_error(SOCKET))?;
     let (short, _directory) = name.short().map_err(open_error(SOCKET))?;
@@ -52,7 +53,7 @@ pub fn open_named() -> Result<Channel, TrialError> {
 }
 
 /// Makes a channel of two sockets and records the sizes of their buffers.
-pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, TrialError> {
+pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<OpenChannel, TrialError> {
     let sizes = |write_end: &OwnedFd, read_end: &OwnedFd| -> rustix::io::Result<Granted> {
         Ok(Granted {
             send_buffer_bytes: Some(sockopt::socket_send_buffer_size(write_end.as_fd())?),
@@ -61,7 +62,7 @@ pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channe
         })
     };
     let granted = sizes(&write_end, &read_end).map_err(open_error("a socket's buffers"))?;
-    Ok(Channel {
+    Ok(OpenChannel {
         write_end: Some(write_end),
         read_end: Some(read_end),
         granted,

@@ -1,51 +1,36 @@
 //! An endpoint process: set up, wait for the start, run, report.
-//!
-//! The two ends of a channel read their counters at the same byte offsets. The reader
-//! keeps the time. When the time for a reading has come, it publishes an offset in
-//! shared memory, far enough ahead of what the writer has sent (the margin) that the
-//! writer can't have passed it. Each end takes its reading when it reaches the offset.
-//!
-//! ```text
-//! reader:  warm up until the time is over
-//!          publish an offset ahead; at that offset, take the first reading
-//!          continue until the time is over, recording the progress
-//!          publish an offset ahead; at that offset, take the second reading and exit
-//! writer:  send; take a reading at each published offset
-//!          continue until the reader has exited
-//! ```
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 
-use anyhow::bail;
-
-use super::clock::Clock;
-use super::counters::{Meter, Reading};
-use super::data::{Consumer, Producer};
-use super::ends::Driver;
+use super::control::Control;
 use super::outcome::Outcome;
-use super::spec::EndSpec;
+use super::pages::{buffer_error, require_enabled, require_huge, require_size};
+use super::serve::{Instructions, serve};
+use super::stream::{reader, writer};
 use super::{alone, memory};
-use crate::case::Subject;
-use crate::channel::{Sink, Source, Taken};
-use crate::record::NotRun;
-use crate::session::{self, Instructions, PeerGone, Role, refusal_or_failure};
-
-pub use super::ends::huge_pages_refused;
-
-/// The shared words: the offsets of the two readings, 0 until they are published; the
-/// bytes that the writer has sent; and whether the reader has taken its last reading.
-const BEGIN: usize = 0;
-const END: usize = 1;
-const SENT: usize = 2;
-const READER_DONE: usize = 3;
+use crate::channel::library::LibrarySink;
+use crate::channel::message::{MessageSink, MessageSource};
+use crate::channel::mqueue::Queue;
+use crate::channel::pipe::{PipeSink, PipeSource};
+use crate::channel::ring::{self, RingReceiver, RingTransmitter};
+use crate::channel::socket::Socket;
+use crate::channel::uring::Uring;
+use crate::channel::{Sink, Source};
+use crate::failure::{PeerGone, refusal_or_failure};
+use crate::record::Setup;
+use crate::spec::{
+    EndSpec, PageKind, Role, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Subject,
+};
+use pipespeed_host::process_memory::Backing;
 
 /// Runs a writer or a reader and reports to the control socket.
 ///
 /// # Errors
 /// If the report can't be sent.
 pub(crate) fn main(role: Role) -> io::Result<()> {
-    session::serve(role, |control, instructions: Instructions<EndSpec>| {
+    serve(role, |control, instructions: Instructions<EndSpec>| {
         let spec = &instructions.spec;
         let driver = Driver {
             control,
@@ -64,134 +49,116 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
     })
 }
 
-/// Runs the writer: sends until the reader has exited.
-pub(super) fn writer(
-    spec: &EndSpec,
-    sink: &mut impl Sink,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let meter = Meter::new();
-    let mut producer = Producer::new(spec.data, spec.work);
-    let mut first: Option<Reading> = None;
-    let mut second: Option<Reading> = None;
-    loop {
-        match sink.send(&mut producer) {
-            Ok(()) => words[SENT].store(sink.sent(), Ordering::Release),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // The reader exits at the second offset, which may lie within the piece
-                // that was being sent.
-                let end = words[END].load(Ordering::Acquire);
-                if first.is_some() && second.is_none() && end != 0 && sink.sent() >= end {
-                    second = Some(meter.read(sink.sent(), sink.counts()));
+/// Runs one end of a trial.
+struct Driver<'a> {
+    control: &'a mut Control,
+    spec: &'a EndSpec,
+    words: &'a [AtomicU64],
+}
+
+impl Driver<'_> {
+    fn run_sink(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(sink.setup())?;
+        writer(self.spec, &mut sink, self.words)
+    }
+
+    fn run_source(self, mut source: impl Source) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(Setup::default())?;
+        reader(self.spec, &mut source, self.words)
+    }
+
+    /// Sets up and runs the writer of a trial.
+    fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let blocks = !sink.wait.spins();
+        let bytes = sink.buffer_bytes;
+        match sink.technique {
+            SinkTechnique::Write | SinkTechnique::Vmsplice => {
+                if sink.pages.is_thp() {
+                    require_enabled(sink.pages)?;
                 }
-                break;
+                let pipe = PipeSink::new(channel, sink);
+                let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
+                if sink.pages == PageKind::Huge && sink.touched {
+                    require_huge(pipe.backing()?)?;
+                }
+                if sink.pages.is_thp() || sink.pages == PageKind::Split {
+                    require_size(sink.pages, &pipe)?;
+                }
+                self.run_sink(pipe)
             }
-            Err(error) => return Err(refused_or_failed(sink.call(), sink.sent(), error)),
-        }
-        let due = match (&first, &second) {
-            (None, _) => BEGIN,
-            (Some(_), None) => END,
-            (Some(_), Some(_)) if words[READER_DONE].load(Ordering::Acquire) != 0 => break,
-            (Some(_), Some(_)) => continue,
-        };
-        let offset = words[due].load(Ordering::Acquire);
-        if offset != 0 && sink.sent() >= offset {
-            let reading = Some(meter.read(sink.sent(), sink.counts()));
-            match due {
-                BEGIN => {
-                    sink.check_technique().map_err(NotRun::refused)?;
-                    first = reading;
-                }
-                _ => {
-                    sink.expect_reader_exit();
-                    second = reading;
+            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo | SinkTechnique::BufWriter => {
+                self.run_sink(LibrarySink::new(channel, sink)?)
+            }
+            SinkTechnique::Send => {
+                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes)?)
+            }
+            SinkTechnique::QueueSend => {
+                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes)?)
+            }
+            SinkTechnique::UringWrite => {
+                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes)?)
+            }
+            SinkTechnique::RingLend | SinkTechnique::RingWrite => {
+                let ring = ring::offer(channel, bytes, sink.wait);
+                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
+                if sink.technique == SinkTechnique::RingLend {
+                    self.run_sink(RingTransmitter::new(ring, bytes, true))
+                } else {
+                    let ring = RingTransmitter::new(ring, bytes, false);
+                    self.run_sink(MessageSink::new(ring, bytes)?)
                 }
             }
         }
     }
-    match (first, second) {
-        (Some(first), Some(second)) => Ok(Outcome::between(&first, &second)),
-        _ => bail!(PeerGone(
-            "the reader exited before the end of the trial".to_owned()
-        )),
+
+    /// Sets up and runs the reader of a trial.
+    fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let blocks = !source.wait.spins();
+        let bytes = source.buffer_bytes;
+        match source.technique {
+            SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
+                let pipe = PipeSource::new(channel, source)?;
+                if let Some(buffer) = pipe.buffer()
+                    && source.pages == PageKind::Huge
+                    && source.touched
+                {
+                    require_huge(Backing::examine(buffer)?)?;
+                }
+                self.run_source(pipe)
+            }
+            SourceTechnique::Recv => {
+                self.run_source(MessageSource::new(Socket::new(channel, blocks), bytes)?)
+            }
+            SourceTechnique::QueueReceive => {
+                self.run_source(MessageSource::new(Queue::new(channel, blocks)?, bytes)?)
+            }
+            SourceTechnique::UringRead => {
+                self.run_source(MessageSource::new(Uring::new(channel, !blocks)?, bytes)?)
+            }
+            SourceTechnique::RingPeek | SourceTechnique::RingRead => {
+                let ring = ring::accept(channel, source.wait);
+                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
+                if source.technique == SourceTechnique::RingPeek {
+                    self.run_source(RingReceiver::new(ring, bytes, true))
+                } else {
+                    let ring = RingReceiver::new(ring, bytes, false);
+                    self.run_source(MessageSource::new(ring, bytes)?)
+                }
+            }
+        }
     }
 }
 
-/// Converts an error of a call. It is a refusal only if nothing was moved yet: later,
-/// the call is known to be allowed.
-fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
-    if moved == 0 {
-        refusal_or_failure(call, error)
-    } else {
-        anyhow::Error::new(error).context(call.to_owned())
-    }
-}
+const A_RING: &str = "a ring in shared memory";
 
-/// Runs the reader: takes data, keeps the time and publishes the offsets.
-pub(super) fn reader(
-    spec: &EndSpec,
-    source: &mut impl Source,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let mut consumer = Consumer::new(spec.data, spec.work);
-    let meter = Meter::new();
-    let mut clock = Clock::new(spec);
-    let mut received = 0;
-    // An offset that the writer can't have reached yet.
-    let ahead = |received: u64| received.max(words[SENT].load(Ordering::Acquire)) + spec.margin;
-
-    clock.restart(received);
-    while clock.update(received) < clock.warm_up {
-        received += take(received, source, &mut consumer)?;
-    }
-    let begin = ahead(received);
-    words[BEGIN].store(begin, Ordering::Release);
-    while received < begin {
-        clock.update(received);
-        received += take(received, source, &mut consumer)?;
-    }
-
-    let first = meter.read(received, source.counts());
-    clock.restart(received);
-    let end = match spec.timed_bytes {
-        Some(bytes) => ahead(received).max(received + bytes),
-        None => {
-            while clock.update(received) < clock.timed {
-                received += take(received, source, &mut consumer)?;
-            }
-            ahead(received)
+/// Converts an error during setup: [`PeerGone`] if the peer has exited.
+fn setup_error(error: impl Into<io::Error>) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let error = error.into();
+    match error.kind() {
+        BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
+            PeerGone("the other end is gone".to_owned()).into()
         }
-    };
-    words[END].store(end, Ordering::Release);
-    while received < end {
-        clock.update(received);
-        received += take(received, source, &mut consumer)?;
+        _ => error.into(),
     }
-    if spec.timed_bytes.is_some() {
-        clock.update_now(received);
-    }
-    let second = meter.read(received, source.counts());
-    words[READER_DONE].store(1, Ordering::Release);
-    Ok(Outcome {
-        parts_gib_per_s: clock.rates(),
-        ..Outcome::between(&first, &second)
-    })
-}
-
-/// Takes and consumes the available data. Returns the number of bytes.
-fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> anyhow::Result<u64> {
-    let call = source.call();
-    let taken = source
-        .take()
-        .map_err(|error| refused_or_failed(call, received, error))?;
-    if taken.is_empty() {
-        bail!(PeerGone(format!(
-            "the data ended early, after {received} bytes"
-        )));
-    }
-    if let Taken::Data(bytes) = &taken {
-        consumer.consume(bytes)?;
-    }
-    Ok(taken.len() as u64)
 }

@@ -6,10 +6,9 @@ use anyhow::Context;
 use fastpipe::ring;
 
 use crate::channel::ring::check_file_limit;
-use crate::channel::transport::Transport;
-use crate::channel::{Channel, open_error, open_kind};
-use crate::endpoint::spec::ChannelKind;
-use crate::session::TrialError;
+use crate::channel::{self, OpenChannel};
+use crate::failure::{TrialError, open_error};
+use crate::spec::{ChannelKind, Transport};
 use pipespeed_base::size;
 
 pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
@@ -59,8 +58,8 @@ pub fn open(
     size: usize,
     pipe_bytes: Option<usize>,
 ) -> Result<Connection, TrialError> {
-    let (channel, ..) = transport.parts();
-    if channel == ChannelKind::Ring {
+    let (kind, ..) = transport.parts();
+    if kind == ChannelKind::Ring {
         // Room for two messages, so that one can be produced while the other is used.
         let bytes = MIN_RING_BYTES.max(2 * size);
         check_file_limit(size, bytes)?;
@@ -68,7 +67,7 @@ pub fn open(
         let capacity = format!("each ring holds {capacity}");
         return over_two(ring(bytes)?, ring(bytes)?, capacity);
     }
-    let one = open_kind(channel, size, pipe_bytes)?;
+    let one = channel::open(kind, size, pipe_bytes)?;
     let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
     if one.granted.send_buffer_bytes.is_some() {
         let capacity = format!(
@@ -79,25 +78,29 @@ pub fn open(
         return over_one(one, capacity);
     }
     let capacity = match one.granted.queue_messages {
-        _ if channel == ChannelKind::Eventfd => "an eventfd counts to 2^64 - 2".to_owned(),
+        _ if kind == ChannelKind::Eventfd => "an eventfd counts to 2^64 - 2".to_owned(),
         Some(messages) => format!("a queue holds {messages} messages"),
         None => format!("each pipe holds {}", bytes(one.granted.pipe_bytes)),
     };
-    over_two(one, open_kind(channel, size, pipe_bytes)?, capacity)
+    over_two(one, channel::open(kind, size, pipe_bytes)?, capacity)
 }
 
-fn ring(bytes: usize) -> Result<Channel, TrialError> {
+fn ring(bytes: usize) -> Result<OpenChannel, TrialError> {
     const RING: &str = "a ring in shared memory";
     let (producer, consumer) = ring::pair(bytes).map_err(open_error(RING))?;
-    Ok(Channel {
+    Ok(OpenChannel {
         write_end: Some(producer.into_fd().map_err(open_error(RING))?),
         read_end: Some(consumer.into_fd().map_err(open_error(RING))?),
-        ..Channel::default()
+        ..OpenChannel::default()
     })
 }
 
 /// A connection of two channels, one in each direction.
-fn over_two(out: Channel, back: Channel, capacity: String) -> Result<Connection, TrialError> {
+fn over_two(
+    out: OpenChannel,
+    back: OpenChannel,
+    capacity: String,
+) -> Result<Connection, TrialError> {
     let ends = |input: Option<OwnedFd>, output| {
         let input = input.context("a channel with one end")?;
         anyhow::Ok(Ends { input, output })
@@ -110,10 +113,10 @@ fn over_two(out: Channel, back: Channel, capacity: String) -> Result<Connection,
 }
 
 /// A connection of one channel that carries messages in both directions.
-fn over_one(channel: Channel, capacity: String) -> Result<Connection, TrialError> {
-    let half = |end| Channel {
+fn over_one(channel: OpenChannel, capacity: String) -> Result<Connection, TrialError> {
+    let half = |end| OpenChannel {
         read_end: end,
-        ..Channel::default()
+        ..OpenChannel::default()
     };
     over_two(half(channel.read_end), half(channel.write_end), capacity)
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::record::{CaseRecord, Launch, Record, Settings};
 use super::spec::{Mode, Naive};
-use crate::endpoint::spec::Waiting;
 use crate::record::NotRunKind;
+use crate::spec::Waiting;
 
 /// A row; its fields are the columns.
 #[derive(Debug, Serialize)]

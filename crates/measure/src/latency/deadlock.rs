@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use super::port::{WORDS, WRITING};
 use super::spec::{Mode, Naive, Spec};
 use super::trial::HANG_TIMEOUT;
-use crate::session::{Deadlock, Detector, ProcessState, Role, TrialError, Watch};
+use crate::failure::TrialError;
+use crate::record::{Deadlock, Detector, ProcessState};
+use crate::session::Watch;
+use crate::spec::Role;
 use pipespeed_base::{size, text::pluralize};
 
 /// The time between two checks of processes that may deadlock.

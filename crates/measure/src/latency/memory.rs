@@ -12,7 +12,7 @@ use fastpipe::pipe::page_size;
 
 use super::spec::Mode;
 use crate::channel::message::{Message, Pieces};
-use crate::channel::transport::Transport;
+use crate::spec::Transport;
 
 /// Maximum number of messages in flight in an open loop, and of their bytes, where
 /// the channel refers to their memory.

@@ -14,7 +14,7 @@ use super::histogram::Latencies;
 use super::port::{Moved, Port};
 use super::spec::{Length, Outcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
-use crate::endpoint::spec::Waiting;
+use crate::spec::Waiting;
 
 /// The sender stops sleeping this long before a message is due, since a timer may
 /// be late by tens of microseconds.

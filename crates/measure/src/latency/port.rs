@@ -18,12 +18,11 @@ use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{Plain, Vmsplice};
 use crate::channel::ring::{RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
-use crate::channel::transport::Transport;
 use crate::channel::uring::Uring;
 use crate::channel::{Receiver, Transmitter, moved};
-use crate::endpoint::spec::Waiting;
+use crate::failure::{PeerGone, refusal_or_failure};
 use crate::record::NotRun;
-use crate::session::{PeerGone, Role, refusal_or_failure};
+use crate::spec::{Role, Transport, Waiting};
 use crate::sys::SharedWords;
 
 // Each process has some of the shared words, the sender the first ones: the bytes it

@@ -222,11 +222,11 @@ fn few_messages(record: &Record) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::transport::Transport;
     use crate::fixtures::{deadlock, latency_record};
     use crate::latency::record::CaseRecord;
     use crate::latency::spec::Outcome;
     use crate::record::Flag;
+    use crate::spec::Transport;
 
     fn record(length: Length) -> Record {
         let mut record = latency_record(Mode::Closed);

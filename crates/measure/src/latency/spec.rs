@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Counts;
-use crate::channel::transport::Transport;
-use crate::endpoint::spec::Waiting;
+use crate::spec::{Transport, Waiting};
 
 /// How long a trial lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

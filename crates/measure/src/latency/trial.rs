@@ -10,8 +10,9 @@ use super::channels::{self, Connection};
 use super::deadlock::Watcher;
 use super::spec::{Outcome, Spec};
 use crate::endpoint::counters::run_delay_s;
-pub use crate::session::TrialError;
-use crate::session::{Role, Session, with_noise};
+pub use crate::failure::TrialError;
+use crate::session::{Session, with_noise};
+use crate::spec::Role;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Preparation;
-use crate::case::Case;
-use crate::endpoint::spec::SinkTechnique;
-use crate::record::DataUse;
-use crate::suite::{Overrides, Suite};
+use crate::spec::{Case, DataUse, SinkTechnique, Suite};
+use crate::suite::Overrides;
 use pipespeed_base::failure::usage;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen};

@@ -1,10 +1,10 @@
 //! Durations of trials and runs, by suite.
 
 use super::Request;
-use crate::case::Durations;
 use crate::record::{Warning, WarningKind};
 use crate::rounds::rounds_for_verdicts;
-use crate::suite::Suite::{
+use crate::spec::Durations;
+use crate::spec::Suite::{
     self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use pipespeed_stats as stats;
@@ -145,7 +145,8 @@ pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> 
 mod tests {
     use super::*;
     use crate::fixtures::sizes;
-    use crate::rounds::{Budget, comparisons, rounds_for_verdicts};
+    use crate::record::comparisons;
+    use crate::rounds::{Budget, rounds_for_verdicts};
     use crate::suite::Overrides;
 
     #[test]

@@ -7,11 +7,11 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
 use crate::record::{Header, Run, Settings, Warning, WarningKind};
 use crate::rounds::Budget;
 use crate::search::{Purpose, SearchPlan};
-use crate::suite::Suite::{
+use crate::spec::Case;
+use crate::spec::Suite::{
     self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use crate::suite::sizes::Grid;

@@ -3,10 +3,9 @@
 
 use super::lengths::trial_s;
 use super::{Plan, Preparation, Request};
-use crate::case::Case;
-use crate::endpoint::spec::PageKind;
 use crate::record::{Sizes, Warning, WarningKind};
 use crate::search::{Purpose, SearchPlan};
+use crate::spec::{Case, PageKind};
 use crate::suite::sizes::{Grid, with_one_processor, with_sizes};
 use crate::suite::touched;
 use fastpipe::buffer::{Buffer, Pages};

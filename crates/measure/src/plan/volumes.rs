@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::lengths::trial_s;
 use super::{Plan, in_words};
-use crate::case::pilot_bytes;
 use crate::record::{CaseResult, Run};
+use crate::spec::pilot_bytes;
 use pipespeed_base::text::pluralize;
 
 /// Maximum number of rounds; more would not improve the results.

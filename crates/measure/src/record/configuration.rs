@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::memory::Act;
-use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, Reuse, SinkTechnique, SourceTechnique, Waiting,
+use crate::spec::{
+    Access, Act, Case, ChannelKind, PageKind, Reuse, SinkSpec, SinkTechnique, SourceTechnique,
+    Subject, Transport, Waiting,
 };
+use pipespeed_base::Named;
 
 /// The configuration that took effect, as the ends of the case reported it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -84,6 +85,63 @@ impl Configuration {
     }
 }
 
+impl Case {
+    /// The configuration as asked for.
+    pub fn configuration(&self) -> Configuration {
+        Configuration {
+            writer_cpu: self.cpus.map(|(writer, _)| writer),
+            reader_cpu: self.cpus.map(|(_, reader)| reader),
+            volume_bytes: self.volume_bytes,
+            options: self.options(),
+            ..self.subject.configuration()
+        }
+    }
+}
+
+impl Subject {
+    /// The configuration asked for.
+    pub(super) fn configuration(&self) -> Configuration {
+        let (writer, reader) = match self {
+            Subject::Channel { writer, reader, .. } => (
+                Some(Access::Channel(writer.technique)),
+                Some(Access::Channel(reader.technique)),
+            ),
+            Subject::Memory(_) | Subject::Produce(_) => (Some(Access::Memory), None),
+            Subject::Consume(_) => (None, Some(Access::Memory)),
+        };
+        let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
+        let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);
+        Configuration {
+            writer,
+            reader,
+            wait: self.wait(),
+            channel: self.channel(),
+            reuse,
+            act: self.memory().map(|memory| memory.act),
+            message_bytes: self.message_bytes(),
+            buffer_bytes: self.buffer_bytes(),
+            reader_buffer_bytes: self.reader().map(|reader| reader.buffer_bytes),
+            pages: self.pages(),
+            pipe_bytes_asked: self.pipe_bytes(),
+            ..Configuration::default()
+        }
+    }
+}
+
+impl Transport {
+    /// The transport with this configuration, if any.
+    pub fn of(configuration: &Configuration) -> Option<Transport> {
+        let reuse = configuration.reuse.unwrap_or_default();
+        Transport::VALUES.iter().copied().find(|transport| {
+            let (channel, writer, reader) = transport.parts();
+            configuration.channel == Some(channel)
+                && configuration.writer == Some(writer.into())
+                && configuration.reader == Some(reader.into())
+                && reuse == transport.reuse()
+        })
+    }
+}
+
 /// The saved form of a way of waiting: `none` without a channel.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Option<Waiting>", rename_all = "snake_case")]
@@ -96,7 +154,8 @@ enum WaitingOrNone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{Overrides, Selection, Suite};
+    use crate::spec::Suite;
+    use crate::suite::{Overrides, Selection};
     use pipespeed_base::Named;
 
     #[test]

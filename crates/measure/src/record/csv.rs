@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::{CaseResult, Configuration, EndCounters, Run, Sample};
-use crate::suite::Suite;
+use crate::spec::Suite;
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// its value.

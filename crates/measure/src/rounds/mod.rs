@@ -7,20 +7,17 @@
 
 mod bench;
 mod budget;
-mod combine;
-pub mod comparisons;
 mod disturbances;
 mod sample;
 
 use std::time::Instant;
 
+use crate::failure::TrialError;
 use crate::record::{NotRun, Warning, WarningKind};
-use crate::runner::TrialError;
 use pipespeed_base::failure::{Interrupted, full_message};
 use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
-#[cfg(any(test, feature = "fixtures"))]
 pub(crate) use self::bench::unmeasured;
 pub use self::bench::{Bench, Measurement};
 pub use self::budget::Budget;

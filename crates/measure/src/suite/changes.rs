@@ -7,9 +7,7 @@
 //! `fastpipe::Writer` takes the place of write(2) on a pipe of the same size.
 
 use super::{DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
-use crate::record::DataUse;
+use crate::spec::{Case, DataUse, PageKind, Policy, SinkTechnique};
 use pipespeed_base::{Named, named};
 
 /// Name of the case that all others are compared with.

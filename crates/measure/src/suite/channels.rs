@@ -8,8 +8,8 @@
 use std::fmt;
 
 use super::Overrides;
-use crate::case::Case;
-pub use crate::channel::transport::Transport;
+use crate::spec::Case;
+pub use crate::spec::Transport;
 use pipespeed_base::{Named, size};
 
 /// Which channels and sizes.

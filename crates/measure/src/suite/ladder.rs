@@ -10,8 +10,7 @@
 //! as in `program | pv > /dev/null`.
 
 use super::{BUFFER, DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::record::DataUse;
+use crate::spec::{Case, DataUse};
 use pipespeed_base::size;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {

@@ -6,9 +6,7 @@
 //! compared with copying a block as large as the ladder's buffer.
 
 use super::{BUFFER, Overrides, ladder};
-use crate::case::Case;
-use crate::endpoint::memory::{Act, MemorySpec};
-use crate::record::DataUse;
+use crate::spec::{Act, Case, DataUse, MemorySpec};
 use pipespeed_base::{Named, size};
 
 /// The size of a block is a multiple of this: a cache line, in bytes.
@@ -82,7 +80,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::spec::PageKind;
+    use crate::spec::PageKind;
     use crate::suite::Selection;
 
     fn of_sizes(sizes: &[usize]) -> Vec<Case> {

@@ -9,8 +9,7 @@
 //! is copied as well.
 
 use super::{BUFFER, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Waiting};
+use crate::spec::{Case, PageKind, Waiting};
 
 /// The offset from a page boundary of large blocks from glibc's malloc(3), in
 /// bytes.

@@ -6,8 +6,7 @@
 //! never changed.
 
 use super::{BUFFER, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::PageKind;
+use crate::spec::{Case, PageKind};
 use pipespeed_base::{Named, size};
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {

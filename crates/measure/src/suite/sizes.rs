@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::{Case, Subject};
-use crate::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use crate::record::Sizes;
+use crate::spec::{Case, PageKind, SinkTechnique, SourceTechnique, Subject, Waiting};
 use pipespeed_base::size;
 
 use super::{BUFFER, DEFAULT_PIPE, Overrides};
@@ -208,7 +207,7 @@ pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Suite;
+    use crate::spec::Suite;
 
     #[test]
     fn cases_with_the_ladders_names_are_the_ladders() {

@@ -11,9 +11,8 @@
 
 use super::sizes::{Grid, sizes_of};
 use super::{BUFFER, DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
 use crate::record::Sizes;
+use crate::spec::{Case, PageKind, Policy, SinkTechnique};
 use pipespeed_base::size;
 
 /// Name of the case that all others are compared with.

@@ -2,7 +2,7 @@
 //! depend on how much is moved?
 
 use super::Overrides;
-use crate::case::Case;
+use crate::spec::Case;
 use pipespeed_base::size;
 
 /// The default capacity of a pipe, and the size of a write and a read, in bytes.

@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::{Runner, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite};
-use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_measure::spec::{
+    Case, Durations, PageKind, SinkTechnique, SourceTechnique, Suite, Waiting,
+};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::{ProcessRunner, Runner};
 use pipespeed_report as report;
 use pipespeed_stats as stats;
 

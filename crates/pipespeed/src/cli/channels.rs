@@ -1,7 +1,8 @@
 //! Options of the suite channels.
 
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{MAX_BYTES, Transport};
+use pipespeed_measure::spec::Transport;
+use pipespeed_measure::suite::channels::MAX_BYTES;
 
 use super::named::named_among;
 

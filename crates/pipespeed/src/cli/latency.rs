@@ -8,10 +8,9 @@ use super::OutputArgs;
 use super::number::{seconds, whole};
 use pipespeed_base::{Named, size};
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::channels::MAX_BYTES;
 use pipespeed_measure::latency::spec::{Mode, Naive};
+use pipespeed_measure::spec::{Transport, Waiting};
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]

@@ -12,13 +12,13 @@ use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::record::Record;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
 use pipespeed_measure::rounds::{Budget, Rounds, check};
+use pipespeed_measure::spec::Waiting;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 

@@ -17,10 +17,10 @@ use pipespeed_base::{size, standard};
 use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
+use pipespeed_measure::data::Consumer;
 use pipespeed_measure::endpoint::counters::Meter;
-use pipespeed_measure::endpoint::data::Consumer;
-use pipespeed_measure::endpoint::spec::{SourceSpec, SourceTechnique};
-use pipespeed_measure::record::{DataUse, GIB};
+use pipespeed_measure::record::GIB;
+use pipespeed_measure::spec::{DataUse, SourceSpec, SourceTechnique};
 
 /// Reads from standard input and prints the rate.
 ///

@@ -13,11 +13,10 @@ use pipespeed_base::size;
 use pipespeed_host::process_memory::{Backing, BackingError};
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
+use pipespeed_measure::data::Producer;
 use pipespeed_measure::endpoint::counters::Meter;
-use pipespeed_measure::endpoint::data::Producer;
-use pipespeed_measure::endpoint::process::huge_pages_refused;
-use pipespeed_measure::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
-use pipespeed_measure::record::DataUse;
+use pipespeed_measure::endpoint::huge_pages_refused;
+use pipespeed_measure::spec::{DataUse, Reuse, SinkSpec, SinkTechnique};
 
 /// Writes to standard output.
 ///

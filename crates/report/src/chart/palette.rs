@@ -2,8 +2,7 @@
 
 use pipespeed_base::Named;
 use pipespeed_explain::profile::group::Group;
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::record::DataUse;
+use pipespeed_measure::spec::{DataUse, Transport};
 use pipespeed_stats::Verdict;
 
 use super::svg::Colour;

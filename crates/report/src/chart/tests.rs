@@ -15,9 +15,8 @@ use pipespeed_measure::fixtures::{
     sizes, touched, within,
 };
 use pipespeed_measure::latency::spec::Mode;
-use pipespeed_measure::record::{DataUse, Run, Warning, WarningKind};
-use pipespeed_measure::suite::Suite;
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::record::{Run, Warning, WarningKind};
+use pipespeed_measure::spec::{DataUse, Suite, Transport};
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {

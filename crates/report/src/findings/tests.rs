@@ -3,8 +3,7 @@
 use super::*;
 use crate::run::findings;
 use pipespeed_measure::fixtures::{case, ladder, ratio, run, set_control, within};
-use pipespeed_measure::record::DataUse;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::{DataUse, Suite};
 
 #[test]
 fn the_ladder_names_large_steps_and_those_without_effect() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::latency_chart;
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::fixtures::latency_record as record;
+use pipespeed_measure::spec::Transport;
 
 fn shown(record: &Record) -> String {
     let style = Style {

@@ -7,7 +7,7 @@ use pipespeed_explain::check::{Checked, Record as CheckRecord, Verdict};
 use pipespeed_measure::latency::record::Record as LatencyRecord;
 use pipespeed_measure::latency::spec::Naive;
 use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::claim::{Claim, Found, Outcome};
 use super::figure::{bytes, count, us, us_of};

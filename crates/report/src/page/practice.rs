@@ -2,10 +2,8 @@
 
 use itertools::Itertools as _;
 use maud::{Markup, html};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{CaseResult, DataUse, PanelResult, Run, Sizes};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
+use pipespeed_measure::spec::{DataUse, Suite, Transport, Waiting};
 use pipespeed_measure::suite::changes::BASELINE;
 use pipespeed_measure::suite::touched::BEST;
 

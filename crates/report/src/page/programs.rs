@@ -1,11 +1,11 @@
 //! What follows for programs: the results in short, and what to change, with lines to paste.
 
 use maud::{Markup, html};
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
+use pipespeed_measure::spec::{Suite, Transport};
+use pipespeed_measure::suite::DEFAULT_PIPE;
 use pipespeed_measure::suite::changes::Change;
 use pipespeed_measure::suite::touched::BEST;
-use pipespeed_measure::suite::{DEFAULT_PIPE, Suite};
 
 use super::claim::{Claim, Outcome};
 use super::figure::{bytes, ms, rate_of as rate_figure};

@@ -6,7 +6,7 @@ use pipespeed_explain::profile::record::Profile;
 use pipespeed_explain::{check, costs};
 use pipespeed_measure::latency::record::Record as LatencyRecord;
 use pipespeed_measure::record::{Header, Kind, LoadError, Run, SavedFile};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::walk::WalkReport;
 use crate::conditions::of_record;

@@ -11,7 +11,7 @@ use fastpipe::wait::Wait;
 
 use super::pauses::{self, Pauses};
 use crate::channel::{Source, Taken};
-use crate::endpoint::spec::{SourceSpec, SourceTechnique};
+use crate::spec::{SourceSpec, SourceTechnique};
 
 /// The reading end.
 #[derive(Debug)]

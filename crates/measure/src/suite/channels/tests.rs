@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::record::DataUse;
-use crate::suite::Suite;
+use crate::spec::{DataUse, Suite};
 
 fn channel_of(case: &Case) -> &'static str {
     Transport::of(&case.configuration()).unwrap().name()

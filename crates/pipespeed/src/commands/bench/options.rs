@@ -6,8 +6,9 @@ use crate::commands::seed;
 use pipespeed_base::failure::usage;
 use pipespeed_base::size;
 use pipespeed_measure::plan::Request;
-use pipespeed_measure::record::{DataUse, Warning};
-use pipespeed_measure::suite::Suite::{
+use pipespeed_measure::record::Warning;
+use pipespeed_measure::spec::DataUse;
+use pipespeed_measure::spec::Suite::{
     Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use pipespeed_measure::suite::channels::MAX_BYTES;

@@ -5,12 +5,12 @@ use crate::commands::{header, memory_suffices, pipe_size_allowed, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL, open};
 use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::spec::{Length, Mode, Naive};
 use pipespeed_measure::latency::trial::TrialError;
 use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
+use pipespeed_measure::spec::Transport;
 
 /// Default message sizes.
 const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];

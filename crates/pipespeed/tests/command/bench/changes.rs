@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run};
 use crate::common::{conditions, json, json_file, pipespeed, run_alone, skip};
-use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::spec::{PageKind, Policy, SinkTechnique, Waiting};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite, changes};
+use pipespeed_measure::spec::{Case, PageKind, Policy, SinkTechnique, Suite, Waiting};
+use pipespeed_measure::suite::{Overrides, changes};
+use pipespeed_measure::trial::{Runner, Trial};
 use serde_json::Value;
 
 /// Trials whose rates follow from the changes that their cases make.

@@ -6,15 +6,14 @@ use std::rc::Rc;
 
 use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
-use pipespeed_measure::case::Case;
-use pipespeed_measure::channel::Granted;
-use pipespeed_measure::endpoint::outcome::{Outcome, Setup};
-use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::endpoint::outcome::Outcome;
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::fixtures::header;
-use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
+use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
 use pipespeed_measure::rounds::{Measurement, Observer};
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::spec::{Case, PageKind, SinkTechnique, SourceTechnique, Suite, Waiting};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::{Runner, Trial};
 
 /// The duration of every invented trial, in seconds: exact in binary.
 pub const SECONDS: f64 = 0.125;

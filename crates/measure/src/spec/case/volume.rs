@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Case, Durations};
+use super::Case;
+use crate::spec::Durations;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -2,12 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::memory::MemorySpec;
-use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, Waiting,
-};
-use crate::record::Configuration;
-use crate::session::Role;
+use crate::spec::{ChannelKind, MemorySpec, PageKind, Role, SinkSpec, SourceSpec, Waiting};
 
 /// The processes of a trial and what connects them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +133,7 @@ impl Subject {
     }
 
     /// The pages of the writer, else of the only process.
-    fn pages(&self) -> PageKind {
+    pub(crate) fn pages(&self) -> PageKind {
         match self {
             Subject::Channel { writer, .. } | Subject::Produce(writer) => writer.pages,
             Subject::Consume(reader) => reader.pages,
@@ -152,34 +147,6 @@ impl Subject {
             Subject::Channel { .. } => true,
             Subject::Memory(_) | Subject::Produce(_) => role == Role::Writer,
             Subject::Consume(_) => role == Role::Reader,
-        }
-    }
-
-    /// The configuration asked for.
-    pub(super) fn configuration(&self) -> Configuration {
-        let (writer, reader) = match self {
-            Subject::Channel { writer, reader, .. } => (
-                Some(Access::Channel(writer.technique)),
-                Some(Access::Channel(reader.technique)),
-            ),
-            Subject::Memory(_) | Subject::Produce(_) => (Some(Access::Memory), None),
-            Subject::Consume(_) => (None, Some(Access::Memory)),
-        };
-        let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
-        let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);
-        Configuration {
-            writer,
-            reader,
-            wait: self.wait(),
-            channel: self.channel(),
-            reuse,
-            act: self.memory().map(|memory| memory.act),
-            message_bytes: self.message_bytes(),
-            buffer_bytes: self.buffer_bytes(),
-            reader_buffer_bytes: self.reader().map(|reader| reader.buffer_bytes),
-            pages: self.pages(),
-            pipe_bytes_asked: self.pipe_bytes(),
-            ..Configuration::default()
         }
     }
 }

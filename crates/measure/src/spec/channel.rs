@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::spec::{ChannelKind, Reuse, SinkTechnique, SourceTechnique};
-use crate::record::Configuration;
+use super::names::words;
+use super::pages::Reuse;
 use pipespeed_base::{Named, named};
 
 /// A channel by its name in options and records: what connects the two ends, and which
@@ -102,18 +102,6 @@ impl Transport {
         }
     }
 
-    /// The transport with this configuration, if any.
-    pub fn of(configuration: &Configuration) -> Option<Transport> {
-        let reuse = configuration.reuse.unwrap_or_default();
-        Transport::VALUES.iter().copied().find(|transport| {
-            let (channel, writer, reader) = transport.parts();
-            configuration.channel == Some(channel)
-                && configuration.writer == Some(writer.into())
-                && configuration.reader == Some(reader.into())
-                && reuse == transport.reuse()
-        })
-    }
-
     /// Channels whose calls move bytes by copying them, so that one call may receive less
     /// than a message. The others deliver complete messages or refer to memory.
     pub fn with_short_reads() -> Vec<Transport> {
@@ -152,4 +140,157 @@ impl Transport {
 fn all_but(excluded: Transport) -> Vec<Transport> {
     let others = Transport::VALUES.iter().filter(|kind| **kind != excluded);
     others.copied().collect()
+}
+
+/// What connects the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChannelKind {
+    /// pipe(2).
+    #[default]
+    Pipe,
+    /// A pipe with a name: mkfifo(3).
+    Fifo,
+    /// socketpair(2), a stream.
+    SocketPair,
+    /// socketpair(2), messages in order.
+    SeqPacket,
+    /// socketpair(2), datagrams.
+    Datagram,
+    /// A unix socket bound to a name, a stream.
+    Unix,
+    /// A connection over the loopback device.
+    Tcp,
+    /// A POSIX message queue: mq_overview(7).
+    MessageQueue,
+    /// `fastpipe::ring`: memory that both ends have mapped.
+    Ring,
+    /// eventfd(2): a counter, no data.
+    Eventfd,
+}
+
+words!(ChannelKind {
+    Pipe = "pipe",
+    Fifo = "fifo",
+    SocketPair = "socketpair",
+    SeqPacket = "seqpacket",
+    Datagram = "datagram",
+    Unix = "unix",
+    Tcp = "tcp",
+    MessageQueue = "message queue",
+    Ring = "ring",
+    Eventfd = "eventfd",
+});
+
+impl ChannelKind {
+    /// Whether message boundaries are kept; else messages merge into a stream.
+    pub fn keeps_messages(self) -> bool {
+        matches!(
+            self,
+            ChannelKind::SeqPacket | ChannelKind::Datagram | ChannelKind::MessageQueue
+        )
+    }
+}
+
+/// How the writer hands data to the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkTechnique {
+    /// write(2).
+    Write,
+    /// vmsplice(2).
+    Vmsplice,
+    /// fastpipe's `Writer`, with the data produced in the memory that it lends.
+    Fastpipe(Policy),
+    /// fastpipe's `Writer` as an `io::Write`, which copies the data.
+    FastpipeIo,
+    /// The standard library's `BufWriter` on standard output.
+    BufWriter,
+    /// send(2).
+    Send,
+    /// mq_send(3).
+    QueueSend,
+    /// write by io_uring.
+    UringWrite,
+    /// The message is produced in a ring in shared memory.
+    RingLend,
+    /// The message is copied into a ring.
+    RingWrite,
+}
+
+words!(SinkTechnique {
+    Write = "write",
+    Vmsplice = "vmsplice",
+    Fastpipe(Policy::Auto) = "fastpipe, auto",
+    Fastpipe(Policy::Fresh) = "fastpipe, fresh",
+    Fastpipe(Policy::Drained) = "fastpipe, drained",
+    Fastpipe(Policy::CowChecked) = "fastpipe, cow_checked",
+    FastpipeIo = "fastpipe as io::Write, auto",
+    BufWriter = "BufWriter",
+    Send = "send",
+    QueueSend = "mq_send",
+    UringWrite = "io_uring write",
+    RingLend = "lend, commit",
+    RingWrite = "write to a ring",
+});
+
+/// How a `Writer` sends pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// By the fastest safe method, found while sending.
+    Auto,
+    /// Pages are never written again.
+    Fresh,
+    /// Pages are written again once they have left the pipe.
+    Drained,
+    /// Pages are written again once the kernel has checked that nothing else refers to
+    /// them.
+    CowChecked,
+}
+
+words!(Policy {
+    Auto = "auto",
+    Fresh = "fresh",
+    Drained = "drained",
+    CowChecked = "cow_checked",
+});
+
+/// How the reader takes data from the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceTechnique {
+    /// read(2).
+    Read,
+    /// splice(2) to /dev/null.
+    Splice,
+    /// splice(2) into a second pipe, and read(2) from that.
+    SpliceThrough,
+    /// recv(2).
+    Recv,
+    /// mq_receive(3).
+    QueueReceive,
+    /// read by io_uring.
+    UringRead,
+    /// The data is used in a ring in shared memory.
+    RingPeek,
+    /// The data is copied out of a ring.
+    RingRead,
+}
+
+words!(SourceTechnique {
+    Read = "read",
+    Splice = "splice",
+    SpliceThrough = "splice, read",
+    Recv = "recv",
+    QueueReceive = "mq_receive",
+    UringRead = "io_uring read",
+    RingPeek = "peek, release",
+    RingRead = "read from a ring",
+});
+
+impl SourceTechnique {
+    /// Whether it uses splice(2).
+    pub fn splices(self) -> bool {
+        matches!(
+            self,
+            SourceTechnique::Splice | SourceTechnique::SpliceThrough
+        )
+    }
 }

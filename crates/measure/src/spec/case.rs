@@ -1,17 +1,13 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
 mod options;
-mod subject;
 mod volume;
 
-pub use self::subject::Subject;
 pub use self::volume::pilot_bytes;
-use crate::endpoint::memory::MemorySpec;
-use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
-    SourceTechnique, Waiting,
+use crate::spec::{
+    ChannelKind, DataUse, Durations, EndSpec, MemorySpec, PageKind, Policy, Reuse, SinkSpec,
+    SinkTechnique, SourceSpec, SourceTechnique, Subject, Waiting,
 };
-use crate::record::{Configuration, DataUse};
 
 /// The reader reads the clock at most once per this many bytes: every 15 us at
 /// the highest rates. Reading it costs some tens of nanoseconds.
@@ -55,22 +51,6 @@ pub struct Case {
     /// The processors of the writer and of the reader, where the case has its
     /// own; else those of the run.
     pub cpus: Option<(usize, usize)>,
-}
-
-/// The minimum duration of the parts of a trial, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Durations {
-    /// The warm-up.
-    pub warm_up_s: f64,
-    /// The timed part.
-    pub timed_s: f64,
-}
-
-impl Durations {
-    /// Both parts together.
-    pub fn sum_s(self) -> f64 {
-        self.warm_up_s + self.timed_s
-    }
 }
 
 impl Case {
@@ -323,17 +303,6 @@ impl Case {
             margin: margin as u64,
             look_every,
             slow_down: self.slow_down,
-        }
-    }
-
-    /// The configuration as asked for.
-    pub fn configuration(&self) -> Configuration {
-        Configuration {
-            writer_cpu: self.cpus.map(|(writer, _)| writer),
-            reader_cpu: self.cpus.map(|(_, reader)| reader),
-            volume_bytes: self.volume_bytes,
-            options: self.options(),
-            ..self.subject.configuration()
         }
     }
 }

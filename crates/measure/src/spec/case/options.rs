@@ -1,7 +1,7 @@
 //! What else may be changed of a case's memory and waiting, one thing each.
 
 use super::Case;
-use crate::endpoint::spec::{PageKind, SinkSpec, SourceSpec};
+use crate::spec::{PageKind, SinkSpec, SourceSpec};
 
 impl Case {
     /// Sets the pages of the writer's buffers.
@@ -32,7 +32,7 @@ impl Case {
     }
 
     /// How the writer's memory differs from the default, in words.
-    pub(super) fn options(&self) -> Vec<String> {
+    pub(crate) fn options(&self) -> Vec<String> {
         let Some(writer) = self.subject.writer() else {
             return Vec::new();
         };

@@ -1,0 +1,152 @@
+//! The ends of a channel.
+
+use serde::{Deserialize, Serialize};
+
+use super::channel::{SinkTechnique, SourceTechnique};
+use super::pages::{PageKind, Reuse};
+use pipespeed_base::named;
+
+/// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// The system call sleeps.
+    #[default]
+    Block,
+    /// poll(2) before each call.
+    Poll,
+    /// The call is repeated at once.
+    Spin,
+    /// The call is repeated after a pause instruction.
+    Pause,
+    /// The call is repeated after pauses that double.
+    Backoff,
+    /// Spin for a bounded time, then poll.
+    Adaptive,
+}
+
+named!(Waiting {
+    Block = "block": "it sleeps in the call",
+    Poll = "poll": "it sleeps in poll(2) before each call",
+    Spin = "spin": "it tries again at once",
+    Pause = "pause": "it tries again after a pause instruction",
+    Backoff = "backoff": "it tries again after pauses that double, up to 4 us",
+    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
+});
+
+impl Waiting {
+    /// Whether an end that waits never sleeps.
+    pub fn spins(self) -> bool {
+        match self {
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => true,
+            Waiting::Block | Waiting::Poll | Waiting::Adaptive => false,
+        }
+    }
+}
+
+impl From<Waiting> for fastpipe::wait::Wait {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Block => Self::Block,
+            Waiting::Poll => Self::Poll,
+            // Only the ends of a pipe pause, between their transfers.
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => Self::Spin,
+            Waiting::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// The writing end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkSpec {
+    /// The system call.
+    pub technique: SinkTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The maximum number of bytes that a `Writer` lends or gathers before it sends
+    /// them.
+    pub loan_bytes: usize,
+    /// Whether one buffer is sent in halves, instead of two buffers in turn.
+    pub same_buffer: bool,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// Whether pages are gifted (SPLICE_F_GIFT).
+    pub gift: bool,
+    /// Whether the pages are written before each send, rather than sent as they are.
+    pub rewritten: bool,
+    /// When a page may be written again.
+    pub reuse: Reuse,
+    /// The offset of each buffer from the start of a page, in bytes.
+    pub offset: usize,
+}
+
+impl SinkSpec {
+    /// Blocking write(2) from touched buffers of base pages.
+    pub fn write(buffer_bytes: usize) -> Self {
+        SinkSpec {
+            technique: SinkTechnique::Write,
+            wait: Waiting::Block,
+            buffer_bytes,
+            loan_bytes: buffer_bytes,
+            same_buffer: false,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            gift: false,
+            rewritten: false,
+            reuse: Reuse::Drained,
+            offset: 0,
+        }
+    }
+
+    /// The memory of its buffers in bytes: one for write(2), two for what sends memory by
+    /// reference.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffers = match (self.technique, self.same_buffer) {
+            (SinkTechnique::Write, _) | (_, true) => 1,
+            _ => 2,
+        };
+        let bytes = self.buffer_bytes.max(self.loan_bytes) as u64;
+        bytes.saturating_mul(buffers)
+    }
+}
+
+/// The reading end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpec {
+    /// The system call.
+    pub technique: SourceTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// The offset of the buffer from the start of a page, in bytes.
+    pub offset: usize,
+}
+
+impl SourceSpec {
+    /// Blocking read(2) into touched buffers of base pages.
+    pub fn read(buffer_bytes: usize) -> Self {
+        SourceSpec {
+            technique: SourceTechnique::Read,
+            wait: Waiting::Block,
+            buffer_bytes,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            offset: 0,
+        }
+    }
+}
