@@ -62,7 +62,7 @@ pub(crate) struct Session<'a, S, O> {
     program: &'a Path,
     interrupt: &'a Interrupt,
     words: SharedWords,
-    ends: Vec<End>,
+    ends: Vec<EndProcess>,
     timeout: Duration,
     deadline: Instant,
     /// Error of the first process that found the other one gone.
@@ -119,7 +119,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             .stdout(stdout)
             .spawn()
             .map_err(|error| start_error(role.name(), self.program, error))?;
-        let mut end = End {
+        let mut end = EndProcess {
             role,
             child,
             control: Control::new(ours),
@@ -311,7 +311,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
 
 /// A process of a trial, killed and reaped when it is dropped.
 #[derive(Debug)]
-struct End {
+struct EndProcess {
     role: Role,
     child: Child,
     control: Control,
@@ -320,7 +320,7 @@ struct End {
     is_reaped: bool,
 }
 
-impl End {
+impl EndProcess {
     /// The error of a trial in which this process no longer responds.
     fn gone(&mut self, error: &io::Error) -> TrialError {
         let how = match self.kill() {
@@ -341,7 +341,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for EndProcess {
     fn drop(&mut self) {
         if !self.is_reaped {
             let _ = self.kill();

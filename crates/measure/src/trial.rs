@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::channel::{self, OpenChannel};
+use crate::channel;
 use crate::endpoint::counters::monotonic_ns;
 use crate::endpoint::outcome::Outcome;
 use crate::failure::TrialError;
 use crate::record::{Granted, Setup};
 use crate::session::{Session, with_noise};
-use crate::spec::{Case, Durations, Role};
+use crate::spec::{Case, ChannelSizes, Durations, Role};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 
@@ -131,20 +131,20 @@ impl ProcessRunner {
         attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
         let subject = &case.subject;
-        let channel = match subject.channel() {
-            Some(kind) => channel::open(kind, subject.buffer_bytes(), subject.pipe_bytes())?,
-            None => OpenChannel::default(),
-        };
-        let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
+        let (mut ends, mut granted) = ([None, None], Granted::default());
+        if let Some(channel) = subject.channel() {
+            let sizes = ChannelSizes::for_throughput(subject.buffer_bytes(), subject.pipe_bytes());
+            let open = channel::open(channel, sizes)?;
+            ends = [Some(open.write_end), Some(open.read_end)];
+            granted = open.granted;
+        }
+        let margin_bytes = granted.pipe_bytes.unwrap_or(0);
         let timeout = HANG_TIMEOUT + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =
             Session::new(&self.program, &self.interrupt, timeout)?;
         let spec = case.end_spec(margin_bytes, self.durations);
-        for (role, end) in [
-            (Role::Writer, channel.write_end),
-            (Role::Reader, channel.read_end),
-        ] {
-            if case.subject.has(role) {
+        for (role, end) in [Role::Writer, Role::Reader].into_iter().zip(ends) {
+            if subject.has(role) {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }
@@ -160,7 +160,7 @@ impl ProcessRunner {
         let [writer, reader] = outcomes;
         Ok(Trial {
             setup: setup.map(|(_, setup)| setup).unwrap_or_default(),
-            granted: channel.granted,
+            granted,
             noise: NoiseDelta::default(),
             writer,
             reader,

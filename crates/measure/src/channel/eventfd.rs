@@ -6,7 +6,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::OpenChannel;
 use crate::failure::{TrialError, open_error};
-use crate::record::NotRun;
+use crate::record::{Granted, NotRun};
 
 /// Bytes of an eventfd's value (eventfd(2)).
 pub const BYTES: usize = 8;
@@ -24,8 +24,8 @@ pub fn open(message: usize) -> Result<OpenChannel, TrialError> {
     let fd: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
         .map_err(open_error("an eventfd"))?;
     Ok(OpenChannel {
-        write_end: Some(fd.try_clone().map_err(open_error("an eventfd"))?),
-        read_end: Some(fd),
-        ..OpenChannel::default()
+        write_end: fd.try_clone().map_err(open_error("an eventfd"))?,
+        read_end: fd,
+        granted: Granted::default(),
     })
 }

@@ -53,8 +53,8 @@ pub fn open(message: usize) -> Result<OpenChannel, TrialError> {
     let read_end = sys::mq_open(&name, libc::O_RDONLY, 0, 0);
     sys::mq_unlink(&name).map_err(open_error("a message queue"))?;
     Ok(OpenChannel {
-        write_end: Some(write_end),
-        read_end: Some(read_end.map_err(open_error("a message queue"))?),
+        write_end,
+        read_end: read_end.map_err(open_error("a message queue"))?,
         granted: Granted {
             queue_messages: Some(messages),
             ..Granted::default()

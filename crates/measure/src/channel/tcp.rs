@@ -41,7 +41,7 @@ mod tests {
     fn a_connection_is_local_with_nodelay() {
         let channel = open().unwrap();
         assert_eq!(channel.granted.nodelay, Some(true));
-        let end = TcpStream::from(channel.write_end.unwrap());
+        let end = TcpStream::from(channel.write_end);
         assert!(end.peer_addr().unwrap().ip().is_loopback());
     }
 }

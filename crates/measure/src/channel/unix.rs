@@ -9,7 +9,6 @@ use super::OpenChannel;
 use super::name::PrivateName;
 use crate::failure::{TrialError, open_error, over_limit};
 use crate::record::Granted;
-use crate::spec::ChannelKind;
 
 /// Bytes of the send buffer that the kernel reserves: the longest message is this
 /// much shorter (unix_dgram_sendmsg in net/unix/af_unix.c).
@@ -19,12 +18,7 @@ const RESERVED: usize = 32;
 ///
 /// # Errors
 /// [`TrialError`]: not run if a message does not fit into the send buffer.
-pub fn open_pair(kind: ChannelKind, message: usize) -> Result<OpenChannel, TrialError> {
-    let socket_type = match kind {
-        ChannelKind::SeqPacket => SocketType::SEQPACKET,
-        ChannelKind::Datagram => SocketType::DGRAM,
-        _ => SocketType::STREAM,
-    };
+pub fn open_pair(socket_type: SocketType, message: usize) -> Result<OpenChannel, TrialError> {
     let (read_end, write_end) =
         socketpair(AddressFamily::UNIX, socket_type, SocketFlags::CLOEXEC, None)
             .map_err(open_error("a socket pair"))?;
@@ -63,8 +57,8 @@ pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<OpenCh
     };
     let granted = sizes(&write_end, &read_end).map_err(open_error("a socket's buffers"))?;
     Ok(OpenChannel {
-        write_end: Some(write_end),
-        read_end: Some(read_end),
+        write_end,
+        read_end,
         granted,
     })
 }
@@ -78,11 +72,11 @@ mod tests {
 
     #[test]
     fn the_limit_is_the_largest_message_that_the_kernel_takes() {
-        for kind in [ChannelKind::SeqPacket, ChannelKind::Datagram] {
+        for kind in [SocketType::SEQPACKET, SocketType::DGRAM] {
             let granted = open_pair(kind, 1).unwrap().granted;
             let max = granted.send_buffer_bytes.unwrap() - RESERVED;
             let channel = open_pair(kind, max).unwrap();
-            let end = channel.write_end.as_ref().unwrap();
+            let end = &channel.write_end;
             let mut message = vec![7; max];
             send(end, &message, SendFlags::DONTWAIT).unwrap();
             message.push(7);
@@ -98,7 +92,7 @@ mod tests {
     #[test]
     fn a_named_socket_leaves_no_name() {
         let channel = open_named().unwrap();
-        let name = rustix::net::getpeername(channel.write_end.unwrap()).unwrap();
+        let name = rustix::net::getpeername(channel.write_end).unwrap();
         let name = rustix::net::SocketAddrUnix::try_from(name.unwrap()).unwrap();
         let path = std::path::PathBuf::from(name.path().unwrap().to_str().unwrap());
         assert!(

@@ -12,16 +12,13 @@ use super::stream::{reader, writer};
 use super::{alone, memory};
 use crate::channel::library::LibrarySink;
 use crate::channel::message::{MessageSink, MessageSource};
-use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
-use crate::channel::ring::{self, RingReceiver, RingTransmitter};
-use crate::channel::socket::Socket;
-use crate::channel::uring::Uring;
-use crate::channel::{Sink, Source};
-use crate::failure::{PeerGone, refusal_or_failure};
+use crate::channel::ring::{RingReceiver, RingTransmitter};
+use crate::channel::{self, Sink, Source};
 use crate::record::Setup;
 use crate::spec::{
-    EndSpec, PageKind, Role, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Subject,
+    Channel, ChannelSizes, EndSpec, PageKind, PipeReader, PipeWriter, Role, SinkSpec, SourceSpec,
+    Subject,
 };
 use pipespeed_host::process_memory::Backing;
 
@@ -38,10 +35,12 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
             words: instructions.words.words(),
         };
         match &spec.subject {
-            Subject::Channel { reader, .. } if role == Role::Reader => {
-                driver.read(reader, instructions.channel)
-            }
-            Subject::Channel { writer, .. } => driver.write(writer, instructions.channel),
+            Subject::Channel {
+                channel, reader, ..
+            } if role == Role::Reader => driver.read(*channel, reader, instructions.channel),
+            Subject::Channel {
+                channel, writer, ..
+            } => driver.write(*channel, writer, instructions.channel),
             Subject::Produce(sink) => alone::produce(driver.control, spec, sink),
             Subject::Consume(source) => alone::consume(driver.control, spec, source),
             Subject::Memory(block) => memory::run(driver.control, spec, block),
@@ -68,97 +67,81 @@ impl Driver<'_> {
     }
 
     /// Sets up and runs the writer of a trial.
-    fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = !sink.wait.spins();
+    fn write(self, channel: Channel, sink: &SinkSpec, fd: OwnedFd) -> anyhow::Result<Outcome> {
         let bytes = sink.buffer_bytes;
-        match sink.technique {
-            SinkTechnique::Write | SinkTechnique::Vmsplice => {
-                if sink.pages.is_thp() {
-                    require_enabled(sink.pages)?;
-                }
-                let pipe = PipeSink::new(channel, sink);
-                let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
-                if sink.pages == PageKind::Huge && sink.touched {
-                    require_huge(pipe.backing()?)?;
-                }
-                if sink.pages.is_thp() || sink.pages == PageKind::Split {
-                    require_size(sink.pages, &pipe)?;
-                }
-                self.run_sink(pipe)
+        let sizes = ChannelSizes::for_throughput(bytes, None);
+        match (channel, channel.pipe_writer()) {
+            (_, Some(library)) if library.is_library() => {
+                self.run_sink(LibrarySink::new(fd, library, sink)?)
             }
-            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo | SinkTechnique::BufWriter => {
-                self.run_sink(LibrarySink::new(channel, sink)?)
+            (_, Some(technique)) => self.run_sink(pipe_sink(technique, sink, fd)?),
+            (Channel::Ring, _) => {
+                self.run_sink(RingTransmitter::offer(fd, sizes, sink.wait, true)?)
             }
-            SinkTechnique::Send => {
-                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes)?)
+            (Channel::RingCopy, _) => {
+                let ring = RingTransmitter::offer(fd, sizes, sink.wait, false)?;
+                self.run_sink(MessageSink::new(Box::new(ring), bytes)?)
             }
-            SinkTechnique::QueueSend => {
-                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes)?)
-            }
-            SinkTechnique::UringWrite => {
-                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes)?)
-            }
-            SinkTechnique::RingLend | SinkTechnique::RingWrite => {
-                let ring = ring::offer(channel, bytes, sink.wait);
-                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
-                if sink.technique == SinkTechnique::RingLend {
-                    self.run_sink(RingTransmitter::new(ring, bytes, true))
-                } else {
-                    let ring = RingTransmitter::new(ring, bytes, false);
-                    self.run_sink(MessageSink::new(ring, bytes)?)
-                }
+            _ => {
+                let transmitter = channel::transmitter(channel, fd, sizes, sink.wait)?;
+                self.run_sink(MessageSink::new(transmitter, bytes)?)
             }
         }
     }
 
     /// Sets up and runs the reader of a trial.
-    fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = !source.wait.spins();
+    fn read(self, channel: Channel, source: &SourceSpec, fd: OwnedFd) -> anyhow::Result<Outcome> {
         let bytes = source.buffer_bytes;
-        match source.technique {
-            SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
-                let pipe = PipeSource::new(channel, source)?;
-                if let Some(buffer) = pipe.buffer()
-                    && source.pages == PageKind::Huge
-                    && source.touched
-                {
-                    require_huge(Backing::examine(buffer)?)?;
-                }
-                self.run_source(pipe)
+        let sizes = ChannelSizes::for_throughput(bytes, None);
+        match (channel, channel.pipe_reader()) {
+            (_, Some(technique)) => self.run_source(pipe_source(technique, source, fd)?),
+            (Channel::Ring, _) => {
+                self.run_source(RingReceiver::accept(fd, sizes, source.wait, true)?)
             }
-            SourceTechnique::Recv => {
-                self.run_source(MessageSource::new(Socket::new(channel, blocks), bytes)?)
+            (Channel::RingCopy, _) => {
+                let ring = RingReceiver::accept(fd, sizes, source.wait, false)?;
+                self.run_source(MessageSource::new(Box::new(ring), bytes)?)
             }
-            SourceTechnique::QueueReceive => {
-                self.run_source(MessageSource::new(Queue::new(channel, blocks)?, bytes)?)
-            }
-            SourceTechnique::UringRead => {
-                self.run_source(MessageSource::new(Uring::new(channel, !blocks)?, bytes)?)
-            }
-            SourceTechnique::RingPeek | SourceTechnique::RingRead => {
-                let ring = ring::accept(channel, source.wait);
-                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
-                if source.technique == SourceTechnique::RingPeek {
-                    self.run_source(RingReceiver::new(ring, bytes, true))
-                } else {
-                    let ring = RingReceiver::new(ring, bytes, false);
-                    self.run_source(MessageSource::new(ring, bytes)?)
-                }
+            _ => {
+                let receiver = channel::receiver(channel, fd, sizes, source.wait)?;
+                self.run_source(MessageSource::new(receiver, bytes)?)
             }
         }
     }
 }
 
-const A_RING: &str = "a ring in shared memory";
-
-/// Converts an error during setup: [`PeerGone`] if the peer has exited.
-fn setup_error(error: impl Into<io::Error>) -> anyhow::Error {
-    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
-    let error = error.into();
-    match error.kind() {
-        BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
-            PeerGone("the other end is gone".to_owned()).into()
-        }
-        _ => error.into(),
+/// Creates the writing end of a pipe, and checks its pages.
+fn pipe_sink(
+    technique: PipeWriter,
+    sink: &SinkSpec,
+    fd: OwnedFd,
+) -> anyhow::Result<PipeSink<OwnedFd>> {
+    if sink.pages.is_thp() {
+        require_enabled(sink.pages)?;
     }
+    let pipe = PipeSink::new(fd, technique, sink);
+    let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
+    if sink.pages == PageKind::Huge && sink.touched {
+        require_huge(pipe.backing()?)?;
+    }
+    if sink.pages.is_thp() || sink.pages == PageKind::Split {
+        require_size(sink.pages, &pipe)?;
+    }
+    Ok(pipe)
+}
+
+/// Creates the reading end of a pipe, and checks its pages.
+fn pipe_source(
+    technique: PipeReader,
+    source: &SourceSpec,
+    fd: OwnedFd,
+) -> anyhow::Result<PipeSource<OwnedFd>> {
+    let pipe = PipeSource::new(fd, technique, source)?;
+    if let Some(buffer) = pipe.buffer()
+        && source.pages == PageKind::Huge
+        && source.touched
+    {
+        require_huge(Backing::examine(buffer)?)?;
+    }
+    Ok(pipe)
 }

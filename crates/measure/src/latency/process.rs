@@ -6,7 +6,7 @@ use std::io;
 use anyhow::Context;
 
 use super::port::Port;
-use super::spec::{Mode, Naive, Outcome, Spec};
+use super::spec::{Mode, Naive, RoundTripOutcome, Spec};
 use super::{closed, naive, open_loop};
 use crate::endpoint::control::Control;
 use crate::endpoint::serve::{Instructions, serve};
@@ -27,7 +27,7 @@ fn run(
     role: Role,
     control: &mut Control,
     mut instructions: Instructions<Spec>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<RoundTripOutcome> {
     let input = instructions.fds.next().context("no descriptors received")?;
     let spec = &instructions.spec;
     let mut port = Port::new(

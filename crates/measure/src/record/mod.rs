@@ -14,7 +14,7 @@ mod not_run;
 mod search;
 mod setup;
 
-pub use self::configuration::Configuration;
+pub use self::configuration::{Configuration, Ends};
 pub use self::csv::write_csv;
 pub(crate) use self::deadlock::Detector;
 pub use self::deadlock::{Deadlock, ProcessState};

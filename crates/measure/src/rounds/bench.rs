@@ -185,7 +185,7 @@ impl<R: Runner> Measurement<R> {
         run: Run,
         refused: &BTreeMap<String, String>,
     ) -> Self {
-        Rounds::of(Bench::new(runner, cases, null_control, run, refused))
+        Rounds::begin(Bench::new(runner, cases, null_control, run, refused))
     }
 
     /// Runs each case once and verifies every byte.

@@ -120,12 +120,12 @@ pub struct Rounds<W> {
     /// The cases and their record.
     pub work: W,
     /// The trials of each case.
-    trials: Vec<Trials>,
+    trials: Vec<CaseTrials>,
 }
 
 /// The trials of a case so far.
 #[derive(Debug, Clone, Default)]
-struct Trials {
+struct CaseTrials {
     succeeded: bool,
     failed: usize,
     /// Trials refused after one had succeeded, for example because huge pages ran out.
@@ -138,8 +138,8 @@ struct Trials {
 
 impl<W: Work> Rounds<W> {
     /// A run without any trial yet.
-    pub fn of(work: W) -> Self {
-        let trials = vec![Trials::default(); work.cases()];
+    pub fn begin(work: W) -> Self {
+        let trials = vec![CaseTrials::default(); work.cases()];
         Rounds { work, trials }
     }
 
@@ -293,8 +293,8 @@ impl<W: Work> Rounds<W> {
     /// Warnings about the trials that failed or were refused.
     pub fn missing(&self) -> Vec<Warning> {
         let by_case = self.trials.iter().enumerate();
-        let warning = |(case, trials): (usize, &Trials)| {
-            let Trials {
+        let warning = |(case, trials): (usize, &CaseTrials)| {
+            let CaseTrials {
                 failed,
                 refused,
                 reason,
@@ -414,7 +414,7 @@ mod tests {
         rounds: usize,
         budget: Option<&Budget>,
     ) -> (Rounds<Invented<F>>, Vec<String>, Result<(), Interrupted>) {
-        let mut run = Rounds::of(Invented {
+        let mut run = Rounds::begin(Invented {
             outcome,
             closed: vec![None; 3],
             samples: Vec::new(),

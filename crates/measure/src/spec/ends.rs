@@ -1,9 +1,8 @@
-//! The ends of a channel.
+//! The processes of a trial, and the ends of a channel.
 
 use serde::{Deserialize, Serialize};
 
-use super::channel::{SinkTechnique, SourceTechnique};
-use super::pages::{PageKind, Reuse};
+use super::pages::PageKind;
 use pipespeed_base::named;
 
 /// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
@@ -37,10 +36,7 @@ named!(Waiting {
 impl Waiting {
     /// Whether an end that waits never sleeps.
     pub fn spins(self) -> bool {
-        match self {
-            Waiting::Spin | Waiting::Pause | Waiting::Backoff => true,
-            Waiting::Block | Waiting::Poll | Waiting::Adaptive => false,
-        }
+        matches!(self, Waiting::Spin | Waiting::Pause | Waiting::Backoff)
     }
 }
 
@@ -59,8 +55,6 @@ impl From<Waiting> for fastpipe::wait::Wait {
 /// The writing end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSpec {
-    /// The system call.
-    pub technique: SinkTechnique,
     /// How to wait.
     pub wait: Waiting,
     /// Bytes in a buffer.
@@ -80,8 +74,6 @@ pub struct SinkSpec {
     pub gift: bool,
     /// Whether the pages are written before each send, rather than sent as they are.
     pub rewritten: bool,
-    /// When a page may be written again.
-    pub reuse: Reuse,
     /// The offset of each buffer from the start of a page, in bytes.
     pub offset: usize,
 }
@@ -90,7 +82,6 @@ impl SinkSpec {
     /// Blocking write(2) from touched buffers of base pages.
     pub fn write(buffer_bytes: usize) -> Self {
         SinkSpec {
-            technique: SinkTechnique::Write,
             wait: Waiting::Block,
             buffer_bytes,
             loan_bytes: buffer_bytes,
@@ -100,28 +91,14 @@ impl SinkSpec {
             locked: false,
             gift: false,
             rewritten: false,
-            reuse: Reuse::Drained,
             offset: 0,
         }
-    }
-
-    /// The memory of its buffers in bytes: one for write(2), two for what sends memory by
-    /// reference.
-    pub fn memory_bytes(&self) -> u64 {
-        let buffers = match (self.technique, self.same_buffer) {
-            (SinkTechnique::Write, _) | (_, true) => 1,
-            _ => 2,
-        };
-        let bytes = self.buffer_bytes.max(self.loan_bytes) as u64;
-        bytes.saturating_mul(buffers)
     }
 }
 
 /// The reading end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSpec {
-    /// The system call.
-    pub technique: SourceTechnique,
     /// How to wait.
     pub wait: Waiting,
     /// Bytes in a buffer.
@@ -140,7 +117,6 @@ impl SourceSpec {
     /// Blocking read(2) into touched buffers of base pages.
     pub fn read(buffer_bytes: usize) -> Self {
         SourceSpec {
-            technique: SourceTechnique::Read,
             wait: Waiting::Block,
             buffer_bytes,
             pages: PageKind::Base,
@@ -148,5 +124,41 @@ impl SourceSpec {
             locked: false,
             offset: 0,
         }
+    }
+}
+
+/// What a process of a trial does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Writes to a channel, which is its standard output.
+    Writer,
+    /// Reads from a channel, which is its standard input.
+    Reader,
+    /// Sends messages, receives them back and measures the time.
+    Sender,
+    /// Sends back what it receives.
+    Echo,
+}
+
+pipespeed_base::named!(Role {
+    Writer = "writer": "writes to a channel",
+    Reader = "reader": "reads from a channel",
+    Sender = "sender": "sends messages and receives them back",
+    Echo = "echo": "sends back what it receives",
+});
+
+impl Role {
+    /// Index of the role in its pair: 0 for the one that sends first.
+    pub fn index(self) -> usize {
+        match self {
+            Role::Writer | Role::Sender => 0,
+            Role::Reader | Role::Echo => 1,
+        }
+    }
+
+    /// Whether a trial waits for this process's outcome. An echo runs until the sender
+    /// has exited.
+    pub(crate) fn has_outcome(self) -> bool {
+        self != Role::Echo
     }
 }

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_base::Named as _;
 use pipespeed_explain::check::{Checked, Record as CheckRecord, Verdict};
-use pipespeed_measure::latency::record::Record as LatencyRecord;
+use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::spec::Naive;
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::spec::Suite;

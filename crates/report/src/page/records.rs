@@ -4,7 +4,7 @@ use pipespeed_explain::costs::Record as CostsRecord;
 use pipespeed_explain::pages::Record as PagesRecord;
 use pipespeed_explain::profile::record::Profile;
 use pipespeed_explain::{check, costs};
-use pipespeed_measure::latency::record::Record as LatencyRecord;
+use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::record::{Header, Kind, LoadError, Run, SavedFile};
 use pipespeed_measure::spec::Suite;
 

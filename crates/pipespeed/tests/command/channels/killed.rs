@@ -1,7 +1,7 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
-use pipespeed_measure::spec::Transport;
+use pipespeed_measure::spec::Channel;
 use std::path::Path;
 
 use crate::common::procs::{Mark, eventually};
@@ -133,7 +133,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    Transport::with_data().into_iter().map(Transport::name)
+    Channel::with_data().into_iter().map(Channel::name)
 }
 
 /// Every channel with each of its ends.

@@ -11,7 +11,7 @@ use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::fixtures::header;
 use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
 use pipespeed_measure::rounds::{Measurement, Observer};
-use pipespeed_measure::spec::{Case, PageKind, SinkTechnique, SourceTechnique, Suite, Waiting};
+use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
 
@@ -82,10 +82,10 @@ impl Runner for FakeRunner {
 fn rate(case: &Case) -> f64 {
     let configuration = case.configuration();
     let mut rate = 1.0;
-    if configuration.writer == Some(SinkTechnique::Vmsplice.into()) {
+    if case.pipe_writer().is_some_and(PipeWriter::vmsplices) {
         rate *= 4.0;
     }
-    if configuration.reader == Some(SourceTechnique::Splice.into()) {
+    if case.pipe_reader() == Some(PipeReader::Splice) {
         rate *= 2.0;
     }
     if configuration.pages == PageKind::Huge {
@@ -177,7 +177,8 @@ pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> 
     let cases = suite.cases(&Overrides::default());
     let refused = BTreeMap::new();
     let null_control = suite
-        .null_control()
+        .definition()
+        .null_control
         .map_or(cases[0].name.clone(), str::to_owned);
     Measurement::new(
         runner,
