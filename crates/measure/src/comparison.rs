@@ -6,7 +6,7 @@
 //! other. Neither run shows what happened to the machine in between, so a case is
 //! called faster or slower only if its whole interval lies beyond 5 %.
 
-use crate::suite::Suite;
+use crate::spec::Suite;
 use serde::Serialize;
 
 use crate::record::{CaseResult, Doubt, Header, Interval, Ratio, Run, Verdict};
@@ -26,7 +26,7 @@ const MAX_AUTOCORRELATION: f64 = 0.5;
 
 /// The record of a comparison of saved runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Record {
+pub struct ComparisonRecord {
     /// The header of all records.
     #[serde(flatten)]
     pub header: Header,
@@ -84,7 +84,8 @@ impl Comparison {
         let strictest = 1.0 - allowed / intervals.clone().count().max(1) as f64;
         let excludes_1 = |interval: &Interval| interval.low > 1.0 || interval.high < 1.0;
         // The levels become less strict only after a first claim at the strictest.
-        let has_claim = { intervals }.any(|it| it.coverage >= strictest && excludes_1(&it));
+        let has_claim =
+            { intervals }.any(|interval| interval.coverage >= strictest && excludes_1(&interval));
         let level = if has_claim {
             self.confidence
         } else {
@@ -92,7 +93,7 @@ impl Comparison {
         };
         let interval = |case: &ComparedCase| case.ratio?.estimate.interval;
         let old = self.cases.iter().filter(|case| case.old.is_some());
-        old.filter(move |case| interval(case).is_none_or(|it| it.coverage < level))
+        old.filter(move |case| interval(case).is_none_or(|interval| interval.coverage < level))
     }
 }
 
@@ -267,8 +268,8 @@ type Property<T> = (&'static str, fn(&T) -> String);
 /// The configuration of a case.
 const CASE: [Property<CaseResult>; 10] = [
     ("data", |case| case.data.name().to_owned()),
-    ("writer", |case| word(case.configuration.writer)),
-    ("reader", |case| word(case.configuration.reader)),
+    ("writer", |case| word(case.configuration.words().writer)),
+    ("reader", |case| word(case.configuration.words().reader)),
     ("wait", |case| case.configuration.wait_word().to_owned()),
     ("pages", |case| case.configuration.pages.to_string()),
     ("options", |case| case.configuration.options.join(", ")),

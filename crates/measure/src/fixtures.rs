@@ -1,22 +1,20 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::case::Case;
-use crate::endpoint::memory::Act;
-use crate::endpoint::spec::{ChannelKind, Waiting};
-use crate::latency::record::{self as round_trips, CaseRecord, Record};
-use crate::latency::spec::{Length, Mode, Outcome};
+use crate::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
+use crate::latency::spec::{Length, Mode, RoundTripOutcome};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, EndCounters, Estimate, GIB, Header, Interval, Kind as RecordKind,
-    NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Warning, WarningKind,
+    CaseResult, Configuration, Deadlock, EndCounters, Estimate, GIB, Header, Interval,
+    Kind as RecordKind, NotRun, NullControl, ProcessState, Ratio, Run, Sample, Settings, Sleep, Summary,
+    Warning, WarningKind,
 };
+use crate::spec::{Act, Case, Channel, Suite, Waiting};
+use pipespeed_base::Named as _;
 use pipespeed_host::{Cache, CacheKind, Machine};
 
-use crate::rounds::comparisons::allow_for_null_control;
+use crate::record::comparisons::allow_for_null_control;
 use crate::rounds::unmeasured;
-use crate::session::{Deadlock, ProcessState, Sleep};
-use crate::suite::channels::Transport;
-use crate::suite::{Overrides, Selection, Suite};
+use crate::suite::{Overrides, Selection};
 
 const ROUNDS: usize = 30;
 
@@ -242,7 +240,9 @@ pub fn channels(all: bool) -> Run {
     };
     let planned = Suite::Channels.cases(&overrides);
     let cases = planned.iter().map(|made| {
-        let kind = Transport::of(&made.configuration()).unwrap() as usize as f64;
+        let channel = made.subject.channel().unwrap();
+        let kind = Channel::VALUES.iter().position(|one| *one == channel);
+        let kind = kind.unwrap() as f64;
         let bytes = made.subject.message_bytes().unwrap() as f64;
         let max_rate = 1.0 + kind / 4.0;
         let rate = max_rate * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
@@ -250,11 +250,7 @@ pub fn channels(all: bool) -> Run {
         let is_compared = made.compared_with.is_some();
         let ratio = is_compared.then(|| ratio(1.0 + kind / 9.0));
         let mut case = measured(made, rate, ratio);
-        let in_pipe = matches!(
-            made.subject.channel(),
-            Some(ChannelKind::Pipe | ChannelKind::Fifo)
-        );
-        let in_ring = made.subject.channel() == Some(ChannelKind::Ring);
+        let (in_pipe, in_ring) = (channel.is_pipe(), channel.is_ring());
         case.configuration = Configuration {
             pipe_bytes: in_pipe.then_some(64 << 10),
             ring_bytes: in_ring.then_some((2 * made.subject.buffer_bytes()).max(1 << 20)),
@@ -272,7 +268,7 @@ pub fn channels(all: bool) -> Run {
     let reason = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     let is_over = |case: &&CaseResult| {
         let configuration = &case.configuration;
-        configuration.channel == Some(ChannelKind::SeqPacket)
+        configuration.channel() == Some(Channel::Seqpacket)
             && configuration.message_bytes >= Some(256 << 10)
     };
     let names = run.cases.iter().filter(is_over).map(|c| c.name.clone());
@@ -381,25 +377,25 @@ pub fn deadlock() -> Deadlock {
 }
 
 /// Plausible results of round trips.
-pub fn latency_record(mode: Mode) -> Record {
+pub fn latency_record(mode: Mode) -> LatencyRecord {
     let mut cases: Vec<CaseRecord> = [
-        (Transport::Pipe, 8),
-        (Transport::Tcp, 8),
-        (Transport::Pipe, 1 << 17),
+        (Channel::PIPE, 8),
+        (Channel::Tcp, 8),
+        (Channel::PIPE, 1 << 17),
     ]
     .into_iter()
     .map(|(kind, size)| CaseRecord::new(kind, size, mode))
     .collect();
     for case in &mut cases[..2] {
-        let slow = if case.channel == Transport::Tcp { 3 } else { 1 };
+        let slow = if case.channel == Channel::Tcp { 3 } else { 1 };
         for round in 0..7 {
             let counts = (0..2000)
                 .map(|at| (slow * (8000 + round * 100 + at * at / 40), 1))
                 .collect();
-            let outcome = Outcome {
+            let outcome = RoundTripOutcome {
                 counts,
                 seconds: 1.0,
-                ..Outcome::default()
+                ..RoundTripOutcome::default()
             };
             let measured = Measured {
                 outcome,
@@ -412,13 +408,13 @@ pub fn latency_record(mode: Mode) -> Record {
         Mode::Closed | Mode::Open(_) => cases[2].failed = 3,
         Mode::Naive(_) => cases[2].deadlock = Some(deadlock()),
     }
-    let mut eventfd = CaseRecord::new(Transport::Eventfd, 1024, mode);
+    let mut eventfd = CaseRecord::new(Channel::Eventfd, 1024, mode);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
-    Record {
+    LatencyRecord {
         header: header(RecordKind::Latency),
         interrupted: None,
-        settings: round_trips::Settings {
+        settings: LatencySettings {
             length: Length::Count(2000),
             wait: Waiting::Block,
             cpus: [Some(0), Some(1)],

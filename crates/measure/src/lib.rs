@@ -1,20 +1,20 @@
 //! Measures how fast data moves between processes: channels, ends, trials, rounds, suites, round trips, and the saved record.
 #![deny(unsafe_code)]
 
-pub mod case;
 pub mod channel;
 pub mod comparison;
-mod data_use;
+pub mod data;
 pub mod endpoint;
+pub mod failure;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod latency;
 pub mod plan;
 pub mod record;
 pub mod rounds;
-pub mod runner;
 pub mod search;
 pub mod session;
+pub mod spec;
 pub mod suite;
 mod sys;
 pub mod trial;
@@ -23,8 +23,8 @@ pub mod trial;
 ///
 /// # Errors
 /// If the report can't be sent.
-pub fn serve(role: session::Role) -> std::io::Result<()> {
-    use session::Role;
+pub fn serve(role: spec::Role) -> std::io::Result<()> {
+    use spec::Role;
     match role {
         Role::Writer | Role::Reader => endpoint::process::main(role),
         Role::Sender | Role::Echo => latency::process::main(role),

@@ -9,14 +9,15 @@
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
 
-use crate::case::{Case, Durations};
+use crate::failure::TrialError;
 use crate::record::{
     BestSizes, CellResult, NotRun, PanelResult, Run, Search, Sizes, Warning, WarningKind,
 };
 use crate::rounds::{Budget, Measurement, Observer, Place, Rounds, Work, sample_of};
-use crate::runner::{Timed, TrialError};
+use crate::spec::{Case, Durations};
 use crate::suite::sizes::{Grid, command_line};
 use crate::suite::{sizes, touched};
+use crate::trial::Timed;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::schedule::rounds_for_budget;
 
@@ -150,7 +151,8 @@ impl SearchPlan {
     /// Returns the cases of a run in which the cases found take the place of those that
     /// were searched.
     pub fn with_found(&self, mut cases: Vec<Case>, found: Vec<Case>) -> Vec<Case> {
-        let is_searched = |case: &Case| self.cases.iter().any(|it| it.name == case.name);
+        let is_searched =
+            |case: &Case| self.cases.iter().any(|searched| searched.name == case.name);
         cases.retain(|case| !is_searched(case));
         cases.splice(0..0, found);
         cases
@@ -174,7 +176,7 @@ pub fn search(
     runner.set_durations(plan.search_durations());
     run.search = Some(plan.empty_search());
     let effort = plan.purpose.effort();
-    let mut searching = Rounds::of(Searching {
+    let mut searching = Rounds::begin(Searching {
         plan,
         started_s: runner.now_s(),
         stage: Stage::Grid,

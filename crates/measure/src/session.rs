@@ -1,9 +1,6 @@
 //! Runs the processes of one trial: starts them together, watches them, finds which one
 //! caused a failure, and reaps them. Used by throughput trials and round trips.
 
-mod child;
-mod control;
-mod deadlock;
 #[cfg(test)]
 mod tests;
 
@@ -24,91 +21,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::endpoint::control::{Control, GO, Report};
 use crate::endpoint::counters::process_time;
-use crate::record::NotRun;
+use crate::endpoint::serve::SHARED_WORDS;
+use crate::failure::TrialError;
+use crate::spec::Role;
 use crate::sys::SharedWords;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
-use pipespeed_base::{signal_name, text::pluralize};
+use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
-
-pub(crate) use self::child::{Instructions, PeerGone, not_allowed, refusal_or_failure, serve};
-pub(crate) use self::control::Control;
-use self::control::{GO, Report};
-pub use self::deadlock::{Deadlock, ProcessState, ReadSleep, Sleep};
 
 /// The hidden subcommand under which the processes of a trial run.
 pub const SUBCOMMAND: &str = "__endpoint";
 
-/// Number of words of memory that the processes of a trial share.
-const SHARED_WORDS: usize = 6;
-
 /// The timeout for a process to report its failure, after its peer has reported it
 /// gone.
 const PEER_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a process of a trial does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Writes to a channel, which is its standard output.
-    Writer,
-    /// Reads from a channel, which is its standard input.
-    Reader,
-    /// Sends messages, receives them back and measures the time.
-    Sender,
-    /// Sends back what it receives.
-    Echo,
-}
-
-pipespeed_base::named!(Role {
-    Writer = "writer": "writes to a channel",
-    Reader = "reader": "reads from a channel",
-    Sender = "sender": "sends messages and receives them back",
-    Echo = "echo": "sends back what it receives",
-});
-
-impl Role {
-    /// Index of the role in its pair: 0 for the one that sends first.
-    pub fn index(self) -> usize {
-        match self {
-            Role::Writer | Role::Sender => 0,
-            Role::Reader | Role::Echo => 1,
-        }
-    }
-
-    /// Whether a trial waits for this process's outcome. An echo runs until the sender
-    /// has exited.
-    fn has_outcome(self) -> bool {
-        self != Role::Echo
-    }
-}
-
-/// Why a trial has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The case can't be run here.
-    #[error(transparent)]
-    NotRun(#[from] NotRun),
-    /// Both processes wait for each other.
-    #[error("deadlock after {}", pluralize(.0.round_trips as usize, "round trip"))]
-    Deadlock(Box<Deadlock>),
-    /// The run was interrupted by a signal.
-    #[error("interrupted by {}", signal_name(*.0))]
-    Interrupted(i32),
-    /// Something went wrong.
-    #[error("{0:#}")]
-    Failed(#[from] anyhow::Error),
-}
-
-impl TrialError {
-    /// Converts it to an `anyhow::Error`; for a failure, to the error behind it.
-    pub fn into_failure(self) -> anyhow::Error {
-        match self {
-            TrialError::Failed(error) => error,
-            other => other.into(),
-        }
-    }
-}
 
 /// A report and who sent it.
 type Reported<S, O> = (Role, Report<S, O>);
@@ -133,7 +62,7 @@ pub(crate) struct Session<'a, S, O> {
     program: &'a Path,
     interrupt: &'a Interrupt,
     words: SharedWords,
-    ends: Vec<End>,
+    ends: Vec<EndProcess>,
     timeout: Duration,
     deadline: Instant,
     /// Error of the first process that found the other one gone.
@@ -190,7 +119,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             .stdout(stdout)
             .spawn()
             .map_err(|error| start_error(role.name(), self.program, error))?;
-        let mut end = End {
+        let mut end = EndProcess {
             role,
             child,
             control: Control::new(ours),
@@ -382,7 +311,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
 
 /// A process of a trial, killed and reaped when it is dropped.
 #[derive(Debug)]
-struct End {
+struct EndProcess {
     role: Role,
     child: Child,
     control: Control,
@@ -391,7 +320,7 @@ struct End {
     is_reaped: bool,
 }
 
-impl End {
+impl EndProcess {
     /// The error of a trial in which this process no longer responds.
     fn gone(&mut self, error: &io::Error) -> TrialError {
         let how = match self.kill() {
@@ -412,7 +341,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for EndProcess {
     fn drop(&mut self) {
         if !self.is_reaped {
             let _ = self.kill();

@@ -6,13 +6,51 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::case::{Case, Durations};
 use crate::channel;
-use crate::endpoint::outcome::{Outcome, Setup};
-use crate::runner::{Runner, Timed, Trial, TrialError};
-use crate::session::{Role, Session, with_noise};
+use crate::endpoint::counters::monotonic_ns;
+use crate::endpoint::outcome::Outcome;
+use crate::failure::TrialError;
+use crate::record::{Granted, Setup};
+use crate::session::{Session, with_noise};
+use crate::spec::{Case, ChannelSizes, Durations, Role};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
+
+/// Runs trials.
+pub trait Runner {
+    /// Runs one trial of the case.
+    ///
+    /// # Errors
+    /// [`TrialError`].
+    fn run(&mut self, case: &Case) -> Result<Trial, TrialError>;
+}
+
+/// A runner whose trial durations can be set.
+pub trait Timed: Runner {
+    /// Sets the durations of later trials.
+    fn set_durations(&mut self, durations: Durations);
+
+    /// The time in seconds since an arbitrary start: CLOCK_MONOTONIC, or the simulated
+    /// clock of a fake.
+    fn now_s(&self) -> f64 {
+        monotonic_ns() as f64 / 1e9
+    }
+}
+
+/// The result of one trial.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The writer's actual setup.
+    pub setup: Setup,
+    /// The channel's actual sizes and settings.
+    pub granted: Granted,
+    /// What the writer measured.
+    pub writer: Option<Outcome>,
+    /// What the reader measured.
+    pub reader: Option<Outcome>,
+    /// Disturbances during the trial.
+    pub noise: NoiseDelta,
+}
 
 /// A trial fails if it exceeds its planned duration by this much.
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
@@ -92,17 +130,21 @@ impl ProcessRunner {
         cpus: [Option<usize>; 2],
         attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
-        let channel = channel::open(case)?;
-        let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
+        let subject = &case.subject;
+        let (mut ends, mut granted) = ([None, None], Granted::default());
+        if let Some(channel) = subject.channel() {
+            let sizes = ChannelSizes::for_throughput(subject.buffer_bytes(), subject.pipe_bytes());
+            let open = channel::open(channel, sizes)?;
+            ends = [Some(open.write_end), Some(open.read_end)];
+            granted = open.granted;
+        }
+        let margin_bytes = granted.pipe_bytes.unwrap_or(0);
         let timeout = HANG_TIMEOUT + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =
             Session::new(&self.program, &self.interrupt, timeout)?;
         let spec = case.end_spec(margin_bytes, self.durations);
-        for (role, end) in [
-            (Role::Writer, channel.write_end),
-            (Role::Reader, channel.read_end),
-        ] {
-            if case.subject.has(role) {
+        for (role, end) in [Role::Writer, Role::Reader].into_iter().zip(ends) {
+            if subject.has(role) {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }
@@ -118,7 +160,7 @@ impl ProcessRunner {
         let [writer, reader] = outcomes;
         Ok(Trial {
             setup: setup.map(|(_, setup)| setup).unwrap_or_default(),
-            granted: channel.granted,
+            granted,
             noise: NoiseDelta::default(),
             writer,
             reader,

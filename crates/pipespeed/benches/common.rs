@@ -7,7 +7,7 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::Root;
 use pipespeed_host::placement::{Chosen, Placement, choose};
 use pipespeed_host::topology::Topology;
-use pipespeed_measure::case::Durations;
+use pipespeed_measure::spec::Durations;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// The runner, and the processors it uses.

@@ -16,11 +16,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, anyhow, bail, ensure};
 use pipespeed_base::size;
 use pipespeed_host::{Machine, Memory};
-use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::endpoint::memory::{Act, MemorySpec};
-use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::Runner;
+use pipespeed_measure::spec::{Act, Case, Durations, MemorySpec, PageKind, Subject};
+use pipespeed_measure::trial::Runner;
 use pipespeed_stats as stats;
 
 const DURATIONS: Durations = Durations {
@@ -67,7 +65,7 @@ fn run() -> anyhow::Result<()> {
             block_bytes: options.block,
             pages,
         };
-        let case = Case::of_memory("scalar", spec);
+        let case = Case::with_subject("scalar", Subject::Memory(spec));
         let trial = runner.run(&case).map_err(|error| anyhow!("{error}"))?;
         let counters = trial.writer.context("nothing was measured")?.counters;
         Ok(counters.bytes as f64 / GIB / counters.seconds)

@@ -15,10 +15,10 @@ mod options;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use pipespeed_measure::case::{Case, Durations};
 use pipespeed_measure::record::{GIB, Verdict};
-use pipespeed_measure::runner::Runner;
-use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::spec::{Case, Durations, Suite};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::Runner;
 use pipespeed_stats as stats;
 use pipespeed_stats::schedule::Schedule;
 

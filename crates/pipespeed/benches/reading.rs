@@ -22,7 +22,7 @@ use anyhow::{Context, ensure};
 use fastpipe::reader::{DEFAULT_BUFFER, Reader};
 use fastpipe::relay::{self, Flow, relay};
 use pipespeed_base::memory_file;
-use pipespeed_measure::endpoint::pattern;
+use pipespeed_measure::data::pattern;
 use pipespeed_stats as stats;
 
 use producer::{Plan, Speed, Way};

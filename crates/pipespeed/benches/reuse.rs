@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Path, Writer};
-use pipespeed_measure::endpoint::pattern;
+use pipespeed_measure::data::pattern;
 
 const MIB: usize = 1 << 20;
 const WARM_UP: Duration = Duration::from_millis(20);

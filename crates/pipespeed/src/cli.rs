@@ -16,6 +16,7 @@ mod pinning;
 mod producers;
 mod profile;
 mod report;
+mod suites;
 mod top;
 mod volumes;
 
@@ -31,7 +32,7 @@ pub use self::doctor::{DoctorArgs, WatchedArgs};
 pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
-use self::named::named;
+use self::named::{named, named_among};
 use self::number::{percent, seconds, whole};
 pub use self::pages::PagesArgs;
 pub use self::parse::{parse, parse_published};
@@ -43,8 +44,7 @@ pub use self::top::TopArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::record::DataUse;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::{DataUse, Reuse, Suite};
 
 /// Measures how fast data moves between processes on this machine, and why.
 #[derive(Debug, Parser)]
@@ -163,16 +163,10 @@ pub struct SetupArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Duration of the whole run [default: by suite, mostly 60; --quick: 10].
-    ///
-    /// Defaults by suite, with --quick in brackets: ladder, touched and changes 60 (10), options
-    /// and pages 60 (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, long_help = suites::time_help(), value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Number of rounds; each runs every case once [default: to fit --time].
-    ///
-    /// The default is at least 30; 9 in the suites channels, volumes and memory, 10
-    /// in options and pages; more if verdicts on all comparisons need more.
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
+    #[arg(long, long_help = suites::rounds_help(), value_name = "N", value_parser = whole::<u32>(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed for the order of the trials [default: random, recorded].
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
@@ -394,17 +388,6 @@ pub enum Sent {
     Pattern,
 }
 
-/// When to reuse vmspliced pages of a pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum ReuseArg {
-    /// Never: correct for every reader.
-    #[default]
-    Fresh,
-    /// After they have left the pipe: faster, but wrong if the reader splices
-    /// or tees them onward.
-    Drained,
-}
-
 /// `pipespeed write`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -418,8 +401,8 @@ pub struct WriteArgs {
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub data: Sent,
     /// When to reuse vmspliced pages of a pattern.
-    #[arg(long, value_enum, default_value_t)]
-    pub reuse: ReuseArg,
+    #[arg(long, value_parser = named_among(vec![Reuse::Fresh, Reuse::Drained]), default_value_t = Reuse::Fresh)]
+    pub reuse: Reuse,
     /// Number of bytes to write [default: until the reader closes the pipe].
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes: Option<usize>,

@@ -9,7 +9,8 @@ use pipespeed_base::failure::exit_code;
 use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
-use pipespeed_measure::session::{Role, SUBCOMMAND};
+use pipespeed_measure::session::SUBCOMMAND;
+use pipespeed_measure::spec::Role;
 use pipespeed_pipeline::proc::pipe_probe;
 use pipespeed_pipeline::raise;
 

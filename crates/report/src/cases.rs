@@ -1,6 +1,7 @@
 //! Tables and bars of cases, which the reports on most suites have.
 
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict};
+use pipespeed_measure::record::{CaseResult, Estimate, NotRun, Run, Summary, Verdict};
+use pipespeed_measure::spec::DataUse;
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;

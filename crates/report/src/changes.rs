@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use pipespeed_measure::fixtures::{case, run, set_control, within};
     use pipespeed_measure::record::Ratio;
-    use pipespeed_measure::suite::Suite;
+    use pipespeed_measure::spec::Suite;
 
     fn changes() -> Run {
         let made = |name: &str, words: &str, rate, ratio: Ratio| {

@@ -3,10 +3,9 @@
 
 use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
-use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
-use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
-use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict, comparisons};
+use pipespeed_measure::rounds::rounds_for_verdicts;
+use pipespeed_measure::spec::{Channel, Waiting};
 
 use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{Line, LineChart, Panel};
@@ -33,8 +32,9 @@ pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond 
 
 /// Whether a ring is among the channels that sleep.
 pub(super) fn rings_block(run: &Run) -> bool {
-    waiting(run, Waiting::Block)
-        .any(|case| case.summary.is_some() && case.configuration.channel == Some(ChannelKind::Ring))
+    waiting(run, Waiting::Block).any(|case| {
+        case.summary.is_some() && case.configuration.channel().is_some_and(Channel::is_ring)
+    })
 }
 
 /// The cases of one way of waiting, without the null control's twin.
@@ -44,7 +44,9 @@ pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseRes
 
 /// The channel of a case, or its name if it is none of the suite's.
 pub(super) fn channel(case: &CaseResult) -> &str {
-    Transport::of(&case.configuration).map_or(&*case.name, |it| it.name())
+    case.configuration
+        .channel()
+        .map_or(&*case.name, |channel| channel.name())
 }
 
 /// The size of a case's messages in bytes.
@@ -291,7 +293,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
                 .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))
                 .collect(),
         };
-        let lines = Transport::VALUES.iter().map(|it| line(it.name()));
+        let lines = Channel::VALUES.iter().map(|channel| line(channel.name()));
         Panel {
             title: (*title).to_owned(),
             lines: lines.filter(|line| !line.points.is_empty()).collect(),

@@ -2,8 +2,9 @@
 
 use itertools::Itertools as _;
 use pipespeed_host::warnings::disturbances;
-use pipespeed_measure::record::{CaseResult, Header, NullControl, Run, Verdict, Warning};
-use pipespeed_measure::rounds::comparisons;
+use pipespeed_measure::record::{
+    CaseResult, Header, NullControl, Run, Verdict, Warning, comparisons,
+};
 
 use super::format::{level, pluralize, ratio, times};
 use super::notes::Note;

@@ -1,7 +1,8 @@
 //! Conclusions that the verdicts of a run's comparisons support.
 
 use itertools::Itertools as _;
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
+use pipespeed_measure::spec::DataUse;
 
 use super::format::{ratio, significant, times};
 use super::steps::{Step, fastest, measured, steps};
@@ -92,7 +93,7 @@ fn pipe_size_share(steps: &[Step<'_>]) -> Option<String> {
 fn data_in_use(run: &Run) -> Option<String> {
     let measured = || run.cases.iter().filter_map(measured);
     // A ceiling is one end alone, without a channel.
-    let is_ceiling = |case: &CaseResult| case.configuration.channel.is_none();
+    let is_ceiling = |case: &CaseResult| case.configuration.channel().is_none();
     let mut ceilings = measured().filter(|(case, _)| is_ceiling(case));
     let ends = [ceilings.next()?, ceilings.next()?].into_iter();
     let (end, end_rate) = ends.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;

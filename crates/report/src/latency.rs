@@ -12,10 +12,9 @@ use super::notes::{Note, notes};
 use super::style::{RED, Style};
 use super::table::{Column, Table};
 use pipespeed_base::{Named, size};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
+use pipespeed_measure::latency::record::{CaseRecord, LatencyRecord, LatencySummary};
 use pipespeed_measure::latency::spec::{Length, Mode, Naive};
+use pipespeed_measure::spec::Waiting;
 use pipespeed_stats::Estimate;
 
 /// With fewer round trips in a launch, its p99.9 is its maximum.
@@ -26,7 +25,7 @@ const MIN_KEPT: f64 = 0.95;
 const LABELLED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// The table, with notes.
-pub fn latency_table(record: &Record, style: Style) -> String {
+pub fn latency_table(record: &LatencyRecord, style: Style) -> String {
     let title = match record.rate() {
         Some(_) => "Round trip from when the message was due, in us",
         None => "Round trip, in us",
@@ -40,7 +39,7 @@ pub fn latency_table(record: &Record, style: Style) -> String {
 }
 
 /// A row for each case.
-pub(super) fn table(record: &Record) -> Table {
+pub(super) fn table(record: &LatencyRecord) -> Table {
     let is_naive = record.cases.iter().any(|case| case.naive().is_some());
     let exchange = is_naive.then(|| Column::left("exchange"));
     let columns = exchange.into_iter().chain([
@@ -99,7 +98,7 @@ fn missing_kind(case: &CaseRecord) -> &'static str {
 }
 
 /// The notes on the figures.
-pub fn latency_notes(record: &Record, style: Style) -> String {
+pub fn latency_notes(record: &LatencyRecord, style: Style) -> String {
     let mut all = Vec::new();
     if let Some(signal) = &record.interrupted {
         all.push(Note::Alarm(format!("interrupted: {signal}")));
@@ -142,7 +141,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
 }
 
 /// Notes if a requested rate was not kept.
-fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
+fn rate_notes(name: &str, rate: f64, summary: &LatencySummary) -> Vec<Note> {
     let mut notes = Vec::new();
     if summary.per_s.median < rate * MIN_KEPT {
         notes.push(Note::Run(format!(
@@ -177,7 +176,7 @@ fn short_reads(case: &CaseRecord) -> Option<String> {
 }
 
 /// The number of launches per case, and the planned number if it is larger.
-fn launches(record: &Record) -> String {
+fn launches(record: &LatencyRecord) -> String {
     let planned = record.settings.rounds;
     let launches = measured(record).map(|case| case.launches.len());
     let (least, most) = launches.minmax().into_option().unwrap_or((0, 0));
@@ -193,13 +192,13 @@ fn launches(record: &Record) -> String {
 }
 
 /// Whether a ring is among the channels that sleep.
-fn rings_block(record: &Record) -> bool {
-    let is_ring = |case: &CaseRecord| matches!(case.channel, Transport::Ring | Transport::RingCopy);
+fn rings_block(record: &LatencyRecord) -> bool {
+    let is_ring = |case: &CaseRecord| case.channel.is_ring();
     record.settings.wait == Waiting::Block && measured(record).any(is_ring)
 }
 
 /// The kinds of exchange of a run.
-fn exchanges(record: &Record) -> String {
+fn exchanges(record: &LatencyRecord) -> String {
     let modes = record.cases.iter().map(|case| case.mode).dedup();
     modes.map(exchange).join("; ")
 }
@@ -224,7 +223,7 @@ fn waiting(wait: Waiting) -> &'static str {
 }
 
 /// Notes on the method, the most important first.
-fn method(record: &Record) -> [String; 2] {
+fn method(record: &LatencyRecord) -> [String; 2] {
     let settings = &record.settings;
     let pipes = match settings.pipe_bytes {
         Some(bytes) => format!("; pipes of {}", size::format(bytes as u64)),
@@ -266,12 +265,12 @@ fn method(record: &Record) -> [String; 2] {
 /// The distribution of round trips: a panel for each size of messages, a line of medians
 /// over launches for each channel. Each step to the right is ten times rarer, to show the
 /// slowest.
-pub fn latency_chart(record: &Record) -> String {
+pub fn latency_chart(record: &LatencyRecord) -> String {
     latency_chart_of_width(record, WIDE)
 }
 
 /// The same on a card of this width.
-pub(super) fn latency_chart_of_width(record: &Record, width: i32) -> String {
+pub(super) fn latency_chart_of_width(record: &LatencyRecord, width: i32) -> String {
     let groups = measured(record).map(|case| (case.naive(), case.size));
     let groups = groups.sorted_by_key(|(_, size)| *size).dedup();
     let mut subtitle = vec![
@@ -335,12 +334,12 @@ fn line(case: &CaseRecord) -> Line {
     }
 }
 
-fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
+fn measured(record: &LatencyRecord) -> impl Iterator<Item = &CaseRecord> {
     record.cases.iter().filter(|case| case.summary.is_some())
 }
 
 /// The cases without a line, with reasons.
-fn missing(record: &Record) -> Option<String> {
+fn missing(record: &LatencyRecord) -> Option<String> {
     let names = record.cases.iter().map(|case| match case.naive() {
         Some(naive) => format!("{} with {naive}", case.channel),
         None => case.channel.name().to_owned(),

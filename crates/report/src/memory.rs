@@ -5,9 +5,8 @@ use itertools::Itertools as _;
 use pipespeed_base::Named;
 use pipespeed_base::size;
 use pipespeed_host::{Cache, CacheKind};
-use pipespeed_measure::endpoint::memory::Act;
-use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
+use pipespeed_measure::spec::{Act, DataUse, PageKind};
 
 use super::cases::{cases, comparisons, level, not_measured};
 use super::channels::{position, size_ticks};

@@ -1,7 +1,7 @@
 //! A run of a suite, as text and as a chart. No other module of this crate depends on a run's suite.
 
 use pipespeed_measure::record::Run;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::cases::{bar_chart, cases, comparisons};
 use super::chart::svg::WIDE;

@@ -3,12 +3,12 @@
 pub(super) mod heat;
 
 use pipespeed_base::size;
-use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
     BestSizes, CaseResult, Configuration, Estimate, NotRun, PanelResult, Run, Search, Sizes,
     Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
+use pipespeed_measure::spec::{PipeReader, Waiting};
 
 use super::cases::{level, number};
 use super::conditions;
@@ -45,7 +45,7 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
 /// ends sleep or spin.
 pub(super) fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     best_by(search, |configuration| {
-        (configuration.reader, configuration.wait)
+        (configuration.pipe_reader(), configuration.wait)
     })
 }
 
@@ -84,7 +84,7 @@ fn best_size(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
 /// The case with the best sizes, measured in rounds.
 pub(super) fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
     let BestSizes { case, .. } = panel.best.as_ref()?;
-    run.cases.iter().find(|known| known.name == *case)
+    run.cases.iter().find(|result| result.name == *case)
 }
 
 /// The rate measured in rounds.
@@ -196,7 +196,7 @@ const UNCERTAIN: &str = "the rate is too uncertain for a recommendation: use mor
 /// The best case for a kind of reader, in words.
 fn sentence(run: &Run, panel: &PanelResult) -> String {
     let configuration = &panel.configuration;
-    let reader = if configuration.reader == Some(SourceTechnique::Splice.into()) {
+    let reader = if configuration.pipe_reader() == Some(PipeReader::Splice) {
         "splices"
     } else {
         "reads"
@@ -252,15 +252,9 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
 
 /// The techniques of a panel's ends: `vmsplice and read`.
 pub(super) fn technique(panel: &PanelResult) -> String {
-    fn name(end: Option<impl ToString>) -> String {
-        end.map_or_else(String::new, |end| end.to_string())
-    }
-    let configuration = &panel.configuration;
-    format!(
-        "{} and {}",
-        name(configuration.writer),
-        name(configuration.reader)
-    )
+    let words = panel.configuration.words();
+    let [writer, reader] = [words.writer, words.reader].map(Option::unwrap_or_default);
+    format!("{writer} and {reader}")
 }
 
 /// The placement of a panel's ends.

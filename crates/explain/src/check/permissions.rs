@@ -15,7 +15,7 @@ use pipespeed_host::Root;
 use pipespeed_host::process_memory::{Backing, FrameFlags};
 use pipespeed_host::refusals::{self, Call};
 use pipespeed_measure::channel::uring;
-use pipespeed_measure::endpoint::process::huge_pages_refused;
+use pipespeed_measure::endpoint::huge_pages_refused;
 
 checks! {
     CHECKS, Group::Permissions;

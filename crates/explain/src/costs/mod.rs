@@ -23,9 +23,9 @@ use pipespeed_base::failure::Interrupted;
 use pipespeed_host::Warning;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{Header, NotRun};
 use pipespeed_measure::rounds::{Place, Rounds, Work};
-use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
 /// Bytes moved by each call whose cost is given per page; they fill the pipe.
@@ -392,7 +392,7 @@ pub fn measure(
     rounds: usize,
     signal: impl FnMut() -> Option<i32>,
 ) -> Result<Costs, Interrupted> {
-    let mut run = Rounds::of(Probes::of_costs(&places, 0, signal));
+    let mut run = Rounds::begin(Probes::of_costs(&places, 0, signal));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
     Ok(run.work.costs(&places))
@@ -411,7 +411,7 @@ mod tests {
     ) {
         let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
         let case = Case::new("write", probe, targets);
-        let mut run = Rounds::of(Probes::of(vec![case], 1, || None));
+        let mut run = Rounds::begin(Probes::of(vec![case], 1, || None));
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
         let missing = run.missing();
@@ -470,7 +470,7 @@ mod tests {
             (trials > 40).then_some(2)
         };
         let places = Places::default();
-        let mut run = Rounds::of(Probes::of_costs(&places, 1, signal));
+        let mut run = Rounds::begin(Probes::of_costs(&places, 1, signal));
         run.pilot(&mut ()).unwrap();
         assert!(run.rounds(100, None, &mut ()).is_err());
         let probes = run.work;

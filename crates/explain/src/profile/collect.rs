@@ -9,11 +9,10 @@ use super::gathered::{Chains, end_profile};
 use super::perf::{Probe, Sampling, SamplingError};
 use super::record::{CaseProfile, Losses};
 use pipespeed_host::{NoiseDelta, Warning, warnings};
-use pipespeed_measure::case::Case;
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::{Runner, TrialError};
-use pipespeed_measure::session::Role;
-use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_measure::spec::{Case, Role};
+use pipespeed_measure::trial::{ProcessRunner, Runner};
 
 /// Profiles a case in `trials` sampled trials, and as many without sampling. The
 /// writer and the reader may run on `cpus`.

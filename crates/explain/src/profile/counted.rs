@@ -11,12 +11,10 @@ use super::account::PAGE;
 use super::collect::disturbances;
 use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::Warning;
-use pipespeed_measure::case::{Case, Subject};
-use pipespeed_measure::endpoint::spec::{
-    ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
-};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{EndCounters, GIB, Header, NotRun};
-use pipespeed_measure::runner::{Runner, TrialError};
+use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter};
+use pipespeed_measure::trial::Runner;
 
 /// One use of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -268,43 +266,26 @@ fn add(sum: &mut EndCounters, one: &EndCounters) {
     sum.run_delay_s = delays.reduce(|all, more| all + more);
 }
 
-/// The two ends of a case whose channel is a pipe.
-fn pipe_ends(case: &Case) -> Option<(&SinkSpec, &SourceSpec)> {
-    match &case.subject {
-        Subject::Channel {
-            writer,
-            reader,
-            channel: ChannelKind::Pipe | ChannelKind::Fifo,
-            ..
-        } => Some((writer, reader)),
-        _ => None,
-    }
-}
-
 /// The cost of a page at the writer.
 fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let (writer, _) = pipe_ends(case)?;
-    match (writer.technique, writer.pages) {
-        (SinkTechnique::Write, _) => Some(&costs.write),
-        (SinkTechnique::Vmsplice, PageKind::Base) => Some(&costs.vmsplice_base),
-        (SinkTechnique::Vmsplice, _) => Some(&costs.vmsplice_huge),
+    let writer = case.subject.writer()?;
+    match (case.pipe_writer()?, writer.pages) {
+        (PipeWriter::Write, _) => Some(&costs.write),
+        (PipeWriter::Vmsplice(_), PageKind::Base) => Some(&costs.vmsplice_base),
+        (PipeWriter::Vmsplice(_), _) => Some(&costs.vmsplice_huge),
         _ => None,
     }
 }
 
-/// The cost of a page at the reader, which depends on the writer's technique.
+/// The cost of a page at the reader, which depends on what the writer does.
 fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let (writer, reader) = pipe_ends(case)?;
-    let is_vmspliced = match writer.technique {
-        SinkTechnique::Write => false,
-        SinkTechnique::Vmsplice => true,
-        _ => return None,
-    };
-    match reader.technique {
-        SourceTechnique::Read if is_vmspliced => Some(&costs.read_vmspliced),
-        SourceTechnique::Read => Some(&costs.read),
-        SourceTechnique::Splice if writer.pages == PageKind::Base => Some(&costs.splice_base),
-        SourceTechnique::Splice if is_vmspliced => Some(&costs.splice_huge),
+    let is_base = case.subject.writer()?.pages == PageKind::Base;
+    match case.subject.channel()?.pipe_ends()? {
+        (writer, _) if writer.is_library() => None,
+        (PipeWriter::Write, PipeReader::Read) => Some(&costs.read),
+        (_, PipeReader::Read) => Some(&costs.read_vmspliced),
+        (_, PipeReader::Splice) if is_base => Some(&costs.splice_base),
+        (PipeWriter::Vmsplice(_), PipeReader::Splice) => Some(&costs.splice_huge),
         _ => None,
     }
 }
@@ -312,6 +293,7 @@ fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_measure::spec::Channel;
 
     fn costs() -> Costs {
         Costs {
@@ -434,13 +416,7 @@ mod tests {
         assert_eq!(price(page_out(&case, &costs)), Some(7.0));
         let case = case.splice().huge();
         assert_eq!(price(page_out(&case, &costs)), Some(8.0));
-        let case = Case::of_messages(
-            "case",
-            4096,
-            ChannelKind::Tcp,
-            SinkTechnique::Write,
-            SourceTechnique::Read,
-        );
+        let case = Case::of_messages("case", 4096, Channel::Tcp);
         assert!(page_in(&case, &costs).is_none() && page_out(&case, &costs).is_none());
     }
 }

@@ -12,8 +12,8 @@ use super::gathered::MIN_SAMPLES;
 use super::groups::Group;
 use super::perf::{Event, EventScope, FREQUENCY};
 use pipespeed_host::Warning;
-use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
+use pipespeed_measure::spec::Case;
 
 /// A profile of one case or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::open::{Channel, open_error};
-use crate::record::NotRun;
-use crate::session::TrialError;
+use super::OpenChannel;
+use crate::failure::{TrialError, open_error};
+use crate::record::{Granted, NotRun};
 
 /// Bytes of an eventfd's value (eventfd(2)).
 pub const BYTES: usize = 8;
@@ -16,16 +16,16 @@ pub const BYTES: usize = 8;
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn open(message: usize) -> Result<Channel, TrialError> {
+pub fn open(message: usize) -> Result<OpenChannel, TrialError> {
     if message != BYTES {
         let reason = format!("a message must have {BYTES} bytes: an eventfd carries one number");
         return Err(NotRun::limit(reason).into());
     }
     let fd: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
         .map_err(open_error("an eventfd"))?;
-    Ok(Channel {
-        write_end: Some(fd.try_clone().map_err(open_error("an eventfd"))?),
-        read_end: Some(fd),
-        ..Channel::default()
+    Ok(OpenChannel {
+        write_end: fd.try_clone().map_err(open_error("an eventfd"))?,
+        read_end: fd,
+        granted: Granted::default(),
     })
 }

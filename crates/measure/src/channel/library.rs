@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 
 use anyhow::bail;
 use fastpipe::buffer::Buffer;
-use fastpipe::method::{AssertReaderCopies, Method, Reuse};
+use fastpipe::method::{self, AssertReaderCopies, Method};
 use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{Policy, SinkSpec, SinkTechnique};
+use crate::data::Producer;
+use crate::spec::{PipeWriter, Reuse, SinkSpec};
 
 /// The writing end.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ enum AnyWriter {
     /// buffer, in the buffer and then written.
     Writer {
         out: Writer<OwnedFd>,
-        policy: Policy,
+        reuse: Reuse,
         buffer: Option<Buffer>,
     },
     /// The standard library's.
@@ -40,48 +40,48 @@ enum AnyWriter {
 }
 
 impl LibrarySink {
-    /// Creates the sink described by `spec`. [`SinkTechnique::BufWriter`] writes to
+    /// Creates the sink described by `spec`. [`PipeWriter::BufWriter`] writes to
     /// standard output, which must be `channel`.
     ///
     /// # Errors
     /// If memory can't be mapped, or the technique is not a library's.
-    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let open = |policy: Policy, channel: OwnedFd| {
+    pub fn new(channel: OwnedFd, library: PipeWriter, spec: &SinkSpec) -> anyhow::Result<Self> {
+        let open = |reuse: Reuse| {
             let builder = Writer::builder()
                 .wait(spec.wait.into())
                 .pages(spec.pages.into())
                 .keep_capacity()
                 .at_once();
-            let builder = match policy {
+            let builder = match reuse {
                 // Its loans are as long as suits the way in use.
-                Policy::Auto => builder.method(Method::Auto),
-                Policy::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
-                Policy::Drained => builder
+                Reuse::Auto => builder.method(Method::Auto),
+                Reuse::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
+                Reuse::Drained => builder
                     .method(Method::Drained(AssertReaderCopies))
                     .loan(spec.loan_bytes),
-                Policy::CowChecked => builder.method(Method::CowChecked).loan(spec.loan_bytes),
+                Reuse::CowChecked => builder.method(Method::CowChecked).loan(spec.loan_bytes),
             };
             builder.open(channel)
         };
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
-        let writer = match spec.technique {
-            SinkTechnique::Fastpipe(policy) => AnyWriter::Writer {
-                out: open(policy, channel)?,
-                policy,
+        let writer = match library {
+            PipeWriter::Fastpipe(reuse) => AnyWriter::Writer {
+                out: open(reuse)?,
+                reuse,
                 buffer: None,
             },
-            SinkTechnique::FastpipeIo => AnyWriter::Writer {
-                out: open(Policy::Auto, channel)?,
-                policy: Policy::Auto,
+            PipeWriter::FastpipeIo => AnyWriter::Writer {
+                out: open(Reuse::Auto)?,
+                reuse: Reuse::Auto,
                 buffer: Some(buffer()?),
             },
-            SinkTechnique::BufWriter => AnyWriter::Buffered {
+            PipeWriter::BufWriter => AnyWriter::Buffered {
                 out: BufWriter::with_capacity(spec.buffer_bytes, io::stdout().lock()),
                 buffer: buffer()?,
                 sent: 0,
             },
-            other => bail!("{other} is not a technique of a library"),
+            other => bail!("{} is not a library's", other.name()),
         };
         Ok(LibrarySink { writer })
     }
@@ -136,20 +136,19 @@ impl Sink for LibrarySink {
     }
 
     fn check_technique(&self) -> Result<(), String> {
-        let (path, policy) = match &self.writer {
-            AnyWriter::Writer { out, policy, .. } => (out.path(), *policy),
+        let (path, reuse) = match &self.writer {
+            AnyWriter::Writer { out, reuse, .. } => (out.path(), *reuse),
             AnyWriter::Buffered { .. } => return Ok(()),
         };
-        let actual = match (path, policy) {
-            (_, Policy::Auto)
-            | (Path::Vmsplice(Reuse::Fresh), Policy::Fresh)
-            | (Path::Vmsplice(Reuse::Drained), Policy::Drained)
-            | (Path::Vmsplice(Reuse::CowChecked), Policy::CowChecked) => return Ok(()),
+        let actual = match (path, reuse) {
+            (_, Reuse::Auto)
+            | (Path::Vmsplice(method::Reuse::Fresh), Reuse::Fresh)
+            | (Path::Vmsplice(method::Reuse::Drained), Reuse::Drained)
+            | (Path::Vmsplice(method::Reuse::CowChecked), Reuse::CowChecked) => return Ok(()),
             (path, _) => path,
         };
         Err(format!(
-            "Writer could not use the policy {}; it uses {actual}",
-            policy.name()
+            "Writer could not use the policy {reuse}; it uses {actual}"
         ))
     }
 }

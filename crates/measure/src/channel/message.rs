@@ -10,8 +10,8 @@ use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 
 use super::{Receiver, Sink, Source, Taken, Transmitter};
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
+use crate::data::Producer;
+use crate::record::Setup;
 
 /// Memory for messages of one length, in pieces that are sent in turn.
 #[derive(Debug)]
@@ -130,20 +130,20 @@ pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<us
 
 /// A sink that sends whole messages through a transmitter.
 #[derive(Debug)]
-pub struct MessageSink<T> {
-    transmitter: T,
+pub struct MessageSink<T: ?Sized> {
+    transmitter: Box<T>,
     message: Pieces,
     bytes: u64,
     moving_calls: u64,
 }
 
-impl<T: Transmitter> MessageSink<T> {
+impl<T: Transmitter + ?Sized> MessageSink<T> {
     /// Creates a sink of messages of `bytes` bytes, with the memory of one mapped and
     /// filled.
     ///
     /// # Errors
     /// If the memory can't be mapped.
-    pub fn new(transmitter: T, bytes: usize) -> anyhow::Result<Self> {
+    pub fn new(transmitter: Box<T>, bytes: usize) -> anyhow::Result<Self> {
         let mut message = Pieces::new(bytes, bytes, 1)?;
         message.bytes_mut(0).fill(b'X');
         Ok(MessageSink {
@@ -155,7 +155,7 @@ impl<T: Transmitter> MessageSink<T> {
     }
 }
 
-impl<T: Transmitter> Sink for MessageSink<T> {
+impl<T: Transmitter + ?Sized> Sink for MessageSink<T> {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         if !producer.is_idle() {
             producer.produce(self.message.bytes_mut(0));
@@ -198,19 +198,19 @@ impl<T: Transmitter> Sink for MessageSink<T> {
 
 /// A source that receives messages into a buffer.
 #[derive(Debug)]
-pub struct MessageSource<R> {
-    receiver: R,
+pub struct MessageSource<R: ?Sized> {
+    receiver: Box<R>,
     buffer: Buffer,
     bytes: u64,
     moving_calls: u64,
 }
 
-impl<R: Receiver> MessageSource<R> {
+impl<R: Receiver + ?Sized> MessageSource<R> {
     /// Creates a source, with its buffer mapped.
     ///
     /// # Errors
     /// If the buffer can't be mapped.
-    pub fn new(receiver: R, buffer_bytes: usize) -> anyhow::Result<Self> {
+    pub fn new(receiver: Box<R>, buffer_bytes: usize) -> anyhow::Result<Self> {
         Ok(MessageSource {
             receiver,
             buffer: Buffer::builder().len(buffer_bytes).map()?,
@@ -220,7 +220,7 @@ impl<R: Receiver> MessageSource<R> {
     }
 }
 
-impl<R: Receiver> Source for MessageSource<R> {
+impl<R: Receiver + ?Sized> Source for MessageSource<R> {
     fn take(&mut self) -> io::Result<Taken<'_>> {
         let (receiver, buffer) = (&mut self.receiver, &mut self.buffer[..]);
         let n = match moved(retry(|| receiver.receive(buffer))) {

@@ -1,9 +1,10 @@
 //! The channels between two processes, one file per channel.
 //!
-//! A [`Transmitter`] and a [`Receiver`] make one system call at a time and fail with
+//! [`open`] creates a channel of any kind, [`transmitter`] and [`receiver`] its ends, in
+//! their processes. These make one system call at a time and fail with
 //! `AGAIN` where it would have blocked; round trips use them. Throughput trials send
 //! whole messages to a [`Sink`] and take them from a [`Source`]. `message.rs` adapts
-//! any transmitter and receiver to these; some channels have sinks and sources of their
+//! any transmitter and receiver to these; pipes and rings have sinks and sources of their
 //! own.
 
 pub mod eventfd;
@@ -12,30 +13,136 @@ pub mod library;
 pub mod message;
 pub mod mqueue;
 pub mod name;
-mod open;
 pub mod pipe;
 pub mod ring;
 pub mod socket;
 pub mod tcp;
-pub mod transport;
 pub mod unix;
 pub mod uring;
 
 pub(crate) use self::message::moved;
-pub use self::open::{Channel, Granted, open};
-pub(crate) use self::open::{open_error, open_kind};
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fastpipe::transfer::Counts;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::net::SocketType;
 
 use self::message::Message;
+use self::mqueue::Queue;
+use self::pipe::{Plain, Vmsplice};
+use self::ring::{RingReceiver, RingTransmitter};
+use self::socket::Socket;
+use self::uring::Uring;
+use crate::data::Producer;
+use crate::failure::{TrialError, open_error};
+use crate::record::{Granted, NotRun, Setup};
+use crate::spec::{Channel, ChannelSizes, PipeWriter, Waiting};
 
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
+/// A new channel. If it had a name, the name has been removed.
+#[derive(Debug)]
+pub struct OpenChannel {
+    /// The writer's descriptor.
+    pub write_end: OwnedFd,
+    /// The reader's descriptor.
+    pub read_end: OwnedFd,
+    /// The actual sizes and settings.
+    pub granted: Granted,
+}
+
+/// Creates a channel.
+///
+/// # Errors
+/// [`TrialError`].
+pub(crate) fn open(channel: Channel, sizes: ChannelSizes) -> Result<OpenChannel, TrialError> {
+    let message = sizes.message_bytes;
+    match channel {
+        Channel::Pipe(..) | Channel::Uring => {
+            let ends = fastpipe::pipe::create().map_err(open_error("a pipe"))?;
+            of_pipe(ends, sizes.pipe_bytes)
+        }
+        Channel::Fifo => of_pipe(
+            fifo::open().map_err(open_error("a FIFO"))?,
+            sizes.pipe_bytes,
+        ),
+        Channel::Socketpair => unix::open_pair(SocketType::STREAM, message),
+        Channel::Seqpacket => unix::open_pair(SocketType::SEQPACKET, message),
+        Channel::Datagram => unix::open_pair(SocketType::DGRAM, message),
+        Channel::Unix => unix::open_named(),
+        Channel::Tcp => tcp::open(),
+        Channel::Mqueue => mqueue::open(message),
+        Channel::Ring | Channel::RingCopy => ring::open(sizes),
+        Channel::Eventfd => eventfd::open(message),
+    }
+}
+
+/// Creates the writing end of a channel from its descriptor.
+///
+/// # Errors
+/// [`NotRun`] if this machine does not allow what it needs.
+pub(crate) fn transmitter(
+    channel: Channel,
+    fd: OwnedFd,
+    sizes: ChannelSizes,
+    wait: Waiting,
+) -> anyhow::Result<Box<dyn Transmitter>> {
+    Ok(match channel {
+        Channel::Pipe(PipeWriter::Vmsplice(_), _) => Box::new(Vmsplice::new(fd)),
+        Channel::Pipe(..) | Channel::Fifo | Channel::Eventfd => Box::new(Plain(fd)),
+        Channel::Uring => Box::new(Uring::new(fd, wait.spins())?),
+        Channel::Socketpair
+        | Channel::Seqpacket
+        | Channel::Datagram
+        | Channel::Unix
+        | Channel::Tcp => Box::new(Socket::new(fd, !wait.spins())),
+        Channel::Mqueue => Box::new(Queue::new(fd, !wait.spins())?),
+        Channel::Ring => Box::new(RingTransmitter::offer(fd, sizes, wait, true)?),
+        Channel::RingCopy => Box::new(RingTransmitter::offer(fd, sizes, wait, false)?),
+    })
+}
+
+/// Creates the reading end of a channel from its descriptor.
+///
+/// # Errors
+/// As [`transmitter`].
+pub(crate) fn receiver(
+    channel: Channel,
+    fd: OwnedFd,
+    sizes: ChannelSizes,
+    wait: Waiting,
+) -> anyhow::Result<Box<dyn Receiver>> {
+    Ok(match channel {
+        Channel::Pipe(..) | Channel::Fifo | Channel::Eventfd => Box::new(Plain(fd)),
+        Channel::Uring => Box::new(Uring::new(fd, wait.spins())?),
+        Channel::Socketpair
+        | Channel::Seqpacket
+        | Channel::Datagram
+        | Channel::Unix
+        | Channel::Tcp => Box::new(Socket::new(fd, !wait.spins())),
+        Channel::Mqueue => Box::new(Queue::new(fd, !wait.spins())?),
+        Channel::Ring => Box::new(RingReceiver::accept(fd, sizes, wait, true)?),
+        Channel::RingCopy => Box::new(RingReceiver::accept(fd, sizes, wait, false)?),
+    })
+}
+
+fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<OpenChannel, TrialError> {
+    let (read_end, write_end) = ends;
+    let granted = match bytes {
+        Some(bytes) => fastpipe::pipe::set_capacity(&write_end, bytes)
+            .map_err(|error| NotRun::refused(error.to_string()))?,
+        None => fastpipe::pipe::capacity(&write_end).map_err(open_error("a pipe"))?,
+    };
+    Ok(OpenChannel {
+        write_end,
+        read_end,
+        granted: Granted {
+            pipe_bytes: Some(granted),
+            ..Granted::default()
+        },
+    })
+}
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {

@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::OpenChannel;
 use super::message::{Message, counted};
-use super::open::{Channel, Granted, open_error, over_limit};
 use super::{End, Receiver, Transmitter, set_nonblocking};
-use crate::record::NotRun;
-use crate::session::TrialError;
+use crate::failure::{TrialError, open_error, over_limit};
+use crate::record::{Granted, NotRun};
 use crate::sys;
 use pipespeed_base::size;
 
@@ -35,7 +35,7 @@ const MAX_TRIES: u32 = 1000;
 ///
 /// # Errors
 /// [`TrialError`]: not run if a limit is exceeded.
-pub fn open(message: usize) -> Result<Channel, TrialError> {
+pub fn open(message: usize) -> Result<OpenChannel, TrialError> {
     let mut name = new_name();
     let mut messages = limit("msg_max")
         .unwrap_or(DEFAULT_MESSAGES)
@@ -52,9 +52,9 @@ pub fn open(message: usize) -> Result<Channel, TrialError> {
     };
     let read_end = sys::mq_open(&name, libc::O_RDONLY, 0, 0);
     sys::mq_unlink(&name).map_err(open_error("a message queue"))?;
-    Ok(Channel {
-        write_end: Some(write_end),
-        read_end: Some(read_end.map_err(open_error("a message queue"))?),
+    Ok(OpenChannel {
+        write_end,
+        read_end: read_end.map_err(open_error("a message queue"))?,
         granted: Granted {
             queue_messages: Some(messages),
             ..Granted::default()

@@ -18,17 +18,16 @@ pub(crate) use self::calls::{Plain, Vmsplice};
 use self::pauses::Pauses;
 pub use self::source::PipeSource;
 use super::Sink;
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
-use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
+use crate::data::Producer;
+use crate::record::Setup;
+use crate::spec::{PipeWriter, Reuse, SinkSpec};
 
 /// The writing end: buffers that are sent in turn.
 #[derive(Debug)]
 pub struct PipeSink<F> {
     out: Output<F>,
     pauses: Pauses,
-    technique: SinkTechnique,
-    reuse: Reuse,
+    technique: PipeWriter,
     gift: bool,
     spins: bool,
     offset: usize,
@@ -56,18 +55,17 @@ impl<F: AsFd> PipeSink<F> {
     ///
     /// # Errors
     /// If the buffers can't be mapped as specified.
-    pub fn new(fd: F, spec: &SinkSpec) -> Result<Self, BufferError> {
-        let splices = spec.technique == SinkTechnique::Vmsplice;
-        let (count, parts) = match (splices, spec.same_buffer) {
-            // write copies at once, so one buffer serves.
-            (false, _) => (1, 1),
-            (true, true) => (1, 2),
-            (true, false) => match pieces_needed(&fd, spec) {
+    pub fn new(fd: F, technique: PipeWriter, spec: &SinkSpec) -> Result<Self, BufferError> {
+        let (count, parts) = match technique {
+            PipeWriter::Vmsplice(_) if spec.same_buffer => (1, 2),
+            PipeWriter::Vmsplice(reuse) => match pieces_needed(&fd, reuse, spec) {
                 // As published: two separate buffers.
                 0..=2 => (2, 1),
                 // Separate huge pages for each would take too much memory.
                 more => (1, more),
             },
+            // write copies at once, so one buffer serves.
+            _ => (1, 1),
         };
         let len = if spec.same_buffer {
             spec.buffer_bytes
@@ -98,8 +96,7 @@ impl<F: AsFd> PipeSink<F> {
         Ok(PipeSink {
             out: Output::new(fd, pauses::wait_in_calls(spec.wait)),
             pauses: Pauses::new(spec.wait),
-            technique: spec.technique,
-            reuse: spec.reuse,
+            technique,
             gift: spec.gift,
             spins: spec.wait.spins(),
             offset: spec.offset,
@@ -118,11 +115,12 @@ impl<F: AsFd> PipeSink<F> {
     /// Those of FIONREAD and of getting new pages.
     pub fn lend(&mut self) -> io::Result<&mut [u8]> {
         let piece = self.pieces[self.next];
-        if self.technique == SinkTechnique::Vmsplice && piece.sent_to > 0 {
-            match self.reuse {
-                Reuse::Drained => self.wait_until_read(piece.sent_to)?,
-                Reuse::Fresh => self.buffers[piece.buffer].renew()?,
+        match self.technique {
+            PipeWriter::Vmsplice(Reuse::Drained) if piece.sent_to > 0 => {
+                self.wait_until_read(piece.sent_to)?;
             }
+            PipeWriter::Vmsplice(_) if piece.sent_to > 0 => self.buffers[piece.buffer].renew()?,
+            _ => {}
         }
         Ok(&mut self.buffers[piece.buffer][piece.start..piece.end])
     }
@@ -138,7 +136,7 @@ impl<F: AsFd> PipeSink<F> {
         let outcome = self.pauses.retry(|moved| {
             let range = piece.start + moved as usize..piece.start + n;
             match self.technique {
-                SinkTechnique::Write => self.out.write(&buffer[range]),
+                PipeWriter::Write => self.out.write(&buffer[range]),
                 _ => self.out.vmsplice(&[buffer.slice(range)], options),
             }
         });
@@ -284,8 +282,8 @@ impl<F: AsFd> Sink for PipeSink<F> {
 /// The number of pieces to send in turn. If pieces are written again once they have
 /// left the pipe: enough to fill the pipe plus one, so that the next piece has always
 /// left it and there is no wait. Otherwise two.
-fn pieces_needed(fd: impl AsFd, spec: &SinkSpec) -> usize {
-    match (spec.rewritten, spec.reuse, pipe::capacity(fd)) {
+fn pieces_needed(fd: impl AsFd, reuse: Reuse, spec: &SinkSpec) -> usize {
+    match (spec.rewritten, reuse, pipe::capacity(fd)) {
         (true, Reuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
         _ => 2,
     }

@@ -15,49 +15,46 @@ use fastpipe::pipe::page_size;
 use fastpipe::ring;
 use fastpipe::transfer::Counts;
 use rustix::io::Errno;
+use rustix::net::SocketType;
 use rustix::process::{Resource, getrlimit};
 
 use super::message::Message;
-use super::open::{Channel, auxiliary_socket};
 use super::{End, Receiver, Sink, Source, Taken, Transmitter};
-use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
-use crate::endpoint::spec::Waiting;
-use crate::record::NotRun;
-use crate::session::TrialError;
+use super::{OpenChannel, unix};
+use crate::data::Producer;
+use crate::failure::{PeerGone, TrialError, refusal_or_failure};
+use crate::record::{Granted, NotRun, Setup};
+use crate::spec::{ChannelSizes, Waiting};
 use pipespeed_base::size;
 
-/// The minimum capacity of a ring, in bytes.
-const MIN_CAPACITY: usize = 1 << 20;
-
-/// The capacity of a ring for messages of this size: room for two, so that one can be
-/// produced while the other is used.
-fn capacity(message: usize) -> usize {
-    MIN_CAPACITY.max(2 * message)
-}
+const A_RING: &str = "a ring in shared memory";
 
 /// Creates the socket pair over which the writer passes the ring that it creates.
 ///
 /// # Errors
 /// [`TrialError`]: not run if the ring would exceed RLIMIT_FSIZE.
-pub fn open(message: usize) -> Result<Channel, TrialError> {
-    check_file_limit(message, capacity(message))?;
-    auxiliary_socket()
+pub fn open(sizes: ChannelSizes) -> Result<OpenChannel, TrialError> {
+    check_file_limit(sizes)?;
+    let socket = unix::open_pair(SocketType::STREAM, 0)?;
+    Ok(OpenChannel {
+        // The data does not pass through the socket.
+        granted: Granted::default(),
+        ..socket
+    })
 }
 
-/// Checks that a ring of this capacity, for messages of this size, does not exceed
-/// RLIMIT_FSIZE (getrlimit(2)): its memory is a file.
+/// Checks that a ring does not exceed RLIMIT_FSIZE (getrlimit(2)): its memory is a file.
 ///
 /// # Errors
 /// [`TrialError::NotRun`] if it does.
-pub(crate) fn check_file_limit(message: usize, capacity: usize) -> Result<(), TrialError> {
+fn check_file_limit(sizes: ChannelSizes) -> Result<(), TrialError> {
     let limit = getrlimit(Resource::Fsize).current;
-    let file = capacity.next_power_of_two().max(page_size()) + page_size();
+    let file = sizes.ring_bytes.next_power_of_two().max(page_size()) + page_size();
     if let Some(max) = limit.filter(|max| file as u64 > *max) {
         return Err(TrialError::NotRun(NotRun::limit(format!(
             "a ring for messages of {} needs a file of {file} bytes, but files here are \
              limited to {max} bytes (ulimit -f)",
-            size::format(message as u64)
+            size::format(sizes.message_bytes as u64)
         ))));
     }
     Ok(())
@@ -79,16 +76,27 @@ pub struct RingTransmitter {
 }
 
 impl RingTransmitter {
-    /// An end for messages of one length.
-    pub fn new(ring: ring::Producer, message: usize, in_place: bool) -> Self {
-        RingTransmitter {
+    /// Creates a ring and passes its reading end over the channel's socket.
+    ///
+    /// # Errors
+    /// If the memory can't be mapped or the reader is gone.
+    pub fn offer(
+        socket: OwnedFd,
+        sizes: ChannelSizes,
+        wait: Waiting,
+        in_place: bool,
+    ) -> anyhow::Result<Self> {
+        let ring = ring::Producer::offer(&UnixStream::from(socket), sizes.ring_bytes);
+        let mut ring = ring.map_err(setup_error)?;
+        ring.set_wait(wait.into());
+        Ok(RingTransmitter {
             ring,
-            message,
+            message: sizes.message_bytes,
             in_place,
             is_made: false,
             blocks: true,
             moving_calls: 0,
-        }
+        })
     }
 
     /// The room that the next call needs.
@@ -191,17 +199,29 @@ pub struct RingReceiver {
 }
 
 impl RingReceiver {
-    /// An end for messages of one length.
-    pub fn new(ring: ring::Consumer, message: usize, in_place: bool) -> Self {
-        RingReceiver {
+    /// Receives the reading end of the ring, which [`RingTransmitter::offer`] passed over
+    /// the channel's socket.
+    ///
+    /// # Errors
+    /// If the ring can't be mapped or the writer is gone.
+    pub fn accept(
+        socket: OwnedFd,
+        sizes: ChannelSizes,
+        wait: Waiting,
+        in_place: bool,
+    ) -> anyhow::Result<Self> {
+        let ring = ring::Consumer::accept(&UnixStream::from(socket));
+        let mut ring = ring.map_err(setup_error)?;
+        ring.set_wait(wait.into());
+        Ok(RingReceiver {
             ring,
-            message,
+            message: sizes.message_bytes,
             in_place,
             held: 0,
             copies_all: true,
             blocks: true,
             moving_calls: 0,
-        }
+        })
     }
 
     /// Releases the bytes received last. They are still in the ring, so this does not
@@ -298,26 +318,15 @@ fn errno(error: io::Error) -> Errno {
     }
 }
 
-/// Creates the ring of a throughput trial and passes its reading end over the channel's
-/// socket.
-///
-/// # Errors
-/// If the memory can't be mapped or the reader is gone.
-pub fn offer(channel: OwnedFd, message: usize, wait: Waiting) -> io::Result<ring::Producer> {
-    let mut ring = ring::Producer::offer(&UnixStream::from(channel), capacity(message))?;
-    ring.set_wait(wait.into());
-    Ok(ring)
-}
-
-/// Receives the reading end of the ring, which [`offer`] passed over the channel's
-/// socket.
-///
-/// # Errors
-/// If the ring can't be mapped or the writer is gone.
-pub fn accept(channel: OwnedFd, wait: Waiting) -> io::Result<ring::Consumer> {
-    let mut ring = ring::Consumer::accept(&UnixStream::from(channel))?;
-    ring.set_wait(wait.into());
-    Ok(ring)
+/// Converts an error of setting up a ring: [`PeerGone`] if the peer has exited.
+fn setup_error(error: io::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
+            PeerGone("the other end is gone".to_owned()).into()
+        }
+        _ => refusal_or_failure(A_RING, error),
+    }
 }
 
 /// Messages are produced in place.

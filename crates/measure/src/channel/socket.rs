@@ -1,7 +1,6 @@
 //! Sockets, using send(2) and recv(2).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use fastpipe::transfer::Counts;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -9,10 +8,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::message::{Message, counted};
 use super::{End, Receiver, Transmitter};
 
-/// A socket; clones share its descriptor.
-#[derive(Debug, Clone)]
+/// A socket.
+#[derive(Debug)]
 pub struct Socket {
-    fd: Arc<OwnedFd>,
+    fd: OwnedFd,
     blocks: bool,
     counts: Counts,
 }
@@ -21,7 +20,7 @@ impl Socket {
     /// A socket whose calls block, or else fail with `AGAIN`.
     pub fn new(fd: OwnedFd, blocks: bool) -> Self {
         Socket {
-            fd: Arc::new(fd),
+            fd,
             blocks,
             counts: Counts::default(),
         }

@@ -2,16 +2,16 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use super::open::{Channel, open_error};
+use super::OpenChannel;
 use super::unix::of_sockets;
-use crate::session::TrialError;
+use crate::failure::{TrialError, open_error};
 
 /// Opens a connection over loopback, on a port chosen by the kernel. The listening
 /// socket is closed again, and TCP_NODELAY is set.
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn open() -> Result<Channel, TrialError> {
+pub fn open() -> Result<OpenChannel, TrialError> {
     const TCP: &str = "a TCP connection over loopback";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(open_error(TCP))?;
     let address = listener.local_addr().map_err(open_error(TCP))?;
@@ -41,7 +41,7 @@ mod tests {
     fn a_connection_is_local_with_nodelay() {
         let channel = open().unwrap();
         assert_eq!(channel.granted.nodelay, Some(true));
-        let end = TcpStream::from(channel.write_end.unwrap());
+        let end = TcpStream::from(channel.write_end);
         assert!(end.peer_addr().unwrap().ip().is_loopback());
     }
 }

@@ -5,10 +5,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
+use super::OpenChannel;
 use super::name::PrivateName;
-use super::open::{Channel, Granted, open_error, over_limit};
-use crate::endpoint::spec::ChannelKind;
-use crate::session::TrialError;
+use crate::failure::{TrialError, open_error, over_limit};
+use crate::record::Granted;
 
 /// Bytes of the send buffer that the kernel reserves: the longest message is this
 /// much shorter (unix_dgram_sendmsg in net/unix/af_unix.c).
@@ -18,12 +18,7 @@ const RESERVED: usize = 32;
 ///
 /// # Errors
 /// [`TrialError`]: not run if a message does not fit into the send buffer.
-pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialError> {
-    let socket_type = match kind {
-        ChannelKind::SeqPacket => SocketType::SEQPACKET,
-        ChannelKind::Datagram => SocketType::DGRAM,
-        _ => SocketType::STREAM,
-    };
+pub fn open_pair(socket_type: SocketType, message: usize) -> Result<OpenChannel, TrialError> {
     let (read_end, write_end) =
         socketpair(AddressFamily::UNIX, socket_type, SocketFlags::CLOEXEC, None)
             .map_err(open_error("a socket pair"))?;
@@ -41,7 +36,7 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialErro
 ///
 /// # Errors
 /// [`TrialError`].
-pub fn open_named() -> Result<Channel, TrialError> {
+pub fn open_named() -> Result<OpenChannel, TrialError> {
     const SOCKET: &str = "a unix socket with a name";
     let name = PrivateName::new("socket").map_err(open_error(SOCKET))?;
     let (short, _directory) = name.short().map_err(open_error(SOCKET))?;
@@ -52,7 +47,7 @@ pub fn open_named() -> Result<Channel, TrialError> {
 }
 
 /// Makes a channel of two sockets and records the sizes of their buffers.
-pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, TrialError> {
+pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<OpenChannel, TrialError> {
     let sizes = |write_end: &OwnedFd, read_end: &OwnedFd| -> rustix::io::Result<Granted> {
         Ok(Granted {
             send_buffer_bytes: Some(sockopt::socket_send_buffer_size(write_end.as_fd())?),
@@ -61,9 +56,9 @@ pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channe
         })
     };
     let granted = sizes(&write_end, &read_end).map_err(open_error("a socket's buffers"))?;
-    Ok(Channel {
-        write_end: Some(write_end),
-        read_end: Some(read_end),
+    Ok(OpenChannel {
+        write_end,
+        read_end,
         granted,
     })
 }
@@ -77,11 +72,11 @@ mod tests {
 
     #[test]
     fn the_limit_is_the_largest_message_that_the_kernel_takes() {
-        for kind in [ChannelKind::SeqPacket, ChannelKind::Datagram] {
+        for kind in [SocketType::SEQPACKET, SocketType::DGRAM] {
             let granted = open_pair(kind, 1).unwrap().granted;
             let max = granted.send_buffer_bytes.unwrap() - RESERVED;
             let channel = open_pair(kind, max).unwrap();
-            let end = channel.write_end.as_ref().unwrap();
+            let end = &channel.write_end;
             let mut message = vec![7; max];
             send(end, &message, SendFlags::DONTWAIT).unwrap();
             message.push(7);
@@ -97,7 +92,7 @@ mod tests {
     #[test]
     fn a_named_socket_leaves_no_name() {
         let channel = open_named().unwrap();
-        let name = rustix::net::getpeername(channel.write_end.unwrap()).unwrap();
+        let name = rustix::net::getpeername(channel.write_end).unwrap();
         let name = rustix::net::SocketAddrUnix::try_from(name.unwrap()).unwrap();
         let path = std::path::PathBuf::from(name.path().unwrap().to_str().unwrap());
         assert!(

@@ -17,7 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::message::Message;
 use super::{End, Receiver, Transmitter};
-use crate::session::refusal_or_failure;
+use crate::failure::refusal_or_failure;
 
 /// The capacity of the ring, in requests; one is used.
 const ENTRIES: u32 = 2;

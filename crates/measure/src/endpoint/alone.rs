@@ -4,12 +4,12 @@ use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Counts;
 
 use super::clock::Clock;
+use super::control::Control;
 use super::counters::Meter;
-use super::data::{Consumer, Producer};
-use super::outcome::{Outcome, Setup};
-use super::spec::{EndSpec, SinkSpec, SourceSpec};
-use crate::record::EndCounters;
-use crate::session::Control;
+use super::outcome::Outcome;
+use crate::data::{Consumer, Producer, pattern};
+use crate::record::{EndCounters, Setup};
+use crate::spec::{EndSpec, SinkSpec, SourceSpec};
 
 /// Produces data in memory repeatedly.
 pub(super) fn produce(
@@ -47,7 +47,7 @@ pub(super) fn consume(
         .len(source.buffer_bytes)
         .pages(source.pages.into())
         .map()?;
-    super::pattern::fill(&mut memory, 0);
+    pattern::fill(&mut memory, 0);
     control.wait_for_start(Setup::default())?;
     let mut consumer = Consumer::new(spec.data, spec.work);
     timed_alone(spec, move || {

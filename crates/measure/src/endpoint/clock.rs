@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::spec::EndSpec;
 use crate::record::GIB;
+use crate::spec::EndSpec;
 
 /// The number of parts that a timed part is divided into, to detect drift.
 const PARTS: u64 = 8;

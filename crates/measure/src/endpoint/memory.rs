@@ -11,16 +11,15 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastpipe::buffer::{Buffer, BufferError};
-use serde::{Deserialize, Serialize};
 
 use super::alone::timed_alone;
-use super::ends::require_huge;
-use super::outcome::{Outcome, Setup};
-use super::spec::{EndSpec, PageKind};
-use crate::record::NotRun;
-use crate::session::Control;
+use super::control::Control;
+use super::outcome::Outcome;
+use super::pages::require_huge;
+use crate::record::{NotRun, Setup};
+use crate::spec::{Act, EndSpec, MemorySpec, PageKind};
 use crate::sys::as_words;
-use pipespeed_base::{named, size};
+use pipespeed_base::size;
 use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Root, check_memory};
 
@@ -31,69 +30,6 @@ const BYTES_PER_CHECK: usize = 256 << 10;
 /// The byte that fills the block, and one that does not occur in it.
 const PRESENT: u8 = 0x5a;
 const ABSENT: u8 = 0xa5;
-
-/// An operation on a block of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Act {
-    /// Reads every byte, with wide loads.
-    Read,
-    /// memset(3).
-    Write,
-    /// memcpy(3) to another block.
-    Copy,
-    /// Loads one word of 8 bytes after the other.
-    ReadScalar,
-    /// Stores one word of 8 bytes after the other.
-    WriteScalar,
-}
-
-named!(Act {
-    Read = "read": "every byte read by wide loads, searching for one that does not occur",
-    Write = "write": "filled by memset",
-    Copy = "copy": "copied to another block by memcpy; bytes copied, not moved",
-    ReadScalar = "read_scalar": "read 8 bytes at a time, one load after the other",
-    WriteScalar = "write_scalar": "written 8 bytes at a time, one store after the other",
-});
-
-impl Act {
-    /// The name in tables.
-    pub fn title(self) -> &'static str {
-        match self {
-            Act::ReadScalar => "scalar read",
-            Act::WriteScalar => "scalar write",
-            _ => self.name(),
-        }
-    }
-
-    /// The number of blocks that it uses.
-    pub fn blocks(self) -> usize {
-        1 + usize::from(self == Act::Copy)
-    }
-}
-
-/// The specification of a process without a channel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemorySpec {
-    /// The operation.
-    pub act: Act,
-    /// Bytes in the block.
-    pub block_bytes: usize,
-    /// The kind of pages.
-    pub pages: PageKind,
-}
-
-impl MemorySpec {
-    /// The number of blocks.
-    pub fn blocks(&self) -> usize {
-        self.act.blocks()
-    }
-
-    /// The memory of all blocks in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        (self.blocks() as u64).saturating_mul(self.block_bytes as u64)
-    }
-}
 
 /// Applies the operation repeatedly for the duration of a trial.
 pub(super) fn run(

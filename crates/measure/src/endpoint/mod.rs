@@ -7,11 +7,13 @@
 
 mod alone;
 mod clock;
+pub(crate) mod control;
 pub mod counters;
-pub mod data;
-mod ends;
-pub mod memory;
+mod memory;
 pub mod outcome;
-pub mod pattern;
+mod pages;
 pub mod process;
-pub mod spec;
+pub(crate) mod serve;
+mod stream;
+
+pub use self::pages::huge_pages_refused;

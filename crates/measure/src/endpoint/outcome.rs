@@ -5,22 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::counters::Reading;
 use crate::record::EndCounters;
 
-/// The actual setup of an end.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
-    /// The number of pieces that the writer sends in turn.
-    pub pieces: Option<usize>,
-    /// The capacity of a ring in shared memory, in bytes.
-    #[serde(default)]
-    pub ring_bytes: Option<usize>,
-    /// The alignment of the writer's buffers, in bytes.
-    pub alignment: Option<usize>,
-    /// Bytes of the buffers in huge pages.
-    pub huge_bytes: Option<u64>,
-    /// Where the kernel showed that.
-    pub huge_shown_by: Option<String>,
-}
-
 /// The measurements of an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {

@@ -1,51 +1,33 @@
 //! An endpoint process: set up, wait for the start, run, report.
-//!
-//! The two ends of a channel read their counters at the same byte offsets. The reader
-//! keeps the time. When the time for a reading has come, it publishes an offset in
-//! shared memory, far enough ahead of what the writer has sent (the margin) that the
-//! writer can't have passed it. Each end takes its reading when it reaches the offset.
-//!
-//! ```text
-//! reader:  warm up until the time is over
-//!          publish an offset ahead; at that offset, take the first reading
-//!          continue until the time is over, recording the progress
-//!          publish an offset ahead; at that offset, take the second reading and exit
-//! writer:  send; take a reading at each published offset
-//!          continue until the reader has exited
-//! ```
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 
-use anyhow::bail;
-
-use super::clock::Clock;
-use super::counters::{Meter, Reading};
-use super::data::{Consumer, Producer};
-use super::ends::Driver;
+use super::control::Control;
 use super::outcome::Outcome;
-use super::spec::EndSpec;
+use super::pages::{buffer_error, require_enabled, require_huge, require_size};
+use super::serve::{Instructions, serve};
+use super::stream::{reader, writer};
 use super::{alone, memory};
-use crate::case::Subject;
-use crate::channel::{Sink, Source, Taken};
-use crate::record::NotRun;
-use crate::session::{self, Instructions, PeerGone, Role, refusal_or_failure};
-
-pub use super::ends::huge_pages_refused;
-
-/// The shared words: the offsets of the two readings, 0 until they are published; the
-/// bytes that the writer has sent; and whether the reader has taken its last reading.
-const BEGIN: usize = 0;
-const END: usize = 1;
-const SENT: usize = 2;
-const READER_DONE: usize = 3;
+use crate::channel::library::LibrarySink;
+use crate::channel::message::{MessageSink, MessageSource};
+use crate::channel::pipe::{PipeSink, PipeSource};
+use crate::channel::ring::{RingReceiver, RingTransmitter};
+use crate::channel::{self, Sink, Source};
+use crate::record::Setup;
+use crate::spec::{
+    Channel, ChannelSizes, EndSpec, PageKind, PipeReader, PipeWriter, Role, SinkSpec, SourceSpec,
+    Subject,
+};
+use pipespeed_host::process_memory::Backing;
 
 /// Runs a writer or a reader and reports to the control socket.
 ///
 /// # Errors
 /// If the report can't be sent.
 pub(crate) fn main(role: Role) -> io::Result<()> {
-    session::serve(role, |control, instructions: Instructions<EndSpec>| {
+    serve(role, |control, instructions: Instructions<EndSpec>| {
         let spec = &instructions.spec;
         let driver = Driver {
             control,
@@ -53,10 +35,12 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
             words: instructions.words.words(),
         };
         match &spec.subject {
-            Subject::Channel { reader, .. } if role == Role::Reader => {
-                driver.read(reader, instructions.channel)
-            }
-            Subject::Channel { writer, .. } => driver.write(writer, instructions.channel),
+            Subject::Channel {
+                channel, reader, ..
+            } if role == Role::Reader => driver.read(*channel, reader, instructions.channel),
+            Subject::Channel {
+                channel, writer, ..
+            } => driver.write(*channel, writer, instructions.channel),
             Subject::Produce(sink) => alone::produce(driver.control, spec, sink),
             Subject::Consume(source) => alone::consume(driver.control, spec, source),
             Subject::Memory(block) => memory::run(driver.control, spec, block),
@@ -64,134 +48,100 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
     })
 }
 
-/// Runs the writer: sends until the reader has exited.
-pub(super) fn writer(
-    spec: &EndSpec,
-    sink: &mut impl Sink,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let meter = Meter::new();
-    let mut producer = Producer::new(spec.data, spec.work);
-    let mut first: Option<Reading> = None;
-    let mut second: Option<Reading> = None;
-    loop {
-        match sink.send(&mut producer) {
-            Ok(()) => words[SENT].store(sink.sent(), Ordering::Release),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // The reader exits at the second offset, which may lie within the piece
-                // that was being sent.
-                let end = words[END].load(Ordering::Acquire);
-                if first.is_some() && second.is_none() && end != 0 && sink.sent() >= end {
-                    second = Some(meter.read(sink.sent(), sink.counts()));
-                }
-                break;
+/// Runs one end of a trial.
+struct Driver<'a> {
+    control: &'a mut Control,
+    spec: &'a EndSpec,
+    words: &'a [AtomicU64],
+}
+
+impl Driver<'_> {
+    fn run_sink(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(sink.setup())?;
+        writer(self.spec, &mut sink, self.words)
+    }
+
+    fn run_source(self, mut source: impl Source) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(Setup::default())?;
+        reader(self.spec, &mut source, self.words)
+    }
+
+    /// Sets up and runs the writer of a trial.
+    fn write(self, channel: Channel, sink: &SinkSpec, fd: OwnedFd) -> anyhow::Result<Outcome> {
+        let bytes = sink.buffer_bytes;
+        let sizes = ChannelSizes::for_throughput(bytes, None);
+        match (channel, channel.pipe_writer()) {
+            (_, Some(library)) if library.is_library() => {
+                self.run_sink(LibrarySink::new(fd, library, sink)?)
             }
-            Err(error) => return Err(refused_or_failed(sink.call(), sink.sent(), error)),
-        }
-        let due = match (&first, &second) {
-            (None, _) => BEGIN,
-            (Some(_), None) => END,
-            (Some(_), Some(_)) if words[READER_DONE].load(Ordering::Acquire) != 0 => break,
-            (Some(_), Some(_)) => continue,
-        };
-        let offset = words[due].load(Ordering::Acquire);
-        if offset != 0 && sink.sent() >= offset {
-            let reading = Some(meter.read(sink.sent(), sink.counts()));
-            match due {
-                BEGIN => {
-                    sink.check_technique().map_err(NotRun::refused)?;
-                    first = reading;
-                }
-                _ => {
-                    sink.expect_reader_exit();
-                    second = reading;
-                }
+            (_, Some(technique)) => self.run_sink(pipe_sink(technique, sink, fd)?),
+            (Channel::Ring, _) => {
+                self.run_sink(RingTransmitter::offer(fd, sizes, sink.wait, true)?)
+            }
+            (Channel::RingCopy, _) => {
+                let ring = RingTransmitter::offer(fd, sizes, sink.wait, false)?;
+                self.run_sink(MessageSink::new(Box::new(ring), bytes)?)
+            }
+            _ => {
+                let transmitter = channel::transmitter(channel, fd, sizes, sink.wait)?;
+                self.run_sink(MessageSink::new(transmitter, bytes)?)
             }
         }
     }
-    match (first, second) {
-        (Some(first), Some(second)) => Ok(Outcome::between(&first, &second)),
-        _ => bail!(PeerGone(
-            "the reader exited before the end of the trial".to_owned()
-        )),
-    }
-}
 
-/// Converts an error of a call. It is a refusal only if nothing was moved yet: later,
-/// the call is known to be allowed.
-fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
-    if moved == 0 {
-        refusal_or_failure(call, error)
-    } else {
-        anyhow::Error::new(error).context(call.to_owned())
-    }
-}
-
-/// Runs the reader: takes data, keeps the time and publishes the offsets.
-pub(super) fn reader(
-    spec: &EndSpec,
-    source: &mut impl Source,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let mut consumer = Consumer::new(spec.data, spec.work);
-    let meter = Meter::new();
-    let mut clock = Clock::new(spec);
-    let mut received = 0;
-    // An offset that the writer can't have reached yet.
-    let ahead = |received: u64| received.max(words[SENT].load(Ordering::Acquire)) + spec.margin;
-
-    clock.restart(received);
-    while clock.update(received) < clock.warm_up {
-        received += take(received, source, &mut consumer)?;
-    }
-    let begin = ahead(received);
-    words[BEGIN].store(begin, Ordering::Release);
-    while received < begin {
-        clock.update(received);
-        received += take(received, source, &mut consumer)?;
-    }
-
-    let first = meter.read(received, source.counts());
-    clock.restart(received);
-    let end = match spec.timed_bytes {
-        Some(bytes) => ahead(received).max(received + bytes),
-        None => {
-            while clock.update(received) < clock.timed {
-                received += take(received, source, &mut consumer)?;
+    /// Sets up and runs the reader of a trial.
+    fn read(self, channel: Channel, source: &SourceSpec, fd: OwnedFd) -> anyhow::Result<Outcome> {
+        let bytes = source.buffer_bytes;
+        let sizes = ChannelSizes::for_throughput(bytes, None);
+        match (channel, channel.pipe_reader()) {
+            (_, Some(technique)) => self.run_source(pipe_source(technique, source, fd)?),
+            (Channel::Ring, _) => {
+                self.run_source(RingReceiver::accept(fd, sizes, source.wait, true)?)
             }
-            ahead(received)
+            (Channel::RingCopy, _) => {
+                let ring = RingReceiver::accept(fd, sizes, source.wait, false)?;
+                self.run_source(MessageSource::new(Box::new(ring), bytes)?)
+            }
+            _ => {
+                let receiver = channel::receiver(channel, fd, sizes, source.wait)?;
+                self.run_source(MessageSource::new(receiver, bytes)?)
+            }
         }
-    };
-    words[END].store(end, Ordering::Release);
-    while received < end {
-        clock.update(received);
-        received += take(received, source, &mut consumer)?;
     }
-    if spec.timed_bytes.is_some() {
-        clock.update_now(received);
-    }
-    let second = meter.read(received, source.counts());
-    words[READER_DONE].store(1, Ordering::Release);
-    Ok(Outcome {
-        parts_gib_per_s: clock.rates(),
-        ..Outcome::between(&first, &second)
-    })
 }
 
-/// Takes and consumes the available data. Returns the number of bytes.
-fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> anyhow::Result<u64> {
-    let call = source.call();
-    let taken = source
-        .take()
-        .map_err(|error| refused_or_failed(call, received, error))?;
-    if taken.is_empty() {
-        bail!(PeerGone(format!(
-            "the data ended early, after {received} bytes"
-        )));
+/// Creates the writing end of a pipe, and checks its pages.
+fn pipe_sink(
+    technique: PipeWriter,
+    sink: &SinkSpec,
+    fd: OwnedFd,
+) -> anyhow::Result<PipeSink<OwnedFd>> {
+    if sink.pages.is_thp() {
+        require_enabled(sink.pages)?;
     }
-    if let Taken::Data(bytes) = &taken {
-        consumer.consume(bytes)?;
+    let pipe = PipeSink::new(fd, technique, sink);
+    let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
+    if sink.pages == PageKind::Huge && sink.touched {
+        require_huge(pipe.backing()?)?;
     }
-    Ok(taken.len() as u64)
+    if sink.pages.is_thp() || sink.pages == PageKind::Split {
+        require_size(sink.pages, &pipe)?;
+    }
+    Ok(pipe)
+}
+
+/// Creates the reading end of a pipe, and checks its pages.
+fn pipe_source(
+    technique: PipeReader,
+    source: &SourceSpec,
+    fd: OwnedFd,
+) -> anyhow::Result<PipeSource<OwnedFd>> {
+    let pipe = PipeSource::new(fd, technique, source)?;
+    if let Some(buffer) = pipe.buffer()
+        && source.pages == PageKind::Huge
+        && source.touched
+    {
+        require_huge(Backing::examine(buffer)?)?;
+    }
+    Ok(pipe)
 }

@@ -2,14 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use anyhow::Context;
-use fastpipe::ring;
-
-use crate::channel::ring::check_file_limit;
-use crate::channel::transport::Transport;
-use crate::channel::{Channel, open_error, open_kind};
-use crate::endpoint::spec::ChannelKind;
-use crate::session::TrialError;
+use crate::channel;
+use crate::failure::TrialError;
+use crate::record::Granted;
+use crate::spec::{Channel, ChannelSizes};
 use pipespeed_base::size;
 
 pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
@@ -17,36 +13,24 @@ pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
 /// The largest message, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// The minimum capacity of a ring, in bytes: that of a pipe by default.
-const MIN_RING_BYTES: usize = 64 << 10;
-
 /// The channels that are measured by default.
-pub const USUAL: [Transport; 5] = [
-    Transport::Pipe,
-    Transport::Socketpair,
-    Transport::Tcp,
-    Transport::Ring,
-    Transport::Eventfd,
+pub const USUAL: [Channel; 5] = [
+    Channel::PIPE,
+    Channel::Socketpair,
+    Channel::Tcp,
+    Channel::Ring,
+    Channel::Eventfd,
 ];
 
 /// A new connection in both directions. If it had a name, the name has been removed.
 #[derive(Debug)]
 pub struct Connection {
-    /// The sender's end.
-    pub sender: Ends,
-    /// The echo's end.
-    pub echo: Ends,
+    /// The sender's descriptors: what it reads from and what it writes to, or one for both.
+    pub sender: Vec<OwnedFd>,
+    /// The echo's.
+    pub echo: Vec<OwnedFd>,
     /// The capacity of one direction, in words.
     pub capacity: String,
-}
-
-/// The descriptors of one process: two, or one for both directions.
-#[derive(Debug)]
-pub struct Ends {
-    /// What it reads from.
-    pub input: OwnedFd,
-    /// What it writes to, unless it is `input`.
-    pub output: Option<OwnedFd>,
 }
 
 /// Opens a connection for messages of this size. Pipes get a capacity of
@@ -55,67 +39,49 @@ pub struct Ends {
 /// # Errors
 /// [`TrialError::NotRun`] if the channel can't carry such messages.
 pub fn open(
-    transport: Transport,
+    channel: Channel,
     size: usize,
     pipe_bytes: Option<usize>,
 ) -> Result<Connection, TrialError> {
-    let (channel, ..) = transport.parts();
-    if channel == ChannelKind::Ring {
-        // Room for two messages, so that one can be produced while the other is used.
-        let bytes = MIN_RING_BYTES.max(2 * size);
-        check_file_limit(size, bytes)?;
-        let capacity = size::format(bytes.next_power_of_two() as u64);
-        let capacity = format!("each ring holds {capacity}");
-        return over_two(ring(bytes)?, ring(bytes)?, capacity);
-    }
-    let one = open_kind(channel, size, pipe_bytes)?;
-    let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
-    if one.granted.send_buffer_bytes.is_some() {
-        let capacity = format!(
-            "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
-            bytes(one.granted.send_buffer_bytes),
-            bytes(one.granted.receive_buffer_bytes)
-        );
-        return over_one(one, capacity);
-    }
-    let capacity = match one.granted.queue_messages {
-        _ if channel == ChannelKind::Eventfd => "an eventfd counts to 2^64 - 2".to_owned(),
-        Some(messages) => format!("a queue holds {messages} messages"),
-        None => format!("each pipe holds {}", bytes(one.granted.pipe_bytes)),
-    };
-    over_two(one, open_kind(channel, size, pipe_bytes)?, capacity)
-}
-
-fn ring(bytes: usize) -> Result<Channel, TrialError> {
-    const RING: &str = "a ring in shared memory";
-    let (producer, consumer) = ring::pair(bytes).map_err(open_error(RING))?;
-    Ok(Channel {
-        write_end: Some(producer.into_fd().map_err(open_error(RING))?),
-        read_end: Some(consumer.into_fd().map_err(open_error(RING))?),
-        ..Channel::default()
-    })
-}
-
-/// A connection of two channels, one in each direction.
-fn over_two(out: Channel, back: Channel, capacity: String) -> Result<Connection, TrialError> {
-    let ends = |input: Option<OwnedFd>, output| {
-        let input = input.context("a channel with one end")?;
-        anyhow::Ok(Ends { input, output })
+    let sizes = ChannelSizes::for_round_trips(size, pipe_bytes);
+    let out = channel::open(channel, sizes)?;
+    let capacity = describe_capacity(channel, sizes, &out.granted);
+    let (sender, echo) = if channel.is_duplex() {
+        (vec![out.write_end], vec![out.read_end])
+    } else {
+        let back = channel::open(channel, sizes)?;
+        (
+            vec![back.read_end, out.write_end],
+            vec![out.read_end, back.write_end],
+        )
     };
     Ok(Connection {
-        sender: ends(back.read_end, out.write_end)?,
-        echo: ends(out.read_end, back.write_end)?,
+        sender,
+        echo,
         capacity,
     })
 }
 
-/// A connection of one channel that carries messages in both directions.
-fn over_one(channel: Channel, capacity: String) -> Result<Connection, TrialError> {
-    let half = |end| Channel {
-        read_end: end,
-        ..Channel::default()
-    };
-    over_two(half(channel.read_end), half(channel.write_end), capacity)
+/// The capacity of one direction, in words.
+fn describe_capacity(channel: Channel, sizes: ChannelSizes, granted: &Granted) -> String {
+    let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
+    match channel {
+        Channel::Eventfd => "an eventfd counts to 2^64 - 2".to_owned(),
+        Channel::Mqueue => {
+            let messages = granted.queue_messages.unwrap_or(0);
+            format!("a queue holds {messages} messages")
+        }
+        _ if channel.is_duplex() => format!(
+            "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
+            bytes(granted.send_buffer_bytes),
+            bytes(granted.receive_buffer_bytes)
+        ),
+        _ if channel.is_ring() => {
+            let capacity = Some(sizes.ring_bytes.next_power_of_two());
+            format!("each ring holds {}", bytes(capacity))
+        }
+        _ => format!("each pipe holds {}", bytes(granted.pipe_bytes)),
+    }
 }
 
 #[cfg(test)]
@@ -127,28 +93,28 @@ mod tests {
 
     #[test]
     fn an_eventfd_carries_one_number() {
-        let error = open(Transport::Eventfd, 9, None).unwrap_err();
+        let error = open(Channel::Eventfd, 9, None).unwrap_err();
         let TrialError::NotRun(not_run) = error else {
             panic!("{error}")
         };
         assert_eq!(not_run.kind, NotRunKind::Limit);
         assert!(not_run.reason.contains("8 bytes"), "{not_run}");
-        assert!(open(Transport::Eventfd, 8, None).is_ok());
+        assert!(open(Channel::Eventfd, 8, None).is_ok());
     }
 
     #[test]
     fn pipes_get_the_size_asked_for_and_rings_room_for_two_messages() {
-        for kind in Transport::VALUES
+        for kind in Channel::VALUES
             .iter()
             .copied()
             .filter(|kind| kind.is_pipe())
         {
             let connection = open(kind, 8, Some(16 << 10)).unwrap();
             assert_eq!(connection.capacity, "each pipe holds 16KiB");
-            assert_eq!(pipe::capacity(&connection.sender.input).unwrap(), 16 << 10);
-            assert_eq!(pipe::capacity(&connection.echo.input).unwrap(), 16 << 10);
+            assert_eq!(pipe::capacity(&connection.sender[0]).unwrap(), 16 << 10);
+            assert_eq!(pipe::capacity(&connection.echo[0]).unwrap(), 16 << 10);
         }
-        let connection = open(Transport::Ring, 100_000, None).unwrap();
+        let connection = open(Channel::Ring, 100_000, None).unwrap();
         assert_eq!(connection.capacity, "each ring holds 256KiB");
     }
 }

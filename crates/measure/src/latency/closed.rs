@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use super::histogram::Latencies;
 use super::port::Port;
-use super::spec::{Length, Outcome, Spec};
+use super::spec::{Length, RoundTripOutcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 
 /// The warm-up ends after this many trips or nanoseconds.
@@ -14,7 +14,7 @@ const WARM_UP_TRIPS: u64 = 500;
 const WARM_UP_NS: u64 = 10_000_000;
 
 /// Runs the sender.
-pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
+pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<RoundTripOutcome> {
     let first = warm_up(port)?;
     timed(port, spec, first, |port, number| {
         let ns = round_trip(port, number)?;
@@ -69,7 +69,7 @@ pub(super) fn timed(
     spec: &Spec,
     mut number: u64,
     mut trip: impl FnMut(&mut Port, u64) -> anyhow::Result<u64>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<RoundTripOutcome> {
     let mut latencies = Latencies::default();
     let meter = Meter::new();
     let before = meter.used();
@@ -85,7 +85,7 @@ pub(super) fn timed(
         number += 1;
         now = now_ns();
     }
-    Ok(Outcome {
+    Ok(RoundTripOutcome {
         counts: latencies.counts(),
         seconds: (now - started) as f64 / 1e9,
         unanswered: 0,
@@ -95,7 +95,7 @@ pub(super) fn timed(
 }
 
 /// Runs the echo until the sender leaves.
-pub(super) fn echo(port: &mut Port) -> anyhow::Result<Outcome> {
+pub(super) fn echo(port: &mut Port) -> anyhow::Result<RoundTripOutcome> {
     loop {
         port.receive()?;
         port.send()?;

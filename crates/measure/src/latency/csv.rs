@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::record::{CaseRecord, Launch, Record, Settings};
+use super::record::{CaseRecord, LatencyRecord, LatencySettings, Launch};
 use super::spec::{Mode, Naive};
-use crate::endpoint::spec::Waiting;
 use crate::record::NotRunKind;
+use crate::spec::Waiting;
 
 /// A row; its fields are the columns.
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(case: &CaseRecord, settings: &Settings, launch: Option<&Launch>) -> Row<'a> {
+    fn new(case: &CaseRecord, settings: &LatencySettings, launch: Option<&Launch>) -> Row<'a> {
         let of = |value: fn(&Launch) -> f64| launch.map(value);
         let (mode, rate) = match case.mode {
             Mode::Closed => ("closed", None),
@@ -77,7 +77,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Record {
+impl LatencyRecord {
     /// The launches as CSV, one row each, and a row for each case that has no launches,
     /// was not run or deadlocked.
     ///

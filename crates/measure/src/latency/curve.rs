@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(max_percentage(3, 1), 50.0);
         assert!((max_percentage(1000, 1) - 99.5).abs() < 1e-9);
         assert!((max_percentage(1000, 9) - 99.9).abs() < 1e-9);
-        let times = times_us(&Latencies::of(&vec![(1000, 1000)]));
+        let times = times_us(&Latencies::from_counts(&vec![(1000, 1000)]));
         let drawn = curve(&[times.as_slice(); 9], 1000);
         assert_eq!(drawn.last().map(|(percent, _)| *percent), Some(99.9));
     }

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::port::{WORDS, WRITING};
 use super::spec::{Mode, Naive, Spec};
-use crate::session::{Deadlock, ProcessState, ReadSleep, Role, TrialError, Watch};
+use crate::failure::TrialError;
+use crate::record::{Deadlock, ProcessState, ReadSleep};
+use crate::session::Watch;
+use crate::spec::Role;
 use pipespeed_base::{size, text::pluralize};
 
 /// A trial fails if nothing moves for this long.
@@ -158,7 +161,7 @@ impl Detector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Sleep;
+    use crate::record::Sleep;
 
     fn state(letter: char, moved: u64, is_writing: bool) -> ProcessState {
         ProcessState {

@@ -24,7 +24,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// The histogram with these counts.
-    pub fn of(counts: &Counts) -> Self {
+    pub fn from_counts(counts: &Counts) -> Self {
         let mut all = Latencies::default();
         all.add(counts);
         all
@@ -85,7 +85,7 @@ mod tests {
                 _ => high.record(ns * 7),
             }
         }
-        let mut merged = Latencies::of(&low.counts());
+        let mut merged = Latencies::from_counts(&low.counts());
         merged.add(&high.counts());
         assert_eq!(merged.counts(), all.counts());
         assert_eq!(merged.len(), 20_000);

@@ -12,7 +12,7 @@ use fastpipe::pipe::page_size;
 
 use super::spec::Mode;
 use crate::channel::message::{Message, Pieces};
-use crate::channel::transport::Transport;
+use crate::spec::Channel;
 
 /// Maximum number of messages in flight in an open loop, and of their bytes, where
 /// the channel refers to their memory.
@@ -24,14 +24,14 @@ const MAX_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Messages {
     pieces: Pieces,
-    kind: Transport,
+    channel: Channel,
     size: usize,
 }
 
 /// The number of slots that a channel needs.
-pub(super) fn slots(kind: Transport, size: usize, mode: Mode) -> usize {
+pub(super) fn slots(channel: Channel, size: usize, mode: Mode) -> usize {
     match mode {
-        _ if !kind.refers_to_memory() => 1,
+        _ if !channel.refers_to_memory() => 1,
         // The answer shows that the message was read.
         Mode::Closed => 1,
         // Each end writes before it reads: the peer's message n shows that it has read
@@ -46,7 +46,7 @@ impl Messages {
     ///
     /// # Errors
     /// If the memory can't be mapped.
-    pub(super) fn new(kind: Transport, size: usize, slots: usize) -> Result<Self, BufferError> {
+    pub(super) fn new(channel: Channel, size: usize, slots: usize) -> Result<Self, BufferError> {
         let stride = size.next_multiple_of(page_size());
         let mut pieces = Pieces::new(size, stride, slots)?;
         for slot in 0..slots {
@@ -54,8 +54,12 @@ impl Messages {
                 *byte = filling(at);
             }
         }
-        let mut messages = Messages { pieces, kind, size };
-        if kind == Transport::Eventfd {
+        let mut messages = Messages {
+            pieces,
+            channel,
+            size,
+        };
+        if channel == Channel::Eventfd {
             // The value is added to the counter.
             messages.bytes_mut(0).copy_from_slice(&1_u64.to_ne_bytes());
         }
@@ -74,7 +78,7 @@ impl Messages {
 
     /// Produces a message in its slot.
     pub(super) fn make(&mut self, number: u64) {
-        if self.kind == Transport::Eventfd {
+        if self.channel == Channel::Eventfd {
             return;
         }
         let slot = self.slot(number);
@@ -98,7 +102,7 @@ impl Messages {
 
     /// Whether the number and the last byte received are those of the message `number`.
     pub(super) fn has_same_ends(&self, number: u64, received: &[u8]) -> bool {
-        if self.kind == Transport::Eventfd {
+        if self.channel == Channel::Eventfd {
             return received == self.bytes(0);
         }
         let len = self.size.min(8);
@@ -130,7 +134,7 @@ mod tests {
     #[test]
     fn wrong_numbers_lengths_and_bytes_are_detected() {
         for (size, slots) in [(1, 1), (7, 3), (8, 2), (9, 1), (70_000, 3)] {
-            let mut messages = Messages::new(Transport::Pipe, size, slots).unwrap();
+            let mut messages = Messages::new(Channel::PIPE, size, slots).unwrap();
             messages.make(5);
             let sent = messages.bytes(messages.slot(5)).to_vec();
             assert!(messages.has_same_ends(5, &sent) && messages.is_intact(5, &sent));
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_message_is_kept_until_its_slot_is_used_again() {
-        let mut messages = Messages::new(Transport::Vmsplice, 9, 3).unwrap();
+        let mut messages = Messages::new(Channel::VMSPLICE, 9, 3).unwrap();
         for number in 0..3 {
             messages.make(number);
         }
@@ -161,10 +165,10 @@ mod tests {
     fn only_channels_that_refer_to_memory_need_several_slots() {
         let (open, naive) = (Mode::Open(10.0), Mode::Naive(Naive::WriteFirst));
         for mode in [Mode::Closed, naive, open] {
-            assert_eq!(slots(Transport::Pipe, 8, mode), 1);
+            assert_eq!(slots(Channel::PIPE, 8, mode), 1);
         }
         let of =
-            |size| [Mode::Closed, naive, open].map(|mode| slots(Transport::Vmsplice, size, mode));
+            |size| [Mode::Closed, naive, open].map(|mode| slots(Channel::VMSPLICE, size, mode));
         assert_eq!(of(8), [1, 2, 64]);
         assert_eq!(of(16 << 20), [1, 2, 2]);
     }

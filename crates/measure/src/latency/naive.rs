@@ -11,11 +11,14 @@ use anyhow::ensure;
 
 use super::closed::{WRONG_MESSAGE, round_trip, timed, warm_up_with};
 use super::port::Port;
-use super::spec::{Outcome, Spec};
+use super::spec::{RoundTripOutcome, Spec};
 use crate::endpoint::counters::monotonic_ns as now_ns;
 
 /// Runs the sender that reads once in a round trip.
-pub(super) fn send_with_short_reads(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
+pub(super) fn send_with_short_reads(
+    port: &mut Port,
+    spec: &Spec,
+) -> anyhow::Result<RoundTripOutcome> {
     let mut short_reads = 0;
     let first = warm_up_with(port, |port, number| {
         trip_with_short_reads(port, number, spec.size, &mut short_reads).map(drop)
@@ -24,7 +27,7 @@ pub(super) fn send_with_short_reads(port: &mut Port, spec: &Spec) -> anyhow::Res
     let outcome = timed(port, spec, first, |port, number| {
         trip_with_short_reads(port, number, spec.size, &mut short_reads)
     })?;
-    Ok(Outcome {
+    Ok(RoundTripOutcome {
         short_reads: short_reads - in_warm_up,
         ..outcome
     })
@@ -53,7 +56,7 @@ fn trip_with_short_reads(
 }
 
 /// Runs the echo that reads once before each answer, until the sender leaves.
-pub(super) fn echo_with_short_reads(port: &mut Port) -> anyhow::Result<Outcome> {
+pub(super) fn echo_with_short_reads(port: &mut Port) -> anyhow::Result<RoundTripOutcome> {
     loop {
         let bytes = port.receive_once()?;
         port.send_first(bytes)?;
@@ -61,7 +64,7 @@ pub(super) fn echo_with_short_reads(port: &mut Port) -> anyhow::Result<Outcome> 
 }
 
 /// Runs the echo that writes first, until the sender leaves.
-pub(super) fn echo_writing_first(port: &mut Port) -> anyhow::Result<Outcome> {
+pub(super) fn echo_writing_first(port: &mut Port) -> anyhow::Result<RoundTripOutcome> {
     let mut number = 0;
     loop {
         round_trip(port, number)?;

@@ -12,9 +12,9 @@ use rustix::event::PollFlags;
 use super::closed::{WRONG_MESSAGE, warm_up};
 use super::histogram::Latencies;
 use super::port::{Moved, Port};
-use super::spec::{Length, Outcome, Spec};
+use super::spec::{Length, RoundTripOutcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
-use crate::endpoint::spec::Waiting;
+use crate::spec::Waiting;
 
 /// The sender stops sleeping this long before a message is due, since a timer may
 /// be late by tens of microseconds.
@@ -98,7 +98,7 @@ impl SendTimes {
 
 /// Runs the sender. It never blocks in a call and reads whatever has arrived, so that
 /// neither end waits for the other to read.
-pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Outcome> {
+pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<RoundTripOutcome> {
     let first = warm_up(port)?;
     port.never_sleep()?;
     let meter = Meter::new();
@@ -123,7 +123,7 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
             wait(port, &traffic.times, now, full)?;
         }
     }
-    Ok(Outcome {
+    Ok(RoundTripOutcome {
         counts: traffic.times.latencies.counts(),
         seconds: traffic.times.seconds(now),
         unanswered,

@@ -5,25 +5,17 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use fastpipe::buffer::Buffer;
-use fastpipe::ring;
 use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::memory::{Messages, slots};
 use super::spec::{Mode, Naive, Spec};
-use crate::channel::mqueue::Queue;
-use crate::channel::pipe::{Plain, Vmsplice};
-use crate::channel::ring::{RingReceiver, RingTransmitter};
-use crate::channel::socket::Socket;
-use crate::channel::transport::Transport;
-use crate::channel::uring::Uring;
-use crate::channel::{Receiver, Transmitter, moved};
-use crate::endpoint::spec::Waiting;
+use crate::channel::{self, Receiver, Transmitter, moved};
+use crate::failure::{PeerGone, refusal_or_failure};
 use crate::record::NotRun;
-use crate::session::{PeerGone, Role, refusal_or_failure};
+use crate::spec::{Channel, ChannelSizes, Role, Waiting};
 use crate::sys::SharedWords;
 
 // Each process has some of the shared words, the sender the first ones: the bytes it
@@ -37,7 +29,7 @@ pub(super) const WRITING: u64 = 1;
 /// The process is not writing.
 const IDLE: u64 = 0;
 
-/// Outcome of one attempt to move a message.
+/// RoundTripOutcome of one attempt to move a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
     /// Part of the message was moved.
@@ -48,7 +40,7 @@ pub(super) enum Moved {
 
 /// One end of a connection, with its messages and its way of waiting.
 pub(super) struct Port {
-    kind: Transport,
+    channel: Channel,
     transmitter: Box<dyn Transmitter>,
     receiver: Box<dyn Receiver>,
     /// The messages that are sent.
@@ -84,17 +76,34 @@ impl Port {
         (input, output): (OwnedFd, Option<OwnedFd>),
         words: SharedWords,
     ) -> anyhow::Result<Self> {
-        let slots = slots(spec.transport, spec.size, spec.mode);
+        let slots = slots(spec.channel, spec.size, spec.mode);
         let answers = match spec.mode {
             Mode::Closed | Mode::Open(_) | Mode::Naive(Naive::ShortReads) => role == Role::Echo,
             Mode::Naive(Naive::WriteFirst) => false,
         };
-        let (transmitter, receiver) = halves(spec, input, output)?;
+        // A channel in both directions has one descriptor.
+        let output = output.map_or_else(|| input.try_clone(), Ok)?;
+        let sizes = ChannelSizes::for_round_trips(spec.size, spec.pipe_bytes);
+        // Any other way of waiting is the port's.
+        let wait = if spec.wait == Waiting::Spin {
+            Waiting::Spin
+        } else {
+            Waiting::Block
+        };
+        let transmitter = || channel::transmitter(spec.channel, output, sizes, wait);
+        let receiver = || channel::receiver(spec.channel, input, sizes, wait);
+        // The reader of a ring receives it from the writer, who waits until it has.
+        let (transmitter, receiver) = if role == Role::Sender {
+            (transmitter()?, receiver()?)
+        } else {
+            let receiver = receiver()?;
+            (transmitter()?, receiver)
+        };
         let mut port = Port {
-            kind: spec.transport,
+            channel: spec.channel,
             transmitter,
             receiver,
-            messages: Messages::new(spec.transport, spec.size, slots)?,
+            messages: Messages::new(spec.channel, spec.size, slots)?,
             received: if answers {
                 None
             } else {
@@ -113,10 +122,7 @@ impl Port {
         };
         port.copy_all(answers);
         // These poll memory, and make no system call while nothing is available.
-        let in_memory = matches!(
-            spec.transport,
-            Transport::Uring | Transport::Ring | Transport::RingCopy
-        );
+        let in_memory = spec.channel == Channel::Uring || spec.channel.is_ring();
         if spec.wait != Waiting::Block && !(in_memory && spec.wait == Waiting::Spin) {
             port.never_sleep()?;
         }
@@ -154,7 +160,7 @@ impl Port {
     /// The maximum number of messages in flight, if their memory limits it; otherwise
     /// the channel does.
     pub(super) fn max_in_flight(&self) -> Option<u64> {
-        self.kind
+        self.channel
             .refers_to_memory()
             .then_some(self.messages.slots() as u64)
     }
@@ -382,56 +388,6 @@ impl Port {
             error
         }
     }
-}
-
-/// Creates the transmitter and the receiver over these descriptors.
-///
-/// # Errors
-/// [`NotRun`] if this machine does not allow it.
-fn halves(
-    spec: &Spec,
-    input: OwnedFd,
-    output: Option<OwnedFd>,
-) -> anyhow::Result<(Box<dyn Transmitter>, Box<dyn Receiver>)> {
-    let output = output.context("a channel with one descriptor");
-    let spins = spec.wait == Waiting::Spin;
-    Ok(match spec.transport {
-        Transport::Pipe | Transport::Fifo | Transport::Eventfd => {
-            (Box::new(Plain(output?)), Box::new(Plain(input)))
-        }
-        Transport::Vmsplice | Transport::VmspliceFresh => {
-            (Box::new(Vmsplice::new(output?)), Box::new(Plain(input)))
-        }
-        Transport::Uring => {
-            let receiver = Uring::new(input, spins)?;
-            (Box::new(Uring::new(output?, spins)?), Box::new(receiver))
-        }
-        Transport::Socketpair
-        | Transport::Seqpacket
-        | Transport::Datagram
-        | Transport::Unix
-        | Transport::Tcp => {
-            let socket = Socket::new(input, true);
-            (Box::new(socket.clone()), Box::new(socket))
-        }
-        Transport::Mqueue => {
-            let receiver = Queue::new(input, true)?;
-            (Box::new(Queue::new(output?, true)?), Box::new(receiver))
-        }
-        Transport::Ring | Transport::RingCopy => {
-            let in_place = spec.transport == Transport::Ring;
-            let mut producer = ring::Producer::from_fd(output?)?;
-            let mut consumer = ring::Consumer::from_fd(input)?;
-            if spins {
-                producer.set_wait(fastpipe::wait::Wait::Spin);
-                consumer.set_wait(fastpipe::wait::Wait::Spin);
-            }
-            (
-                Box::new(RingTransmitter::new(producer, spec.size, in_place)),
-                Box::new(RingReceiver::new(consumer, spec.size, in_place)),
-            )
-        }
-    })
 }
 
 /// Advances by `moved` bytes; at the end of a message, to the next one.

@@ -6,16 +6,19 @@ use std::io;
 use anyhow::Context;
 
 use super::port::Port;
-use super::spec::{Mode, Naive, Outcome, Spec};
+use super::spec::{Mode, Naive, RoundTripOutcome, Spec};
 use super::{closed, naive, open_loop};
-use crate::session::{self, Control, Instructions, Role, not_allowed};
+use crate::endpoint::control::Control;
+use crate::endpoint::serve::{Instructions, serve};
+use crate::failure::not_allowed;
+use crate::spec::Role;
 
 /// Runs a sender or an echo and reports to the control socket.
 ///
 /// # Errors
 /// If the report can't be sent.
 pub(crate) fn main(role: Role) -> io::Result<()> {
-    session::serve(role, |control, instructions| {
+    serve(role, |control, instructions| {
         run(role, control, instructions)
     })
 }
@@ -24,7 +27,7 @@ fn run(
     role: Role,
     control: &mut Control,
     mut instructions: Instructions<Spec>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<RoundTripOutcome> {
     let input = instructions.fds.next().context("no descriptors received")?;
     let spec = &instructions.spec;
     let mut port = Port::new(

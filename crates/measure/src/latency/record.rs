@@ -6,11 +6,9 @@ use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Naive};
 use super::trial::Measured;
-use crate::channel::transport::Transport;
-use crate::endpoint::spec::Waiting;
-use crate::record::{Flag, Header, NotRun};
+use crate::record::{Deadlock, Flag, Header, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
-use crate::session::Deadlock;
+use crate::spec::{Channel, Waiting};
 use pipespeed_base::size;
 use pipespeed_host::Warning;
 use pipespeed_stats::Estimate;
@@ -21,21 +19,21 @@ const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct LatencyRecord {
     /// The header of all records.
     #[serde(flatten)]
     pub header: Header,
     /// The signal that ended it before its last round; null if it was completed.
     pub interrupted: Option<String>,
     /// What was asked for.
-    pub settings: Settings,
+    pub settings: LatencySettings,
     /// The cases in the order of the options.
     pub cases: Vec<CaseRecord>,
     /// Possible disturbances and limitations.
     pub warnings: Vec<Warning>,
 }
 
-impl Record {
+impl LatencyRecord {
     /// Whether anything was measured; a deadlock is a result, too.
     pub fn has_results(&self) -> bool {
         let has_result = |case: &CaseRecord| !case.launches.is_empty() || case.deadlock.is_some();
@@ -53,7 +51,7 @@ impl Record {
 
 /// How it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct LatencySettings {
     /// The length of each launch.
     pub length: Length,
     /// How both processes wait.
@@ -74,7 +72,8 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseRecord {
     /// The channel.
-    pub channel: Transport,
+    #[serde(with = "name")]
+    pub channel: Channel,
     /// Bytes of a message.
     pub size: usize,
     /// The kind of exchange.
@@ -89,13 +88,29 @@ pub struct CaseRecord {
     /// The launches.
     pub launches: Vec<Launch>,
     /// The summary of all launches; null without any.
-    pub summary: Option<Summary>,
+    pub summary: Option<LatencySummary>,
     /// The curve of the chart: percentages, each with the time in microseconds within
     /// which this percentage of round trips came back. It is the median over launches.
     pub curve: Curve,
     /// The histogram of all launches together: a launch with more round trips has more
     /// weight.
     pub histogram: Counts,
+}
+
+/// A channel is saved by its name.
+mod name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::spec::Channel;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub(super) fn serialize<S: Serializer>(channel: &Channel, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(channel.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Channel, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// One launch: a new pair of processes.
@@ -138,9 +153,9 @@ pub struct Launch {
 impl Launch {
     /// Makes the launch of a trial's results. `apart`: whether each process had a
     /// processor of its own.
-    pub fn of(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
+    pub fn new(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
         let outcome = &measured.outcome;
-        let latencies = Latencies::of(&outcome.counts);
+        let latencies = Latencies::from_counts(&outcome.counts);
         let incomplete = outcome.unanswered + outcome.short_reads;
         let answered = latencies.len().saturating_sub(incomplete);
         let per_s = answered as f64 / outcome.seconds.max(1e-9);
@@ -168,7 +183,7 @@ impl Launch {
 
 /// The summary of a case: medians over its launches with their 95 % intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct LatencySummary {
     /// See [`Launch`].
     pub p50_us: Estimate,
     /// See [`Launch`].
@@ -193,7 +208,7 @@ pub struct Summary {
 
 impl CaseRecord {
     /// A case without launches.
-    pub fn new(channel: Transport, size: usize, mode: Mode) -> Self {
+    pub fn new(channel: Channel, size: usize, mode: Mode) -> Self {
         CaseRecord {
             channel,
             size,
@@ -236,8 +251,8 @@ impl CaseRecord {
     pub fn add(&mut self, round: usize, measured: &Measured, apart: bool) {
         let outcome = &measured.outcome;
         self.launches
-            .push(Launch::of(round, self.size, measured, apart));
-        let mut all = Latencies::of(&self.histogram);
+            .push(Launch::new(round, self.size, measured, apart));
+        let mut all = Latencies::from_counts(&self.histogram);
         all.add(&outcome.counts);
         self.histogram = all.counts();
         self.summary = summary(&self.launches);
@@ -247,12 +262,12 @@ impl CaseRecord {
     }
 }
 
-fn summary(launches: &[Launch]) -> Option<Summary> {
+fn summary(launches: &[Launch]) -> Option<LatencySummary> {
     let estimate = |value: fn(&Launch) -> f64| {
         let values: Vec<f64> = launches.iter().map(value).collect();
         Estimate::of(&values, 0.95)
     };
-    Some(Summary {
+    Some(LatencySummary {
         p50_us: estimate(|launch| launch.p50_us)?,
         p90_us: estimate(|launch| launch.p90_us)?,
         p99_us: estimate(|launch| launch.p99_us)?,
@@ -273,15 +288,15 @@ fn summary(launches: &[Launch]) -> Option<Summary> {
 mod tests {
     use super::*;
 
-    use crate::latency::spec::Outcome;
+    use crate::latency::spec::RoundTripOutcome;
     use pipespeed_host::NoiseDelta;
 
     fn measured(ns: &[u64], seconds: f64) -> Measured {
         Measured {
-            outcome: Outcome {
+            outcome: RoundTripOutcome {
                 counts: ns.iter().map(|ns| (*ns, 1)).collect(),
                 seconds,
-                ..Outcome::default()
+                ..RoundTripOutcome::default()
             },
             ..Measured::default()
         }
@@ -289,7 +304,7 @@ mod tests {
 
     #[test]
     fn throughput_counts_each_message_once() {
-        let launch = Launch::of(0, 1 << 20, &measured(&[1000; 10], 2.0), true);
+        let launch = Launch::new(0, 1 << 20, &measured(&[1000; 10], 2.0), true);
         assert_eq!((launch.per_s, launch.mib_per_s), (5.0, 5.0));
         assert_eq!((launch.waited_share, &*launch.flags), (None, &[][..]));
     }
@@ -298,18 +313,18 @@ mod tests {
     fn a_short_read_is_no_complete_round_trip() {
         let mut measured = measured(&[1000; 10], 2.0);
         measured.outcome.short_reads = 8;
-        let launch = Launch::of(0, 1 << 20, &measured, true);
+        let launch = Launch::new(0, 1 << 20, &measured, true);
         assert_eq!(
             (launch.count, launch.per_s, launch.mib_per_s),
             (10, 1.0, 1.0)
         );
         measured.outcome.short_reads = 10;
-        assert_eq!(Launch::of(0, 8, &measured, true).per_s, 0.0);
+        assert_eq!(Launch::new(0, 8, &measured, true).per_s, 0.0);
     }
 
     #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
-        let mut case = CaseRecord::new(Transport::Pipe, 8, Mode::Closed);
+        let mut case = CaseRecord::new(Channel::PIPE, 8, Mode::Closed);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
             case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
         }
@@ -321,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
-        let mut case = CaseRecord::new(Transport::Ring, 8, Mode::Closed);
+        let mut case = CaseRecord::new(Channel::Ring, 8, Mode::Closed);
         case.add(0, &measured(&[210; 50_000], 1.0), true);
         for round in 1..3 {
             case.add(round, &measured(&[30_000; 1000], 1.0), true);
@@ -341,11 +356,11 @@ mod tests {
             steal_share: Some(0.02),
             ..NoiseDelta::default()
         };
-        let launch = Launch::of(0, 8, &disturbed, true);
+        let launch = Launch::new(0, 8, &disturbed, true);
         assert_eq!(launch.waited_share, Some(0.025));
         assert_eq!(launch.flags, [Flag::Steal, Flag::RunDelay]);
         // On one processor each waits for the other.
-        let together = Launch::of(0, 8, &disturbed, false);
+        let together = Launch::new(0, 8, &disturbed, false);
         assert_eq!(together.flags, [Flag::Steal]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::record::Record;
+use super::record::LatencyRecord;
 use super::spec::{Length, Mode, Spec};
 use super::trial::{Measured, TrialError};
 use crate::record::NotRun;
@@ -21,7 +21,7 @@ const MIN_MESSAGES: f64 = 10.0;
 /// The cases of a run of round trips; `T` runs a launch.
 #[derive(Debug)]
 pub struct RoundTrips<T> {
-    record: Record,
+    record: LatencyRecord,
     /// Whether each process has a processor of its own.
     apart: bool,
     launch: T,
@@ -40,7 +40,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         let settings = &self.record.settings;
         let case = &mut self.record.cases[case];
         let spec = Spec {
-            transport: case.channel,
+            channel: case.channel,
             size: case.size,
             pipe_bytes: settings.pipe_bytes,
             mode,
@@ -63,9 +63,9 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
 }
 
 impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
-    type Record = Record;
+    type Record = LatencyRecord;
 
-    fn record(&self) -> &Record {
+    fn record(&self) -> &LatencyRecord {
         &self.record
     }
 
@@ -127,8 +127,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
 impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     /// Creates a run of the cases of `record` with its settings. `apart`: whether each
     /// process has a processor of its own.
-    pub fn of_round_trips(record: Record, apart: bool, launch: T) -> Self {
-        Rounds::of(RoundTrips {
+    pub fn of_round_trips(record: LatencyRecord, apart: bool, launch: T) -> Self {
+        Rounds::begin(RoundTrips {
             overhead_s: vec![0.0; record.cases.len()],
             record,
             apart,
@@ -145,7 +145,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     pub fn measure(
         &mut self,
         budget: &Budget,
-        observer: &mut impl Observer<Record>,
+        observer: &mut impl Observer<LatencyRecord>,
     ) -> anyhow::Result<()> {
         let rounds = self.work.record.settings.rounds;
         let is_timed = matches!(self.work.record.settings.length, Length::Time(_));
@@ -180,7 +180,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
 
     /// Ends the run and returns its record. `interrupted` is the signal that ended it
     /// early, if any.
-    pub fn finish(self, interrupted: Option<i32>) -> Record {
+    pub fn finish(self, interrupted: Option<i32>) -> LatencyRecord {
         let missing = self.missing();
         let RoundTrips {
             mut record, noise, ..
@@ -207,7 +207,7 @@ pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Resul
 }
 
 /// Warns about a rate at which a launch has too few messages.
-fn few_messages(record: &Record) -> Option<Warning> {
+fn few_messages(record: &LatencyRecord) -> Option<Warning> {
     let (Some(rate), Length::Time(ns)) = (record.rate(), record.settings.length) else {
         return None;
     };
@@ -226,20 +226,15 @@ fn few_messages(record: &Record) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::transport::Transport;
     use crate::fixtures::{deadlock, latency_record};
     use crate::latency::record::CaseRecord;
-    use crate::latency::spec::Outcome;
+    use crate::latency::spec::RoundTripOutcome;
     use crate::record::Flag;
+    use crate::spec::Channel;
 
-    fn record(length: Length) -> Record {
+    fn record(length: Length) -> LatencyRecord {
         let mut record = latency_record(Mode::Closed);
-        let kinds = [
-            Transport::Pipe,
-            Transport::Tcp,
-            Transport::Eventfd,
-            Transport::Unix,
-        ];
+        let kinds = [Channel::PIPE, Channel::Tcp, Channel::Eventfd, Channel::Unix];
         record.cases = kinds
             .map(|kind| CaseRecord::new(kind, 9, Mode::Closed))
             .to_vec();
@@ -251,10 +246,10 @@ mod tests {
 
     fn measured() -> Measured {
         Measured {
-            outcome: Outcome {
+            outcome: RoundTripOutcome {
                 counts: vec![(1000, 3)],
                 seconds: 1.0,
-                ..Outcome::default()
+                ..RoundTripOutcome::default()
             },
             waited_s: [Some(0.5), None],
             ..Measured::default()
@@ -264,12 +259,12 @@ mod tests {
     #[test]
     fn refused_and_deadlocked_cases_are_launched_only_once() {
         let mut refusals = 0;
-        let launch = |spec: &Spec| match spec.transport {
-            Transport::Eventfd => {
+        let launch = |spec: &Spec| match spec.channel {
+            Channel::Eventfd => {
                 refusals += 1;
                 Err(NotRun::limit("too long").into())
             }
-            Transport::Unix => Err(TrialError::Deadlock(Box::new(deadlock()))),
+            Channel::Unix => Err(TrialError::Deadlock(Box::new(deadlock()))),
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Counts;
-use crate::channel::transport::Transport;
-use crate::endpoint::spec::Waiting;
+use crate::spec::{Channel, Waiting};
 
 /// How long a trial lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ pipespeed_base::named!(Naive {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The channel that the descriptors belong to.
-    pub transport: Transport,
+    pub channel: Channel,
     /// Bytes of a message.
     pub size: usize,
     /// The capacity of pipes; `None` for the default.
@@ -66,7 +65,7 @@ pub struct Spec {
 
 /// What the sender measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RoundTripOutcome {
     /// The histogram of round trips.
     pub counts: Counts,
     /// Seconds from the first message to the last answer; in an open loop to

@@ -8,10 +8,12 @@ use anyhow::Context;
 
 use super::channels::{self, Connection};
 use super::deadlock::{HANG_TIMEOUT, Watcher};
-use super::spec::{Outcome, Spec};
+use super::spec::{RoundTripOutcome, Spec};
 use crate::endpoint::counters::run_delay_s;
-pub use crate::session::TrialError;
-use crate::session::{ReadSleep, Role, Session, with_noise};
+pub use crate::failure::TrialError;
+use crate::record::ReadSleep;
+use crate::session::{Session, with_noise};
+use crate::spec::Role;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
@@ -36,7 +38,7 @@ pub struct Trials {
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// What the sender measured.
-    pub outcome: Outcome,
+    pub outcome: RoundTripOutcome,
     /// How long each process waited for its processor, in seconds: the sender in the
     /// timed part, the echo from the start on.
     pub waited_s: [Option<f64>; 2],
@@ -61,19 +63,18 @@ impl Trials {
 
     /// Runs both processes and reaps them. Returns the sender's outcome, and the
     /// seconds for which the echo waited for its processor.
-    fn exchange(&self, spec: &Spec) -> Result<(Outcome, Option<f64>), TrialError> {
+    fn exchange(&self, spec: &Spec) -> Result<(RoundTripOutcome, Option<f64>), TrialError> {
         let Connection {
             sender,
             echo,
             capacity,
-        } = channels::open(spec.transport, spec.size, spec.pipe_bytes)?;
-        let mut session: Session<'_, (), Outcome> =
+        } = channels::open(spec.channel, spec.size, spec.pipe_bytes)?;
+        let mut session: Session<'_, (), RoundTripOutcome> =
             Session::new(&self.program, &self.interrupt, HANG_TIMEOUT)?;
         // The ends are dropped here: only the processes hold them, so a process that
         // exits closes its own.
         for (role, ends) in [(Role::Sender, sender), (Role::Echo, echo)] {
-            let mut fds: Vec<BorrowedFd<'_>> = vec![ends.input.as_fd()];
-            fds.extend(ends.output.as_ref().map(AsFd::as_fd));
+            let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
             session.spawn(role, self.cpus[role.index()], None, spec, &fds)?;
         }
         session.wait_ready()?;

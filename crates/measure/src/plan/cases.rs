@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Preparation;
-use crate::case::Case;
-use crate::endpoint::spec::SinkTechnique;
-use crate::record::DataUse;
-use crate::suite::{Overrides, Suite};
+use crate::spec::{Case, DataUse, PipeWriter, Suite};
+use crate::suite::{Overrides, Preparation};
 use pipespeed_base::failure::usage;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen};
@@ -70,10 +67,9 @@ pub(super) fn check(
         | Preparation::Baseline(_) => 2,
     };
     let unit = pages * fastpipe::pipe::page_size();
-    let splices = cases.iter().any(|case| {
-        let writer = case.subject.writer();
-        writer.is_some_and(|writer| writer.technique == SinkTechnique::Vmsplice)
-    });
+    let splices = cases
+        .iter()
+        .any(|case| case.pipe_writer().is_some_and(PipeWriter::vmsplices));
     match overrides.buffer_bytes {
         Some(bytes) if splices && !bytes.is_multiple_of(unit) => Err(usage(format!(
             "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes ({})",
@@ -136,8 +132,11 @@ pub(super) fn null_control(
     let runnable = |case: &&Case| !refused.contains_key(&case.name);
     let mut runnable = cases.iter().filter(runnable);
     let first = runnable.clone().next();
-    let usual = runnable.find(|case| suite.null_control() == Some(&case.name));
-    let is_short = |case: &&Case| case.volume_bytes.is_none_or(|it| it <= MAX_REPEATED_BYTES);
+    let usual = runnable.find(|case| suite.definition().null_control == Some(&case.name));
+    let is_short = |case: &&Case| {
+        case.volume_bytes
+            .is_none_or(|bytes| bytes <= MAX_REPEATED_BYTES)
+    };
     let repeated = usual.or(first).filter(is_short)?;
     Some(repeated.name.clone())
 }

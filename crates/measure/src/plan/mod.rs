@@ -7,23 +7,18 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
 use crate::record::{Header, Run, Settings, Warning, WarningKind};
 use crate::rounds::Budget;
 use crate::search::{Purpose, SearchPlan};
-use crate::suite::Suite::{
-    self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
-};
-use crate::suite::sizes::Grid;
-use crate::suite::{Overrides, changes, sizes, touched};
+use crate::spec::{Case, Suite};
+use crate::suite::{Lengths, Overrides, Preparation, changes};
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, warnings};
 use pipespeed_stats::schedule::rounds_for_budget;
 
-pub use self::lengths::Lengths;
-pub use self::volumes::Trials;
+pub use self::volumes::VolumeTrials;
 
 /// The confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -50,22 +45,6 @@ pub struct Request {
     pub placement: Option<Placement>,
     /// Warnings about the request.
     pub warnings: Vec<Warning>,
-}
-
-/// How the rounds of a suite are prepared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Preparation {
-    /// The pilot determines the number of rounds.
-    Pilot,
-    /// After the pilot, the changes to combine are chosen.
-    Combination,
-    /// The pilot determines the number of trials of each volume.
-    Volumes,
-    /// A search through these sizes determines the cases.
-    Search(Grid),
-    /// A search through these sizes determines those of the case that the others are
-    /// compared with; then a pilot the number of rounds.
-    Baseline(Grid),
 }
 
 /// What a run is going to do.
@@ -102,24 +81,12 @@ impl Plan {
     pub fn new(request: &Request, mut chosen: Chosen, topology: &Topology) -> anyhow::Result<Self> {
         let suite = request.suite;
         let mut overrides = request.overrides.clone();
-        let lengths = Lengths::new(suite, overrides.quick);
+        let lengths = *suite.lengths(overrides.quick);
         let time_s = request.time_s.unwrap_or(lengths.budget_s);
         let budget = Budget::new(time_s, request.time_s.is_some());
         let same = || placement::choose(Placement::Same, topology).ok()?.writer;
         overrides.one_cpu = chosen.writer.or_else(same);
-        let (page, refusal) = (fastpipe::pipe::page_size(), searching::refusal);
-        let preparation = match suite {
-            Touched if touched::is_searched(&overrides) => {
-                Preparation::Baseline(touched::grid(page, &overrides, refusal))
-            }
-            Ladder | Touched | Channels | Options | Pages | Memory => Preparation::Pilot,
-            Changes => Preparation::Combination,
-            Volumes => Preparation::Volumes,
-            Sizes => {
-                overrides.pages = searching::pages();
-                Preparation::Search(sizes::grid(page, &overrides, refusal))
-            }
-        };
+        let preparation = (suite.definition().prepare)(&mut overrides);
         let mut cases = suite.cases(&overrides);
         let mut warnings = Vec::new();
         match &preparation {
@@ -301,9 +268,11 @@ impl Plan {
 
     /// Checks that the minimum number of rounds fits into a requested time.
     fn require(&self, needed_s: f64, cases: usize) -> anyhow::Result<()> {
-        let fewer = match self.suite {
-            Channels => "--channel or --size",
-            Ladder | Touched | Changes | Sizes | Options | Pages | Volumes | Memory => "--case",
+        let has_channels = self.suite.definition().options.contains(&"--channel");
+        let fewer = if has_channels {
+            "--channel or --size"
+        } else {
+            "--case"
         };
         let quick = self.settings.quick;
         let quicker = if quick { "" } else { ", add --quick" };

@@ -2,32 +2,16 @@
 //! sizes to try, and plan of the search before the rounds.
 
 use super::lengths::trial_s;
-use super::{Plan, Preparation, Request};
-use crate::case::Case;
-use crate::endpoint::spec::PageKind;
+use super::{Plan, Request};
 use crate::record::{Sizes, Warning, WarningKind};
 use crate::search::{Purpose, SearchPlan};
+use crate::spec::{Case, PageKind};
 use crate::suite::sizes::{Grid, with_one_processor, with_sizes};
-use crate::suite::touched;
-use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::pipe;
+use crate::suite::{Preparation, touched};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen, Placement};
-use pipespeed_host::process_memory::Backing;
 use pipespeed_host::topology::Topology;
-
-/// Returns base pages, for vmspliced buffers, if huge pages are unavailable.
-pub(super) fn pages() -> Option<PageKind> {
-    let huge = Buffer::builder()
-        .len(2 << 20)
-        .pages(Pages::Huge)
-        .touched(true)
-        .map();
-    let is_huge =
-        huge.is_ok_and(|buffer| Backing::examine(&buffer).is_ok_and(|found| found.all_huge()));
-    (!is_huge).then_some(PageKind::Base)
-}
 
 /// Adds the cases on one processor, unless a placement was requested, and records
 /// that in the relation of the processors.
@@ -47,12 +31,6 @@ pub(super) fn placed(
     };
     chosen.relation += &format!("; cases named _same on processor {cpu} alone");
     Ok(with_one_processor(cases, cpu))
-}
-
-/// Returns why a pipe of this size is refused, if it is.
-pub(super) fn refusal(bytes: usize) -> Option<String> {
-    let (_, end) = pipe::create().ok()?;
-    Some(pipe::set_capacity(end, bytes).err()?.to_string())
 }
 
 /// Warnings about refused pipe sizes and the lack of huge pages.

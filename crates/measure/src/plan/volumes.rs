@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use super::lengths::trial_s;
 use super::{Plan, in_words};
-use crate::case::pilot_bytes;
 use crate::record::{CaseResult, Run};
+use crate::spec::pilot_bytes;
 use pipespeed_base::text::pluralize;
 
 /// Maximum number of rounds; more would not improve the results.
 const MAX_ROUNDS: usize = 60;
 
-/// Trials longer than this are announced.
+/// VolumeTrials longer than this are announced.
 const LONG_S: f64 = 3.0;
 
 impl Plan {
@@ -23,7 +23,7 @@ impl Plan {
     ///
     /// # Errors
     /// Bad usage, if they don't fit into a requested time.
-    pub fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<Trials> {
+    pub fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<VolumeTrials> {
         let min_rounds = self.lengths.min_rounds;
         let times = TrialTime::estimate(run, pilot_s, trial_s(self.lengths.durations));
         let limits = Limits {
@@ -31,7 +31,7 @@ impl Plan {
             remaining_s: self.budget.remaining_s(),
             min_rounds,
         };
-        let trials = Trials::plan(times, &limits);
+        let trials = VolumeTrials::plan(times, &limits);
         let what = format!("one trial of the largest volume and {min_rounds} rounds of the others");
         let way_out = "choose smaller volumes with --volume";
         self.budget.require(trials.seconds, &what, way_out)?;
@@ -76,23 +76,23 @@ struct Limits {
 
 /// Number of rounds, and trials of each case in them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trials {
+pub struct VolumeTrials {
     /// Number of rounds.
     pub rounds: usize,
-    /// Trials of the cases that don't run in every round.
+    /// VolumeTrials of the cases that don't run in every round.
     pub limited: BTreeMap<String, usize>,
     /// Total duration of all trials, in seconds.
     seconds: f64,
     times: Vec<TrialTime>,
 }
 
-impl Trials {
+impl VolumeTrials {
     /// Plans the trials. Requested rounds run every volume. Otherwise the smallest
     /// volumes run in every round, as far as time remains for one trial of each larger
     /// volume; the remaining time goes to larger volumes and to more rounds. A
     /// volume for which one trial is too long is skipped. The smallest volume, which
     /// the null control repeats, always runs in every round.
-    fn plan(times: Vec<TrialTime>, limits: &Limits) -> Trials {
+    fn plan(times: Vec<TrialTime>, limits: &Limits) -> VolumeTrials {
         let sum = |times: &[TrialTime]| times.iter().map(|time| time.seconds).sum::<f64>();
         let mut ascending = times.clone();
         ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -106,7 +106,7 @@ impl Trials {
             limits.min_rounds as f64 * sum(every_round) + once_s
         };
         let fits = |split: &usize| needed_s(*split) <= limits.remaining_s;
-        // Trials that take equally long run equally often: a case and its twin.
+        // VolumeTrials that take equally long run equally often: a case and its twin.
         let keeps_twins = |split: &usize| {
             let seconds = |at: usize| ascending.get(at).map(|time| time.seconds);
             seconds(*split) != seconds(*split - 1)
@@ -142,7 +142,7 @@ impl Trials {
             let trials = limited.get(&time.case).copied().unwrap_or(rounds);
             trials as f64 * time.seconds
         };
-        Trials {
+        VolumeTrials {
             rounds,
             seconds: times.iter().map(seconds).sum(),
             times,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_volume_too_long_for_every_round_runs_in_some() {
         // As on a guest where 64 KiB pipes do 0.7 GiB/s.
-        let trials = Trials::plan(times(&[0.4, 0.4, 3.6, 36.0]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.4, 0.4, 3.6, 36.0]), &limits(160.0));
         assert_eq!(trials.limited, BTreeMap::from([("3".to_owned(), 2)]));
         assert_eq!(trials.rounds, 20);
         assert!(trials.seconds <= 160.0, "{trials:?}");
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn volumes_that_fit_run_in_every_round() {
-        let trials = Trials::plan(times(&[0.08, 0.08, 0.6, 5.6]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.08, 0.08, 0.6, 5.6]), &limits(160.0));
         assert!(trials.limited.is_empty());
         assert_eq!(trials.rounds, 25);
-        let trials = Trials::plan(times(&[0.01]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.01]), &limits(160.0));
         assert_eq!(trials.rounds, MAX_ROUNDS);
     }
 
@@ -229,7 +229,7 @@ mod tests {
             rounds: Some(7),
             ..limits(1.0)
         };
-        let trials = Trials::plan(times(&[0.4, 36.0]), &requested);
+        let trials = VolumeTrials::plan(times(&[0.4, 36.0]), &requested);
         assert!(trials.limited.is_empty());
         assert_eq!(trials.rounds, 7);
         assert!((trials.seconds - 7.0 * 36.4).abs() < 1e-9);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn each_volume_has_at_least_one_trial() {
-        let trials = Trials::plan(times(&[0.4, 360.0]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.4, 360.0]), &limits(160.0));
         assert_eq!(trials.limited, BTreeMap::from([("1".to_owned(), 1)]));
         assert_eq!(trials.rounds, 9);
     }
@@ -245,10 +245,10 @@ mod tests {
     #[test]
     fn a_volume_too_long_for_one_trial_limits_no_other() {
         // 0.25 GiB, its twin and 250 GiB; then with 2.5 GiB between them.
-        let trials = Trials::plan(times(&[0.3, 0.3, 300.0]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.3, 0.3, 300.0]), &limits(160.0));
         assert_eq!(trials.limited, BTreeMap::from([("2".to_owned(), 1)]));
         assert_eq!(trials.rounds, 9);
-        let trials = Trials::plan(times(&[0.3, 0.3, 3.0, 300.0]), &limits(160.0));
+        let trials = VolumeTrials::plan(times(&[0.3, 0.3, 3.0, 300.0]), &limits(160.0));
         assert_eq!(trials.limited, BTreeMap::from([("3".to_owned(), 1)]));
         assert_eq!(trials.rounds, 9);
     }
@@ -262,7 +262,7 @@ mod tests {
         ) {
             larger.iter_mut().for_each(|factor| *factor *= smallest);
             let seconds = [vec![smallest, smallest], larger].concat();
-            let trials = Trials::plan(times(&seconds), &limits(remaining_s));
+            let trials = VolumeTrials::plan(times(&seconds), &limits(remaining_s));
             prop_assert!(!trials.limited.contains_key("0") && !trials.limited.contains_key("1"));
             prop_assert!(trials.limited.values().all(|trials| *trials >= 1));
             prop_assert!(trials.rounds >= 9);

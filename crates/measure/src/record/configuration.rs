@@ -1,26 +1,18 @@
 //! The configuration of a case as it took effect.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::memory::Act;
-use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, Reuse, SinkTechnique, SourceTechnique, Waiting,
-};
+use crate::spec::{Act, Case, Channel, PageKind, PipeReader, Reuse, Subject, Waiting};
 
 /// The configuration that took effect, as the ends of the case reported it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// How the writer hands data to the channel: `write`, `vmsplice`; null
-    /// where no writer runs.
-    pub writer: Option<Access<SinkTechnique>>,
-    /// How the reader takes it: `read`, `splice`; null where no reader runs.
-    pub reader: Option<Access<SourceTechnique>>,
-    /// What connects the ends: `pipe`, `fifo`, `tcp` and so on; null where
-    /// there is only one end.
-    pub channel: Option<ChannelKind>,
-    /// When vmspliced pages are written again; null where the writer does not
-    /// use vmsplice itself.
-    pub reuse: Option<Reuse>,
+    /// What runs: saved as `writer` (`write`, `vmsplice`), `reader` (`read`, `splice`),
+    /// `channel` (`pipe`, `fifo`, `tcp`) and `reuse`.
+    #[serde(flatten)]
+    pub ends: Ends,
     /// The operation on a block of memory; null without one.
     pub act: Option<Act>,
     /// The size of the messages; null if the case is not about messages.
@@ -84,6 +76,112 @@ impl Configuration {
     }
 }
 
+impl Configuration {
+    /// The channel; `None` if there is only one end.
+    pub fn channel(&self) -> Option<Channel> {
+        match self.ends {
+            Ends::Channel(channel) => Some(channel),
+            Ends::Writer | Ends::Reader => None,
+        }
+    }
+
+    /// The words for what runs.
+    pub fn words(&self) -> EndWords {
+        self.ends.into()
+    }
+
+    /// What the reader does with a pipe, if there is one.
+    pub fn pipe_reader(&self) -> Option<PipeReader> {
+        self.channel().and_then(Channel::pipe_reader)
+    }
+}
+
+impl Case {
+    /// The configuration as asked for.
+    pub fn configuration(&self) -> Configuration {
+        let subject = &self.subject;
+        let ends = match subject {
+            Subject::Channel { channel, .. } => Ends::Channel(*channel),
+            Subject::Memory(_) | Subject::Produce(_) => Ends::Writer,
+            Subject::Consume(_) => Ends::Reader,
+        };
+        Configuration {
+            ends,
+            wait: subject.wait(),
+            act: subject.memory().map(|memory| memory.act),
+            message_bytes: subject.message_bytes(),
+            buffer_bytes: subject.buffer_bytes(),
+            reader_buffer_bytes: subject.reader().map(|reader| reader.buffer_bytes),
+            pages: subject.pages(),
+            pipe_bytes_asked: subject.pipe_bytes(),
+            writer_cpu: self.cpus.map(|(writer, _)| writer),
+            reader_cpu: self.cpus.map(|(_, reader)| reader),
+            volume_bytes: self.volume_bytes,
+            options: self.options(),
+            ..Configuration::default()
+        }
+    }
+}
+
+/// The processes of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "EndWords", into = "EndWords")]
+pub enum Ends {
+    /// Two, with a channel between them.
+    Channel(Channel),
+    /// Only the one that writes, to memory.
+    #[default]
+    Writer,
+    /// Only the one that reads, from memory.
+    Reader,
+}
+
+/// The saved form of [`Ends`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndWords {
+    /// What the writer calls, or `memory`; null without a writer.
+    pub writer: Option<Cow<'static, str>>,
+    /// What the reader calls, or `memory`; null without a reader.
+    pub reader: Option<Cow<'static, str>>,
+    /// What connects them; null with only one end.
+    pub channel: Option<Cow<'static, str>>,
+    /// When vmspliced pages are written again; null where the writer does not use vmsplice
+    /// itself.
+    pub reuse: Option<Reuse>,
+}
+
+impl From<Ends> for EndWords {
+    fn from(ends: Ends) -> Self {
+        let (words, reuse) = match ends {
+            Ends::Channel(channel) => (channel.words().map(Some), channel.own_reuse()),
+            Ends::Writer => ([None, Some("memory"), None], None),
+            Ends::Reader => ([None, None, Some("memory")], None),
+        };
+        let [channel, writer, reader] = words.map(|word| word.map(Cow::Borrowed));
+        EndWords {
+            writer,
+            reader,
+            channel,
+            reuse,
+        }
+    }
+}
+
+impl TryFrom<EndWords> for Ends {
+    type Error = String;
+
+    fn try_from(words: EndWords) -> Result<Self, String> {
+        let alone = [Ends::Writer, Ends::Reader];
+        let mut all = alone.into_iter().chain(Channel::all().map(Ends::Channel));
+        all.find(|ends| EndWords::from(*ends) == words)
+            .ok_or_else(|| {
+                let given =
+                    [words.channel, words.writer, words.reader].map(Option::unwrap_or_default);
+                format!("unknown value `{}`", given.join(", "))
+            })
+    }
+}
+
 /// The saved form of a way of waiting: `none` without a channel.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Option<Waiting>", rename_all = "snake_case")]
@@ -96,7 +194,8 @@ enum WaitingOrNone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{Overrides, Selection, Suite};
+    use crate::spec::Suite;
+    use crate::suite::{Overrides, Selection};
     use pipespeed_base::Named;
 
     #[test]

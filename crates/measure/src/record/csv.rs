@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::{CaseResult, Configuration, EndCounters, Run, Sample};
-use crate::suite::Suite;
+use crate::spec::Suite;
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// its value.
@@ -30,8 +30,8 @@ const COUNTERS: [CounterColumn; 10] = [
 type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 
 const CONFIGURATION: [ConfigurationColumn; 22] = [
-    ("writer", |c| or_empty(c.writer.as_ref())),
-    ("reader", |c| or_empty(c.reader.as_ref())),
+    ("writer", |c| or_empty(c.words().writer)),
+    ("reader", |c| or_empty(c.words().reader)),
     ("wait", |c| c.wait_word().to_owned()),
     ("buffer_bytes", |c| c.buffer_bytes.to_string()),
     ("buffers", |c| or_empty(c.buffers)),
@@ -41,7 +41,7 @@ const CONFIGURATION: [ConfigurationColumn; 22] = [
     ("pipe_bytes_asked", |c| or_empty(c.pipe_bytes_asked)),
     ("pipe_bytes", |c| or_empty(c.pipe_bytes)),
     ("slots", |c| or_empty(c.slots)),
-    ("channel", |c| or_empty(c.channel.as_ref())),
+    ("channel", |c| or_empty(c.words().channel)),
     ("message_bytes", |c| or_empty(c.message_bytes)),
     ("reader_buffer_bytes", |c| or_empty(c.reader_buffer_bytes)),
     ("send_buffer_bytes", |c| or_empty(c.send_buffer_bytes)),

@@ -333,7 +333,7 @@ mod tests {
             (
                 "\"channel\": \"pipe\"",
                 "\"channel\": \"x\"",
-                "unknown value `x`",
+                "unknown value `x, write, read`",
             ),
             ("\"wait\": \"block\"", "\"wait\": \"x\"", "an unknown value"),
             ("[", "(", "not JSON (expected value"),

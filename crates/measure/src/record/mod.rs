@@ -4,28 +4,31 @@
 //! Rates are in GiB/s and sizes in bytes, both by powers of 1024; times are in
 //! seconds. A field that was not measured is `null`, never 0.
 
+pub mod comparisons;
 mod configuration;
 mod csv;
+mod deadlock;
 mod header;
 mod json;
 mod not_run;
 mod search;
+mod setup;
 
-pub use self::configuration::Configuration;
+pub use self::configuration::{Configuration, Ends};
 pub use self::csv::write_csv;
+pub use self::deadlock::{Deadlock, ProcessState, ReadSleep, Sleep};
 pub use self::header::{Header, Kind, SCHEMA_VERSION};
 pub use self::json::{LoadError, SavedFile, load, to_json};
 pub use self::not_run::{NotRun, NotRunKind};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
+pub use self::setup::{Granted, Setup};
 
 pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Doubt, Estimate, Interval, Ratio, Verdict};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use crate::data_use::DataUse;
-use crate::rounds::comparisons;
-use crate::suite::Suite;
+use crate::spec::{DataUse, Suite};
 
 /// Bytes in a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;

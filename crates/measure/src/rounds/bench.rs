@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::sample::{sample_of, summary};
-use super::{Observer, Place, Rounds, Work, comparisons, disturbances};
-use crate::case::Case;
-use crate::endpoint::memory::MemorySpec;
+use super::{Observer, Place, Rounds, Work, disturbances};
+use crate::failure::TrialError;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, Flag, NotRun, NullControl, Run, Sample,
+    CaseResult, Configuration, EndCounters, Flag, NotRun, NullControl, Run, Sample, comparisons,
 };
-use crate::runner::{Runner, Trial, TrialError};
+use crate::spec::{Case, DataUse, MemorySpec};
+use crate::trial::{Runner, Trial};
 use pipespeed_base::failure::Interrupted;
 use pipespeed_host::noise::NoiseDelta;
 use pipespeed_host::warnings;
@@ -23,9 +23,9 @@ pub type Measurement<R> = Rounds<Bench<R>>;
 /// The cases of a suite.
 #[derive(Debug)]
 pub struct Bench<R> {
-    pub(super) runner: R,
-    pub(super) cases: Vec<Case>,
-    pub(super) run: Run,
+    pub(crate) runner: R,
+    pub(crate) cases: Vec<Case>,
+    pub(crate) run: Run,
     noise: Vec<NoiseDelta>,
     /// Trials of cases that don't run in every round.
     limited: BTreeMap<String, usize>,
@@ -189,7 +189,7 @@ impl<R: Runner> Measurement<R> {
         run: Run,
         refused: &BTreeMap<String, String>,
     ) -> Self {
-        Rounds::of(Bench::new(runner, cases, null_control, run, refused))
+        Rounds::begin(Bench::new(runner, cases, null_control, run, refused))
     }
 
     /// Runs each case once and verifies every byte.

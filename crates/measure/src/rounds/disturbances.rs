@@ -58,7 +58,7 @@ pub fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
 
 /// Warns if too few rounds were completed for verdicts.
 pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
-    let comparisons = super::comparisons::count(run);
+    let comparisons = crate::record::comparisons::count(run);
     let needed = rounds_for_verdicts(comparisons, run.settings.confidence);
     (comparisons > 0 && run.settings.rounds_done < needed).then(|| {
         let message = format!(

@@ -7,8 +7,6 @@
 
 mod bench;
 mod budget;
-mod combine;
-pub mod comparisons;
 mod disturbances;
 mod sample;
 
@@ -16,13 +14,12 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 
+use crate::failure::TrialError;
 use crate::record::{NotRun, Warning, WarningKind};
-use crate::runner::TrialError;
 use pipespeed_base::failure::{Interrupted, full_message};
 use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
-#[cfg(any(test, feature = "fixtures"))]
 pub(crate) use self::bench::unmeasured;
 pub use self::bench::{Bench, Measurement};
 pub use self::budget::Budget;
@@ -128,12 +125,12 @@ pub struct Rounds<W> {
     /// The cases and their record.
     pub work: W,
     /// The trials of each case.
-    trials: Vec<Trials>,
+    trials: Vec<CaseTrials>,
 }
 
 /// The trials of a case so far.
 #[derive(Debug, Clone, Default)]
-struct Trials {
+struct CaseTrials {
     succeeded: bool,
     failed: usize,
     /// Trials refused after one had succeeded, for example because huge pages ran out.
@@ -146,8 +143,8 @@ struct Trials {
 
 impl<W: Work> Rounds<W> {
     /// A run without any trial yet.
-    pub fn of(work: W) -> Self {
-        let trials = vec![Trials::default(); work.cases()];
+    pub fn begin(work: W) -> Self {
+        let trials = vec![CaseTrials::default(); work.cases()];
         Rounds { work, trials }
     }
 
@@ -303,8 +300,8 @@ impl<W: Work> Rounds<W> {
     /// Warnings about the trials that failed or were refused.
     pub fn missing(&self) -> Vec<Warning> {
         let by_case = self.trials.iter().enumerate();
-        let warning = |(case, trials): (usize, &Trials)| {
-            let Trials {
+        let warning = |(case, trials): (usize, &CaseTrials)| {
+            let CaseTrials {
                 failed,
                 refused,
                 reason,
@@ -442,7 +439,7 @@ mod tests {
         rounds: usize,
         budget: Option<&Budget>,
     ) -> (Rounds<Invented<F>>, Vec<String>, Result<(), Interrupted>) {
-        let mut run = Rounds::of(Invented {
+        let mut run = Rounds::begin(Invented {
             outcome,
             closed: vec![None; 3],
             samples: Vec::new(),
@@ -566,7 +563,7 @@ mod tests {
                 0 if saved > 0 => Ok(()),
                 _ => Err(trouble()),
             };
-            let mut run = Rounds::of(Invented {
+            let mut run = Rounds::begin(Invented {
                 outcome,
                 closed: vec![None; 2],
                 samples: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::record::{EndCounters, Estimate, Flag, GIB, Sample, Summary};
-use crate::runner::Trial;
+use crate::trial::Trial;
 use pipespeed_host::NoiseDelta;
 use pipespeed_stats as stats;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::channel::Granted;
-use crate::endpoint::outcome::{Outcome, Setup};
-use crate::record::{DataUse, EndCounters, GIB, NotRun};
-use crate::runner::{Runner, Trial};
+use crate::endpoint::outcome::Outcome;
+use crate::record::{EndCounters, GIB, Granted, NotRun, Setup};
+use crate::spec::{DataUse, Suite};
 use crate::suite::sizes::{grid, with_one_processor};
-use crate::suite::{Overrides, Suite, touched};
+use crate::suite::{Overrides, touched};
+use crate::trial::{Runner, Trial};
 use pipespeed_host::noise::NoiseDelta;
 use pipespeed_stats::Rng;
 

@@ -208,7 +208,7 @@ fn the_baseline_gets_the_best_sizes_under_its_own_name() {
 }
 
 fn touched_cases() -> Vec<Case> {
-    crate::suite::Suite::Touched.cases(&Overrides::default())
+    crate::spec::Suite::Touched.cases(&Overrides::default())
 }
 
 #[test]

@@ -7,11 +7,11 @@ use super::*;
 type Reports = Report<(), ()>;
 
 /// A live process and its end of the control socket.
-fn end(role: Role) -> (End, Control) {
+fn end(role: Role) -> (EndProcess, Control) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     // Waits forever: nothing is written to it.
     let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-    let end = End {
+    let end = EndProcess {
         role,
         child,
         control: Control::new(ours),

@@ -6,10 +6,10 @@
 //! byte is produced by the writer and used by the reader. The library's
 //! `fastpipe::Writer` takes the place of write(2) on a pipe of the same size.
 
-use super::{DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
-use crate::record::DataUse;
+use super::{
+    DEFAULT_PIPE, DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, Preparation,
+};
+use crate::spec::{Case, DataUse, PageKind, PipeWriter, Reuse};
 use pipespeed_base::{Named, named};
 
 /// Name of the case that all others are compared with.
@@ -90,22 +90,32 @@ impl Change {
             Change::Spinning => case.spin(),
             Change::LargePipe => case.with_pipe(LARGE_PIPE),
             Change::SmallPieces => case.with_buffers(SMALL_PIECE),
-            Change::FreshBase => by_pipe_writer(case, Policy::Fresh, PageKind::Base),
-            Change::FreshHuge => by_pipe_writer(case, Policy::Fresh, PageKind::Huge),
-            Change::Drained => by_pipe_writer(case, Policy::Drained, PageKind::Huge),
+            Change::FreshBase => by_pipe_writer(case, Reuse::Fresh, PageKind::Base),
+            Change::FreshHuge => by_pipe_writer(case, Reuse::Fresh, PageKind::Huge),
+            Change::Drained => by_pipe_writer(case, Reuse::Drained, PageKind::Huge),
         }
     }
 }
 
-fn by_pipe_writer(case: Case, policy: Policy, pages: PageKind) -> Case {
+fn by_pipe_writer(case: Case, reuse: Reuse, pages: PageKind) -> Case {
     let piece = case.subject.buffer_bytes();
-    case.library(SinkTechnique::Fastpipe(policy), piece, piece)
+    case.library(PipeWriter::Fastpipe(reuse), piece, piece)
         .change_writer(|writer| writer.pages = pages)
 }
 
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::UsedByDefault,
+    // As many cases as the ladder, and trials before the first round.
+    full: Lengths::new(0.015, 0.120, 60.0, 30),
+    quick: Lengths::new(0.010, 0.030, 10.0, FEW_ROUNDS),
+    prepare: |_| Preparation::Combination,
+    ..LADDER
+};
+
 /// The baseline and each change. A change that would set what was asked for
 /// is left out; so is one processor where none is named.
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let piece = overrides.buffer_bytes.unwrap_or(PIECE);
     let pipe = overrides.pipe_bytes.unwrap_or(DEFAULT_PIPE);
     let baseline = Case::new(BASELINE, piece, pipe)

@@ -7,16 +7,16 @@
 
 use std::fmt;
 
-use super::Overrides;
-use crate::case::Case;
-pub use crate::channel::transport::Transport;
+use super::{DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, SizeRule};
+use crate::spec::{Case, Channel, Durations};
 use pipespeed_base::{Named, size};
+use pipespeed_stats::MIN_SAMPLES;
 
 /// Which channels and sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
     /// These channels; the usual ones if empty.
-    pub channels: Vec<Transport>,
+    pub channels: Vec<Channel>,
     /// Sizes of messages in bytes; the usual ones if empty.
     pub sizes: Vec<usize>,
     /// All channels and sizes, where none are named.
@@ -24,23 +24,23 @@ pub struct Selection {
 }
 
 /// The channel that all others are compared with.
-const REFERENCE: Transport = Transport::Pipe;
+const REFERENCE: Channel = Channel::PIPE;
 
 /// The channels of a run that names none.
-const USUAL: [Transport; 6] = [
-    Transport::Pipe,
-    Transport::Vmsplice,
-    Transport::Ring,
-    Transport::Socketpair,
-    Transport::Seqpacket,
-    Transport::Tcp,
+const USUAL: [Channel; 6] = [
+    Channel::PIPE,
+    Channel::VMSPLICE,
+    Channel::Ring,
+    Channel::Socketpair,
+    Channel::Seqpacket,
+    Channel::Tcp,
 ];
 
 /// What a case of this suite measures; shown as its name: `ring_copy_1m_spin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaseId {
     /// The channel.
-    pub transport: Transport,
+    pub channel: Channel,
     /// The size of the messages.
     pub message_bytes: usize,
     /// Whether both ends spin.
@@ -55,7 +55,7 @@ impl fmt::Display for CaseId {
         write!(
             f,
             "{}_{}{spin}",
-            self.transport,
+            self.channel,
             size::short(self.message_bytes)
         )
     }
@@ -65,12 +65,12 @@ impl CaseId {
     /// The case that somebody named on a command line.
     pub fn parse(name: &str) -> Option<CaseId> {
         let plain = name.strip_suffix(SPIN);
-        let (transport, bytes) = plain.unwrap_or(name).rsplit_once('_')?;
+        let (channel, bytes) = plain.unwrap_or(name).rsplit_once('_')?;
         let message_bytes = size::parse(bytes).ok()?;
-        let transport = transport.parse().ok()?;
-        let exists = message_bytes <= MAX_BYTES && transport != Transport::Eventfd;
+        let channel = channel.parse().ok()?;
+        let exists = message_bytes <= MAX_BYTES && channel != Channel::Eventfd;
         exists.then_some(CaseId {
-            transport,
+            channel,
             message_bytes,
             spins: plain.is_some(),
         })
@@ -79,7 +79,7 @@ impl CaseId {
     /// The choice of this channel and size.
     pub fn selection(self) -> Selection {
         Selection {
-            channels: vec![self.transport],
+            channels: vec![self.channel],
             sizes: vec![self.message_bytes],
             all: false,
         }
@@ -106,17 +106,46 @@ const ALL_SIZES: [usize; 11] = [
     MAX_BYTES,
 ];
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::Used,
+    null_control: Some("pipe_64k"),
+    // Nine times as many cases as the ladder; a third fewer in a quick run.
+    full: Lengths {
+        verifying: Some(Durations::new(0.002, 0.010)),
+        ..Lengths::new(0.010, 0.100, 170.0, FEW_ROUNDS)
+    },
+    quick: Lengths {
+        verifying: Some(Durations::new(0.001, 0.004)),
+        min_rounds_in_time: MIN_SAMPLES,
+        ..Lengths::new(0.004, 0.020, 26.0, FEW_ROUNDS)
+    },
+    quick_omits: |overrides| {
+        let selection = &overrides.selection;
+        (selection.sizes.is_empty() && !selection.all).then_some("fewer message sizes")
+    },
+    options: &["--channel", "--all", "--size"],
+    sizes: Some(SizeRule {
+        what: "message",
+        refusal: |bytes| {
+            let max = size::format(MAX_BYTES as u64);
+            (bytes > MAX_BYTES).then(|| format!("a message must have from 1 byte to {max}"))
+        },
+    }),
+    ..LADDER
+};
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let selection = &overrides.selection;
-    let chosen = |transport: &Transport| {
+    let chosen = |channel: &Channel| {
         if selection.channels.is_empty() {
-            selection.all || USUAL.contains(transport)
+            selection.all || USUAL.contains(channel)
         } else {
-            selection.channels.contains(transport)
+            selection.channels.contains(channel)
         }
     };
-    let mut transports = Transport::with_data();
-    transports.retain(chosen);
+    let mut chosen_channels = Channel::with_data();
+    chosen_channels.retain(chosen);
     let mut sizes = match (selection.sizes.is_empty(), selection.all) {
         (false, _) => selection.sizes.clone(),
         (true, false) if overrides.quick => QUICK_SIZES.to_vec(),
@@ -126,21 +155,21 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     sizes.sort_unstable();
     sizes.dedup();
     // The pipe is the first of all, so it is the first of those chosen too.
-    let reference = transports.first().copied().unwrap_or(REFERENCE);
+    let reference = chosen_channels.first().copied().unwrap_or(REFERENCE);
     let mut cases = Vec::new();
     for spins in [false, true] {
         for &message_bytes in &sizes {
-            let id = |transport| CaseId {
-                transport,
+            let id = |channel| CaseId {
+                channel,
                 message_bytes,
                 spins,
             };
-            for &transport in &transports {
-                let case = case(id(transport), overrides);
-                cases.push(if transport == reference {
+            for &channel in &chosen_channels {
+                let case = case(id(channel), overrides);
+                cases.push(if channel == reference {
                     case
                 } else {
-                    case.against(&id(reference).to_string(), transport.name())
+                    case.against(&id(reference).to_string(), channel.name())
                 });
             }
         }
@@ -149,12 +178,10 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 }
 
 fn case(id: CaseId, overrides: &Overrides) -> Case {
-    let (channel, writer, reader) = id.transport.parts();
-    let mut case = Case::of_messages(&id.to_string(), id.message_bytes, channel, writer, reader)
-        .described(id.transport.about())
-        .change_writer(|writer| writer.reuse = id.transport.reuse());
+    let mut case = Case::of_messages(&id.to_string(), id.message_bytes, id.channel)
+        .described(id.channel.about());
     if let Some(bytes) = overrides.pipe_bytes
-        && id.transport.is_pipe()
+        && id.channel.is_pipe()
     {
         case = case.with_pipe(bytes);
     }

@@ -10,8 +10,7 @@
 //! as in `program | pv > /dev/null`.
 
 use super::{BUFFER, DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::record::DataUse;
+use crate::spec::{Case, DataUse};
 use pipespeed_base::size;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
@@ -126,8 +125,7 @@ mod tests {
         let cases = cases(&Overrides::default());
         let ends = |name: &str| {
             let case = cases.iter().find(|case| case.name == name).unwrap();
-            let (writer, reader) = (case.subject.writer(), case.subject.reader());
-            (writer.unwrap().technique, reader.unwrap().technique)
+            case.subject.channel().unwrap().pipe_ends().unwrap()
         };
         let [wr, ws, vr, vs] = [
             "write_read",

@@ -5,14 +5,15 @@
 //! first cache to one beyond all of them. The rungs run in the same rounds, each
 //! compared with copying a block as large as the ladder's buffer.
 
-use super::{BUFFER, Overrides, ladder};
-use crate::case::Case;
-use crate::endpoint::memory::{Act, MemorySpec};
-use crate::record::DataUse;
+use super::{
+    BUFFER, DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, SizeRule, ladder,
+};
+use crate::spec::{Act, Case, DataUse, MemorySpec, Subject};
 use pipespeed_base::{Named, size};
+use pipespeed_stats::MIN_SAMPLES;
 
 /// The size of a block is a multiple of this: a cache line, in bytes.
-pub const LINE: usize = 64;
+const LINE: usize = 64;
 
 /// Sizes of blocks, each four times the one before.
 const SIZES: [usize; 10] = [
@@ -32,7 +33,32 @@ const SIZES: [usize; 10] = [
 /// measuring them.
 const QUICK: usize = 8;
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::OfCases,
+    null_control: Some("mem_copy_256k"),
+    // Setting up a large block takes longer than a pass over it.
+    full: Lengths::new(0.010, 0.060, 85.0, FEW_ROUNDS),
+    quick: Lengths {
+        min_rounds_in_time: MIN_SAMPLES,
+        ..Lengths::new(0.004, 0.020, 25.0, FEW_ROUNDS)
+    },
+    quick_omits: |overrides| {
+        let sizes = &overrides.selection.sizes;
+        sizes.is_empty().then_some("no blocks of more than 64MiB")
+    },
+    options: &["--size", "--pages"],
+    sizes: Some(SizeRule {
+        what: "block",
+        refusal: |bytes| {
+            let is_whole = bytes.is_multiple_of(LINE);
+            (!is_whole).then(|| format!("a block must be a multiple of {LINE} bytes"))
+        },
+    }),
+    ..LADDER
+};
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let mut sizes = match &overrides.selection.sizes[..] {
         [] if overrides.quick => SIZES[..QUICK].to_vec(),
         [] => SIZES.to_vec(),
@@ -56,7 +82,8 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
                 } else {
                     DataUse::Touch
                 },
-                ..Case::of_memory(&name(act, block_bytes), spec).described(act.about())
+                ..Case::with_subject(&name(act, block_bytes), Subject::Memory(spec))
+                    .described(act.about())
             });
         }
     }
@@ -82,7 +109,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::spec::PageKind;
+    use crate::spec::PageKind;
     use crate::suite::Selection;
 
     fn of_sizes(sizes: &[usize]) -> Vec<Case> {

@@ -2,6 +2,7 @@
 
 pub mod changes;
 pub mod channels;
+mod combine;
 mod ladder;
 pub mod memory;
 mod options;
@@ -11,13 +12,9 @@ pub mod touched;
 mod volumes;
 
 pub use self::channels::Selection;
+use self::sizes::Grid;
 pub use self::volumes::shown;
-use crate::case::Case;
-use crate::data_use::DataUse;
-use crate::endpoint::spec::PageKind;
-use serde::{Deserialize, Serialize};
-
-use Suite::{Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes};
+use crate::spec::{Case, DataUse, Durations, PageKind, Suite};
 
 /// The published buffer, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -49,52 +46,6 @@ pub struct Overrides {
     pub quick: bool,
 }
 
-/// The suites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Suite {
-    /// The published experiment: from write and read to busy waiting on huge
-    /// pages, one step at a time.
-    #[default]
-    Ladder,
-    /// Every byte is produced by the writer and used by the reader: writers beside
-    /// the best plain write found here.
-    Touched,
-    /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
-    /// the size of the messages.
-    Channels,
-    /// What most programs do with a pipe, and single changes to it: what would
-    /// help most here?
-    Changes,
-    /// The fastest sizes of buffer and pipe here, searched for and measured
-    /// beside the published ones.
-    Sizes,
-    /// The published side experiments, each beside the case without it:
-    /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
-    /// pages, poll.
-    Options,
-    /// The spinning vmsplice and splice with pages of every size: why do huge pages
-    /// help?
-    Pages,
-    /// Write and read over growing volumes: does the rate depend on them?
-    Volumes,
-    /// Reading, writing and copying memory by the size of the block, through
-    /// the caches, with the ladder beside it.
-    Memory,
-}
-
-pipespeed_base::named!(Suite {
-    Ladder = "ladder": "the published experiment: from write and read to busy waiting on huge pages",
-    Touched = "touched": "every byte produced and used: writers beside the best plain write here",
-    Channels = "channels": "pipes beside shared memory, sockets, TCP and others, by message size",
-    Changes = "changes": "a typical pipe and each single change to it: what would help most here?",
-    Sizes = "sizes": "the fastest sizes of buffer and pipe here, searched for and confirmed",
-    Options = "options": "the published side experiments, each beside the case without it",
-    Pages = "pages": "pages of every size: why do huge pages help?",
-    Volumes = "volumes": "write and read over growing volumes: does the rate depend on them?",
-    Memory = "memory": "reading, writing and copying memory by block size, through the caches",
-});
-
 /// What becomes of the data in the cases of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataRule {
@@ -110,33 +61,141 @@ pub enum DataRule {
     Constant,
 }
 
+/// What a size of `--size` is in a suite that takes some.
+#[derive(Debug, Clone, Copy)]
+pub struct SizeRule {
+    /// What has the size: a message or a block.
+    pub what: &'static str,
+    /// Why a size is not possible, if it is not.
+    pub refusal: fn(usize) -> Option<String>,
+}
+
+/// How the rounds of a suite are prepared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preparation {
+    /// The pilot determines the number of rounds.
+    Pilot,
+    /// After the pilot, the changes to combine are chosen.
+    Combination,
+    /// The pilot determines the number of trials of each volume.
+    Volumes,
+    /// A search through these sizes determines the cases.
+    Search(Grid),
+    /// A search through these sizes determines those of the case that the others are
+    /// compared with; then a pilot the number of rounds.
+    Baseline(Grid),
+}
+
+/// Durations of a run and its trials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lengths {
+    /// Durations of the parts of a trial; a timed part of 0 is ended by a volume.
+    pub durations: Durations,
+    /// Durations of a trial that verifies, in suites with such trials.
+    pub verifying: Option<Durations>,
+    /// Duration of the whole run, in seconds.
+    pub budget_s: f64,
+    /// Minimum number of rounds.
+    pub min_rounds: usize,
+    /// Minimum number of rounds if --time is given.
+    pub min_rounds_in_time: usize,
+}
+
+impl Lengths {
+    const fn new(warm_up_s: f64, timed_s: f64, budget_s: f64, min_rounds: usize) -> Self {
+        Lengths {
+            durations: Durations::new(warm_up_s, timed_s),
+            verifying: None,
+            budget_s,
+            min_rounds,
+            min_rounds_in_time: FEW_ROUNDS,
+        }
+    }
+}
+
+/// Minimum number of rounds for verdicts on several simultaneous comparisons:
+/// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
+const FEW_ROUNDS: usize = 9;
+
+/// Everything that distinguishes a suite from the others.
+#[derive(Debug)]
+pub struct Definition {
+    cases: fn(&Overrides) -> Vec<Case>,
+    /// What becomes of the data.
+    pub data_rule: DataRule,
+    /// The case that is measured twice, if not the first.
+    pub null_control: Option<&'static str>,
+    /// The durations of a full run.
+    pub full: Lengths,
+    /// The durations of a quick run.
+    pub quick: Lengths,
+    /// What a quick run leaves out.
+    pub quick_omits: fn(&Overrides) -> Option<&'static str>,
+    /// How the rounds are prepared.
+    pub prepare: fn(&mut Overrides) -> Preparation,
+    /// The options that only some suites have.
+    pub options: &'static [&'static str],
+    /// What the sizes of `--size` are.
+    pub sizes: Option<SizeRule>,
+}
+
+/// The definition that others change.
+const LADDER: Definition = Definition {
+    cases: ladder::cases,
+    data_rule: DataRule::Free,
+    null_control: None,
+    full: Lengths::new(0.015, 0.150, 60.0, 30),
+    quick: Lengths::new(0.010, 0.060, 10.0, FEW_ROUNDS),
+    quick_omits: |_| None,
+    prepare: |_| Preparation::Pilot,
+    options: &[],
+    sizes: None,
+};
+
 impl Suite {
+    /// What distinguishes it from the others.
+    pub const fn definition(self) -> &'static Definition {
+        match self {
+            Suite::Ladder => &LADDER,
+            Suite::Touched => &touched::SUITE,
+            Suite::Channels => &channels::SUITE,
+            Suite::Changes => &changes::SUITE,
+            Suite::Sizes => &sizes::SUITE,
+            Suite::Options => &options::SUITE,
+            Suite::Pages => &pages::SUITE,
+            Suite::Volumes => &volumes::SUITE,
+            Suite::Memory => &memory::SUITE,
+        }
+    }
+
+    /// The durations of a full or a quick run.
+    pub fn lengths(self, quick: bool) -> &'static Lengths {
+        let definition = self.definition();
+        if quick {
+            &definition.quick
+        } else {
+            &definition.full
+        }
+    }
+
     /// Its cases, in the order in which they are shown. Each is compared with
     /// one that differs in one factor, except those that begin a comparison, and
     /// those whose factor says that a program would use them so.
     pub fn cases(self, overrides: &Overrides) -> Vec<Case> {
-        let cases = match self {
-            Ladder => ladder::cases(overrides),
-            Touched => touched::cases(overrides),
-            Channels => channels::cases(overrides),
-            Changes => changes::cases(overrides),
-            Sizes => sizes::cases(overrides),
-            Options => options::cases(overrides),
-            Pages => pages::cases(overrides),
-            Volumes => volumes::cases(overrides),
-            Memory => memory::cases(overrides),
-        };
-        self.with_requested(cases, overrides)
+        let definition = self.definition();
+        definition.with_requested((definition.cases)(overrides), overrides)
     }
 
     /// The cases of the ladder without its controls.
     pub fn rungs(overrides: &Overrides) -> Vec<Case> {
-        Ladder.with_requested(ladder::rungs(overrides), overrides)
+        LADDER.with_requested(ladder::rungs(overrides), overrides)
     }
+}
 
+impl Definition {
     /// Sets the requested work and use of the data.
-    fn with_requested(self, cases: Vec<Case>, overrides: &Overrides) -> Vec<Case> {
-        let data = match self.data_rule() {
+    fn with_requested(&self, cases: Vec<Case>, overrides: &Overrides) -> Vec<Case> {
+        let data = match self.data_rule {
             DataRule::Used | DataRule::UsedByDefault => {
                 Some(overrides.data.unwrap_or(DataUse::Touch))
             }
@@ -152,32 +211,12 @@ impl Suite {
         };
         cases.into_iter().map(changed).collect()
     }
-
-    /// What becomes of the data.
-    pub fn data_rule(self) -> DataRule {
-        match self {
-            Touched | Channels => DataRule::Used,
-            Changes => DataRule::UsedByDefault,
-            Ladder | Options | Volumes => DataRule::Free,
-            Memory => DataRule::OfCases,
-            Sizes | Pages => DataRule::Constant,
-        }
-    }
-
-    /// The case that is measured twice, if not the first.
-    pub fn null_control(self) -> Option<&'static str> {
-        match self {
-            Ladder | Touched | Changes | Sizes | Options | Pages | Volumes => None,
-            Channels => Some("pipe_64k"),
-            Memory => Some("mem_copy_256k"),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::spec::{SinkSpec, SinkTechnique};
+    use crate::spec::{PipeReader, PipeWriter, Reuse, SinkSpec};
     use pipespeed_base::Named;
     use std::collections::HashSet;
 
@@ -218,7 +257,12 @@ mod tests {
                     }
                     assert!(seen.insert(case.name.clone()), "{} twice", case.name);
                 }
-                assert!(suite.null_control().is_none_or(|name| seen.contains(name)));
+                assert!(
+                    suite
+                        .definition()
+                        .null_control
+                        .is_none_or(|name| seen.contains(name))
+                );
             }
         }
     }
@@ -229,12 +273,6 @@ mod tests {
         // each; what becomes of the data follows from the technique. The
         // library picks pages and sizes by itself: with it they are one factor
         // with the technique.
-        let is_library = |technique| {
-            matches!(
-                technique,
-                SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo | SinkTechnique::BufWriter
-            )
-        };
         let piece_bytes = |sink: &SinkSpec| {
             let pieces = if sink.same_buffer { 2 } else { 1 };
             sink.buffer_bytes / pieces
@@ -257,6 +295,7 @@ mod tests {
                 let (Some(r1), Some(r2)) = (case.subject.reader(), other.subject.reader()) else {
                     continue;
                 };
+                let (w1, w2) = (case.pipe_writer(), other.pipe_writer());
                 let chosen = usize::from(s1.pages != s2.pages)
                     + usize::from(case.subject.pipe_bytes() != other.subject.pipe_bytes())
                     + usize::from(piece_bytes(s1) != piece_bytes(s2));
@@ -267,13 +306,17 @@ mod tests {
                     + usize::from(s1.offset != s2.offset)
                     + usize::from(case.cpus != other.cpus)
                     + usize::from(case.volume_bytes != other.volume_bytes);
-                let factors = usize::from(s1.technique != s2.technique)
-                    + usize::from(r1.technique != r2.technique)
+                let factors = usize::from(w1 != w2)
+                    + usize::from(case.pipe_reader() != other.pipe_reader())
                     + usize::from(s1.wait != s2.wait || r1.wait != r2.wait)
-                    + if is_library(s1.technique) { 0 } else { chosen }
+                    + if w1.is_some_and(PipeWriter::is_library) {
+                        0
+                    } else {
+                        chosen
+                    }
                     + options;
                 let context = format!("{suite:?}: {} and {}", case.name, other.name);
-                if suite == Touched {
+                if suite == Suite::Touched {
                     // A writer brings its own sizes and pages.
                     assert!(factors + chosen > 0, "{context}");
                 } else {
@@ -302,21 +345,15 @@ mod tests {
 
     #[test]
     fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
-        use crate::endpoint::spec::{Reuse, SourceTechnique};
         let overrides = Overrides {
             data: Some(DataUse::Verify),
             ..Overrides::default()
         };
         for case in Suite::Ladder.cases(&overrides) {
-            let technique = case.subject.reader().unwrap().technique;
-            assert_ne!(technique, SourceTechnique::Splice, "{}", case.name);
-            if technique == SourceTechnique::SpliceThrough {
-                assert_eq!(
-                    case.subject.writer().unwrap().reuse,
-                    Reuse::Fresh,
-                    "{}",
-                    case.name
-                );
+            let (writer, reader) = case.subject.channel().unwrap().pipe_ends().unwrap();
+            assert_ne!(reader, PipeReader::Splice, "{}", case.name);
+            if reader == PipeReader::SpliceThrough && writer.vmsplices() {
+                assert_eq!(writer, PipeWriter::Vmsplice(Reuse::Fresh), "{}", case.name);
             }
         }
     }

@@ -8,15 +8,32 @@
 //! sleeping in the transfer itself. Unaligned buffers are measured where data
 //! is copied as well.
 
-use super::{BUFFER, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Waiting};
+use super::{BUFFER, Definition, LADDER, Lengths, Overrides};
+use crate::spec::{Case, PageKind, Waiting};
 
 /// The offset from a page boundary of large blocks from glibc's malloc(3), in
 /// bytes.
 const MALLOC_OFFSET: usize = 16;
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    // Twice as many cases as the ladder, with more comparisons. They spin, so they are less
+    // noisy.
+    full: Lengths {
+        min_rounds_in_time: ROUNDS,
+        ..Lengths::new(0.015, 0.150, 60.0, ROUNDS)
+    },
+    quick: Lengths {
+        min_rounds_in_time: ROUNDS,
+        ..Lengths::new(0.006, 0.030, 14.0, ROUNDS)
+    },
+    ..LADDER
+};
+
+/// Minimum number of rounds.
+const ROUNDS: usize = 10;
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let pipe = overrides.pipe_bytes.unwrap_or(buffer / 2);
     let base = |name| Case::new(name, buffer, pipe).vmsplice().splice();

@@ -5,12 +5,17 @@
 //! the second. Pages that the system does not grant are refused: its settings are
 //! never changed.
 
-use super::{BUFFER, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::PageKind;
+use super::{BUFFER, DataRule, Definition, Overrides, options};
+use crate::spec::{Case, PageKind};
 use pipespeed_base::{Named, size};
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::Constant,
+    ..options::SUITE
+};
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let pipe = overrides.pipe_bytes.unwrap_or(buffer / 2);
     let of = |name: &str, pages: PageKind| {

@@ -4,12 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::{Case, Subject};
-use crate::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use crate::record::Sizes;
+use crate::spec::{Case, PageKind, PipeReader, PipeWriter, Subject, Waiting};
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::pipe;
 use pipespeed_base::size;
+use pipespeed_host::process_memory::Backing;
 
-use super::{BUFFER, DEFAULT_PIPE, Overrides};
+use super::{
+    BUFFER, DEFAULT_PIPE, DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, Preparation,
+};
 
 /// The sizes tried are powers of four and the published ones. Buffers begin
 /// with 8 KiB, which write(2) and read(2) are fastest with on most machines.
@@ -24,10 +28,35 @@ const PIPES: [usize; 7] = [
     4 << 20,
 ];
 
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::Constant,
+    // The time includes the search; the parts are those of the rounds after it.
+    full: Lengths::new(0.015, 0.100, 120.0, FEW_ROUNDS),
+    quick: Lengths::new(0.005, 0.030, 30.0, FEW_ROUNDS),
+    prepare: |overrides| {
+        overrides.pages = pages();
+        Preparation::Search(grid(pipe::page_size(), overrides, refusal))
+    },
+    ..LADDER
+};
+
+/// Base pages, for vmspliced buffers, if huge pages are unavailable.
+fn pages() -> Option<PageKind> {
+    let huge = Buffer::builder()
+        .len(2 << 20)
+        .pages(Pages::Huge)
+        .touched(true)
+        .map();
+    let is_huge =
+        huge.is_ok_and(|buffer| Backing::examine(&buffer).is_ok_and(|found| found.all_huge()));
+    (!is_huge).then_some(PageKind::Base)
+}
+
 /// The published sizes of every technique, sleeping and spinning, under the
 /// ladder's names where it has them. `overrides.pages` is for buffers that are
 /// vmspliced; sizes in `overrides` are for the grid.
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let (suffix, huge) = match overrides.pages {
         Some(PageKind::Base) => ("", false),
         _ => ("_huge", true),
@@ -105,12 +134,14 @@ pub fn grid(page: usize, overrides: &Overrides, refusal: impl Fn(usize) -> Optio
         let sizes = sizes.iter().copied();
         sizes.filter(|bytes| *bytes >= page).collect()
     };
-    Grid::new(
-        whole_pages(&BUFFERS),
-        whole_pages(&PIPES),
-        overrides,
-        refusal,
-    )
+    let (buffers, pipes) = (whole_pages(&BUFFERS), whole_pages(&PIPES));
+    Grid::new(buffers, pipes, overrides, refusal)
+}
+
+/// Why a pipe of this size is refused, if it is.
+pub(super) fn refusal(bytes: usize) -> Option<String> {
+    let (_, end) = pipe::create().ok()?;
+    Some(pipe::set_capacity(end, bytes).err()?.to_string())
 }
 
 /// The sizes that are tried.
@@ -187,13 +218,13 @@ pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String>
         format!("{words} --buf-size {}", letters(buffer_bytes))
     };
     let (writer_cpu, reader_cpu) = cpus.unzip();
-    let vmsplices = writer.technique == SinkTechnique::Vmsplice;
+    let vmsplices = case.pipe_writer().is_some_and(PipeWriter::vmsplices);
     let writing = [
         ("--write-with-vmsplice", vmsplices),
         ("--huge-page", writer.pages == PageKind::Huge),
         ("--busy-loop", writer.wait == Waiting::Spin),
     ];
-    let splices = reader.technique == SourceTechnique::Splice;
+    let splices = case.pipe_reader() == Some(PipeReader::Splice);
     let reading = [
         ("--read-with-splice", splices),
         ("--huge-page", reader.pages == PageKind::Huge),
@@ -208,7 +239,7 @@ pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Suite;
+    use crate::spec::Suite;
 
     #[test]
     fn cases_with_the_ladders_names_are_the_ladders() {

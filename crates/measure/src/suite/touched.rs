@@ -9,11 +9,11 @@
 //! more, and makes sure by counting what is unread. The two cases without a pipe
 //! are the ceilings: no channel can be faster than the slower of its ends.
 
-use super::sizes::{Grid, sizes_of};
-use super::{BUFFER, DEFAULT_PIPE, Overrides};
-use crate::case::Case;
-use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
+use super::sizes::{Grid, refusal, sizes_of};
+use super::{BUFFER, DEFAULT_PIPE, DataRule, Definition, LADDER, Overrides, Preparation};
 use crate::record::Sizes;
+use crate::spec::{Case, PageKind, PipeWriter, Reuse, SinkSpec, SourceSpec, Subject};
+use fastpipe::pipe::page_size;
 use pipespeed_base::size;
 
 /// Name of the case that all others are compared with.
@@ -40,7 +40,19 @@ const LOAN: usize = 512 << 10;
 /// What a program writes at a time.
 const WRITTEN: usize = 64 << 10;
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    data_rule: DataRule::Used,
+    prepare: |overrides| {
+        if overrides.buffer_bytes.is_some() && overrides.pipe_bytes.is_some() {
+            return Preparation::Pilot;
+        }
+        Preparation::Baseline(grid(page_size(), overrides, refusal))
+    },
+    ..LADDER
+};
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes;
     let case = |name, pipe| {
         let pipe = overrides.pipe_bytes.unwrap_or(pipe);
@@ -57,9 +69,9 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
         let loan = buffer.unwrap_or(LOAN);
         case(name, pipe).library(technique, buffer.unwrap_or(piece), loan)
     };
-    let lent = |name, policy| library(name, SinkTechnique::Fastpipe(policy), LOAN, LARGE_PIPE);
-    let buffered = SinkTechnique::BufWriter;
-    let written = SinkTechnique::FastpipeIo;
+    let lent = |name, reuse| library(name, PipeWriter::Fastpipe(reuse), LOAN, LARGE_PIPE);
+    let buffered = PipeWriter::BufWriter;
+    let written = PipeWriter::FastpipeIo;
     let others = [
         (
             case("vmsplice_read_huge", LARGE_PIPE)
@@ -69,27 +81,27 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             "vmsplice",
         ),
         (
-            lent("fastpipe_auto", Policy::Auto),
+            lent("fastpipe_auto", Reuse::Auto),
             "fastpipe's Writer as it is: tries the safe methods while sending",
             "Auto",
         ),
         (
-            lent("fastpipe_auto_spin", Policy::Auto).spin(),
+            lent("fastpipe_auto_spin", Reuse::Auto).spin(),
             "the same, neither end ever sleeping",
             "Auto, spinning",
         ),
         (
-            lent("fastpipe_fresh", Policy::Fresh),
+            lent("fastpipe_fresh", Reuse::Fresh),
             "pages are never written again",
             "Fresh",
         ),
         (
-            lent("fastpipe_cow_checked", Policy::CowChecked),
+            lent("fastpipe_cow_checked", Reuse::CowChecked),
             "pages are written again once the kernel finds nobody holding them",
             "CowChecked",
         ),
         (
-            lent("fastpipe_drained", Policy::Drained),
+            lent("fastpipe_drained", Reuse::Drained),
             "pages are written again once they left the pipe",
             "Drained",
         ),
@@ -108,20 +120,16 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
         others.map(|(case, description, factor)| case.described(description).against(BEST, factor));
     let buffer = buffer.unwrap_or(BUFFER);
     let ceilings = [
-        Case::produce_alone("produce_alone", buffer)
+        Case::with_subject("produce_alone", Subject::Produce(SinkSpec::write(buffer)))
             .described("only producing the data, into memory"),
-        Case::consume_alone("consume_alone", buffer).described("only using the data, from memory"),
+        Case::with_subject("consume_alone", Subject::Consume(SourceSpec::read(buffer)))
+            .described("only using the data, from memory"),
     ];
     std::iter::once(best)
         .chain(published)
         .chain(others)
         .chain(ceilings)
         .collect()
-}
-
-/// Whether the sizes of [`BEST`] are searched for, rather than given.
-pub fn is_searched(overrides: &Overrides) -> bool {
-    overrides.buffer_bytes.is_none() || overrides.pipe_bytes.is_none()
 }
 
 /// The sizes to try where a page has `page` bytes.
@@ -215,7 +223,9 @@ mod tests {
         assert_eq!(axes(&piece), (vec![12 << 10], pipes));
         assert_eq!(axes(&given(None, Some(8192))), (pieces, vec![8192]));
         let both = given(Some(12 << 10), Some(8192));
-        assert!(is_searched(&piece) && !is_searched(&both));
+        let prepared = |overrides: &Overrides| (SUITE.prepare)(&mut overrides.clone());
+        assert!(matches!(prepared(&piece), Preparation::Baseline(_)));
+        assert_eq!(prepared(&both), Preparation::Pilot);
         let cases = cases(&both);
         assert!(cases.iter().all(|case| case.name != "write_read"));
         assert_eq!(

@@ -1,8 +1,8 @@
 //! The same copying of 64 KiB at a time over growing volumes: does the rate
 //! depend on how much is moved?
 
-use super::Overrides;
-use crate::case::Case;
+use super::{Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, Preparation};
+use crate::spec::Case;
 use pipespeed_base::size;
 
 /// The default capacity of a pipe, and the size of a write and a read, in bytes.
@@ -13,7 +13,18 @@ const VOLUMES: [u64; 3] = [1 << 28, 10 << 28, 100 << 28];
 /// The volumes of a quick run.
 const QUICK: [u64; 3] = [1 << 26, 1 << 28, 1 << 30];
 
-pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+pub(super) const SUITE: Definition = Definition {
+    cases,
+    // A volume ends a trial, not a time. A quick run has two comparisons.
+    full: Lengths::new(0.015, 0.0, 170.0, FEW_ROUNDS),
+    quick: Lengths::new(0.010, 0.0, 12.0, 7),
+    quick_omits: |overrides| overrides.volumes.is_empty().then_some("smaller volumes"),
+    prepare: |_| Preparation::Volumes,
+    options: &["--volume"],
+    ..LADDER
+};
+
+fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(PIECE);
     let pipe = overrides.pipe_bytes.unwrap_or(PIECE);
     let mut volumes = match &overrides.volumes[..] {

@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::{Runner, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite};
-use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_measure::spec::{Case, Durations, PageKind, PipeReader, PipeWriter, Suite, Waiting};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::{ProcessRunner, Runner};
 use pipespeed_report as report;
 use pipespeed_stats as stats;
 
@@ -148,6 +147,8 @@ fn bare_trial(
 ) -> anyhow::Result<f64> {
     let sink = case.subject.writer().context("no writer")?;
     let source = case.subject.reader().context("no reader")?;
+    let channel = case.subject.channel().context("no channel")?;
+    let (to_pipe, from_pipe) = channel.pipe_ends().context("no pipe")?;
     let pipe_bytes = case.subject.pipe_bytes().context("no pipe")?;
     let (read_end, write_end) = fastpipe::pipe::create()?;
     fastpipe::pipe::set_capacity(&write_end, pipe_bytes)?;
@@ -168,17 +169,17 @@ fn bare_trial(
                 .arg(((DURATIONS.timed_s * 1e3) as u64).to_string());
             command
         };
-    let technique = match sink.technique {
-        SinkTechnique::Write => "write",
-        SinkTechnique::Vmsplice => "vmsplice",
+    let technique = match to_pipe {
+        PipeWriter::Write => "write",
+        PipeWriter::Vmsplice(_) => "vmsplice",
         other => anyhow::bail!("the C program has no {}", other.name()),
     };
     let mut writer = command("write", technique, sink.wait, sink.pages, cpus.0)
         .stdin(Stdio::null())
         .stdout(write_end)
         .spawn()?;
-    let technique = match source.technique {
-        SourceTechnique::Read => "read",
+    let technique = match from_pipe {
+        PipeReader::Read => "read",
         _ => "splice",
     };
     let output = command("read", technique, source.wait, source.pages, cpus.1)

@@ -1,7 +1,8 @@
 //! Options of the suite channels.
 
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{MAX_BYTES, Transport};
+use pipespeed_measure::spec::Channel;
+use pipespeed_measure::suite::channels::MAX_BYTES;
 
 use super::named::named_among;
 
@@ -17,10 +18,10 @@ pub struct ChannelsArgs {
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = named_among(Transport::with_data()),
+        value_parser = named_among(Channel::with_data()),
         hide_possible_values = true
     )]
-    pub channel: Vec<Transport>,
+    pub channel: Vec<Channel>,
     /// Message sizes, up to 4M; block sizes in the suite memory.
     #[arg(
         long,

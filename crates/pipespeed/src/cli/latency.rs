@@ -8,10 +8,9 @@ use super::OutputArgs;
 use super::number::{seconds, whole};
 use pipespeed_base::{Named, size};
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::channels::MAX_BYTES;
 use pipespeed_measure::latency::spec::{Mode, Naive};
+use pipespeed_measure::spec::{Channel, Waiting};
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
@@ -31,17 +30,17 @@ Examples:
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
     /// Channels to measure [default: pipe socketpair tcp ring eventfd; --naive: pipe].
-    #[arg(value_parser = named_among(Transport::with_round_trips()), value_name = "CHANNEL")]
-    pub channels: Vec<Transport>,
+    #[arg(value_parser = named_among(Channel::with_round_trips()), value_name = "CHANNEL")]
+    pub channels: Vec<Channel>,
     /// Channels to measure, separated by commas.
     #[arg(
         long,
-        value_parser = named_among(Transport::with_round_trips()),
+        value_parser = named_among(Channel::with_round_trips()),
         value_name = "NAME",
         value_delimiter = ',',
         hide_possible_values = true
     )]
-    pub channel: Vec<Transport>,
+    pub channel: Vec<Channel>,
     /// Measure all channels.
     #[arg(long, conflicts_with_all = ["channels", "channel"])]
     pub all: bool,

@@ -1,7 +1,7 @@
 //! Options of the suite memory, besides --size.
 
 use super::named::named_among;
-use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::spec::PageKind;
 
 /// The memory blocks to measure.
 #[derive(Debug, Clone, clap::Args)]

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::SetupArgs;
 use super::number::{percent, seconds};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 /// The end of the short help.
 const EXAMPLES: &str = "\

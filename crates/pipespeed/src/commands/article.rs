@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs, parse_published};
+use crate::cli::{EndArgs, Sent, WriteArgs, parse_published};
 use pipespeed_base::failure::{exit_code, require_stdout, usage};
+use pipespeed_measure::spec::Reuse;
 
 /// Whose rules an end follows where they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub fn write() -> ExitCode {
         let args = WriteArgs {
             end,
             data: Sent::Constant,
-            reuse: ReuseArg::Fresh,
+            reuse: Reuse::Fresh,
             bytes: None,
         };
         super::write::run(&args, Rules::Published)

@@ -18,13 +18,14 @@ use pipespeed_base::size;
 use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
 use pipespeed_host::topology::Topology;
-use pipespeed_measure::case::Case;
-use pipespeed_measure::plan::{Plan, Preparation};
+use pipespeed_measure::plan::Plan;
 use pipespeed_measure::record::{Kind, Run, to_json, write_csv};
 use pipespeed_measure::rounds::{Measurement, check};
-use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search::{self, Purpose};
+use pipespeed_measure::spec::Case;
+use pipespeed_measure::suite::Preparation;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_measure::trial::Timed as _;
 use pipespeed_report::{self as report, Style};
 
 /// Measures a suite.

@@ -9,7 +9,7 @@ use crate::commands::files::Files;
 use crate::commands::{first_error, header};
 use pipespeed_base::failure::{Closed, full_message, say, usage};
 use pipespeed_base::output::{print, print_on_stderr};
-use pipespeed_measure::comparison::{Comparison, Record, compare};
+use pipespeed_measure::comparison::{Comparison, ComparisonRecord, compare};
 use pipespeed_measure::record::{Kind, Run, Verdict, load, to_json};
 use pipespeed_report::{self as report, Style};
 use pipespeed_stats::EQUIVALENCE;
@@ -43,7 +43,7 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
     check_comparable(&comparisons, args.force)?;
 
     unless_closed(show(&comparisons, files.use_stdout(), args.verbose))?;
-    let record = Record {
+    let record = ComparisonRecord {
         header: header(Kind::Comparison, old.header.machine.clone()),
         comparisons: comparisons.clone(),
     };

@@ -54,7 +54,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let (before, used_before) = (noise.take(), own_processor_time());
     let signal_of_run = || interrupt.signal();
     let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
-    let mut probes = Rounds::of(probes);
+    let mut probes = Rounds::begin(probes);
     let mut unfinished = record.clone();
     let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);

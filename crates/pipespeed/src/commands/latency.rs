@@ -15,14 +15,13 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::require_own_proc;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
-use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::latency::record::Record;
+use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
-use pipespeed_measure::record::to_json;
+use pipespeed_measure::record::{Sleep, to_json};
 use pipespeed_measure::rounds::{Budget, Rounds, check, why_nothing_measured};
-use pipespeed_measure::session::Sleep;
+use pipespeed_measure::spec::Waiting;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
@@ -61,7 +60,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         noise: NoiseProbe::default(),
     };
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
-    let save = |record: &Record| files.save_round(|option| text(option, record));
+    let save = |record: &LatencyRecord| files.save_round(|option| text(option, record));
     let mut progress = Progress::new(args.output.quiet, save);
     record
         .warnings
@@ -122,7 +121,7 @@ fn spinning_name(wait: Waiting) -> Option<&'static str> {
 }
 
 /// Returns the text to save for an option.
-fn text(option: &str, record: &Record) -> anyhow::Result<String> {
+fn text(option: &str, record: &LatencyRecord) -> anyhow::Result<String> {
     Ok(match option {
         "--json" => to_json(record),
         "--csv" => record.csv()?,
@@ -132,7 +131,7 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
 
 /// Returns an error if a trial failed, no case could be run, or, unless they are wanted, one
 /// deadlocked.
-fn verdict(record: &Record, deadlocks_are_wanted: bool) -> anyhow::Result<()> {
+fn verdict(record: &LatencyRecord, deadlocks_are_wanted: bool) -> anyhow::Result<()> {
     let cases = &record.cases;
     let deadlocks = cases.iter().filter(|case| case.deadlock.is_some()).count();
     if deadlocks > 0 && deadlocks_are_wanted {

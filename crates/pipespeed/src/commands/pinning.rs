@@ -67,7 +67,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     };
     let signal = || interrupt.signal();
     let probes = Probes::of_pinning(&plan, kernel.as_ref(), settings.seed, signal);
-    let mut run = Rounds::of(probes);
+    let mut run = Rounds::begin(probes);
     let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
         files.save_round(|_| Ok(record(0, probes.figures(), &[], None)));
     });

@@ -26,11 +26,11 @@ use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, Warning};
-use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{Kind, NotRun, to_json};
-use pipespeed_measure::runner::TrialError;
+use pipespeed_measure::spec::{Case, Durations, Suite};
+use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::suite::channels::CaseId;
-use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 

@@ -17,10 +17,10 @@ use pipespeed_base::{size, standard};
 use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
+use pipespeed_measure::data::Consumer;
 use pipespeed_measure::endpoint::counters::Meter;
-use pipespeed_measure::endpoint::data::Consumer;
-use pipespeed_measure::endpoint::spec::{SourceSpec, SourceTechnique};
-use pipespeed_measure::record::{DataUse, GIB};
+use pipespeed_measure::record::GIB;
+use pipespeed_measure::spec::{DataUse, PipeReader, SourceSpec};
 
 /// Reads from standard input and prints the rate.
 ///
@@ -41,15 +41,15 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
         DataUse::Read
     });
     let technique = match (end.read_with_splice, data) {
-        (true, DataUse::Discard) => SourceTechnique::Splice,
-        (true, _) => SourceTechnique::SpliceThrough,
+        (true, DataUse::Discard) => PipeReader::Splice,
+        (true, _) => PipeReader::SpliceThrough,
         (false, DataUse::Discard) => {
             return Err(usage(
                 "--data discard: read(2) copies the data into memory: \
                  add --read-with-splice, or use --data read",
             ));
         }
-        (false, _) => SourceTechnique::Read,
+        (false, _) => PipeReader::Read,
     };
     end.buffers_fit()?;
     if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
@@ -74,8 +74,8 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
 
     let mut source = PipeSource::new(
         input,
+        technique,
         &SourceSpec {
-            technique,
             wait: end.waiting(),
             buffer_bytes: end.buf_size,
             pages: end.pages(),

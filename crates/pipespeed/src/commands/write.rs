@@ -7,17 +7,16 @@ use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
 use super::article::Rules;
-use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
+use crate::cli::{EndArgs, Sent, WriteArgs};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
 use pipespeed_host::process_memory::{Backing, BackingError};
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
+use pipespeed_measure::data::Producer;
 use pipespeed_measure::endpoint::counters::Meter;
-use pipespeed_measure::endpoint::data::Producer;
-use pipespeed_measure::endpoint::process::huge_pages_refused;
-use pipespeed_measure::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
-use pipespeed_measure::record::DataUse;
+use pipespeed_measure::endpoint::huge_pages_refused;
+use pipespeed_measure::spec::{DataUse, PipeWriter, SinkSpec};
 
 /// Writes to standard output.
 ///
@@ -52,14 +51,15 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
         set_pipe_size(&args.end, out, rules)?;
     }
 
+    let technique = if args.end.write_with_vmsplice {
+        PipeWriter::Vmsplice(args.reuse)
+    } else {
+        PipeWriter::Write
+    };
     let mut sink = PipeSink::new(
         out,
+        technique,
         &SinkSpec {
-            technique: if args.end.write_with_vmsplice {
-                SinkTechnique::Vmsplice
-            } else {
-                SinkTechnique::Write
-            },
             wait: args.end.waiting(),
             buffer_bytes: args.end.buf_size,
             loan_bytes: args.end.buf_size,
@@ -69,10 +69,6 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
             locked: args.end.lock_memory,
             gift: args.end.gift,
             rewritten: args.data == Sent::Pattern,
-            reuse: match args.reuse {
-                ReuseArg::Fresh => Reuse::Fresh,
-                ReuseArg::Drained => Reuse::Drained,
-            },
             offset: 0,
         },
     )

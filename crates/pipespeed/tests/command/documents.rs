@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use pipespeed::cli;
+use pipespeed_base::Named as _;
+use pipespeed_measure::spec::Suite;
+use pipespeed_measure::suite::Overrides;
 
 use crate::common::{PIPESPEED, pipespeed, run_alone, skip};
 use crate::doctor::Group;
@@ -226,4 +229,31 @@ fn commands_of_the_readme_run() {
         assert!(printed > 0, "nothing is printed: {line}");
     }
     assert!(unused.is_empty(), "not in README.md: {unused:?}");
+}
+
+#[test]
+fn the_methods_table_of_suites_has_their_figures() {
+    let method = fs::read_to_string(Path::new(PROJECT).join("METHOD.md")).unwrap();
+    for suite in Suite::VALUES {
+        let start = format!("| {} | ", suite.name());
+        let row = method.lines().find_map(|line| line.strip_prefix(&start));
+        let cells: Vec<&str> = row.expect(suite.name()).split(" | ").collect();
+        let (lengths, definition) = (suite.lengths(false), suite.definition());
+        let [warm_up_ms, timed_ms] = [lengths.durations.warm_up_s, lengths.durations.timed_s]
+            .map(|seconds| (seconds * 1e3).round());
+        let parts = if timed_ms > 0.0 {
+            format!("{warm_up_ms} + {timed_ms} ms")
+        } else {
+            format!("{warm_up_ms} ms, then the volume")
+        };
+        let first = suite.cases(&Overrides::default())[0].name.clone();
+        let control = definition.null_control.map_or(first, str::to_owned);
+        assert!(
+            cells[0].starts_with(&format!("{} s", lengths.budget_s)),
+            "{cells:?}"
+        );
+        assert_eq!(cells[1], lengths.min_rounds.to_string(), "{cells:?}");
+        assert!(cells[2].starts_with(&parts), "{cells:?}");
+        assert_eq!(cells[3], format!("`{control}` |"), "{cells:?}");
+    }
 }

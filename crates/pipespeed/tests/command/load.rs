@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::common::records::{Records, run as invented};
 use crate::common::{BUSY, Outcome, TIMEOUT, conditions, json, pipespeed, run_alone, skip};
 use pipespeed_measure::session::SUBCOMMAND;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use serde_json::Value;
 
 /// A busy loop for each processor. It ends when it is dropped, or by itself.

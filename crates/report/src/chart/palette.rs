@@ -2,8 +2,7 @@
 
 use pipespeed_base::Named;
 use pipespeed_explain::profile::group::Group;
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::record::DataUse;
+use pipespeed_measure::spec::{Channel, DataUse};
 use pipespeed_stats::Verdict;
 
 use super::svg::Colour;
@@ -79,8 +78,8 @@ pub(crate) const LINES: [Colour; 16] = [
 /// The mark and the colour of a channel's line, by the channel's name: the same in
 /// every chart.
 pub(crate) fn of_channel(channel: &str) -> (usize, Colour) {
-    let mut all = Transport::VALUES.iter();
-    let at = all.position(|it| it.name() == channel).unwrap_or(0);
+    let mut all = Channel::VALUES.iter();
+    let at = all.position(|known| known.name() == channel).unwrap_or(0);
     (at, LINES[at % LINES.len()])
 }
 
@@ -90,10 +89,10 @@ mod tests {
 
     #[test]
     fn every_channel_of_every_command_has_a_colour_of_its_own() {
-        let all = Transport::VALUES;
+        let all = Channel::VALUES;
         let mut colours: Vec<_> = all
             .iter()
-            .map(|transport| of_channel(transport.name()).1)
+            .map(|channel| of_channel(channel.name()).1)
             .collect();
         colours.sort();
         colours.dedup();

@@ -15,9 +15,8 @@ use pipespeed_measure::fixtures::{
     sizes, touched, within,
 };
 use pipespeed_measure::latency::spec::Mode;
-use pipespeed_measure::record::{DataUse, Run, Warning, WarningKind};
-use pipespeed_measure::suite::Suite;
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::record::{Run, Warning, WarningKind};
+use pipespeed_measure::spec::{Channel, DataUse, Suite};
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {
@@ -272,15 +271,13 @@ fn lines_are_named_and_labels_do_not_overlap() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    let carriers = Transport::VALUES
-        .iter()
-        .filter(|it| **it != Transport::Eventfd);
+    let carriers = Channel::VALUES.iter().filter(|it| **it != Channel::Eventfd);
     for name in carriers.map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
             .filter(|node| {
-                Transport::VALUES
+                Channel::VALUES
                     .iter()
                     .any(|known| known.name() == text(node))
             })

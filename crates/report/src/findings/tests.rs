@@ -3,8 +3,8 @@
 use super::*;
 use crate::run::findings;
 use pipespeed_measure::fixtures::{case, ladder, ratio, run, set_control, within};
-use pipespeed_measure::record::DataUse;
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::record::Ends;
+use pipespeed_measure::spec::{DataUse, Suite};
 
 #[test]
 fn the_ladder_names_large_steps_and_those_without_effect() {
@@ -101,7 +101,7 @@ fn no_factor_is_said_to_make_no_difference_that_the_table_calls_undecided() {
 
 fn alone(name: &str, rate: f64) -> CaseResult {
     let mut alone = case(name, rate, None);
-    alone.configuration.channel = None;
+    alone.configuration.ends = Ends::Writer;
     alone
 }
 

@@ -1,9 +1,9 @@
 use super::*;
 use crate::latency_chart;
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::fixtures::latency_record as record;
+use pipespeed_measure::spec::Channel;
 
-fn shown(record: &Record) -> String {
+fn shown(record: &LatencyRecord) -> String {
     let style = Style {
         verbose: true,
         ..Style::of_width(200)
@@ -81,7 +81,7 @@ fn the_chart_has_a_panel_for_each_exchange() {
 
 #[test]
 fn launches_are_counted_as_measured() {
-    let launches = |record: &Record| {
+    let launches = |record: &LatencyRecord| {
         let text = shown(record);
         let end = text.find(" of 2000 round trips").unwrap();
         text[..end].rsplit("; ").next().unwrap().to_owned()
@@ -103,7 +103,7 @@ fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
     let mut record = record(Mode::Closed);
     let remark = "a ring's end polls for about a microsecond before it sleeps";
     assert!(!shown(&record).contains(remark));
-    record.cases[0].channel = Transport::Ring;
+    record.cases[0].channel = Channel::Ring;
     assert!(shown(&record).contains(remark));
     assert!(latency_chart(&record).contains(remark));
     record.settings.wait = Waiting::Spin;

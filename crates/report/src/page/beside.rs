@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use pipespeed_base::{Named as _, size};
 use pipespeed_measure::comparison::{self, ComparedCase, Comparison};
 use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use pipespeed_measure::suite::touched::BEST;
 use pipespeed_stats::Estimate;
 

@@ -4,10 +4,10 @@ use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_base::Named as _;
 use pipespeed_explain::check::{Checked, Record as CheckRecord, Verdict};
-use pipespeed_measure::latency::record::Record as LatencyRecord;
+use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::spec::Naive;
 use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::claim::{Claim, Found, Outcome};
 use super::figure::{bytes, count, us, us_of};

@@ -5,7 +5,7 @@ use pipespeed_explain::costs::Cost;
 use pipespeed_explain::profile::flame;
 use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Estimate, Run, Summary};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::claim::{Claim, Found, Outcome, Published};
 use super::figure::{bytes, ms, ns_of, percent, plain, published, rate_of};

@@ -21,7 +21,7 @@ use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
 use pipespeed_host::warnings::disturbances_and_load;
 use pipespeed_measure::record::{Header, NullControl, Run, Warning, WarningKind};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use self::claim::Claim;
 use crate::chart::svg::{NARROW, WIDE};

@@ -2,10 +2,8 @@
 
 use itertools::Itertools as _;
 use maud::{Markup, html};
-use pipespeed_measure::channel::transport::Transport;
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::{Channel, Suite, Waiting};
 use pipespeed_measure::suite::changes::BASELINE;
 use pipespeed_measure::suite::touched::BEST;
 
@@ -353,8 +351,7 @@ pub(super) fn fastest_channel(
     is_candidate: fn(&Run, &CaseResult) -> bool,
 ) -> Option<&CaseResult> {
     let cases = waiting(run, Waiting::Block).filter(|case| message(case) == bytes);
-    let is_safe =
-        |case: &&CaseResult| Transport::of(&case.configuration) != Some(Transport::Vmsplice);
+    let is_safe = |case: &&CaseResult| case.configuration.channel() != Some(Channel::VMSPLICE);
     let compared = cases
         .filter(|case| case.compared_with.is_some() && is_candidate(run, case))
         .filter(is_safe);
@@ -365,34 +362,29 @@ pub(super) fn fastest_channel(
 
 /// Whether the channel is one of the library's.
 pub(super) fn needs_library(case: &CaseResult) -> bool {
-    matches!(
-        Transport::of(&case.configuration),
-        Some(Transport::Ring | Transport::RingCopy)
-    )
+    case.configuration.channel().is_some_and(Channel::is_ring)
 }
 
 /// The channel of a case in words, with its article.
 pub(super) fn with_article(case: &CaseResult) -> Markup {
     let pipe_bytes = case.configuration.pipe_bytes;
-    let words = match Transport::of(&case.configuration) {
-        Some(Transport::Pipe) => {
+    let words = match case.configuration.channel() {
+        Some(Channel::PIPE) => {
             return html! {
                 "a pipe" @if let Some(size) = pipe_bytes { " of " (bytes(size)) }
             };
         }
-        Some(Transport::Ring) => "fastpipe's ring in shared memory",
-        Some(Transport::RingCopy) => "fastpipe's ring in shared memory, with copies",
-        Some(Transport::Fifo) => "a FIFO",
-        Some(Transport::Socketpair) => "a socket pair",
-        Some(Transport::Seqpacket) => "a socket pair of whole messages",
-        Some(Transport::Datagram) => "a socket pair of datagrams",
-        Some(Transport::Unix) => "a Unix socket",
-        Some(Transport::Tcp) => "TCP",
-        Some(Transport::Mqueue) => "a message queue",
-        Some(Transport::Uring) => "a pipe by io_uring",
-        Some(Transport::Vmsplice | Transport::VmspliceFresh | Transport::Eventfd) | None => {
-            channel(case)
-        }
+        Some(Channel::Ring) => "fastpipe's ring in shared memory",
+        Some(Channel::RingCopy) => "fastpipe's ring in shared memory, with copies",
+        Some(Channel::Fifo) => "a FIFO",
+        Some(Channel::Socketpair) => "a socket pair",
+        Some(Channel::Seqpacket) => "a socket pair of whole messages",
+        Some(Channel::Datagram) => "a socket pair of datagrams",
+        Some(Channel::Unix) => "a Unix socket",
+        Some(Channel::Tcp) => "TCP",
+        Some(Channel::Mqueue) => "a message queue",
+        Some(Channel::Uring) => "a pipe by io_uring",
+        _ => channel(case),
     };
     html! { (words) }
 }

@@ -1,11 +1,11 @@
 //! What follows for programs: the results in short, and what to change, with lines to paste.
 
 use maud::{Markup, html};
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::record::{CaseResult, PanelResult, Run, Sizes};
+use pipespeed_measure::spec::{Channel, Suite};
+use pipespeed_measure::suite::DEFAULT_PIPE;
 use pipespeed_measure::suite::changes::Change;
 use pipespeed_measure::suite::touched::BEST;
-use pipespeed_measure::suite::{DEFAULT_PIPE, Suite};
 
 use super::claim::{Found, Outcome};
 use super::figure::{bytes, ms, rate_of as rate_figure, ratio_of};
@@ -388,8 +388,8 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
     });
     let found: Vec<(usize, Vec<&CaseResult>)> = found.collect();
     let cases = found.iter().flat_map(|(_, cases)| cases);
-    let mut names: Vec<Transport> = Vec::new();
-    for name in cases.filter_map(|case| Transport::of(&case.configuration)) {
+    let mut names: Vec<Channel> = Vec::new();
+    for name in cases.filter_map(|case| case.configuration.channel()) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -423,21 +423,21 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
 }
 
 /// How to open a channel.
-fn opening(channel: Transport) -> Markup {
+fn opening(channel: Channel) -> Markup {
     let (words, text) = match channel {
-        Transport::Ring | Transport::RingCopy => (
+        Channel::Ring | Channel::RingCopy => (
             "The ring, in Rust, by the library above:",
             include_str!("lines/ring.rs"),
         ),
-        Transport::Socketpair => (
+        Channel::Socketpair => (
             "The socket pair, in C; as with pipe(2), each process keeps one end:",
             "int ends[2];\nsocketpair(AF_UNIX, SOCK_STREAM, 0, ends);",
         ),
-        Transport::Seqpacket => (
+        Channel::Seqpacket => (
             "The socket pair of whole messages, in C; as with pipe(2), each process keeps one end:",
             "int ends[2];\nsocketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends);",
         ),
-        Transport::Tcp => (
+        Channel::Tcp => (
             "TCP: a connection to 127.0.0.1, with Nagle's algorithm off at both ends; in C:",
             "int on = 1;\nsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);",
         ),

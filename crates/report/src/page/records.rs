@@ -4,9 +4,9 @@ use pipespeed_explain::costs::Record as CostsRecord;
 use pipespeed_explain::pages::Record as PagesRecord;
 use pipespeed_explain::profile::record::Profile;
 use pipespeed_explain::{check, costs};
-use pipespeed_measure::latency::record::Record as LatencyRecord;
+use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::record::{Header, Kind, LoadError, Run, SavedFile};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 use super::walk::WalkReport;
 use crate::conditions::of_record;

@@ -4,11 +4,10 @@ use pipespeed_explain::check::{self, Checked, Group};
 use pipespeed_explain::costs::{self, Cost, Costs};
 use pipespeed_explain::pages::{self, Architecture, Scheme, Walk};
 use pipespeed_explain::profile;
-use pipespeed_measure::endpoint::spec::SinkTechnique;
 use pipespeed_measure::fixtures::{self, estimate, within};
 use pipespeed_measure::latency::spec::{Mode, Naive};
-use pipespeed_measure::record::{DataUse, Doubt, Kind, NotRun, Ratio, Run, SavedFile, to_json};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::record::{Doubt, Ends, Kind, NotRun, Ratio, Run, SavedFile, to_json};
+use pipespeed_measure::spec::{Channel, DataUse, Suite};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
@@ -55,7 +54,7 @@ fn changes() -> Run {
             (configuration.writer_cpu, configuration.reader_cpu) = (Some(2), Some(2));
         }
         if case.name == Change::Drained.name() {
-            configuration.writer = Some(SinkTechnique::Vmsplice.into());
+            configuration.ends = Ends::Channel(Channel::VMSPLICE);
         }
     }
     run

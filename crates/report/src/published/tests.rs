@@ -3,7 +3,7 @@
 use super::Judgement::{Confirmed, MuchLarger, MuchSmaller, Refuted, Undecided};
 use super::*;
 use pipespeed_measure::fixtures::{case, run, within};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use pipespeed_stats::holm_ratios;
 use proptest::prelude::*;
 
@@ -172,11 +172,9 @@ fn deviations_from_the_suites_conditions_are_listed() {
 
 mod of_options {
     use super::super::*;
-    use pipespeed_measure::case::Case;
     use pipespeed_measure::fixtures::{case, run, within};
-    use pipespeed_measure::record::DataUse;
+    use pipespeed_measure::spec::{Case, DataUse, Suite};
     use pipespeed_measure::suite::Overrides;
-    use pipespeed_measure::suite::Suite;
 
     fn run_of_options() -> Run {
         let plain = "vmsplice_splice_spin";
@@ -257,7 +255,7 @@ mod of_volumes {
     use super::super::*;
     use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::record::{Estimate, Ratio};
-    use pipespeed_measure::suite::Suite;
+    use pipespeed_measure::spec::Suite;
 
     fn run_of_volumes() -> Run {
         let few = Ratio::new(Estimate {

@@ -4,7 +4,7 @@ use super::*;
 use crate::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, set_control, within};
 use pipespeed_measure::record::{NullControl, Verdict};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 fn at(run: &Run, width: usize) -> String {
     table(run, Style::of_width(width))

@@ -7,8 +7,8 @@ use super::{best_sizes, not_run, place, technique};
 use crate::conditions::{marks_of_run, origin};
 use crate::format::{fixed, significant};
 use pipespeed_base::size;
-use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
+use pipespeed_measure::spec::Waiting;
 
 use crate::chart::svg::{
     Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, fitted, length,

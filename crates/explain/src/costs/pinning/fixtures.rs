@@ -46,7 +46,7 @@ pub(super) fn measure(
     rounds: usize,
     kernel: Option<Kernel>,
 ) -> Result<Vec<Figure>, Interrupted> {
-    let mut run = Rounds::of(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
+    let mut run = Rounds::begin(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
     Ok(run.work.figures())

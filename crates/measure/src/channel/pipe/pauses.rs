@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fastpipe::transfer::Incomplete;
 use fastpipe::wait::Wait;
 
-use crate::endpoint::spec::Waiting;
+use crate::spec::Waiting;
 
 /// First pause under [`Waiting::Backoff`]: about as long as a failed attempt takes.
 const MIN_PAUSE: Duration = Duration::from_nanos(125);

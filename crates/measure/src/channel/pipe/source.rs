@@ -12,12 +12,12 @@ use pipespeed_base::standard::open_null;
 
 use super::pauses::{self, Pauses};
 use crate::channel::{Source, Taken};
-use crate::endpoint::spec::{SourceSpec, SourceTechnique};
+use crate::spec::{PipeReader, SourceSpec};
 
 /// The reading end.
 #[derive(Debug)]
 pub struct PipeSource<F> {
-    technique: SourceTechnique,
+    technique: PipeReader,
     input: Input<F>,
     pauses: Pauses,
     piece: usize,
@@ -45,7 +45,7 @@ impl<F: AsFd> PipeSource<F> {
     ///
     /// # Errors
     /// If the buffer can't be mapped or the second pipe created.
-    pub fn new(fd: F, spec: &SourceSpec) -> anyhow::Result<Self> {
+    pub fn new(fd: F, technique: PipeReader, spec: &SourceSpec) -> anyhow::Result<Self> {
         let buffer = || {
             spec.pages
                 .buffer()
@@ -54,9 +54,9 @@ impl<F: AsFd> PipeSource<F> {
                 .locked(spec.locked)
                 .map()
         };
-        let method = match spec.technique {
-            SourceTechnique::Splice => Method::SpliceToNull(open_null()?),
-            SourceTechnique::SpliceThrough => {
+        let method = match technique {
+            PipeReader::Splice => Method::SpliceToNull(open_null()?),
+            PipeReader::SpliceThrough => {
                 let (from, into) = pipe::create()?;
                 let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
                 Method::SpliceThrough {
@@ -66,11 +66,10 @@ impl<F: AsFd> PipeSource<F> {
                     buffer: buffer()?,
                 }
             }
-            // The other techniques belong to other channels.
-            _ => Method::Read(buffer()?),
+            PipeReader::Read => Method::Read(buffer()?),
         };
         Ok(PipeSource {
-            technique: spec.technique,
+            technique,
             input: Input::new(fd, pauses::wait_in_calls(spec.wait)),
             pauses: Pauses::new(spec.wait),
             piece: spec.buffer_bytes,

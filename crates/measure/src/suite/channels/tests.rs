@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::record::DataUse;
-use crate::suite::Suite;
+use crate::spec::{DataUse, Suite};
 
 fn channel_of(case: &Case) -> &'static str {
-    Transport::of(&case.configuration()).unwrap().name()
+    case.subject.channel().unwrap().name()
 }
 
 fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
@@ -45,7 +44,7 @@ fn all_are_all_channels_from_a_byte_to_4_mib() {
     let cases = chosen(&[], &[], true);
     assert_eq!(
         cases.len(),
-        Transport::with_data().len() * ALL_SIZES.len() * 2
+        Channel::with_data().len() * ALL_SIZES.len() * 2
     );
     let sizes: HashSet<_> = cases
         .iter()
@@ -121,7 +120,7 @@ fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
         let selection = id.selection();
         assert_eq!(id.spins, case.spins());
         assert_eq!(Some(id.message_bytes), case.subject.message_bytes());
-        assert_eq!(id.transport.name(), channel_of(&case));
+        assert_eq!(id.channel.name(), channel_of(&case));
         let found = cases(&Overrides {
             selection,
             ..Overrides::default()

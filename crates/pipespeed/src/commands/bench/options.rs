@@ -4,14 +4,10 @@
 use crate::cli::BenchArgs;
 use crate::commands::seed;
 use pipespeed_base::failure::usage;
-use pipespeed_base::size;
 use pipespeed_measure::plan::Request;
-use pipespeed_measure::record::{DataUse, Warning};
-use pipespeed_measure::suite::Suite::{
-    Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
-};
-use pipespeed_measure::suite::channels::MAX_BYTES;
-use pipespeed_measure::suite::{DataRule, Overrides, Selection, memory};
+use pipespeed_measure::record::Warning;
+use pipespeed_measure::spec::DataUse;
+use pipespeed_measure::suite::{DataRule, Overrides, Selection};
 
 /// Returns the request; `rounded` is a warning about its pipe size.
 pub(super) fn request(args: &BenchArgs, rounded: Option<Warning>) -> Request {
@@ -45,72 +41,39 @@ pub(super) fn request(args: &BenchArgs, rounded: Option<Warning>) -> Request {
 
 /// Rejects options that don't apply to the suite, and sizes that it can't have.
 pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
-    let suite = args.suite.name();
-    if args.suite != Volumes && !args.volumes.volume.is_empty() {
-        return Err(usage(format!(
-            "--volume: trials of the suite {suite} end by time, not by volume: use `bench volumes`"
-        )));
-    }
-    if args.suite != Memory && args.memory.pages.is_some() {
-        return Err(usage(format!(
-            "--pages: the cases of the suite {suite} fix the kind of pages: use `bench memory`"
-        )));
-    }
-    let has_sizes = matches!(args.suite, Channels | Memory);
+    let (suite, definition) = (args.suite.name(), args.suite.definition());
     let given = [
-        (
-            "--channel",
-            args.suite == Channels,
-            !args.channels.channel.is_empty(),
-        ),
-        ("--all", args.suite == Channels, args.channels.all),
-        ("--size", has_sizes, !args.channels.size.is_empty()),
+        ("--volume", !args.volumes.volume.is_empty()),
+        ("--pages", args.memory.pages.is_some()),
+        ("--channel", !args.channels.channel.is_empty()),
+        ("--all", args.channels.all),
+        ("--size", !args.channels.size.is_empty()),
     ];
-    if let Some((option, ..)) = given.iter().find(|(_, has, is_given)| *is_given && !has) {
-        return Err(usage(format!(
-            "{option} is not available in the suite {suite}: use `bench channels`"
-        )));
+    let mut given = given.iter().filter(|(_, is_given)| *is_given);
+    if let Some((option, _)) = given.find(|(option, _)| !definition.options.contains(option)) {
+        return Err(usage(match *option {
+            "--volume" => format!(
+                "--volume: trials of the suite {suite} end by time, not by volume: use `bench volumes`"
+            ),
+            "--pages" => format!(
+                "--pages: the cases of the suite {suite} fix the kind of pages: use `bench memory`"
+            ),
+            _ => format!("{option} is not available in the suite {suite}: use `bench channels`"),
+        }));
     }
-    match args.suite {
-        Channels => check_messages(args)?,
-        Memory => check_blocks(args)?,
-        Ladder | Touched | Changes | Sizes | Options | Pages | Volumes => {}
+    if let Some(rule) = &definition.sizes {
+        let refusal = |bytes: &usize| Some((*bytes, (rule.refusal)(*bytes)?));
+        if let Some((bytes, reason)) = args.channels.size.iter().find_map(refusal) {
+            return Err(usage(format!("--size {bytes}: {reason}")));
+        }
+        if args.measure.setup.buffer_size.is_some() {
+            let what = rule.what;
+            return Err(usage(format!(
+                "--buffer-size: in the suite {suite} a buffer is a {what}: use --size"
+            )));
+        }
     }
     check_data(args)
-}
-
-/// Checks the sizes of the suite channels.
-fn check_messages(args: &BenchArgs) -> anyhow::Result<()> {
-    let is_oversized = |bytes: &&usize| **bytes > MAX_BYTES;
-    if let Some(bytes) = args.channels.size.iter().find(is_oversized) {
-        return Err(usage(format!(
-            "--size {bytes}: a message must have from 1 byte to {}",
-            size::format(MAX_BYTES as u64)
-        )));
-    }
-    if args.measure.setup.buffer_size.is_some() {
-        return Err(usage(
-            "--buffer-size: in the suite channels a buffer is a message: use --size",
-        ));
-    }
-    Ok(())
-}
-
-/// Checks the sizes of the suite memory.
-fn check_blocks(args: &BenchArgs) -> anyhow::Result<()> {
-    if args.measure.setup.buffer_size.is_some() {
-        return Err(usage(
-            "--buffer-size: in the suite memory a buffer is a block: use --size",
-        ));
-    }
-    let is_broken = |bytes: &&usize| !bytes.is_multiple_of(memory::LINE);
-    if let Some(bytes) = args.channels.size.iter().find(is_broken) {
-        return Err(usage(format!(
-            "--size {bytes}: a block must be a multiple of {} bytes",
-            memory::LINE
-        )));
-    }
-    Ok(())
 }
 
 /// Checks that the suite allows the requested use of the data.
@@ -118,7 +81,10 @@ fn check_data(args: &BenchArgs) -> anyhow::Result<()> {
     let suite = args.suite.name();
     let is_given = args.measure.data.is_some() || args.work > 0;
     let unused = |data: &DataUse| matches!(data, DataUse::Discard | DataUse::Read);
-    match (args.suite.data_rule(), args.measure.data.filter(unused)) {
+    match (
+        args.suite.definition().data_rule,
+        args.measure.data.filter(unused),
+    ) {
         (DataRule::Used, Some(data)) => Err(usage(format!(
             "--data {}: in the suite {suite} every byte is used: use touch or verify, or the \
              suite ladder",

@@ -5,12 +5,12 @@ use crate::commands::{header, memory_suffices, pipe_size_allowed, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
-use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL, open};
-use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
+use pipespeed_measure::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
 use pipespeed_measure::latency::spec::{Length, Mode, Naive};
 use pipespeed_measure::latency::trial::TrialError;
 use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
+use pipespeed_measure::spec::Channel;
 
 /// Default message sizes.
 const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
@@ -34,9 +34,9 @@ fn default_sizes(args: &LatencyArgs) -> Vec<usize> {
 /// size. Channels without short reads have no such exchange.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let requested = || args.channels.iter().chain(&args.channel);
-    let mut channels: Vec<Transport> = match (args.all, requested().next()) {
-        (true, _) => Transport::with_round_trips(),
-        (false, None) if args.naive.is_some() => vec![Transport::Pipe],
+    let mut channels: Vec<Channel> = match (args.all, requested().next()) {
+        (true, _) => Channel::with_round_trips(),
+        (false, None) if args.naive.is_some() => vec![Channel::PIPE],
         (false, None) => USUAL.to_vec(),
         (false, Some(_)) => Vec::new(),
     };
@@ -60,12 +60,12 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
         // Each process has a message to send and one to receive.
         memory_suffices("--size", largest, (largest as u64).saturating_mul(4))?;
     }
-    let sizes_of = |channel: Transport| match (channel, sizes.is_empty()) {
-        (Transport::Eventfd, true) => vec![EVENTFD_BYTES],
+    let sizes_of = |channel: Channel| match (channel, sizes.is_empty()) {
+        (Channel::Eventfd, true) => vec![EVENTFD_BYTES],
         (_, true) => default_sizes(args),
         (_, false) => sizes.clone(),
     };
-    let short = Transport::with_short_reads();
+    let short = Channel::with_short_reads();
     if args.naive == Some(Some(Naive::ShortReads))
         && let Some(channel) = requested().find(|channel| !short.contains(channel))
     {
@@ -77,9 +77,8 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     }
     let mut cases = Vec::new();
     for mode in args.modes() {
-        let is_possible = |channel: &&Transport| {
-            mode != Mode::Naive(Naive::ShortReads) || short.contains(channel)
-        };
+        let is_possible =
+            |channel: &&Channel| mode != Mode::Naive(Naive::ShortReads) || short.contains(channel);
         for &channel in channels.iter().filter(is_possible) {
             let sizes = sizes_of(channel).into_iter();
             cases.extend(sizes.map(|size| CaseRecord::new(channel, size, mode)));
@@ -108,15 +107,15 @@ fn check_sizes(cases: &[CaseRecord], pipe_bytes: Option<usize>) -> anyhow::Resul
 }
 
 /// Returns the record before the first measurement.
-pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Record> {
+pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<LatencyRecord> {
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut warnings = warnings::of_machine(&machine);
     let placement = chosen.warning.iter();
     warnings.extend(placement.map(|message| Warning::new(WarningKind::Placement, message)));
-    Ok(Record {
+    Ok(LatencyRecord {
         header: header(RecordKind::Latency, machine),
         interrupted: None,
-        settings: Settings {
+        settings: LatencySettings {
             // The pilot determines the time.
             length: args.count.map_or(Length::Time(0), Length::Count),
             wait: args.wait,
@@ -157,7 +156,7 @@ mod tests {
         assert_eq!(sizes("").len(), 13);
         assert_eq!(
             sizes("--all --size 64").len(),
-            Transport::with_round_trips().len()
+            Channel::with_round_trips().len()
         );
         assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
         assert_eq!(sizes("eventfd"), [8]);
@@ -166,11 +165,11 @@ mod tests {
 
     #[test]
     fn naive_alone_runs_a_pipe_up_to_its_capacity_and_beyond() {
-        let sizes = |words: &str| -> Vec<(Transport, usize)> {
+        let sizes = |words: &str| -> Vec<(Channel, usize)> {
             let cases = cases(&args(words)).unwrap().into_iter();
             cases.map(|case| (case.channel, case.size)).collect()
         };
-        let pair = |capacity| [capacity, capacity + 1].map(|size| (Transport::Pipe, size));
+        let pair = |capacity| [capacity, capacity + 1].map(|size| (Channel::PIPE, size));
         let both = |capacity| [pair(capacity), pair(capacity)].concat();
         assert_eq!(sizes("--naive --pipe-size 64K"), both(64 << 10));
         assert_eq!(sizes("--naive --pipe-size 16K"), both(16 << 10));

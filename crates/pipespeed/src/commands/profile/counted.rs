@@ -8,8 +8,8 @@ use pipespeed_explain::costs::{Places, measure};
 use pipespeed_explain::profile::counted::{CaseAccount, CountedSettings, Record, count};
 use pipespeed_explain::profile::perf::SamplingError;
 use pipespeed_host::{Machine, Warning};
-use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Kind, to_json};
+use pipespeed_measure::spec::Case;
 use pipespeed_report as report;
 
 /// Number of rounds to measure the elementary costs: less than a second.

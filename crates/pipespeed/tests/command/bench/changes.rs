@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run};
 use crate::common::{conditions, json, json_file, pipespeed, run_alone, skip};
-use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::spec::{PageKind, Policy, SinkTechnique, Waiting};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite, changes};
+use pipespeed_measure::spec::{Case, PageKind, PipeWriter, Reuse, Suite, Waiting};
+use pipespeed_measure::suite::{Overrides, changes};
+use pipespeed_measure::trial::{Runner, Trial};
 use serde_json::Value;
 
 /// Trials whose rates follow from the changes that their cases make.
@@ -46,16 +46,17 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
     );
     assert_eq!(sink.buffer_bytes, source.buffer_bytes, "{case:#?}");
     assert_eq!(sink.wait, source.wait, "{case:#?}");
-    let writer =
-        |policy, pages| sink.technique == SinkTechnique::Fastpipe(policy) && sink.pages == pages;
+    let writer = |reuse, pages| {
+        case.pipe_writer() == Some(PipeWriter::Fastpipe(reuse)) && sink.pages == pages
+    };
     [
         (case.cpus == Some((0, 0)), "one_processor"),
         (sink.wait == Waiting::Spin, "spinning"),
         (case.subject.pipe_bytes() == Some(1 << 20), "pipe_1m"),
         (sink.buffer_bytes == 8 << 10, "pieces_8k"),
-        (writer(Policy::Fresh, PageKind::Base), "fresh_base"),
-        (writer(Policy::Fresh, PageKind::Huge), "fresh_huge"),
-        (writer(Policy::Drained, PageKind::Huge), "drained"),
+        (writer(Reuse::Fresh, PageKind::Base), "fresh_base"),
+        (writer(Reuse::Fresh, PageKind::Huge), "fresh_huge"),
+        (writer(Reuse::Drained, PageKind::Huge), "drained"),
     ]
     .into_iter()
     .filter(|(is_made, _)| *is_made)

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run, measurement};
 use crate::common::{json, pipespeed, run_alone};
-use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::rounds::Measurement;
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::spec::{Case, Durations, Suite};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::{Runner, Trial};
 
 #[test]
 fn a_trial_ends_when_its_volume_went_over_at_both_ends() {

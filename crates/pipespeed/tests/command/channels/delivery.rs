@@ -92,7 +92,7 @@ fn came_through(case: &Value) -> Option<&str> {
     let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
     let message = case["configuration"]["message_bytes"].as_u64().unwrap();
     assert!(bytes >= 4 * message, "{name}: {bytes}");
-    CaseId::parse(name).map(|id| id.transport.name())
+    CaseId::parse(name).map(|id| id.channel.name())
 }
 
 #[test]

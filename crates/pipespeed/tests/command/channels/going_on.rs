@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::common::fake::{self, FakeRunner, Watch};
 use pipespeed_measure::record::{CaseResult, NotRunKind, WarningKind};
 use pipespeed_measure::rounds::{Measurement, check};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 /// A run of invented trials that goes on when one fails.
 fn going_on(runner: FakeRunner) -> (Measurement<FakeRunner>, Watch) {

@@ -1,12 +1,11 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::spec::Channel;
 use std::path::Path;
 
-use crate::common::conditions;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, Running, json_file, names_in, pipespeed, skip, start};
+use crate::common::{Outcome, Running, conditions, json_file, names_in, pipespeed, skip, start};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -134,7 +133,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    Transport::with_data().into_iter().map(Transport::name)
+    Channel::with_data().into_iter().map(Channel::name)
 }
 
 /// Every channel with each of its ends.

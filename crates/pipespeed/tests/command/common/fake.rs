@@ -6,15 +6,14 @@ use std::rc::Rc;
 
 use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
-use pipespeed_measure::case::Case;
-use pipespeed_measure::channel::Granted;
-use pipespeed_measure::endpoint::outcome::{Outcome, Setup};
-use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::endpoint::outcome::Outcome;
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::fixtures::header;
-use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
+use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
 use pipespeed_measure::rounds::{Measurement, Observer};
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
+use pipespeed_measure::suite::Overrides;
+use pipespeed_measure::trial::{Runner, Trial};
 
 /// The duration of every invented trial, in seconds: exact in binary.
 pub const SECONDS: f64 = 0.125;
@@ -83,10 +82,10 @@ impl Runner for FakeRunner {
 fn rate(case: &Case) -> f64 {
     let configuration = case.configuration();
     let mut rate = 1.0;
-    if configuration.writer == Some(SinkTechnique::Vmsplice.into()) {
+    if case.pipe_writer().is_some_and(PipeWriter::vmsplices) {
         rate *= 4.0;
     }
-    if configuration.reader == Some(SourceTechnique::Splice.into()) {
+    if case.pipe_reader() == Some(PipeReader::Splice) {
         rate *= 2.0;
     }
     if configuration.pages == PageKind::Huge {
@@ -178,7 +177,8 @@ pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> 
     let cases = suite.cases(&Overrides::default());
     let refused = BTreeMap::new();
     let null_control = suite
-        .null_control()
+        .definition()
+        .null_control
         .map_or(cases[0].name.clone(), str::to_owned);
     Measurement::new(
         runner,

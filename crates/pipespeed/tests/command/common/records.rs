@@ -3,7 +3,7 @@
 use std::fs;
 
 use pipespeed_measure::record::{Run, to_json};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use serde_json::Value;
 use tempfile::TempDir;
 

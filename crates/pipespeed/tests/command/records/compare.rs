@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::common::records::{ROUNDS, Records, case, run};
 use crate::common::{json, json_file, names_in, pipespeed, start, start_into};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 
 #[test]
 fn a_run_and_itself_are_the_same_in_every_case() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
 use crate::common::{PIPESPEED, Running, names_in, pipespeed, start};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use rustix::process::Signal;
 
 fn page(records: &Records, args: &str) -> String {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::common;
 use crate::common::fake::{FakeRunner, Trouble, Watch, measurement, whole_run};
 use pipespeed_measure::record::{CaseResult, NotRun, Run, WarningKind, load, to_json};
-use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::spec::Suite;
+use pipespeed_measure::suite::Overrides;
 use pipespeed_stats::schedule::Schedule;
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use crate::common::fake::{FakeRunner, whole_run};
 use crate::common::records::{ROUNDS, Records, case, run};
 use crate::common::{conditions, json, pipespeed, run_alone};
 use pipespeed_measure::record::{Run, Warning, WarningKind};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::spec::Suite;
 use rustix::process::Resource;
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
         .refused(2, &["passes over the data"]);
     records.compare("old.json work.json --force").succeeded();
     records.changed("data.json", |run| {
-        run.cases[0].data = pipespeed_measure::record::DataUse::Verify;
+        run.cases[0].data = pipespeed_measure::spec::DataUse::Verify;
     });
     records
         .compare("old.json data.json")

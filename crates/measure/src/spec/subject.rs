@@ -2,12 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::memory::MemorySpec;
-use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, Waiting,
-};
-use crate::record::Configuration;
-use crate::session::Role;
+use crate::spec::{Channel, PageKind, PipeWriter, Role, SinkSpec, SourceSpec, Waiting};
+use pipespeed_base::named;
 
 /// The processes of a trial and what connects them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +16,7 @@ pub enum Subject {
         /// What the reading process does.
         reader: SourceSpec,
         /// What connects them.
-        channel: ChannelKind,
+        channel: Channel,
         /// The pipe's size in bytes; the kernel's default if none is set, and
         /// none for channels other than pipes and FIFOs.
         pipe_bytes: Option<usize>,
@@ -70,7 +66,7 @@ impl Subject {
     }
 
     /// What connects the two processes.
-    pub fn channel(&self) -> Option<ChannelKind> {
+    pub fn channel(&self) -> Option<Channel> {
         match self {
             Subject::Channel { channel, .. } => Some(*channel),
             _ => None,
@@ -110,22 +106,22 @@ impl Subject {
         }
     }
 
-    /// The memory of large buffers of both ends, and of the pipe, in bytes; see
-    /// [`SinkSpec::memory_bytes`].
+    /// The memory of large buffers of both ends, and of the pipe, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         match self {
             Subject::Channel {
+                channel,
                 writer,
                 reader,
                 pipe_bytes,
                 ..
             } => {
-                let others = [reader.buffer_bytes, pipe_bytes.unwrap_or(0)];
-                others
-                    .into_iter()
-                    .fold(writer.memory_bytes(), |sum, bytes| {
-                        sum.saturating_add(bytes as u64)
-                    })
+                // One buffer for write(2), two for what sends memory by reference.
+                let copies = channel.pipe_writer() == Some(PipeWriter::Write);
+                let buffers = if copies || writer.same_buffer { 1 } else { 2 };
+                let bytes = writer.buffer_bytes.max(writer.loan_bytes);
+                let others = reader.buffer_bytes.saturating_add(pipe_bytes.unwrap_or(0));
+                bytes.saturating_mul(buffers).saturating_add(others) as u64
             }
             Subject::Memory(memory) => memory.memory_bytes(),
             Subject::Produce(_) | Subject::Consume(_) => self.buffer_bytes() as u64,
@@ -138,7 +134,7 @@ impl Subject {
     }
 
     /// The pages of the writer, else of the only process.
-    fn pages(&self) -> PageKind {
+    pub(crate) fn pages(&self) -> PageKind {
         match self {
             Subject::Channel { writer, .. } | Subject::Produce(writer) => writer.pages,
             Subject::Consume(reader) => reader.pages,
@@ -154,32 +150,67 @@ impl Subject {
             Subject::Consume(_) => role == Role::Reader,
         }
     }
+}
 
-    /// The configuration asked for.
-    pub(super) fn configuration(&self) -> Configuration {
-        let (writer, reader) = match self {
-            Subject::Channel { writer, reader, .. } => (
-                Some(Access::Channel(writer.technique)),
-                Some(Access::Channel(reader.technique)),
-            ),
-            Subject::Memory(_) | Subject::Produce(_) => (Some(Access::Memory), None),
-            Subject::Consume(_) => (None, Some(Access::Memory)),
-        };
-        let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
-        let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);
-        Configuration {
-            writer,
-            reader,
-            wait: self.wait(),
-            channel: self.channel(),
-            reuse,
-            act: self.memory().map(|memory| memory.act),
-            message_bytes: self.message_bytes(),
-            buffer_bytes: self.buffer_bytes(),
-            reader_buffer_bytes: self.reader().map(|reader| reader.buffer_bytes),
-            pages: self.pages(),
-            pipe_bytes_asked: self.pipe_bytes(),
-            ..Configuration::default()
+/// An operation on a block of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    /// Reads every byte, with wide loads.
+    Read,
+    /// memset(3).
+    Write,
+    /// memcpy(3) to another block.
+    Copy,
+    /// Loads one word of 8 bytes after the other.
+    ReadScalar,
+    /// Stores one word of 8 bytes after the other.
+    WriteScalar,
+}
+
+named!(Act {
+    Read = "read": "every byte read by wide loads, searching for one that does not occur",
+    Write = "write": "filled by memset",
+    Copy = "copy": "copied to another block by memcpy; bytes copied, not moved",
+    ReadScalar = "read_scalar": "read 8 bytes at a time, one load after the other",
+    WriteScalar = "write_scalar": "written 8 bytes at a time, one store after the other",
+});
+
+impl Act {
+    /// The name in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Act::ReadScalar => "scalar read",
+            Act::WriteScalar => "scalar write",
+            _ => self.name(),
         }
+    }
+
+    /// The number of blocks that it uses.
+    pub fn blocks(self) -> usize {
+        1 + usize::from(self == Act::Copy)
+    }
+}
+
+/// The specification of a process without a channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySpec {
+    /// The operation.
+    pub act: Act,
+    /// Bytes in the block.
+    pub block_bytes: usize,
+    /// The kind of pages.
+    pub pages: PageKind,
+}
+
+impl MemorySpec {
+    /// The number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.act.blocks()
+    }
+
+    /// The memory of all blocks in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.blocks() as u64).saturating_mul(self.block_bytes as u64)
     }
 }

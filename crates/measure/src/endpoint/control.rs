@@ -29,7 +29,7 @@ use pipespeed_base::size;
 /// What a process of a trial reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Report<S, O> {
+pub(crate) enum Report<S, O> {
     /// It is set up and waits for the start.
     Ready(S),
     /// The machine does not provide what the case needs.
@@ -43,7 +43,7 @@ pub(super) enum Report<S, O> {
 }
 
 /// The message that starts a trial.
-pub(super) const GO: &str = "go";
+pub(crate) const GO: &str = "go";
 
 /// A message carries at most this many descriptors.
 const MAX_DESCRIPTORS: usize = 3;
@@ -56,7 +56,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// An end that uses this socket.
-    pub(super) fn new(socket: UnixStream) -> Self {
+    pub(crate) fn new(socket: UnixStream) -> Self {
         Control {
             socket: BufReader::new(socket),
         }
@@ -66,7 +66,7 @@ impl Control {
     ///
     /// # Errors
     /// Those of sendmsg(2).
-    pub(super) fn send_with(
+    pub(crate) fn send_with(
         &mut self,
         message: &impl Serialize,
         fds: &[BorrowedFd<'_>],
@@ -93,7 +93,7 @@ impl Control {
     /// # Errors
     /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE if the
     /// descriptors exceed this process's limit.
-    pub(super) fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
+    pub(crate) fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -125,7 +125,7 @@ impl Control {
     ///
     /// # Errors
     /// Those of the socket.
-    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.send_with(message, &[])
     }
 
@@ -147,7 +147,7 @@ impl Control {
     /// # Errors
     /// `UnexpectedEof` if the other side is gone; `InvalidData` for a malformed
     /// message.
-    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = Vec::new();
         self.socket.read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {

@@ -6,16 +6,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
-use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::control::{Control, Report};
-use super::{Role, SHARED_WORDS};
+use crate::failure::{PeerGone, not_allowed, os_error};
 use crate::record::NotRun;
+use crate::spec::Role;
 use crate::sys::SharedWords;
 use pipespeed_base::failure::{full_message, out_of_descriptors};
-use pipespeed_host::refusals::{self, is_refusal};
+
+/// Number of words of memory that the processes of a trial share.
+pub(crate) const SHARED_WORDS: usize = 6;
 
 /// The instructions that a process receives: its specification and descriptors.
 pub(crate) struct Instructions<T> {
@@ -26,11 +28,6 @@ pub(crate) struct Instructions<T> {
     /// The descriptors that came with the spec.
     pub(crate) fds: std::vec::IntoIter<OwnedFd>,
 }
-
-/// The peer is gone. How the peer ended explains the failure, not this error.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct PeerGone(pub(crate) String);
 
 /// Runs a process of a trial: receives its instructions, pins it to its processor,
 /// calls `run` and reports the outcome.
@@ -96,34 +93,4 @@ fn receive_and_pin<T: DeserializeOwned>(
         channel,
         fds,
     })
-}
-
-/// The [`NotRun`] of a system call that this machine refuses, with the cause.
-pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
-    let refusal = refusals::of(call, error);
-    NotRun::refused(
-        refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()),
-    )
-}
-
-/// Converts an error of a call that has not moved anything yet: a refusal if this
-/// machine does not allow the call (by a seccomp filter, for example), else a failure.
-pub(crate) fn refusal_or_failure(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
-    let error = error.into();
-    match os_error(&error) {
-        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
-        _ => error.context(call.to_owned()),
-    }
-}
-
-/// The operating system's error in the chain.
-fn os_error(error: &anyhow::Error) -> Option<io::Error> {
-    match (
-        error.downcast_ref::<Errno>(),
-        error.downcast_ref::<io::Error>(),
-    ) {
-        (Some(errno), _) => Some((*errno).into()),
-        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
-        (None, None) => None,
-    }
 }

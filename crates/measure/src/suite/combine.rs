@@ -1,12 +1,11 @@
 //! Chooses the combination that the suite `changes` measures as its last case.
 
-use super::bench::unmeasured;
-use super::sample::sample_of;
-use super::{Measurement, Observer, Place};
-use crate::case::Case;
+use super::changes::{BASELINE, COMBINED, Change, combine};
+use crate::failure::TrialError;
 use crate::record::{NotRun, Run, Warning, WarningKind};
-use crate::runner::{Runner, TrialError};
-use crate::suite::changes::{BASELINE, COMBINED, Change, combine};
+use crate::rounds::{Measurement, Observer, Place, sample_of, unmeasured};
+use crate::spec::Case;
+use crate::trial::Runner;
 use pipespeed_base::Named;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::EQUIVALENCE;

@@ -98,20 +98,13 @@ impl From<PageKind> for Pages {
         match kind {
             PageKind::Base => Self::Base,
             PageKind::HugeTlb | PageKind::HugeTlb1G => Self::HugeTlb,
-            PageKind::Huge
-            | PageKind::Split
-            | PageKind::Thp16K
-            | PageKind::Thp32K
-            | PageKind::Thp64K
-            | PageKind::Thp128K
-            | PageKind::Thp256K
-            | PageKind::Thp512K
-            | PageKind::Thp1M => Self::Huge,
+            // The others are transparent huge pages.
+            _ => Self::Huge,
         }
     }
 }
 
-/// When a vmspliced page may be written again.
+/// When a page that was sent by reference may be written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reuse {
@@ -120,4 +113,15 @@ pub enum Reuse {
     Drained,
     /// Never: new pages replace it. Correct for every reader.
     Fresh,
+    /// Once the kernel has checked that nothing else refers to it; fastpipe's `Writer` only.
+    CowChecked,
+    /// The fastest safe way, found while sending; fastpipe's `Writer` only.
+    Auto,
 }
+
+pipespeed_base::named!(Reuse {
+    Drained = "drained": "After they have left the pipe: faster, but wrong if the reader splices or tees them onward",
+    Fresh = "fresh": "Never: correct for every reader",
+    CowChecked = "cow_checked": "After the kernel has found nothing else that refers to them",
+    Auto = "auto": "As the fastest safe way, found while sending",
+});

@@ -1,9 +1,11 @@
 //! Produces and consumes the bytes of a stream.
 
+pub mod pattern;
+
 use std::hint::black_box;
 
-use super::pattern::{self, WrongByte};
-use crate::record::DataUse;
+use self::pattern::WrongByte;
+use crate::spec::DataUse;
 
 /// Produces the bytes that a writer sends.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ type Pair = (usize, usize);
 /// Sets the ratios of all cases to those they are compared with. They are one
 /// family: the more comparisons, the wider their intervals. The null control is a
 /// family of its own.
-pub(super) fn compare(run: &mut Run) {
+pub(crate) fn compare(run: &mut Run) {
     let (controls, others): (Vec<Pair>, Vec<Pair>) =
         pairs(run).partition(|(case, _)| is_twin(run, *case));
     for family in [others, controls] {

@@ -1,17 +1,11 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
-mod options;
-mod subject;
-mod volume;
+use std::time::Duration;
 
-pub use self::subject::Subject;
-pub use self::volume::pilot_bytes;
-use crate::endpoint::memory::MemorySpec;
-use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
-    SourceTechnique, Waiting,
+use crate::spec::{
+    Channel, DataUse, Durations, EndSpec, PageKind, PipeReader, PipeWriter, Reuse, SinkSpec,
+    SourceSpec, Subject, Waiting,
 };
-use crate::record::{Configuration, DataUse};
 
 /// The reader reads the clock at most once per this many bytes: every 15 us at
 /// the highest rates. Reading it costs some tens of nanoseconds.
@@ -29,6 +23,19 @@ const MIN_MARGIN_MESSAGES: usize = 4;
 
 /// The minimum size of a read from a stream of messages, in bytes.
 const MIN_READ: usize = 64 << 10;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A trial of a volume below this rate, in bytes per second, counts as hung.
+const MIN_RATE: f64 = 32.0 * MIB;
+/// One pass of computing over the data below this rate, in bytes per second, counts
+/// as hung.
+const MIN_COMPUTING: f64 = 256.0 * MIB;
+/// A trial that takes this many times the expected duration counts as hung.
+const LATE: f64 = 10.0;
+
+/// The pilot moves at most this much of a volume, in bytes.
+const PILOT_BYTES: u64 = 256 << 20;
 
 /// A case of a suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,22 +64,6 @@ pub struct Case {
     pub cpus: Option<(usize, usize)>,
 }
 
-/// The minimum duration of the parts of a trial, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Durations {
-    /// The warm-up.
-    pub warm_up_s: f64,
-    /// The timed part.
-    pub timed_s: f64,
-}
-
-impl Durations {
-    /// Both parts together.
-    pub fn sum_s(self) -> f64 {
-        self.warm_up_s + self.timed_s
-    }
-}
-
 impl Case {
     /// A case of plain blocking write and read of buffers of base pages through
     /// a pipe; the methods below change one thing each.
@@ -80,60 +71,33 @@ impl Case {
         let subject = Subject::Channel {
             writer: SinkSpec::write(buffer_bytes),
             reader: SourceSpec::read(buffer_bytes),
-            channel: ChannelKind::Pipe,
+            channel: Channel::PIPE,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
         };
-        Case::of(name, subject)
+        Case::with_subject(name, subject)
     }
 
     /// Messages of one size through any channel, every byte of them produced
     /// and used. The reader of a stream asks for 64 KiB or more at a time.
-    pub fn of_messages(
-        name: &str,
-        message_bytes: usize,
-        channel: ChannelKind,
-        writer: SinkTechnique,
-        reader: SourceTechnique,
-    ) -> Self {
+    pub fn of_messages(name: &str, message_bytes: usize, channel: Channel) -> Self {
         let read_bytes = if channel.keeps_messages() {
             message_bytes
         } else {
             message_bytes.max(MIN_READ)
         };
         let subject = Subject::Channel {
-            writer: SinkSpec {
-                technique: writer,
-                ..SinkSpec::write(message_bytes)
-            },
-            reader: SourceSpec {
-                technique: reader,
-                ..SourceSpec::read(read_bytes)
-            },
+            writer: SinkSpec::write(message_bytes),
+            reader: SourceSpec::read(read_bytes),
             channel,
             pipe_bytes: None,
             message_bytes: Some(message_bytes),
         };
-        Case::of(name, subject)
-    }
-
-    /// One process that goes over a block of memory, without a channel.
-    pub fn of_memory(name: &str, memory: MemorySpec) -> Self {
-        Case::of(name, Subject::Memory(memory))
-    }
-
-    /// Only the writer's work on the data, without a channel.
-    pub fn produce_alone(name: &str, buffer_bytes: usize) -> Self {
-        Case::of(name, Subject::Produce(SinkSpec::write(buffer_bytes)))
-    }
-
-    /// Only the reader's work on the data, without a channel.
-    pub fn consume_alone(name: &str, buffer_bytes: usize) -> Self {
-        Case::of(name, Subject::Consume(SourceSpec::read(buffer_bytes)))
+        Case::with_subject(name, subject)
     }
 
     /// A case of `subject` with the defaults for everything else.
-    pub fn of(name: &str, subject: Subject) -> Self {
+    pub fn with_subject(name: &str, subject: Subject) -> Self {
         Case {
             name: name.to_owned(),
             description: String::new(),
@@ -184,19 +148,20 @@ impl Case {
 
     /// The writer uses vmsplice.
     pub fn vmsplice(self) -> Self {
-        self.change_writer(|writer| writer.technique = SinkTechnique::Vmsplice)
+        self.change_pipe(|writer, _| *writer = PipeWriter::Vmsplice(Reuse::Drained))
     }
 
     /// The writer is a library's. It makes `piece` bytes at a time, and the library
     /// gathers up to `loan` bytes.
-    pub fn library(self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
-        self.change_writer(|writer| {
-            writer.technique = technique;
+    pub fn library(self, library: PipeWriter, piece: usize, loan: usize) -> Self {
+        let case = self.change_pipe(|writer, _| *writer = library);
+        case.change_writer(|writer| {
             writer.buffer_bytes = piece;
             writer.loan_bytes = loan;
-            writer.pages = match technique {
-                SinkTechnique::BufWriter => PageKind::Base,
-                _ => PageKind::Huge,
+            writer.pages = if library == PipeWriter::BufWriter {
+                PageKind::Base
+            } else {
+                PageKind::Huge
             };
         })
     }
@@ -204,17 +169,40 @@ impl Case {
     /// The reader splices to /dev/null.
     pub fn splice(mut self) -> Self {
         self.data = DataUse::Discard;
-        self.change_reader(|reader| reader.technique = SourceTechnique::Splice)
+        self.change_pipe(|_, reader| *reader = PipeReader::Splice)
     }
 
     /// The writer's buffers are huge pages; the reader's too, where it has one.
     pub fn huge(self) -> Self {
+        let reads = self.pipe_reader() == Some(PipeReader::Read);
         self.change_writer(|writer| writer.pages = PageKind::Huge)
             .change_reader(|reader| {
-                if reader.technique == SourceTechnique::Read {
+                if reads {
                     reader.pages = PageKind::Huge;
                 }
             })
+    }
+
+    /// Changes what the ends do with a pipe, if there is one.
+    fn change_pipe(mut self, change: impl FnOnce(&mut PipeWriter, &mut PipeReader)) -> Self {
+        if let Subject::Channel {
+            channel: Channel::Pipe(writer, reader),
+            ..
+        } = &mut self.subject
+        {
+            change(writer, reader);
+        }
+        self
+    }
+
+    /// What the writer does with a pipe, if there is one.
+    pub fn pipe_writer(&self) -> Option<PipeWriter> {
+        self.subject.channel().and_then(Channel::pipe_writer)
+    }
+
+    /// What the reader does with a pipe, if there is one.
+    pub fn pipe_reader(&self) -> Option<PipeReader> {
+        self.subject.channel().and_then(Channel::pipe_reader)
     }
 
     /// Both ends spin.
@@ -241,23 +229,22 @@ impl Case {
     /// in the second pipe after they left the first, so a writer that produces
     /// must never write to a sent page again.
     pub fn with_data(mut self, data: DataUse) -> Self {
-        let splices = |source: &SourceSpec| source.technique.splices();
-        if data != DataUse::Discard
-            && let Some(reader) = self.subject.reader_mut()
-            && splices(reader)
-        {
-            reader.technique = SourceTechnique::SpliceThrough;
+        let splices = self.pipe_reader().is_some_and(PipeReader::splices);
+        if data != DataUse::Discard && splices {
             self.description
                 .push_str("; spliced on into a second pipe, to look at the data");
-            if let Some(writer) = self.subject.writer_mut() {
-                writer.reuse = Reuse::Fresh;
-            }
+            self = self.change_pipe(|writer, reader| {
+                *reader = PipeReader::SpliceThrough;
+                if writer.vmsplices() {
+                    *writer = PipeWriter::Vmsplice(Reuse::Fresh);
+                }
+            });
         }
         if let Some(writer) = self.subject.writer_mut() {
             writer.rewritten = matches!(data, DataUse::Touch | DataUse::Verify);
         }
         // A reader that reads always has the data in its memory.
-        let reads = self.subject.reader().is_some_and(|reader| !splices(reader));
+        let reads = self.subject.reader().is_some() && !splices;
         self.data = match data {
             DataUse::Discard if reads => DataUse::Read,
             data => data,
@@ -283,10 +270,9 @@ impl Case {
 
     /// Whether the writer finds its method while sending, so that its rate changes by itself.
     pub fn adapts(&self) -> bool {
-        let technique = self.subject.writer().map(|writer| writer.technique);
         matches!(
-            technique,
-            Some(SinkTechnique::Fastpipe(Policy::Auto) | SinkTechnique::FastpipeIo)
+            self.pipe_writer(),
+            Some(PipeWriter::Fastpipe(Reuse::Auto) | PipeWriter::FastpipeIo)
         )
     }
 
@@ -303,9 +289,10 @@ impl Case {
             // Each end may finish the piece it is at before it looks.
             None => 2 * (pipe_bytes + self.subject.buffer_bytes().max(loan)),
             Some(bytes) => {
-                let small = match self.subject.channel() {
-                    Some(ChannelKind::Ring) => MARGIN_RING_MESSAGES,
-                    _ => MARGIN_MESSAGES,
+                let small = if self.subject.channel().is_some_and(Channel::is_ring) {
+                    MARGIN_RING_MESSAGES
+                } else {
+                    MARGIN_MESSAGES
                 };
                 let messages = (MARGIN_BYTES / bytes).min(small);
                 bytes * messages.max(MIN_MARGIN_MESSAGES)
@@ -326,16 +313,95 @@ impl Case {
         }
     }
 
-    /// The configuration as asked for.
-    pub fn configuration(&self) -> Configuration {
-        Configuration {
-            writer_cpu: self.cpus.map(|(writer, _)| writer),
-            reader_cpu: self.cpus.map(|(_, reader)| reader),
-            volume_bytes: self.volume_bytes,
-            options: self.options(),
-            ..self.subject.configuration()
-        }
+    /// Sets the pages of the writer's buffers.
+    pub fn pages(self, pages: PageKind) -> Self {
+        self.change_writer(|writer| writer.pages = pages)
     }
+
+    /// All buffers begin `offset` bytes after the start of a page.
+    pub fn unaligned_by(self, offset: usize) -> Self {
+        self.change_writer(|writer| writer.offset = offset)
+            .change_reader(|reader| reader.offset = offset)
+    }
+
+    /// Changes the writer, if there is one.
+    pub fn change_writer(mut self, change: impl FnOnce(&mut SinkSpec)) -> Self {
+        if let Some(writer) = self.subject.writer_mut() {
+            change(writer);
+        }
+        self
+    }
+
+    /// Changes the reader, if there is one.
+    pub fn change_reader(mut self, change: impl FnOnce(&mut SourceSpec)) -> Self {
+        if let Some(reader) = self.subject.reader_mut() {
+            change(reader);
+        }
+        self
+    }
+
+    /// How the writer's memory differs from the default, in words.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let Some(writer) = self.subject.writer() else {
+            return Vec::new();
+        };
+        let off = format!("{} bytes off", writer.offset);
+        [
+            (!writer.touched, "untouched"),
+            (writer.locked, "locked"),
+            (writer.gift, "gift"),
+            (writer.same_buffer, "same buffer"),
+            (writer.offset > 0, &off),
+        ]
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, name)| name.to_owned())
+        .collect()
+    }
+
+    /// Why the data that was asked for contradicts the case, if it does.
+    pub fn contradiction(&self) -> Option<String> {
+        let writer = self.subject.writer().filter(|writer| writer.rewritten)?;
+        let why = match (writer.touched, writer.pages) {
+            (false, _) => "the buffers are written again and again, so they are not untouched",
+            (_, PageKind::HugeTlb) => {
+                "every piece would take new pages of a pool that is soon used up"
+            }
+            _ => return None,
+        };
+        Some(format!("with --data {} {why}", self.data.name()))
+    }
+
+    /// Ends the timed part after a volume instead of a time.
+    pub fn of_volume(mut self, bytes: u64) -> Self {
+        self.volume_bytes = Some(bytes);
+        self
+    }
+
+    /// The case as the pilot runs it: of a large volume only a part.
+    pub fn for_pilot(&self) -> Self {
+        let mut case = self.clone();
+        case.volume_bytes = self.volume_bytes.map(pilot_bytes);
+        case
+    }
+
+    /// The time after which a trial counts as hung.
+    pub fn longest(&self, durations: Durations) -> Duration {
+        let timed_s = match (self.volume_bytes, self.expected_s) {
+            (Some(_), Some(seconds)) => LATE * seconds,
+            (Some(bytes), None) => {
+                let computing = f64::from(self.work) / MIN_COMPUTING;
+                bytes as f64 * (1.0 / MIN_RATE + computing)
+            }
+            (None, _) => durations.timed_s,
+        };
+        Duration::from_secs_f64(durations.warm_up_s + timed_s)
+    }
+}
+
+/// The number of bytes that the pilot moves of a volume.
+pub fn pilot_bytes(volume: u64) -> u64 {
+    volume.min(PILOT_BYTES)
 }
 
 #[cfg(test)]
@@ -355,5 +421,28 @@ mod tests {
         assert_eq!(look_every(1), LOOK_EVERY_CALLS);
         assert_eq!(look_every(16), 16 * LOOK_EVERY_CALLS);
         assert_eq!(look_every(256 << 10), LOOK_EVERY);
+    }
+
+    const NONE: Durations = Durations {
+        warm_up_s: 0.0,
+        timed_s: 0.0,
+    };
+
+    #[test]
+    fn a_trial_of_a_volume_may_take_what_its_computing_takes() {
+        let seconds = |case: &Case| case.longest(NONE).as_secs_f64();
+        let plain = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
+        assert!((seconds(&plain) - 32.0).abs() < 1e-9);
+        let mut computing = plain.clone();
+        computing.work = 1000;
+        // 1000 passes at 0.25 GiB/s.
+        assert!((seconds(&computing) - 4032.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_expected_duration_sets_the_limit() {
+        let mut case = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
+        case.expected_s = Some(130.0);
+        assert_eq!(case.longest(NONE), Duration::from_secs(1300));
     }
 }

@@ -1,0 +1,164 @@
+//! The processes of a trial, and the ends of a channel.
+
+use serde::{Deserialize, Serialize};
+
+use super::pages::PageKind;
+use pipespeed_base::named;
+
+/// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// The system call sleeps.
+    #[default]
+    Block,
+    /// poll(2) before each call.
+    Poll,
+    /// The call is repeated at once.
+    Spin,
+    /// The call is repeated after a pause instruction.
+    Pause,
+    /// The call is repeated after pauses that double.
+    Backoff,
+    /// Spin for a bounded time, then poll.
+    Adaptive,
+}
+
+named!(Waiting {
+    Block = "block": "it sleeps in the call",
+    Poll = "poll": "it sleeps in poll(2) before each call",
+    Spin = "spin": "it tries again at once",
+    Pause = "pause": "it tries again after a pause instruction",
+    Backoff = "backoff": "it tries again after pauses that double, up to 4 us",
+    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
+});
+
+impl Waiting {
+    /// Whether an end that waits never sleeps.
+    pub fn spins(self) -> bool {
+        matches!(self, Waiting::Spin | Waiting::Pause | Waiting::Backoff)
+    }
+}
+
+impl From<Waiting> for fastpipe::wait::Wait {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Block => Self::Block,
+            Waiting::Poll => Self::Poll,
+            // Only the ends of a pipe pause, between their transfers.
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => Self::Spin,
+            Waiting::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// The writing end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkSpec {
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The maximum number of bytes that a `Writer` lends or gathers before it sends
+    /// them.
+    pub loan_bytes: usize,
+    /// Whether one buffer is sent in halves, instead of two buffers in turn.
+    pub same_buffer: bool,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// Whether pages are gifted (SPLICE_F_GIFT).
+    pub gift: bool,
+    /// Whether the pages are written before each send, rather than sent as they are.
+    pub rewritten: bool,
+    /// The offset of each buffer from the start of a page, in bytes.
+    pub offset: usize,
+}
+
+impl SinkSpec {
+    /// Blocking write(2) from touched buffers of base pages.
+    pub fn write(buffer_bytes: usize) -> Self {
+        SinkSpec {
+            wait: Waiting::Block,
+            buffer_bytes,
+            loan_bytes: buffer_bytes,
+            same_buffer: false,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            gift: false,
+            rewritten: false,
+            offset: 0,
+        }
+    }
+}
+
+/// The reading end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpec {
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// The offset of the buffer from the start of a page, in bytes.
+    pub offset: usize,
+}
+
+impl SourceSpec {
+    /// Blocking read(2) into touched buffers of base pages.
+    pub fn read(buffer_bytes: usize) -> Self {
+        SourceSpec {
+            wait: Waiting::Block,
+            buffer_bytes,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            offset: 0,
+        }
+    }
+}
+
+/// What a process of a trial does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Writes to a channel, which is its standard output.
+    Writer,
+    /// Reads from a channel, which is its standard input.
+    Reader,
+    /// Sends messages, receives them back and measures the time.
+    Sender,
+    /// Sends back what it receives.
+    Echo,
+}
+
+pipespeed_base::named!(Role {
+    Writer = "writer": "writes to a channel",
+    Reader = "reader": "reads from a channel",
+    Sender = "sender": "sends messages and receives them back",
+    Echo = "echo": "sends back what it receives",
+});
+
+impl Role {
+    /// Index of the role in its pair: 0 for the one that sends first.
+    pub fn index(self) -> usize {
+        match self {
+            Role::Writer | Role::Sender => 0,
+            Role::Reader | Role::Echo => 1,
+        }
+    }
+
+    /// Whether a trial waits for this process's outcome. An echo runs until the sender
+    /// has exited.
+    pub(crate) fn has_outcome(self) -> bool {
+        self != Role::Echo
+    }
+}

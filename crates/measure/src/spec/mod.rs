@@ -1,0 +1,17 @@
+//! What is measured, as plain data: channels, ends, memory, cases, and the names of the suites.
+
+mod case;
+mod channel;
+mod ends;
+mod pages;
+mod subject;
+mod suite;
+mod trial;
+
+pub use self::case::{Case, pilot_bytes};
+pub use self::channel::{Channel, ChannelSizes, PipeReader, PipeWriter};
+pub use self::ends::{Role, SinkSpec, SourceSpec, Waiting};
+pub use self::pages::{PageKind, Reuse};
+pub use self::subject::{Act, MemorySpec, Subject};
+pub use self::suite::Suite;
+pub use self::trial::{DataUse, Durations, EndSpec};
