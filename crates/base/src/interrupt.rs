@@ -56,6 +56,14 @@ const GRACE: Duration = Duration::from_millis(200);
 /// The first signal of this process with a handler that sets a flag; 0 before.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
+/// Whether a [`SignalFlag`] has shown the signal, so that the program deals with it.
+static IS_NOTICED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program deals with the first signal already.
+pub(crate) fn is_noticed() -> bool {
+    IS_NOTICED.load(Ordering::Relaxed)
+}
+
 /// The first of [`INTERRUPTING`] that this process has received, if it handles them by
 /// [`Interrupt`] or [`SignalFlag`].
 pub(crate) fn first_signal() -> Option<i32> {
@@ -126,7 +134,10 @@ impl SignalFlag {
     pub fn signal(&self) -> Option<i32> {
         match self.received.signal.load(Ordering::Relaxed) {
             0 => None,
-            number => Some(number as i32),
+            number => {
+                IS_NOTICED.store(true, Ordering::Relaxed);
+                Some(number as i32)
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::interrupt::{first_signal, signal_name};
+use crate::interrupt::{first_signal, is_noticed, signal_name};
 
 /// A pipe in which poll(2) sees room takes this many bytes at once (pipe(7)).
 const PIPE_BUF: usize = 4096;
@@ -26,13 +26,13 @@ const INTERVAL: Timespec = Timespec {
 /// The signal that ended a wait for room; 0 before. Nothing is waited for after that.
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 
-/// Writes a text to a descriptor as if it had no O_NONBLOCK. A signal that arrives while the text
-/// waits for room ends the wait, unless it is not the first: what a run shows after a signal is
-/// written to its end.
+/// Writes a text to a descriptor as if it had no O_NONBLOCK. A signal ends the wait for room,
+/// unless the program has noticed it before the text: what a run shows after a signal is written
+/// to its end.
 #[derive(Debug)]
 pub struct Patient<F> {
     file: F,
-    /// Whether a signal had arrived before the text.
+    /// Whether a signal was noticed before the text.
     was_interrupted: bool,
     can_block: bool,
 }
@@ -42,7 +42,7 @@ impl<F: AsFd> Patient<F> {
     pub fn new(file: F) -> Self {
         let kind = fstat(&file).map(|found| FileType::from_raw_mode(found.st_mode));
         Patient {
-            was_interrupted: first_signal().is_some(),
+            was_interrupted: is_noticed(),
             can_block: match kind {
                 Ok(FileType::Fifo | FileType::Socket) => true,
                 Ok(FileType::CharacterDevice) => file.as_fd().is_terminal(),

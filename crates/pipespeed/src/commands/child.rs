@@ -105,11 +105,10 @@ pub(super) fn is_over(
         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
         .collect();
     let within = within.and_then(|within| Timespec::try_from(within).ok());
-    match poll(&mut polled, within.as_ref()) {
-        Ok(ready) => ready > 0,
-        // A signal, which the next call sees.
-        Err(_) => interrupt.signal().is_some(),
-    }
+    let ready = poll(&mut polled, within.as_ref());
+    // It is noticed here: what is shown later is shown in spite of it.
+    let is_interrupted = interrupt.signal().is_some();
+    is_interrupted || ready.is_ok_and(|ready| ready > 0)
 }
 
 /// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
