@@ -5,8 +5,8 @@ use crate::latency::spec::{Length, Mode, RoundTripOutcome};
 use crate::latency::trial::Measured;
 use crate::record::{
     CaseResult, Configuration, Deadlock, EndCounters, Estimate, GIB, Header, Interval,
-    Kind as RecordKind, NotRun, NullControl, ProcessState, Ratio, Run, Sample, Settings, Sleep, Summary,
-    Warning, WarningKind,
+    Kind as RecordKind, NotRun, NullControl, ProcessState, Ratio, Run, Sample, Settings, Sleep,
+    Summary, Warning, WarningKind,
 };
 use crate::spec::{Act, Case, Channel, Suite, Waiting};
 use pipespeed_base::Named as _;
