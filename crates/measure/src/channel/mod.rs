@@ -1,6 +1,6 @@
 //! The channels between two processes, one file per channel.
 //!
-//! [`open`] creates a channel of any kind, [`transmitter`] and [`receiver`] its ends, in
+//! `open` creates a channel of any kind, `transmitter` and `receiver` its ends, in
 //! their processes. These make one system call at a time and fail with
 //! `AGAIN` where it would have blocked; round trips use them. Throughput trials send
 //! whole messages to a [`Sink`] and take them from a [`Source`]. `message.rs` adapts

@@ -1,9 +1,8 @@
 //! The processes of a throughput trial.
 //!
-//! [`spec`] is the specification that an end receives; [`data`] produces and consumes
-//! the bytes of the stream that [`pattern`] defines; [`memory`] is a process without a
-//! channel; [`counters`] reads the resource usage of a process; [`outcome`] is its
-//! report; [`process`] runs an end.
+//! `memory` is a process without a channel; [`counters`] reads the resource usage of a process;
+//! [`outcome`] is its report; [`process`] runs an end. What it is to do is
+//! [`spec`](crate::spec); what it sends, [`data`](crate::data).
 
 mod alone;
 mod clock;
