@@ -7,6 +7,7 @@
 //! rounds with its exact confidence interval.
 
 pub mod echo;
+pub(crate) mod parts;
 pub mod pinning;
 pub(crate) mod probes;
 mod wake_up;

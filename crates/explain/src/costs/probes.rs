@@ -2,18 +2,17 @@
 
 use std::hint::black_box;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use fastpipe::buffer::{Buffer, Pages, huge_page_size};
+use fastpipe::buffer::{Pages, huge_page_size};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use pipespeed_base::standard::open_null;
-use pipespeed_host::process_memory::Backing;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::parts::{mapped, ns_per, pipe_of};
 use super::pinning::Pipes;
 use super::{PIECE, Sampler};
 
@@ -150,59 +149,6 @@ pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
         let faults = (buffer.len() / step) as f64;
         Ok(vec![ns_per(started.elapsed(), faults)])
     }))
-}
-
-/// Nanoseconds per item, for `count` items.
-pub(super) fn ns_per(time: Duration, count: f64) -> f64 {
-    time.as_nanos() as f64 / count
-}
-
-/// A new pipe with exactly this capacity in bytes.
-///
-/// # Errors
-/// The capacity is not granted.
-pub(crate) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
-    let ends = pipe::create()?;
-    let granted = pipe::set_capacity(&ends.1, bytes)?;
-    if granted != bytes {
-        let why = format!("a pipe of {bytes} bytes was requested and one of {granted} granted");
-        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-    }
-    Ok(ends)
-}
-
-/// Maps memory, and verifies that its pages are of this kind.
-///
-/// # Errors
-/// Those of mmap(2); huge pages are not granted.
-pub(super) fn mapped(bytes: usize, pages: Pages, touched: bool) -> io::Result<Buffer> {
-    let map = |bytes: usize, touched: bool| {
-        Buffer::builder()
-            .len(bytes)
-            .pages(pages)
-            .touched(touched)
-            .map()
-            .map_err(io::Error::from)
-    };
-    if pages != Pages::Base && !touched {
-        // Untouched memory has no pages yet, so another buffer is verified.
-        check_huge_pages(&map(huge_page_size(), true)?)?;
-    }
-    let buffer = map(bytes, touched)?;
-    if touched {
-        check_huge_pages(&buffer)?;
-    }
-    Ok(buffer)
-}
-
-/// Returns an error if huge pages were requested and not granted, or can't be verified.
-fn check_huge_pages(buffer: &Buffer) -> io::Result<()> {
-    let requested = buffer.pages() != Pages::Base;
-    if requested && !Backing::examine(buffer).is_ok_and(|found| found.all_huge()) {
-        let why = "this system grants no huge pages, or does not show them";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

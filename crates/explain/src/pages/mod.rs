@@ -11,6 +11,7 @@
 
 mod drawing;
 mod here;
+mod hexadecimal;
 mod huge;
 mod look;
 mod record;

@@ -2,9 +2,9 @@
 //! JSON with only 53 bits. Sizes are in bytes.
 
 use fastpipe::buffer::huge_page_size;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::hexadecimal::{from_hexadecimal, hexadecimal};
 use super::walk::Walk;
 use pipespeed_host::process_memory::PageFlags;
 use pipespeed_measure::record::Header;
@@ -187,21 +187,6 @@ impl Serialize for Hidden {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
-}
-
-/// An address as text.
-pub(super) fn hexadecimal<S: Serializer>(address: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{address:#018x}"))
-}
-
-/// The address of such a text.
-pub(super) fn from_hexadecimal<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let digits = text.strip_prefix("0x");
-    let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    address.ok_or_else(|| D::Error::custom("no hexadecimal address"))
 }
 
 fn names<S: Serializer>(flags: &Option<PageFlags>, serializer: S) -> Result<S::Ok, S::Error> {

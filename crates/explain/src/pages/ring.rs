@@ -19,7 +19,7 @@ use pipespeed_base::standard::open_null;
 use pipespeed_measure::record::Header;
 use serde::Serialize;
 
-use crate::costs::probes::pipe_of;
+use crate::costs::parts::pipe_of;
 
 /// The number of slots of the pipe: few enough to be drawn in a line.
 const SLOTS: usize = 8;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{from_hexadecimal, hexadecimal};
+use super::hexadecimal::{from_hexadecimal, hexadecimal};
 use super::scheme::{Architecture, Scheme, TABLE_BITS};
 
 /// The half of the address space that contains an address.

@@ -2,19 +2,10 @@
 
 use std::process::ExitCode;
 
+use super::ends::Rules;
 use crate::cli::{EndArgs, Sent, WriteArgs, parse_published};
 use pipespeed_base::failure::{exit_code, require_stdout, usage};
 use pipespeed_measure::spec::Reuse;
-
-/// Whose rules an end follows where they differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
-    /// The published programs': only the writer sets the pipe's size, and the kernel must
-    /// grant it exactly.
-    Published,
-    /// The subcommands': either end sets the pipe's size, and warns if the kernel rounds it.
-    Subcommand,
-}
 
 /// The published `write`.
 pub fn write() -> ExitCode {

@@ -25,9 +25,6 @@ use pipespeed_stats::schedule::rounds_for_budget;
 /// # Errors
 /// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
-    if args.pinning.pinning {
-        return super::pinning::run(args);
-    }
     let budget = budget(args);
     let files = Files::new([("--json", &args.json)])?;
     let interrupt = Interrupt::install()?;

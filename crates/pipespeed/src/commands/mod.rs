@@ -8,6 +8,7 @@ mod child;
 pub mod compare;
 pub mod costs;
 pub mod doctor;
+mod ends;
 mod files;
 pub mod fizzbuzz;
 pub mod latency;
@@ -28,7 +29,7 @@ use anyhow::anyhow;
 use fastpipe::wait::Wait;
 use rustix::io::Errno;
 
-use self::article::Rules;
+use self::ends::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(args),
         Command::Profile(args) => profile::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Costs(args) if args.pinning.pinning => pinning::run(&args),
         Command::Costs(args) => costs::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Compare(args) => compare::run(args),

@@ -169,7 +169,7 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
         .touched(!end.dont_touch_pages)
         .locked(end.lock_memory)
         .map()?;
-    super::write::check_huge_pages(end, || Backing::examine(&range))?;
+    super::ends::check_huge_pages(end, || Backing::examine(&range))?;
     if end.verbose {
         say(&format!(
             "{}: {pages_per_call} pages at a time, {} per call, {} in total",

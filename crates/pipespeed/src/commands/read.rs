@@ -9,7 +9,7 @@ use fastpipe::pipe;
 use fastpipe::transfer::Incomplete;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::article::Rules;
+use super::ends::{self, Rules};
 use crate::cli::EndArgs;
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::output::print;
@@ -87,12 +87,12 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     .map_err(|error| {
         use fastpipe::buffer::BufferError;
         match error.downcast::<BufferError>() {
-            Ok(error) => super::write::buffer_error(end, error),
+            Ok(error) => ends::buffer_error(end, error),
             Err(error) => error,
         }
     })?;
     if let Some(buffer) = source.buffer() {
-        super::write::check_huge_pages(end, || Backing::examine(buffer))?;
+        ends::check_huge_pages(end, || Backing::examine(buffer))?;
     }
 
     if end.verbose {

@@ -6,16 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
-use super::article::Rules;
+use super::ends::{Rules, buffer_error, check_huge_pages};
 use crate::cli::{EndArgs, Sent, WriteArgs};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
-use pipespeed_host::process_memory::{Backing, BackingError};
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
 use pipespeed_measure::data::Producer;
 use pipespeed_measure::endpoint::counters::Meter;
-use pipespeed_measure::endpoint::huge_pages_refused;
 use pipespeed_measure::spec::{DataUse, PipeWriter, SinkSpec};
 
 /// Writes to standard output.
@@ -180,45 +178,6 @@ fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>, rules: Rules) -> anyhow::Re
     let is_requested = end.pipe_size.is_some();
     if let Some(rounded) = super::rounding_warning(bytes, granted).filter(|_| is_requested) {
         say(&format!("write: {rounded}"));
-    }
-    Ok(())
-}
-
-/// Adds the name of the wrong option to an error of a buffer.
-pub(super) fn buffer_error(end: &EndArgs, error: fastpipe::buffer::BufferError) -> anyhow::Error {
-    use fastpipe::buffer::BufferError;
-    match &error {
-        BufferError::Lock { .. } => anyhow!("--lock-memory: {error}"),
-        _ => anyhow!("--buf-size {}: {error}", end.buf_size),
-    }
-}
-
-/// Fails if --check-huge-page is given and the buffer is not known to be in huge pages.
-pub(super) fn check_huge_pages(
-    end: &EndArgs,
-    backing: impl FnOnce() -> Result<Backing, BackingError>,
-) -> anyhow::Result<()> {
-    if !end.check_huge_page || !end.huge_page {
-        return Ok(());
-    }
-    let found = backing().map_err(|error| {
-        anyhow!(
-            "--check-huge-page: can't determine the buffer's kind of pages: {error}; \
-             mount /proc, or omit the option"
-        )
-    })?;
-    if !found.all_huge() {
-        return Err(anyhow!(
-            "--check-huge-page: {}",
-            huge_pages_refused(found.huge, found.mapped)
-        ));
-    }
-    if end.verbose {
-        say(&format!(
-            "huge pages: all of {} (shown by {})",
-            size::format(found.mapped),
-            found.shown_by.name()
-        ));
     }
     Ok(())
 }

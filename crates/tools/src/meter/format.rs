@@ -8,8 +8,7 @@ use pipespeed_base::size;
 use pipespeed_base::text::is_printable;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::options::Unit;
-use super::progress::Snapshot;
+use super::progress::{Snapshot, Unit};
 
 /// Minimum width of a bar with its percentage; in fewer columns only the percentage is
 /// shown.

@@ -3,8 +3,7 @@
 
 use serde_json::json;
 
-use super::options::Unit;
-use super::progress::Snapshot;
+use super::progress::{Snapshot, Unit};
 
 /// Formats a snapshot as a line with its newline; with a summary if it is the last.
 pub fn line(snapshot: &Snapshot, unit: Unit) -> String {

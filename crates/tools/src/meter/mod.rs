@@ -25,7 +25,8 @@ mod session;
 mod stream;
 
 pub use self::format::{Format, Item};
-pub use self::options::{Options, Show, Unit};
+pub use self::options::{Options, Show};
+pub use self::progress::Unit;
 pub use self::stream::run;
 
 /// Bit of the exit status: the report, as numbers or JSON, could not be written.

@@ -4,19 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::format::Format;
-
-/// The unit of counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unit {
-    /// Bytes; shown in powers of 1024.
-    #[default]
-    Bytes,
-    /// Lines; shown in powers of 1000.
-    Lines {
-        /// The byte that ends a line: a newline or NUL.
-        end: u8,
-    },
-}
+use super::progress::Unit;
 
 /// Form of the display on standard error.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,6 +4,19 @@ use std::collections::VecDeque;
 use std::ops::Sub;
 use std::time::Duration;
 
+/// The unit of counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Bytes; shown in powers of 1024.
+    #[default]
+    Bytes,
+    /// Lines; shown in powers of 1000.
+    Lines {
+        /// The byte that ends a line: a newline or NUL.
+        end: u8,
+    },
+}
+
 /// The current rate is the average over this time, unless the stream stalls.
 pub const WINDOW: Duration = Duration::from_secs(4);
 

@@ -9,8 +9,8 @@ use super::clock::Clock;
 use super::display::Display;
 use super::limiter::{Allowance, Limiter};
 use super::lines::LineCounter;
-use super::options::{Options, Show, Unit};
-use super::progress::{Ending, History, Snapshot};
+use super::options::{Options, Show};
+use super::progress::{Ending, History, Snapshot, Unit};
 use pipespeed_base::text::without_error_numbers;
 
 /// Reason for the end: the reader of the output is gone.

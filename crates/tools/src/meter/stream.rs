@@ -17,7 +17,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
 use rustix::io::Errno;
 
 use super::format::sanitize;
-use super::options::{Options, Unit};
+use super::options::Options;
+use super::progress::Unit;
 use super::session::{CONSUMER_GONE, Session};
 use super::{ACCESS, SAME_FILE, TRANSFER};
 

@@ -20,7 +20,7 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use crate::costs::PIECE;
-use crate::costs::probes::{mapped, ns_per, pipe_of};
+use crate::costs::parts::{mapped, ns_per, pipe_of};
 use pipespeed_base::standard::open_null;
 
 /// A sample fills and drains the pipe this many times in each way.

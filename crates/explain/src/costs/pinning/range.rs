@@ -10,7 +10,7 @@ use super::Plan;
 use super::ioctl::Reply;
 use super::kernel::Kernel;
 use crate::costs::Probe;
-use crate::costs::probes::mapped;
+use crate::costs::parts::mapped;
 
 /// Minimum duration of a sample: the kernel reports whole microseconds.
 const MIN_SAMPLE_US: u64 = 1000;
