@@ -5,7 +5,7 @@ mod published;
 use itertools::Itertools as _;
 use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
-use pipespeed_explain::profile::gathered::MIN_SAMPLES;
+use pipespeed_explain::profile::event::MIN_SAMPLES;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::record::{Bound, CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use super::account::{Usage, split};
+use super::event::{EventScope, MIN_SAMPLES};
 use super::groups::{Group, Table};
-use super::perf::EventScope;
 use super::record::{Bound, Cost, EndProfile, Function, Stack};
 use super::symbols::Symbols;
 
@@ -16,10 +16,6 @@ const UNKNOWN: &str = "[unknown]";
 
 /// At most this many functions of "other kernel" are listed.
 const MAX_OTHERS: usize = 8;
-
-/// Minimum number of samples that divide a running time. The standard error of a share is at
-/// most 5 points with as many.
-pub const MIN_SAMPLES: u64 = 100;
 
 /// Samples by call chain, the innermost function first; a function is an address
 /// or a name. A chain outside the kernel is empty.

@@ -6,6 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`event`] | what is sampled, and how often |
 //! | [`perf`], [`symbols`] | samples, or why there are none; names of kernel functions |
 //! | [`attribution`] | the process and the end or command that a sample belongs to |
 //! | [`groups`] | the table of costs and the attribution of call chains |
@@ -19,6 +20,7 @@ pub mod account;
 pub mod attribution;
 pub mod collect;
 pub mod counted;
+pub mod event;
 pub mod flame;
 pub mod gathered;
 pub mod group;

@@ -14,48 +14,14 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use super::attribution::{Owners, PerfRecord, StackSample, TimedRecord, attribute};
+pub use super::event::{Event, EventScope, FREQUENCY};
 use super::record::Losses;
 use super::symbols::{Symbols, SymbolsError};
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
 use pipespeed_pipeline::proc::visible;
-
-/// The event that triggers samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Event {
-    /// The processor's cycle counter, which also samples code with interrupts disabled.
-    Cycles,
-    /// A timer of the process's running time. A sample due while interrupts are disabled is
-    /// taken when they are enabled again.
-    CpuClock,
-}
-
-pipespeed_base::named!(Event {
-    Cycles = "cycles": "processor cycles",
-    CpuClock = "cpu-clock": "a timer of the running time",
-});
-
-/// What an event is bound to.
-///
-/// An event of a task is stopped and started at each of its context switches. The kernel
-/// spends that time in the scheduler, so such samples overstate scheduling where a task
-/// sleeps often. An event of a processor goes on whatever runs there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventScope {
-    /// Processors. Samples of other processes are discarded.
-    Processors,
-    /// Tasks.
-    Tasks,
-}
-
-/// Samples per second of running time. Twice as many slow down spinning ends in a guest by
-/// a fifth. It is no multiple of the kernel's tick rate, to avoid sampling in step with it.
-pub const FREQUENCY: u64 = 1999;
 
 /// Maximum memory of a ring: almost a second's samples, at 300 bytes for a sample with thirty
 /// frames.

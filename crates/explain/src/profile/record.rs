@@ -8,9 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::account::Usage;
-use super::gathered::MIN_SAMPLES;
+use super::event::{Event, EventScope, FREQUENCY, MIN_SAMPLES};
 use super::groups::Group;
-use super::perf::{Event, EventScope, FREQUENCY};
 use pipespeed_host::Warning;
 use pipespeed_measure::record::{Header, NotRun};
 use pipespeed_measure::spec::Case;
