@@ -20,7 +20,7 @@ impl Machine {
     /// The differences between this machine and a newer one that affect speed,
     /// without what changes from run to run, such as free pages and load.
     pub fn differences(&self, newer: &Machine) -> Vec<Difference> {
-        let (old, new) = (Facts::of(self).0, Facts::of(newer).0);
+        let (old, new) = (Facts::new(self).0, Facts::new(newer).0);
         let value = |facts: &[Fact], what: &str| {
             let found = facts.iter().find(|(name, _)| name == what);
             let value = found.and_then(|(_, value)| value.clone());
@@ -45,7 +45,7 @@ type Fact = (String, Option<String>);
 struct Facts(Vec<Fact>);
 
 impl Facts {
-    fn of(machine: &Machine) -> Facts {
+    fn new(machine: &Machine) -> Facts {
         let mut facts = Facts(Vec::new());
         facts.add_hardware(machine);
         facts.add_frequency(machine);

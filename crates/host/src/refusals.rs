@@ -188,7 +188,7 @@ pub fn is_refusal(error: &io::Error) -> bool {
 
 /// The refusal that caused a system call's error: one of [`is_refusal`], a limit
 /// or a missing file. `None` for other errors.
-pub fn of(call: impl Into<Call>, error: &io::Error) -> Option<Refusal> {
+pub fn explain(call: impl Into<Call>, error: &io::Error) -> Option<Refusal> {
     let root = Root::default();
     find(
         call.into(),

@@ -84,7 +84,7 @@ pub(crate) fn open_error<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -
 
 /// The [`NotRun`] of a system call that this machine refuses, with the cause.
 pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
-    let refusal = refusals::of(call, error);
+    let refusal = refusals::explain(call, error);
     NotRun::refused(
         refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()),
     )

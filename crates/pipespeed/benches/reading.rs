@@ -125,7 +125,7 @@ fn show(samples: &[Vec<Sample>; SIZES.len()], default: usize) -> anyhow::Result<
         };
         let pairs = samples.iter().zip(base);
         let ratios: Vec<f64> = pairs.map(|(a, b)| a.gib_per_s / b.gib_per_s).collect();
-        let ratio = stats::Estimate::of(&ratios, 0.95).context("no rounds")?;
+        let ratio = stats::Estimate::new(&ratios, 0.95).context("no rounds")?;
         let (low, high) = ratio.ends();
         println!(
             "{:6} KiB {:6.2} GiB/s  x{:.2} [{low:.2}, {high:.2}] {:5.0} CPU ms/GiB",

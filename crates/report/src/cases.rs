@@ -147,7 +147,7 @@ fn row(case: &CaseResult) -> Row {
     let bar = |rate: Estimate| Bar {
         notes: comparison_labels(case),
         hint: hint(rate),
-        ..Bar::of(
+        ..Bar::new(
             rate,
             palette::of_data(case.data).0,
             significant(rate.median),

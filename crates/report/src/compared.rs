@@ -104,7 +104,7 @@ fn bar(found: &Ratio) -> Bar {
     let colour = palette::of_verdict(found.verdict);
     let verdict = found.verdict.name();
     let value = format!("{} {verdict}", ratio(found.estimate));
-    Bar::of(found.estimate, colour, value)
+    Bar::new(found.estimate, colour, value)
 }
 
 fn short(file: &str) -> &str {

@@ -154,9 +154,9 @@ mod tests {
 
     fn costs() -> Costs {
         let mut costs = Costs {
-            write: Cost::of(400.0),
-            fault_huge: Cost::of(123_456.0),
-            wake_up_other: Cost::of(27_100.0),
+            write: Cost::new(400.0),
+            fault_huge: Cost::new(123_456.0),
+            wake_up_other: Cost::new(27_100.0),
             ..Costs::default()
         };
         costs.vmsplice_huge.not_run = Some(NotRun::refused("this system grants no huge pages"));

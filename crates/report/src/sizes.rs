@@ -112,7 +112,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of(run: &Run, panel: &PanelResult) -> Outcome {
+    fn new(run: &Run, panel: &PanelResult) -> Outcome {
         let best = panel.best.as_ref();
         if best.is_some_and(|best| best.sizes == panel.published()) {
             return Outcome::Published;
@@ -148,7 +148,7 @@ fn is_uncertain(run: &Run, panel: &PanelResult) -> bool {
 /// Whether the best sizes are confirmed, or the published ones, by figures that are certain
 /// enough to be used.
 pub(super) fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
-    match Outcome::of(run, panel) {
+    match Outcome::new(run, panel) {
         Outcome::Published | Outcome::Confirmed => !is_uncertain(run, panel),
         Outcome::Unconfirmed(_) | Outcome::NoRounds => false,
     }
@@ -174,7 +174,7 @@ pub(super) fn table(run: &Run, search: &Search) -> Table {
             number(rate.map(|rate| rate.median)),
             rate.map_or_else(String::new, |rate| interval(rate.interval)),
             ratio_to_published(run, panel),
-            Outcome::of(run, panel).name().to_owned(),
+            Outcome::new(run, panel).name().to_owned(),
         ]);
     }
     for (case, why) in not_run(run) {
@@ -230,7 +230,7 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         line += shown.trim_end();
     }
     let ratio = ratio_to_published(run, panel);
-    line += &match Outcome::of(run, panel) {
+    line += &match Outcome::new(run, panel) {
         Outcome::Published if is_uncertain(run, panel) => {
             format!(". These are the published sizes, but {UNCERTAIN}")
         }
@@ -362,7 +362,7 @@ mod tests {
             let ratio = case.ratio.as_mut().unwrap();
             ratio.verdict = found;
             ratio.estimate = fixtures::estimate(low, ratio.estimate.median, high);
-            assert_eq!(Outcome::of(&run, &panel).name(), result);
+            assert_eq!(Outcome::new(&run, &panel).name(), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
             assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
@@ -400,9 +400,9 @@ mod tests {
     fn a_difference_within_the_null_controls_is_undecided() {
         let mut run = fixtures::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
-        assert_eq!(Outcome::of(&run, &panel).name(), "confirmed");
+        assert_eq!(Outcome::new(&run, &panel).name(), "confirmed");
         fixtures::set_control(&mut run, fixtures::within(0.6, 1.0, 1.1));
-        assert_eq!(Outcome::of(&run, &panel).name(), "undecided");
+        assert_eq!(Outcome::new(&run, &panel).name(), "undecided");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// [`median`] with [`median_interval`].
-    pub fn of(samples: &[f64], confidence: f64) -> Option<Estimate> {
+    pub fn new(samples: &[f64], confidence: f64) -> Option<Estimate> {
         Some(Estimate {
             median: median(samples)?,
             interval: median_interval(samples, confidence),
@@ -106,10 +106,10 @@ mod tests {
 
     #[test]
     fn an_estimate_of_few_samples_has_a_median_only() {
-        assert_eq!(Estimate::of(&[], 0.95), None);
-        let few = Estimate::of(&up_to(5), 0.95).unwrap();
+        assert_eq!(Estimate::new(&[], 0.95), None);
+        let few = Estimate::new(&up_to(5), 0.95).unwrap();
         assert_eq!((few.median, few.interval), (3.0, None));
-        let more = Estimate::of(&up_to(6), 0.95).unwrap();
+        let more = Estimate::new(&up_to(6), 0.95).unwrap();
         assert_eq!(more.interval, median_interval(&up_to(6), 0.95));
     }
 

@@ -157,7 +157,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn of(checked: &[Checked]) -> Self {
+    fn new(checked: &[Checked]) -> Self {
         let count = |verdict| (verdict, with(checked, verdict).count());
         Summary {
             checks: checked.len(),
@@ -196,7 +196,7 @@ impl Record {
         Record {
             header,
             seconds,
-            summary: Summary::of(&checks),
+            summary: Summary::new(&checks),
             checks,
         }
     }

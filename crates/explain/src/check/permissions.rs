@@ -175,7 +175,7 @@ fn may_see_frames() -> anyhow::Result<Outcome> {
     let reason = match frame(&page) {
         Err(error) => format!("/proc/self/pagemap: {error}"),
         Ok(None) => "hidden: pagemap shows 0 for all of them".to_owned(),
-        Ok(Some(frame)) => match FrameFlags::open().and_then(|flags| flags.of(frame)) {
+        Ok(Some(frame)) => match FrameFlags::open().and_then(|flags| flags.get(frame)) {
             Ok(_) => return Ok(Outcome::pass("yes, both")),
             Err(error) => format!("/proc/kpageflags: {error}"),
         },

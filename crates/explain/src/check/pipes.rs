@@ -34,7 +34,7 @@ pub(super) struct CallError {
 impl CallError {
     /// Who refused the call, if it was refused.
     pub fn refusal(&self) -> Option<Refusal> {
-        refusals::of(self.call.clone(), &self.error)
+        refusals::explain(self.call.clone(), &self.error)
     }
 }
 

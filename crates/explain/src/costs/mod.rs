@@ -52,9 +52,9 @@ impl Cost {
 
     /// An invented cost with this median.
     #[cfg(any(test, feature = "fixtures"))]
-    pub fn of(median: f64) -> Cost {
+    pub fn new(median: f64) -> Cost {
         Cost {
-            estimate: Estimate::of(&[median], CONFIDENCE),
+            estimate: Estimate::new(&[median], CONFIDENCE),
             ..Cost::default()
         }
     }
@@ -148,7 +148,7 @@ impl Places {
     pub fn choose(topology: &Topology) -> Places {
         let chosen = |placement| placement::choose(placement, topology).ok();
         let mut places = chosen(Placement::Different)
-            .map(|chosen| Places::of(&chosen))
+            .map(|chosen| Places::new(&chosen))
             .unwrap_or_default();
         if let Some(same) = chosen(Placement::Same).and_then(|chosen| chosen.writer) {
             places.same = Some(same);
@@ -157,7 +157,7 @@ impl Places {
     }
 
     /// The processors of a trial's ends.
-    pub fn of(chosen: &Chosen) -> Places {
+    pub fn new(chosen: &Chosen) -> Places {
         let both = chosen.writer.zip(chosen.reader);
         Places {
             same: chosen.writer,
@@ -235,7 +235,7 @@ pub struct Probes<T, S> {
 }
 
 impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
-    fn of(cases: Vec<Case<T>>, seed: u64, signal: S) -> Self {
+    fn from_cases(cases: Vec<Case<T>>, seed: u64, signal: S) -> Self {
         Probes {
             cases,
             complete_rounds: 0,
@@ -364,7 +364,7 @@ impl<S: FnMut() -> Option<i32>> Probes<CostTargets, S> {
     /// The probes of all costs. Wake-ups are measured on `places`; `seed` determines the
     /// order.
     pub fn of_costs(places: &Places, seed: u64, signal: S) -> Self {
-        Probes::of(probes(places), seed, signal)
+        Probes::from_cases(probes(places), seed, signal)
     }
 
     /// The costs measured so far.
@@ -376,7 +376,7 @@ impl<S: FnMut() -> Option<i32>> Probes<CostTargets, S> {
         };
         for case in &self.cases {
             for (at, cost) in (case.targets)(&mut costs).into_iter().enumerate() {
-                cost.estimate = Estimate::of(&case.values(at), CONFIDENCE);
+                cost.estimate = Estimate::new(&case.values(at), CONFIDENCE);
                 cost.not_run = case.probe.as_ref().err().cloned();
             }
         }
@@ -412,7 +412,7 @@ mod tests {
     ) {
         let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
         let case = Case::new("write", probe, targets);
-        let mut run = Rounds::begin(Probes::of(vec![case], 1, || None));
+        let mut run = Rounds::begin(Probes::from_cases(vec![case], 1, || None));
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
         let missing = run.missing();

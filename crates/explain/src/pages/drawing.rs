@@ -128,7 +128,7 @@ fn notes(walk: &Walk) -> Vec<String> {
             ));
             let mut others = Scheme::all(scheme.architecture);
             if let Some(other) =
-                others.find(|other| Walk::of(walk.address, *other).half != Half::NonCanonical)
+                others.find(|other| Walk::new(walk.address, *other).half != Half::NonCanonical)
             {
                 notes.push(format!(
                     "With {} levels ({} bits) it is canonical: --levels {}.",

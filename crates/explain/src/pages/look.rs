@@ -149,7 +149,7 @@ fn read_flags(pages: &mut [Page]) -> io::Result<()> {
     let mut compounds = Compounds::new(&file);
     for page in pages {
         let Some(frame) = page.frame else { continue };
-        match file.of(frame) {
+        match file.get(frame) {
             Ok(flags) => {
                 page.flags = Some(flags);
                 let compound = flags.is_compound_head() || flags.is_compound_tail();

@@ -75,14 +75,14 @@ impl TryFrom<SavedWalk> for Walk {
         if !Scheme::all(saved.page_tables.architecture).any(|known| known == saved.page_tables) {
             return Err("unknown page tables");
         }
-        Ok(Walk::of(saved.address, saved.page_tables))
+        Ok(Walk::new(saved.address, saved.page_tables))
     }
 }
 
 impl Walk {
     /// Splits an address. An address that is not canonical has indices, too, which no
     /// processor would use.
-    pub fn of(address: u64, scheme: Scheme) -> Walk {
+    pub fn new(address: u64, scheme: Scheme) -> Walk {
         let mut above = scheme.address_bits;
         let mut levels = Vec::new();
         for (name, below) in scheme.names().iter().zip((0..scheme.levels).rev()) {

@@ -297,13 +297,13 @@ mod tests {
 
     fn costs() -> Costs {
         Costs {
-            call: Cost::of(64.0),
-            would_block: Cost::of(300.0),
-            write: Cost::of(401.0),
-            fault_base: Cost::of(1000.0),
-            wake_up_same: Cost::of(2000.0),
-            wake_up_other: Cost::of(20_000.0),
-            wake_call_other: Cost::of(5000.0),
+            call: Cost::new(64.0),
+            would_block: Cost::new(300.0),
+            write: Cost::new(401.0),
+            fault_base: Cost::new(1000.0),
+            wake_up_same: Cost::new(2000.0),
+            wake_up_other: Cost::new(20_000.0),
+            wake_call_other: Cost::new(5000.0),
             ..Costs::default()
         }
     }
@@ -371,7 +371,7 @@ mod tests {
     fn costs_of_a_disturbed_minute_are_noticed() {
         let end = |factor: f64| {
             let mut costs = costs();
-            costs.wake_up_other = Cost::of(20_000.0 * factor);
+            costs.wake_up_other = Cost::new(20_000.0 * factor);
             EndAccount {
                 role: "writer",
                 counters: counters(),
@@ -407,8 +407,8 @@ mod tests {
     #[test]
     fn pages_are_priced_by_what_moved_them() {
         let mut costs = costs();
-        costs.read_vmspliced = Cost::of(7.0);
-        costs.splice_huge = Cost::of(8.0);
+        costs.read_vmspliced = Cost::new(7.0);
+        costs.splice_huge = Cost::new(8.0);
         let case = Case::new("case", 4096, 65536);
         let price = |cost: Option<&Cost>| cost.and_then(Cost::median);
         assert_eq!(price(page_in(&case, &costs)), Some(401.0));

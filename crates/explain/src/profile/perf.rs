@@ -205,7 +205,7 @@ impl SamplingError {
     }
 
     pub(super) fn new(call: Call, error: io::Error) -> Self {
-        match refusals::of(call, &error) {
+        match refusals::explain(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
             Some(refusal) => SamplingError::Refused(refusal),
             None => SamplingError::Failed(error),

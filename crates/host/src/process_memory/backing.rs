@@ -129,7 +129,7 @@ fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
             return Ok(None);
         };
         backing.resident += page as u64;
-        let flags = flags.of(frame)?;
+        let flags = flags.get(frame)?;
         if flags.is_transparent_huge() || flags.is_hugetlb() {
             backing.huge += page as u64;
         }

@@ -85,7 +85,7 @@ impl FrameFlags {
     /// # Errors
     /// Those of pread(2): `PermissionDenied` without CAP_SYS_ADMIN;
     /// `UnexpectedEof` if there is no such frame.
-    pub fn of(&self, frame: u64) -> io::Result<PageFlags> {
+    pub fn get(&self, frame: u64) -> io::Result<PageFlags> {
         let flags = self.of_run(frame, 1)?;
         flags.first().copied().ok_or_else(|| {
             io::Error::new(io::ErrorKind::UnexpectedEof, "there is no such page frame")

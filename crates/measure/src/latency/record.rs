@@ -265,7 +265,7 @@ impl CaseRecord {
 fn summary(launches: &[Launch]) -> Option<LatencySummary> {
     let estimate = |value: fn(&Launch) -> f64| {
         let values: Vec<f64> = launches.iter().map(value).collect();
-        Estimate::of(&values, 0.95)
+        Estimate::new(&values, 0.95)
     };
     Some(LatencySummary {
         p50_us: estimate(|launch| launch.p50_us)?,

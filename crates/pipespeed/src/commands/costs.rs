@@ -125,7 +125,7 @@ fn places(args: &CostsArgs) -> anyhow::Result<Places> {
         return Ok(Places::choose(&topology));
     }
     let placement = args.placement.unwrap_or_default();
-    Ok(Places::of(&place(args.cpus, placement, &topology)?))
+    Ok(Places::new(&place(args.cpus, placement, &topology)?))
 }
 
 /// Returns warnings about the validity of the results.

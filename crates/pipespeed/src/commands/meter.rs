@@ -90,6 +90,6 @@ fn show(args: &MeterArgs) -> Show {
     if items.is_empty() {
         Show::Line(Format::default())
     } else {
-        Show::Line(Format::of(items))
+        Show::Line(Format::new(items))
     }
 }

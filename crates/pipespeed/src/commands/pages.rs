@@ -101,7 +101,7 @@ fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
         }
     };
     let report = Report {
-        walk: Some(Walk::of(address, scheme)),
+        walk: Some(Walk::new(address, scheme)),
         memory: None,
     };
     Ok((String::new(), report))
@@ -110,7 +110,7 @@ fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
 /// The walk to an address, and a line that says why there is none.
 fn walk_to(address: u64, scheme: Result<Scheme, UnknownTables>) -> (Option<Walk>, String) {
     match scheme {
-        Ok(scheme) => (Some(Walk::of(address, scheme)), String::new()),
+        Ok(scheme) => (Some(Walk::new(address, scheme)), String::new()),
         Err(unknown) => {
             let line = wrap(&format!("No walk is shown: {unknown}."), 80, "  ");
             (None, line + "\n\n")

@@ -65,7 +65,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let mut args = args.clone();
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
-    let subject = Subject::of(args)?;
+    let subject = Subject::new(args)?;
     if let Subject::Command(_) = subject {
         require_own_proc()?;
     }
@@ -174,7 +174,7 @@ enum Subject {
 }
 
 impl Subject {
-    fn of(args: &ProfileArgs) -> anyhow::Result<Self> {
+    fn new(args: &ProfileArgs) -> anyhow::Result<Self> {
         if args.command.is_empty() {
             return Ok(Subject::Cases(cases(args)?));
         }

@@ -59,7 +59,7 @@ pub(crate) struct Part {
 
 impl Bar {
     /// A bar as long as the median.
-    pub fn of(estimate: Estimate, colour: Colour, value: String) -> Bar {
+    pub fn new(estimate: Estimate, colour: Colour, value: String) -> Bar {
         Bar {
             parts: vec![Part {
                 length: estimate.median,

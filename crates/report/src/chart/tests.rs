@@ -78,7 +78,7 @@ fn long_names(count: usize) -> Run {
 fn ratios(high: f64) -> String {
     let row = |name: &str, [low, median, high]: [f64; 3]| Row {
         name: name.to_owned(),
-        bars: Ok(vec![Bar::of(
+        bars: Ok(vec![Bar::new(
             estimate(low, median, high),
             Colour(10, 122, 88),
             format!("x{median} [{low}, {high}] verdict"),

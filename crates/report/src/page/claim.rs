@@ -81,7 +81,7 @@ pub(super) struct Found<'a> {
 impl<'a> Found<'a> {
     /// The comparison of a case; `None` if the run has no such case, or it is compared with
     /// none.
-    pub fn of(run: &'a Run, name: &str) -> Option<Found<'a>> {
+    pub fn new(run: &'a Run, name: &str) -> Option<Found<'a>> {
         let find = |name: &str| run.cases.iter().find(|case| case.name == name);
         let case = find(name)?;
         let base = find(case.compared_with.as_deref()?);

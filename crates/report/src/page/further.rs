@@ -253,7 +253,7 @@ fn on_options(run: &Run) -> Vec<Option<Claim>> {
     let others = others.map(|case| side_claim(run, case));
     let published = published.iter().map(|statement| {
         let case = statement.step.case;
-        Some(Found::of(run, &case.name)?.claim_on(name(case), statement))
+        Some(Found::new(run, &case.name)?.claim_on(name(case), statement))
     });
     published.chain(others).collect()
 }
@@ -265,7 +265,7 @@ fn whole(volume: u64) -> Markup {
 
 /// The claim on a case of a side experiment.
 fn side_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
-    let found = Found::of(run, &case.name)?;
+    let found = Found::new(run, &case.name)?;
     let (factor, base) = (case.factor.as_deref()?, found.base?);
     let volume = |case: &CaseResult| case.configuration.volume_bytes;
     let change = match volume(case).zip(volume(base)) {

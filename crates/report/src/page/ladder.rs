@@ -109,7 +109,7 @@ const SPINNING: Step = Step {
 
 impl Step {
     fn claim(&self, run: &Run) -> Option<Claim> {
-        let found = Found::of(run, self.case)?;
+        let found = Found::new(run, self.case)?;
         let change = html! { (self.change) };
         Some(match &self.published {
             Some(published) => found.claim_beside(self.claim, change, published),
@@ -120,7 +120,7 @@ impl Step {
 
 /// The claim on the larger pipe.
 pub(super) fn larger_pipe(run: &Run) -> Option<Claim> {
-    let found = Found::of(run, LARGER_PIPE.case)?;
+    let found = Found::new(run, LARGER_PIPE.case)?;
     let (pipe, of_base) = (&found.case.configuration, &found.base?.configuration);
     let change = html! {
         "a pipe of " (bytes(pipe.pipe_bytes?)) " instead of " (bytes(of_base.pipe_bytes?))

@@ -65,7 +65,7 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
 
 /// The claim on a case, by its change.
 fn claim(run: &Run, case: &str, name: &str, change: Markup) -> Option<Claim> {
-    Some(Found::of(run, case)?.claim(name, change))
+    Some(Found::new(run, case)?.claim(name, change))
 }
 
 /// The sizes of the best plain write of the suite touched.
@@ -391,7 +391,7 @@ pub(super) fn with_article(case: &CaseResult) -> Markup {
 
 /// The claim on a channel for messages of a size.
 pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
-    let found = Found::of(run, &case.name)?;
+    let found = Found::new(run, &case.name)?;
     let size = message(case);
     let change = html! {
         (with_article(case)) " for messages of " (bytes(size))

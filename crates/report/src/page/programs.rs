@@ -75,7 +75,7 @@ pub(super) fn changes(records: &Records) -> Markup {
 }
 
 fn change_of_sizes(run: &Run) -> Option<Markup> {
-    let found = Found::of(run, "write_read")?;
+    let found = Found::new(run, "write_read")?;
     let factor = found
         .factor()
         .filter(|_| found.outcome == Outcome::Slower)?;
@@ -86,7 +86,7 @@ fn change_of_sizes(run: &Run) -> Option<Markup> {
 }
 
 fn change_of_writer(run: &Run) -> Option<Markup> {
-    let found = Found::of(run, "fastpipe_auto")?;
+    let found = Found::new(run, "fastpipe_auto")?;
     let factor = found
         .factor()
         .filter(|_| found.outcome == Outcome::Faster)?;
@@ -105,7 +105,7 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     {
         return None;
     }
-    let found = Found::of(run, &case.name)?;
+    let found = Found::new(run, &case.name)?;
     let factor = found
         .factor()
         .filter(|_| found.outcome == Outcome::Faster)?;
@@ -117,7 +117,7 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
 }
 
 fn change_of_pipe(run: &Run) -> Option<Markup> {
-    let found = Found::of(run, Change::LargePipe.name())?;
+    let found = Found::new(run, Change::LargePipe.name())?;
     let factor = found
         .factor()
         .filter(|_| found.outcome == Outcome::Faster)?;

@@ -96,12 +96,12 @@ fn costs() -> costs::Record {
         warnings: Vec::new(),
         interrupted: None,
         costs_ns: Costs {
-            write: Cost::of(401.0),
-            read: Cost::of(433.0),
-            vmsplice_base: Cost::of(61.7),
-            vmsplice_huge: Cost::of(13.9),
-            wake_up_same: Cost::of(2_310.0),
-            wake_up_other: Cost::of(27_100.0),
+            write: Cost::new(401.0),
+            read: Cost::new(433.0),
+            vmsplice_base: Cost::new(61.7),
+            vmsplice_huge: Cost::new(13.9),
+            wake_up_same: Cost::new(2_310.0),
+            wake_up_other: Cost::new(27_100.0),
             ..Costs::default()
         },
     }
@@ -112,7 +112,7 @@ fn walk() -> pages::Record {
     pages::Record {
         header: fixtures::header(Kind::Pages),
         report: pages::Report {
-            walk: Some(Walk::of(0x0000_7f27_05af_93c0, scheme)),
+            walk: Some(Walk::new(0x0000_7f27_05af_93c0, scheme)),
             memory: None,
         },
     }

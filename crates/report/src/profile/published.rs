@@ -72,7 +72,7 @@ const fn share(
 
 impl Share {
     /// The share of an end's samples in per cent; `None` without samples.
-    fn of(&self, end: &EndProfile) -> Option<f64> {
+    fn percent(&self, end: &EndProfile) -> Option<f64> {
         let is_named = |frame: &String| self.functions.iter().any(|name| frame.starts_with(name));
         let all: u64 = end.stacks.iter().map(|stack| stack.weight).sum();
         let within = end
@@ -97,7 +97,7 @@ pub(super) fn table(profile: &Profile, style: Style) -> Option<String> {
     for share in &SHARES {
         let case = profile.cases.iter().find(|case| case.name == share.case);
         let writer = case.and_then(|case| case.ends.iter().find(|end| end.role == "writer"));
-        if let Some(here) = writer.and_then(|writer| share.of(writer)) {
+        if let Some(here) = writer.and_then(|writer| share.percent(writer)) {
             is_empty = false;
             table.row([
                 share.case.to_owned(),

@@ -48,7 +48,7 @@ pub struct Format(Vec<Item>);
 impl Default for Format {
     /// Count, timer, rate, bar and time left, as pv without options.
     fn default() -> Self {
-        Format::of([
+        Format::new([
             Item::Count,
             Item::Timer,
             Item::Rate,
@@ -60,7 +60,7 @@ impl Default for Format {
 
 impl Format {
     /// The name and these items, with gaps between them.
-    pub fn of(items: impl IntoIterator<Item = Item>) -> Self {
+    pub fn new(items: impl IntoIterator<Item = Item>) -> Self {
         let mut all = vec![Item::Name];
         for item in items {
             all.extend([Item::Gap, item]);

@@ -162,7 +162,7 @@ impl Figure {
             name: Figure::name(step, of),
             step,
             of,
-            estimate_ns: Estimate::of(&samples_ns, CONFIDENCE),
+            estimate_ns: Estimate::new(&samples_ns, CONFIDENCE),
             not_run: None,
             counted: None,
             samples_ns,
@@ -237,7 +237,7 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
             let steps = &[Step::Vmsplice, Step::Splice, Step::Estimate];
             Case::of_pages(pages, steps, Pipes::new(pages, plan.untouched))
         }));
-        Probes::of(cases, seed, signal)
+        Probes::from_cases(cases, seed, signal)
     }
 
     /// The figures measured so far.

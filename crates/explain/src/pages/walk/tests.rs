@@ -7,7 +7,7 @@ fn scheme(architecture: Architecture, levels: u32) -> Scheme {
 }
 
 fn indices(address: u64, scheme: Scheme) -> (Vec<(&'static str, u64)>, u64) {
-    let walk = Walk::of(address, scheme);
+    let walk = Walk::new(address, scheme);
     let indices = walk.levels.iter().map(|level| (level.name, level.index));
     (indices.collect(), walk.offset)
 }
@@ -33,20 +33,20 @@ fn the_published_example_has_its_indices_on_four_levels() {
 
 #[test]
 fn the_published_example_is_canonical_with_five_levels_only() {
-    let four = Walk::of(EXAMPLE, scheme(Architecture::X86_64, 4));
+    let four = Walk::new(EXAMPLE, scheme(Architecture::X86_64, 4));
     assert_eq!(four.half, Half::NonCanonical);
-    let five = Walk::of(EXAMPLE, scheme(Architecture::X86_64, 5));
+    let five = Walk::new(EXAMPLE, scheme(Architecture::X86_64, 5));
     assert_eq!(five.half, Half::User);
     assert_eq!((five.levels[0].name, five.levels[0].index), ("PGD", 0));
     assert_eq!((five.levels[1].name, five.levels[1].index), ("P4D", 484));
     // aarch64 has a table for each half, and no sign bit.
-    let arm = Walk::of(EXAMPLE, scheme(Architecture::Aarch64, 4));
+    let arm = Walk::new(EXAMPLE, scheme(Architecture::Aarch64, 4));
     assert_eq!(arm.half, Half::User);
 }
 
 #[test]
 fn an_entry_covers_the_tables_below_it() {
-    let walk = Walk::of(0, scheme(Architecture::X86_64, 5));
+    let walk = Walk::new(0, scheme(Architecture::X86_64, 5));
     let covers: Vec<u64> = walk.levels.iter().map(Level::covers).collect();
     assert_eq!(covers, [1 << 48, 512 << 30, 1 << 30, 2 << 20, 4096]);
 }
@@ -54,7 +54,7 @@ fn an_entry_covers_the_tables_below_it() {
 #[test]
 fn the_upper_bits_decide_the_half() {
     let x86 = scheme(Architecture::X86_64, 4);
-    let half = |address, scheme| Walk::of(address, scheme).half;
+    let half = |address, scheme| Walk::new(address, scheme).half;
     assert_eq!(half(0x7fff_ffff_ffff, x86), Half::User);
     assert_eq!(half(0x8000_0000_0000, x86), Half::NonCanonical);
     assert_eq!(half(0xffff_7fff_ffff_ffff, x86), Half::NonCanonical);
@@ -78,10 +78,10 @@ fn a_kernel_address_is_in_the_upper_half_of_the_top_table() {
 #[test]
 fn aarch64_ignores_a_tag_in_the_top_byte() {
     let scheme = scheme(Architecture::Aarch64, 4);
-    let tagged = Walk::of(0xb400_f270_5af9_53c0, scheme);
+    let tagged = Walk::new(0xb400_f270_5af9_53c0, scheme);
     assert_eq!((tagged.half, tagged.tag), (Half::User, Some(0xb4)));
-    assert_eq!(tagged.levels, Walk::of(EXAMPLE, scheme).levels);
-    assert_eq!(Walk::of(EXAMPLE, scheme).tag, None);
+    assert_eq!(tagged.levels, Walk::new(EXAMPLE, scheme).levels);
+    assert_eq!(Walk::new(EXAMPLE, scheme).tag, None);
 }
 
 fn any_scheme() -> impl Strategy<Value = Scheme> {
@@ -95,7 +95,7 @@ fn any_scheme() -> impl Strategy<Value = Scheme> {
 proptest! {
     #[test]
     fn indices_and_offset_are_all_translated_bits(address: u64, scheme in any_scheme()) {
-        let walk = Walk::of(address, scheme);
+        let walk = Walk::new(address, scheme);
         let mut again = walk.offset;
         for level in &walk.levels {
             prop_assert!(level.index < level.entries);
@@ -108,7 +108,7 @@ proptest! {
 
     #[test]
     fn the_bits_of_the_tables_are_adjacent(scheme in any_scheme()) {
-        let walk = Walk::of(0, scheme);
+        let walk = Walk::new(0, scheme);
         let mut top = scheme.address_bits;
         for level in &walk.levels {
             prop_assert_eq!(level.lowest_bit + level.bits, top);
@@ -121,7 +121,7 @@ proptest! {
     fn all_addresses_of_a_page_are_in_the_same_half(
         address: u64, scheme in any_scheme()
     ) {
-        let page = Walk::of(address, scheme);
-        prop_assert_eq!(Walk::of(page.page(), scheme).half, page.half);
+        let page = Walk::new(address, scheme);
+        prop_assert_eq!(Walk::new(page.page(), scheme).half, page.half);
     }
 }

@@ -109,7 +109,7 @@ impl Case {
 
     fn estimate(&self, value: fn(&Sample) -> f64) -> Option<Estimate> {
         let values: Vec<f64> = self.samples.iter().map(value).collect();
-        Estimate::of(&values, CONFIDENCE)
+        Estimate::new(&values, CONFIDENCE)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn run(
     let header = header(Kind::ProfileCounted, machine);
     let interrupt = Interrupt::install()?;
     let places = match chosen.writer.zip(chosen.reader) {
-        Some(_) => Places::of(chosen),
+        Some(_) => Places::new(chosen),
         None => Places::choose(setting.topology),
     };
     let costs = measure(places, COST_ROUNDS, || interrupt.signal())?;
