@@ -131,11 +131,13 @@ pub fn command() -> clap::Command {
     let of_reader = ["read_with_splice", "bytes_to_pipe", "csv"];
     let without_long_help = |arg: clap::Arg| arg.long_help(None::<&str>);
     Cli::command()
-        .mut_subcommand("write", |it| hide(it, &of_reader))
-        .mut_subcommand("read", |it| {
-            hide(it, &of_writer).mut_arg("bytes_to_pipe", without_long_help)
+        .mut_subcommand("write", |command| hide(command, &of_reader))
+        .mut_subcommand("read", |command| {
+            hide(command, &of_writer).mut_arg("bytes_to_pipe", without_long_help)
         })
-        .mut_subcommand("profile", |it| it.mut_arg("placement", without_long_help))
+        .mut_subcommand("profile", |command| {
+            command.mut_arg("placement", without_long_help)
+        })
 }
 
 /// Processors, pipe size and buffer size of a case, for every command that

@@ -67,8 +67,8 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         let cases = comparison.cases.iter();
         cases.map(move |case| row(comparison, case))
     });
-    let subtitle = comparisons.iter().map(|it| {
-        let (new, old) = (&it.new, &it.old);
+    let subtitle = comparisons.iter().map(|comparison| {
+        let (new, old) = (&comparison.new, &comparison.old);
         format!(
             "{} ({}) over {} ({}), unpaired",
             short(&new.file),
@@ -170,16 +170,19 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
     let mut table = Table::new(columns);
     let cases = comparisons.iter().flat_map(|comparison| &comparison.cases);
     for name in cases.map(|case| &*case.name).unique() {
-        let find = |it: &Comparison| it.cases.iter().find(|case| case.name == name).cloned();
+        let find = |comparison: &Comparison| {
+            let mut cases = comparison.cases.iter();
+            cases.find(|case| case.name == name).cloned()
+        };
         let old = comparisons
             .iter()
             .find_map(|comparison| find(comparison)?.old);
         let mut row: Vec<Cell> = vec![name.into(), number(old).into()];
-        row.extend(comparisons.iter().map(|it| match find(it) {
+        row.extend(comparisons.iter().map(|comparison| match find(comparison) {
             Some(case) => {
-                let shown = case
-                    .ratio
-                    .map(|found| format!("{} {}", ratio(found.estimate), verdict(it, &found)));
+                let shown = case.ratio.map(|found| {
+                    format!("{} {}", ratio(found.estimate), verdict(comparison, &found))
+                });
                 outcome_cell(&case, shown.unwrap_or_else(|| "-".to_owned()))
             }
             None => "-".into(),

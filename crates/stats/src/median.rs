@@ -28,6 +28,18 @@ impl Estimate {
         })
     }
 
+    /// The same of the reciprocal values, as of a ratio the other way round.
+    pub fn reciprocal(&self) -> Estimate {
+        Estimate {
+            median: 1.0 / self.median,
+            interval: self.interval.map(|ends| Interval {
+                low: 1.0 / ends.high,
+                high: 1.0 / ends.low,
+                ..ends
+            }),
+        }
+    }
+
     /// The interval's ends; without an interval, the median twice.
     pub fn ends(&self) -> (f64, f64) {
         self.interval

@@ -291,7 +291,9 @@ mod tests {
         for record in &history[begin..now] {
             match *record {
                 PerfRecord::Fork { pid: of, tid, .. } if of == pid => threads.push(tid),
-                PerfRecord::Exit { pid: of, tid } if of == pid => threads.retain(|it| *it != tid),
+                PerfRecord::Exit { pid: of, tid } if of == pid => {
+                    threads.retain(|thread| *thread != tid)
+                }
                 _ => {}
             }
             if threads.is_empty() {

@@ -252,7 +252,7 @@ mod tests {
             })
         };
         let cases = cases(&Overrides::default());
-        let shared: Vec<&str> = cases.iter().filter(same).map(|it| &*it.name).collect();
+        let shared: Vec<&str> = cases.iter().filter(same).map(|case| &*case.name).collect();
         assert_eq!(
             shared,
             [

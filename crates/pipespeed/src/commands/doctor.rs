@@ -112,7 +112,9 @@ pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Plan {
 fn conclude(observation: &Observation) -> Vec<Finding> {
     let mut findings = diagnose(observation);
     if observation.is_too_short() {
-        findings.retain(|it| !matches!(it, Finding::Bottleneck(_) | Finding::PingPong { .. }));
+        findings.retain(|finding| {
+            !matches!(finding, Finding::Bottleneck(_) | Finding::PingPong { .. })
+        });
     }
     findings
 }
@@ -277,7 +279,7 @@ impl Doctor<'_> {
             let findings = conclude(&observation);
             let members = findings.iter().flat_map(Finding::stuck);
             let members = members.filter_map(|who| observation.find(who.pid));
-            let time = stuck.during(window, members.map(|it| it.process.id).collect());
+            let time = stuck.during(window, members.map(|member| member.process.id).collect());
             if time >= limit {
                 let seconds = significant(time.as_secs_f64());
                 say(&format!(

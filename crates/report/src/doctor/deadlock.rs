@@ -51,7 +51,7 @@ pub(super) fn deadlock_text(
         let reasons = member
             .reasons
             .iter()
-            .map(|it| reason(observation, member, it));
+            .map(|process| reason(observation, member, process));
         let text = format!(
             "  {} waits for {}.",
             full(&member.who),
@@ -150,7 +150,9 @@ fn own_write_ends<'a>(
             _ => None,
         })
         .collect();
-    let ends = observation.find(member.who.pid).map(|it| &it.process.ends);
+    let ends = observation
+        .find(member.who.pid)
+        .map(|process| &process.process.ends);
     let ends = ends.into_iter().flatten();
     ends.filter(move |end| end.writes && pipes.contains(&end.pipe))
         .map(|end| end.fd)

@@ -3,7 +3,6 @@
 
 use maud::{Markup, Render, html};
 use pipespeed_measure::record::{CaseResult, Doubt, Estimate, Ratio, Run, Verdict};
-use pipespeed_stats::Interval;
 
 use super::figure::{self, plain, ratio_of};
 use crate::published::{self, Judgement, Statement, Threshold, deviations, judge};
@@ -101,14 +100,7 @@ impl<'a> Found<'a> {
         let found = self.ratio?.estimate;
         match self.outcome {
             Outcome::Faster => Some(found),
-            Outcome::Slower => Some(Estimate {
-                median: 1.0 / found.median,
-                interval: found.interval.map(|ends| Interval {
-                    low: 1.0 / ends.high,
-                    high: 1.0 / ends.low,
-                    ..ends
-                }),
-            }),
+            Outcome::Slower => Some(found.reciprocal()),
             Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
         }
     }

@@ -278,7 +278,7 @@ pub fn portable(
             _ => lines.push(stage.clone()),
         }
     }
-    let total: u64 = raised().map(|it| it.count).sum();
+    let total: u64 = raised().map(|pipe| pipe.count).sum();
     (wrapped > 0 && wrapped == total).then(|| lines.join(" | "))
 }
 

@@ -72,7 +72,7 @@ struct Record<'a> {
 /// Another process would boost the plain runs, the command can't be started, its outputs
 /// differ, the record can't be saved, or a signal arrived.
 pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
-    let first = args.command.first().and_then(|it| it.to_str());
+    let first = args.command.first().and_then(|word| word.to_str());
     if let Some(number) = first.filter(|word| word.parse::<u64>().is_ok()) {
         return Err(usage(format!(
             "the command is {number}: if that is the number of pairs, write --prove={number}"
@@ -101,12 +101,20 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let seed = seed(args.proof.seed);
-    let words: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
+    let words: Vec<_> = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
     let is_line = words.len() == 1;
     let mut proof = Proof {
         pipeline: command_line(&words),
         shell: is_line.then(|| shell(args).to_string_lossy().into_owned()),
-        input: args.proof.input.as_ref().map(|it| it.display().to_string()),
+        input: args
+            .proof
+            .input
+            .as_ref()
+            .map(|path| path.display().to_string()),
         pairs,
         seed,
         order: String::new(),
@@ -232,7 +240,10 @@ fn compare(
     progress.start_lines(first, UNTIMED - 1 + 2 * proof.pairs);
     progress.before_trial("boosted", 1, UNTIMED as usize);
     let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
-    proof.pipes = boosted.account.as_ref().map(|it| it.pipes.clone());
+    proof.pipes = boosted
+        .account
+        .as_ref()
+        .map(|account| account.pipes.clone());
     proof.bottleneck = boosted.bottleneck.clone();
     proof.output = Some(compare_outputs(runner, &plain, boosted)?);
     // With a program and its arguments, another program has made the pipes.

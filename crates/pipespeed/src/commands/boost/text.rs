@@ -167,15 +167,7 @@ fn describe_saving(boosted: &Case) -> Option<String> {
         Verdict::Slower => "more processor time",
         Verdict::Same | Verdict::Undecided => return None,
     };
-    let share = Estimate {
-        median: 1.0 / saving.estimate.median,
-        interval: saving.estimate.interval.map(|it| Interval {
-            low: 1.0 / it.high,
-            high: 1.0 / it.low,
-            ..it
-        }),
-    };
-    Some(format!("{what}: {}", ratio(share)))
+    Some(format!("{what}: {}", ratio(saving.estimate.reciprocal())))
 }
 
 /// Why nothing was gained, as far as it was seen.
@@ -265,9 +257,9 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let short = is_short(proof)
         .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
     let speed = proof.boosted().and_then(|case| case.speed);
-    let few = speed.filter(|it| {
-        let excludes_one = |it: Interval| it.low > 1.0 || it.high < 1.0;
-        it.verdict == Verdict::Undecided && it.estimate.interval.is_none_or(excludes_one)
+    let few = speed.filter(|speed| {
+        let excludes_one = |ends: Interval| ends.low > 1.0 || ends.high < 1.0;
+        speed.verdict == Verdict::Undecided && speed.estimate.interval.is_none_or(excludes_one)
     });
     let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
     let mut pipes = proof.pipes.iter().flatten();

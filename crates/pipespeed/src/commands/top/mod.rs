@@ -254,7 +254,10 @@ impl Top<'_> {
             Output::Screen(shown) => Some(shown.screen.as_fd()),
             _ => None,
         };
-        let ending = self.command.as_ref().map(|it| it.started.ending.as_fd());
+        let ending = self
+            .command
+            .as_ref()
+            .map(|command| command.started.ending.as_fd());
         let fds = [keys, ending, Some(self.interrupt.as_fd())];
         let fds = fds.into_iter().flatten();
         let mut polled: Vec<PollFd<'_>> = fds
