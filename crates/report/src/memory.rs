@@ -163,7 +163,8 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 /// tolerance.
 pub(super) fn findings(run: &Run) -> Vec<String> {
     let fastest = fastest(rungs(run).filter_map(measured));
-    let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
+    let is_other =
+        |rung: &&CaseResult| fastest.is_some_and(|(fastest, _)| fastest.name != rung.name);
     let plain = rungs(run).next().filter(is_other);
     let against = |rung, what| against_the_copy(run, rung, what);
     let sentences = [

@@ -383,7 +383,7 @@ impl Run {
     /// The number of pipes raised, if it is known that the run was one of this way.
     fn count_raised(&self, way: &Way) -> Option<u64> {
         let account = self.account.as_ref();
-        let is_so = |it: &&Account| !matches!(way, Way::Without(_)) || it.has_excluded();
+        let is_so = |account: &&Account| !matches!(way, Way::Without(_)) || account.has_excluded();
         account.filter(is_so).map(Account::count_raised)
     }
 }

@@ -131,7 +131,8 @@ fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
     let first = proof.plain().and_then(|plain| plain.samples.first());
     let cases = first.into_iter().flat_map(|first| {
         proof.cases.iter().map(|case| {
-            let is_unlike = |it: &Sample| (it.bytes, it.status) != (first.bytes, first.status);
+            let is_unlike =
+                |sample: &Sample| (sample.bytes, sample.status) != (first.bytes, first.status);
             (case, case.count_runs(is_unlike))
         })
     });
@@ -264,7 +265,7 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
     let mut pipes = proof.pipes.iter().flatten();
     let is_already =
-        |it: &TreatedPipe| matches!(it.treatment, Treatment::Left(Exemption::Already { .. }));
+        |pipe: &TreatedPipe| matches!(pipe.treatment, Treatment::Left(Exemption::Already { .. }));
     let already = pipes.any(is_already).then(|| {
         "a pipe had the wanted size before it was raised: if another boost has set it, the plain \
          runs may have larger pipes, too"

@@ -35,7 +35,6 @@ fn the_proc_of_another_pid_namespace_is_not_mistaken_for_ones_own() {
         (&["boost", "touch ran; exit 7"], 7, true),
         (&["boost", "--report", "touch ran; exit 7"], 7, true),
         (&["pages", "--pid", "1", "--address", "0x1000"], 1, false),
-        (&["meter", "-d", "1"], 2, false),
     ] {
         let Some(command) = conditions::in_pid_namespace(PIPESPEED, args) else {
             return;
