@@ -53,13 +53,17 @@ fn the_screen_ends_with_the_command_and_its_messages_follow() {
 #[test]
 fn the_output_of_a_command_may_be_a_file_and_the_screen_the_terminal() {
     let mut terminal = Terminal::new(80);
-    let output = tempfile::NamedTempFile::new().unwrap();
-    let mut command = on(&terminal, "sleep 2 | cat; echo done");
-    command.stdout(output.reopen().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("output");
+    let script = "until [ -e seen ]; do sleep 0.1; done | cat; echo done";
+    let mut command = on(&terminal, script);
+    command.current_dir(&directory);
+    command.stdout(std::fs::File::create(&output).unwrap());
     let running = terminal.start(command);
-    terminal.until("shown", |text| text.contains("sleep | cat"));
+    terminal.until("shown", |text| text.contains("| cat"));
+    std::fs::write(directory.path().join("seen"), "").unwrap();
     assert!(running.finish().success());
-    assert_eq!(std::fs::read_to_string(output.path()).unwrap(), "done\n");
+    assert_eq!(std::fs::read_to_string(output).unwrap(), "done\n");
 }
 
 #[test]
