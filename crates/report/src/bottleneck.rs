@@ -271,14 +271,18 @@ fn remedy(
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
             format!("More processor time helps{pipes}: {delay}.")
         }
-        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED && is_emptied => {
-            "A faster disk or less data helps.".to_owned()
-        }
-        Activity::WaitsForDisk if shares.runs < MIN_MENTIONED => {
-            format!("Only a faster disk or less data helps{pipes}.")
-        }
         Activity::WaitsForDisk => {
-            format!("A faster disk, less data or a faster {name} helps{pipes}.")
+            let is_only = delay.is_none() && !is_emptied;
+            let delay = delay.map_or(String::new(), |delay| {
+                format!(" More processor time helps, too: {delay}.")
+            });
+            if shares.runs >= MIN_MENTIONED {
+                format!("A faster disk, less data or a faster {name} helps{pipes}.{delay}")
+            } else if is_only {
+                format!("Only a faster disk or less data helps{pipes}.")
+            } else {
+                format!("A faster disk or less data helps.{delay}")
+            }
         }
         Activity::IsStopped if !bottleneck.is_stopped => {
             "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
@@ -433,7 +437,15 @@ mod tests {
             bottleneck.shares.queued = 0.4;
             bottleneck.delay = Some(Delay::Unknown);
         });
-        insta::assert_snapshot!([queued.join("\n"), disk, both].join("\n"));
+        let disk_too = text(|bottleneck| {
+            bottleneck.shares = Shares {
+                disk: 0.54,
+                queued: 0.44,
+                ..Shares::default()
+            };
+            bottleneck.delay = Some(Delay::Unknown);
+        });
+        insta::assert_snapshot!([queued.join("\n"), disk, both, disk_too].join("\n"));
     }
 
     #[test]
