@@ -63,7 +63,7 @@ const SCHEMES: [Scheme; 3] = [
     scheme(Architecture::Aarch64, 4),
 ];
 
-/// No known format has so many levels.
+/// No known format has this number of levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the known page tables of {architecture} have {available}")]
 pub struct SchemeError {
@@ -74,7 +74,7 @@ pub struct SchemeError {
 }
 
 impl Scheme {
-    /// The format of an architecture with so many levels, by default the usual one.
+    /// The format of an architecture with this number of levels, by default the usual one.
     ///
     /// # Errors
     /// There is none. The error lists the known ones.

@@ -271,7 +271,9 @@ fn lines_are_named_and_labels_do_not_overlap() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    let carriers = Channel::VALUES.iter().filter(|it| **it != Channel::Eventfd);
+    let carriers = Channel::VALUES
+        .iter()
+        .filter(|channel| **channel != Channel::Eventfd);
     for name in carriers.map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()

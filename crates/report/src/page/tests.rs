@@ -325,7 +325,7 @@ fn every_number_is_one_of_the_records() {
             if node.attribute("class") == Some("published") {
                 continue;
             }
-            // A change is told as a gain, also where the record compares the other way round.
+            // The page shows a change as a gain, even if the record has the inverse ratio.
             let mut all = known.iter();
             let is_known = all.any(|known| *known == value || 1.0 / *known == value);
             assert!(is_known, "{value} ({text}) is in no record");
