@@ -418,7 +418,11 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queu
     let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
-    let others = (busy - steal - own_load(observation, stages)).max(0.0);
+    // While stages ran that have ended, others had no more than what these left.
+    let left = usages.len() as f64 - stages.iter().map(|stage| load_of(stage)).sum::<f64>();
+    let others = (busy - steal - own_load(observation, stages))
+        .min(left)
+        .max(0.0);
     if usages.is_empty() {
         quota.map_or(Delay::Unknown, Delay::Quota)
     } else if steal >= MIN_OTHERS * busy && steal >= others {

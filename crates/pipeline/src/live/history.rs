@@ -13,6 +13,9 @@ use crate::wait::Outside;
 pub const TICK: Duration = Duration::from_secs(1);
 /// Slices, of a second each, that are kept.
 pub(super) const MINUTE: usize = 60;
+/// The last moment may come soon after the one before it: what is shown as the last second is of
+/// at least this time.
+const MIN_SECOND: Duration = TICK.checked_div(2).unwrap();
 /// A process with fewer samples has just started, and is not shown yet.
 const MIN_SAMPLES: u32 = 5;
 
@@ -87,6 +90,18 @@ impl History {
         sum
     }
 
+    /// The last second.
+    pub(super) fn second(&self) -> Slice {
+        let mut sum = Slice::default();
+        for slice in &self.slices {
+            sum.add(slice);
+            if sum.counted >= MIN_SECOND {
+                break;
+            }
+        }
+        sum
+    }
+
     /// Whether it was there for long enough to be shown.
     pub(super) fn is_settled(&self) -> bool {
         self.minute.counts.samples >= MIN_SAMPLES
@@ -139,7 +154,7 @@ pub(super) mod tests {
             }
         });
         let history = history(many.chain([slice(0, 100, 0)]));
-        let (second, minute) = (history.last(1).window(), history.last(MINUTE).window());
+        let (second, minute) = (history.second().window(), history.last(MINUTE).window());
         assert_eq!((second.shares.blocked, second.processor), (1.0, 0.0));
         assert_eq!((minute.samples, minute.written_per_s), (6000, Some(1000.0)));
         let shares = minute.shares;
@@ -157,9 +172,24 @@ pub(super) mod tests {
             ..slice(50, 50, 0)
         };
         for unknown in [splices, hidden] {
-            assert_eq!(history([unknown]).last(1).window().written_per_s, None);
+            assert_eq!(history([unknown]).second().window().written_per_s, None);
         }
         assert_eq!(Slice::default().window().written_per_s, None);
+    }
+
+    #[test]
+    fn a_moment_soon_after_another_is_no_second_of_its_own() {
+        let short = Slice {
+            counted: TICK / 50,
+            io: None,
+            ..slice(100, 0, 0)
+        };
+        let second = history([slice(0, 0, 100), slice(0, 100, 0), short]).second();
+        assert_eq!(
+            (second.counts.samples, second.counted),
+            (200, TICK + TICK / 50)
+        );
+        assert_eq!(second.counts.starved, 0);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl LiveProcess<'_> {
             name: self.process.name.clone(),
             arguments: self.arguments.clone(),
             has_ended: self.history.ended.is_some(),
-            second: self.history.last(1).window(),
+            second: self.history.second().window(),
             minute: self.history.minute.window(),
         }
     }
@@ -157,7 +157,7 @@ pub(super) fn pipelines(
     let minute = observation(of_minute.collect());
     let of_second = members
         .iter()
-        .map(|member| member.observed(&member.history.last(1)));
+        .map(|member| member.observed(&member.history.second()));
     let second = observation(of_second.collect());
     let recent =
         |member: &LiveProcess<'_>| member.observed(&member.history.last(BOTTLENECK_SLICES));

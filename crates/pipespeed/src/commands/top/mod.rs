@@ -200,20 +200,34 @@ impl Top<'_> {
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
-            let is_last = has_ended || self.args.once && start.elapsed() >= ONCE;
-            if is_last || Instant::now() >= live.next_moment() {
+            let next = self.next_moment(&live, start);
+            let is_due = Instant::now() >= next;
+            let is_last = has_ended || is_due && self.args.once && next >= start + ONCE;
+            if is_last || is_due {
                 self.show(live.moment(), is_last)?;
             }
             if is_last || self.interrupt.signal().is_some() {
                 return Ok(has_ended);
             }
-            let until = live.next_moment().saturating_duration_since(Instant::now());
+            let next = self.next_moment(&live, start);
+            let until = next.saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until));
             if let Output::Screen(shown) = &mut self.output
                 && !shown.attend(has_key, &self.moment, &self.interrupt)?
             {
                 return Ok(false);
             }
+        }
+    }
+
+    /// When the next moment is due. The last one of --once does not come soon after another, as
+    /// it tells of the time since that.
+    fn next_moment(&self, live: &Live<'_>, start: Instant) -> Instant {
+        let (next, end) = (live.next_moment(), start + ONCE);
+        if self.args.once && next + TICK / 2 > end {
+            end
+        } else {
+            next
         }
     }
 
