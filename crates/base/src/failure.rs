@@ -17,7 +17,7 @@ use crate::{size, standard};
 /// The command line is wrong or incomplete: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Usage(pub String);
+pub struct UsageError(pub String);
 
 /// A signal ended the work: exit status 128 plus its number, as in shells.
 #[derive(Debug, thiserror::Error)]
@@ -201,9 +201,9 @@ pub fn message_with_remedy(error: &anyhow::Error) -> String {
     text
 }
 
-/// Returns a [`Usage`] error.
+/// Returns a [`UsageError`] error.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
-    Usage(message.into()).into()
+    UsageError(message.into()).into()
 }
 
 /// Turns the outcome of `program` into an exit status and prints an error as one
@@ -230,7 +230,7 @@ fn report(program: &str, error: &anyhow::Error) -> u8 {
     // Names of files and arguments may contain line breaks.
     let message = message_with_remedy(error).replace('\n', "\\n");
     say(&format!("{program}: {message}"));
-    if error.is::<Usage>() {
+    if error.is::<UsageError>() {
         2
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
         status_of_signal(*signal)

@@ -49,7 +49,7 @@ pub fn require_own_proc() -> anyhow::Result<()> {
 
 /// Another process.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessHandle {
     pid: Pid,
     /// A pidfd, or the directory.
     file: OwnedFd,
@@ -57,19 +57,19 @@ pub struct Process {
     refusal: Option<Errno>,
 }
 
-impl Process {
+impl ProcessHandle {
     /// Refers to a process.
     ///
     /// # Errors
     /// ESRCH if there is no such process, those of pidfd_open(2), and those of opening its directory.
     pub fn open(pid: Pid) -> io::Result<Self> {
         match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(file) => Ok(Process {
+            Ok(file) => Ok(ProcessHandle {
                 pid,
                 file,
                 refusal: None,
             }),
-            Err(errno) if is_refusal(errno) => Process::open_directory(pid, errno),
+            Err(errno) if is_refusal(errno) => ProcessHandle::open_directory(pid, errno),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -87,7 +87,7 @@ impl Process {
             io::ErrorKind::NotFound => Errno::SRCH.into(),
             _ => error,
         })?;
-        Ok(Process {
+        Ok(ProcessHandle {
             pid,
             file: file.into(),
             refusal: Some(refusal),
@@ -151,7 +151,7 @@ impl Process {
 }
 
 /// Of the descriptor that refers to the process.
-impl AsFd for Process {
+impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -288,13 +288,13 @@ mod tests {
     fn a_directory_stands_for_one_process() {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
-        let process = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).unwrap();
+        let process = ProcessHandle::open_directory(Pid::from_child(&cat), Errno::NOSYS).unwrap();
         assert!(!process.ends_within(Duration::ZERO));
         process.send(Signal::TERM).unwrap();
         assert!(process.ends_within(Duration::MAX));
         cat.wait().unwrap();
         assert!(process.ends_within(Duration::ZERO) && process.send(Signal::TERM).is_err());
-        let reaped = Process::open_directory(Pid::from_child(&cat), Errno::NOSYS).map(drop);
+        let reaped = ProcessHandle::open_directory(Pid::from_child(&cat), Errno::NOSYS).map(drop);
         assert_eq!(
             Errno::from_io_error(&reaped.unwrap_err()),
             Some(Errno::SRCH)

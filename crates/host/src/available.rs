@@ -58,18 +58,18 @@ pub fn check_memory(root: &Root, needed: u64) -> Result<(), TooMuchMemory> {
 
 /// Names of a cgroup version's files for the limit and the usage, and of the
 /// line in memory.stat with the part of the usage that is reclaimed first.
-struct Files {
+struct CgroupFiles {
     limit: &'static str,
     used: &'static str,
     reclaimable: &'static str,
 }
 
-const V1: Files = Files {
+const V1: CgroupFiles = CgroupFiles {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     reclaimable: "total_inactive_file",
 };
-const V2: Files = Files {
+const V2: CgroupFiles = CgroupFiles {
     limit: "memory.max",
     used: "memory.current",
     reclaimable: "inactive_file",
@@ -107,7 +107,7 @@ fn smallest_group(root: &Root) -> Option<u64> {
 
 /// The memory a group has left; `None` without a limit. (Version 2 writes `max`
 /// for that, which is not a number.)
-fn remaining(root: &Root, group: &Path, files: &Files) -> Option<u64> {
+fn remaining(root: &Root, group: &Path, files: &CgroupFiles) -> Option<u64> {
     let limit: u64 = root.number(group.join(files.limit))?;
     let used: u64 = root.number(group.join(files.used))?;
     let reclaimable = root

@@ -35,7 +35,7 @@ pub(super) struct Limited {
 
 /// The CPU quotas that apply to us.
 #[derive(Default)]
-pub(super) struct Quotas {
+pub(super) struct OwnQuotas {
     /// The version of the hierarchy; `None` if none is visible.
     pub(super) version: Option<u8>,
     /// The groups with a quota, innermost first.
@@ -44,7 +44,7 @@ pub(super) struct Quotas {
 
 impl Cgroup {
     pub(super) fn read(root: &Root) -> Cgroup {
-        let quotas = Quotas::read(root);
+        let quotas = OwnQuotas::read(root);
         let groups = quotas.groups.iter();
         let lowest = groups.min_by(|a, b| a.quota.total_cmp(&b.quota));
         Cgroup {
@@ -72,7 +72,7 @@ impl Throttling {
     /// Reads the counts of each quota that applies to the processes in these control groups, given
     /// as the text of proc_pid_cgroup(5), the innermost group first. Empty if there is no quota.
     pub fn read(root: &Root, groups: &str) -> Vec<Throttling> {
-        let limited = Quotas::of_groups(root, groups).groups.into_iter();
+        let limited = OwnQuotas::of_groups(root, groups).groups.into_iter();
         limited
             .filter_map(|group| {
                 let text = root.text(group.directory.join("cpu.stat"))?;
@@ -95,23 +95,23 @@ impl Throttling {
     }
 }
 
-impl Quotas {
+impl OwnQuotas {
     /// Finds our groups.
-    pub(super) fn read(root: &Root) -> Quotas {
+    pub(super) fn read(root: &Root) -> OwnQuotas {
         let groups = root.text("proc/self/cgroup").unwrap_or_default();
-        Quotas::of_groups(root, &groups)
+        OwnQuotas::of_groups(root, &groups)
     }
 
     /// Finds groups by the text of proc_pid_cgroup(5). Either version may have the `cpu`
     /// controller; on a hybrid system version 1 has.
-    fn of_groups(root: &Root, groups: &str) -> Quotas {
+    fn of_groups(root: &Root, groups: &str) -> OwnQuotas {
         let own = parse_groups(groups);
         for (controllers, path) in &own {
             if has_controller(controllers, "cpu") {
                 let mounts = [controllers, "cpu,cpuacct", "cpu"];
                 let mut mounts = mounts.iter().map(|name| format!("sys/fs/cgroup/{name}"));
                 if let Some(mount) = mounts.find(|mount| root.exists(mount)) {
-                    return Quotas {
+                    return OwnQuotas {
                         version: Some(1),
                         groups: limited(root, &mount, path, quota_v1),
                     };
@@ -121,11 +121,11 @@ impl Quotas {
         let unified = own.iter().find(|(controllers, _)| controllers.is_empty());
         let mount = "sys/fs/cgroup";
         match unified {
-            Some((_, path)) if root.exists(format!("{mount}/cgroup.controllers")) => Quotas {
+            Some((_, path)) if root.exists(format!("{mount}/cgroup.controllers")) => OwnQuotas {
                 version: Some(2),
                 groups: limited(root, mount, path, quota_v2),
             },
-            _ => Quotas::default(),
+            _ => OwnQuotas::default(),
         }
     }
 }

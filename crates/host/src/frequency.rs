@@ -79,16 +79,16 @@ pub(super) const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksour
 /// The kernel's clock source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Clock {
+pub struct ClockSource {
     /// The source in use.
     pub source: Option<String>,
     /// All selectable sources.
     pub available: Vec<String>,
 }
 
-impl Clock {
-    pub(super) fn read(root: &Root) -> Clock {
-        Clock {
+impl ClockSource {
+    pub(super) fn read(root: &Root) -> ClockSource {
+        ClockSource {
             source: root.text(format!("{CLOCK_SOURCES}/current_clocksource")),
             available: root.words(format!("{CLOCK_SOURCES}/available_clocksource")),
         }

@@ -46,9 +46,9 @@ pub use self::cache::{Cache, CacheKind};
 pub use self::cgroup::{Cgroup, Throttling};
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
-pub use self::frequency::{Clock, Frequency};
+pub use self::frequency::{ClockSource, Frequency};
 pub use self::kernel::Kernel;
-pub use self::memory::{HugePages, Memory, PipeLimits, Transparent, TransparentSize};
+pub use self::memory::{HugePages, MemoryInfo, PipeLimits, Transparent, TransparentSize};
 pub use self::noise::{NoiseDelta, NoiseProbe, NoiseReading};
 pub use self::placement::{
     Chosen, Placement, PlacementError, choose, parse_cpus, pin_to, spinning_refused,
@@ -57,7 +57,7 @@ pub use self::processor::Processors;
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;
-pub use self::warning::{Scope, Warning, WarningKind};
+pub use self::warning::{Warning, WarningKind, WarningScope};
 use serde::{Deserialize, Serialize};
 
 /// A machine at the beginning of a run.
@@ -73,13 +73,13 @@ pub struct Machine {
     /// Whether this is a guest or a container.
     pub virtualisation: Virtualisation,
     /// Memory and the sizes of its pages.
-    pub memory: Memory,
+    pub memory: MemoryInfo,
     /// The limits of pipes.
     pub pipes: PipeLimits,
     /// Clock rate and idling of the chosen processors.
     pub frequency: Frequency,
     /// The kernel's clock source.
-    pub clock: Clock,
+    pub clock: ClockSource,
     /// CPU quota of our control group.
     pub cgroup: Cgroup,
     /// The mean number of runnable or waiting tasks over 1, 5 and 15 minutes
@@ -116,9 +116,9 @@ impl Machine {
             processors,
             kernel: Kernel::read(root),
             virtualisation: Virtualisation::read(root),
-            memory: Memory::read(root),
+            memory: MemoryInfo::read(root),
             pipes: PipeLimits::read(root),
-            clock: Clock::read(root),
+            clock: ClockSource::read(root),
             cgroup: Cgroup::read(root),
             load: load(root),
             during: None,

@@ -10,7 +10,7 @@ const TRANSPARENT: &str = "sys/kernel/mm/transparent_hugepage";
 /// Memory and its pages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Memory {
+pub struct MemoryInfo {
     /// The kernel's total memory, in bytes.
     pub total_bytes: Option<u64>,
     /// The size of a base page, in bytes.
@@ -89,9 +89,9 @@ impl PipeLimits {
     }
 }
 
-impl Memory {
-    pub(super) fn read(root: &Root) -> Memory {
-        Memory {
+impl MemoryInfo {
+    pub(super) fn read(root: &Root) -> MemoryInfo {
+        MemoryInfo {
             total_bytes: meminfo(root, "MemTotal"),
             base_page_bytes: rustix::param::page_size(),
             huge_pages: sizes(root, HUGE)

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Quotas;
+use super::cgroup::OwnQuotas;
 use super::root::Root;
 
 /// Takes readings, from files that it opens once.
@@ -38,14 +38,14 @@ pub struct NoiseReading {
     pub(super) at_s: f64,
     /// By the processor's number; `None` is the sum over all processors as the kernel
     /// rounds it. Empty if `/proc/stat` is not readable.
-    cpus: BTreeMap<Option<usize>, Ticks>,
+    cpus: BTreeMap<Option<usize>, CpuSeconds>,
     /// How long our groups were stopped by their quotas, in seconds.
     throttled_s: Option<f64>,
 }
 
 /// CPU time, in seconds (proc_stat(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Ticks {
+struct CpuSeconds {
     /// Time in user mode, in the kernel, and in interrupts.
     busy: f64,
     /// Time in which the host ran other guests instead of this one.
@@ -77,7 +77,7 @@ impl Default for NoiseProbe {
 impl NoiseProbe {
     /// Opens the files below a root. Quotas set later are not noticed.
     pub fn open(root: &Root) -> Self {
-        let quotas = Quotas::read(root);
+        let quotas = OwnQuotas::read(root);
         let open = |file: PathBuf| File::open(root.path(file)).ok();
         let groups = quotas.groups.iter();
         let files = groups.filter_map(|group| open(group.directory.join("cpu.stat")));
@@ -114,7 +114,7 @@ impl NoiseProbe {
     /// Parses a line of `/proc/stat`: `cpu` for all processors, `cpu3` for one.
     /// The fields are user, nice, system, idle, iowait, irq, softirq, steal; user
     /// and nice include the guest fields that follow.
-    fn ticks(&self, line: &str) -> Option<(Option<usize>, Ticks)> {
+    fn ticks(&self, line: &str) -> Option<(Option<usize>, CpuSeconds)> {
         let mut words = line.strip_prefix("cpu")?.split(' ');
         let number = match words.next()? {
             "" => None,
@@ -128,7 +128,7 @@ impl NoiseProbe {
             std::array::from_fn(seconds);
         Some((
             number,
-            Ticks {
+            CpuSeconds {
                 busy: user + nice + system + irq + softirq,
                 steal,
             },
@@ -213,11 +213,11 @@ impl NoiseReading {
         let seconds = (self.at_s - earlier.at_s).max(0.0);
         // Counts may decrease when a processor goes offline.
         let grown = |now: f64, then: f64| (now - then).max(0.0);
-        let of_cpu = |cpu: Option<usize>, count: fn(&Ticks) -> f64| {
+        let of_cpu = |cpu: Option<usize>, count: fn(&CpuSeconds) -> f64| {
             let (now, then) = (self.cpus.get(&cpu)?, earlier.cpus.get(&cpu)?);
             Some(grown(count(now), count(then)))
         };
-        let steal = |ticks: &Ticks| ticks.steal;
+        let steal = |ticks: &CpuSeconds| ticks.steal;
         let (stolen, count) = if cpus.is_empty() {
             // All entries but the sum.
             (of_cpu(None, steal), self.cpus.len().saturating_sub(1))

@@ -18,7 +18,7 @@ use pipespeed_base::size;
 
 /// A system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Call {
+pub enum RefusableCall {
     /// clone(2), for a process or a thread.
     Clone,
     /// io_uring_setup(2) or io_uring_enter(2).
@@ -38,34 +38,34 @@ pub enum Call {
 }
 
 /// Channels name their calls in words: `write by io_uring`.
-impl From<&str> for Call {
+impl From<&str> for RefusableCall {
     fn from(name: &str) -> Self {
         if name.contains("io_uring") {
-            Call::IoUring
+            RefusableCall::IoUring
         } else {
-            Call::Other(name.to_owned())
+            RefusableCall::Other(name.to_owned())
         }
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for RefusableCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Call::Clone => "clone(2)",
-            Call::IoUring => "io_uring",
-            Call::Mlock => "mlock(2)",
-            Call::PerfEventOpen => "perf_event_open(2)",
-            Call::PerfMmap => "memory for samples",
-            Call::Pipe2 => "pipe2(2)",
-            Call::SetPipeSize => "fcntl(2) F_SETPIPE_SZ",
-            Call::Other(name) => name,
+            RefusableCall::Clone => "clone(2)",
+            RefusableCall::IoUring => "io_uring",
+            RefusableCall::Mlock => "mlock(2)",
+            RefusableCall::PerfEventOpen => "perf_event_open(2)",
+            RefusableCall::PerfMmap => "memory for samples",
+            RefusableCall::Pipe2 => "pipe2(2)",
+            RefusableCall::SetPipeSize => "fcntl(2) F_SETPIPE_SZ",
+            RefusableCall::Other(name) => name,
         })
     }
 }
 
 /// Privileges and limits of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct Privileges {
     /// Its effective capabilities.
     pub capabilities: CapabilitySet,
     /// Whether it is in the initial user namespace. In others, capabilities don't
@@ -77,14 +77,14 @@ pub struct Process {
     pub max_locked: Option<u64>,
 }
 
-impl Process {
+impl Privileges {
     /// Reads them from `/proc`; without it, no capabilities.
     pub fn current(root: &Root) -> Self {
         const STATUS: &str = "proc/thread-self/status";
         let effective = root
             .field(STATUS, "CapEff")
             .and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-        Process {
+        Privileges {
             capabilities: CapabilitySet::from_bits_retain(effective.unwrap_or(0)),
             in_first_user_namespace: root.in_first_user_namespace(),
             filtered: root.field(STATUS, "Seccomp").as_deref() == Some("2"),
@@ -101,7 +101,7 @@ impl Process {
 /// A setting that refuses a system call.
 struct Setting {
     /// The call.
-    call: Call,
+    call: RefusableCall,
     /// Its file below the root.
     file: &'static str,
     /// Whether all kernels with the call have the file, and no others.
@@ -121,7 +121,7 @@ struct Setting {
 static SETTINGS: [Setting; 2] = [
     // Documentation/admin-guide/sysctl/kernel.rst
     Setting {
-        call: Call::IoUring,
+        call: RefusableCall::IoUring,
         file: "proc/sys/kernel/io_uring_disabled",
         always_exists: false,
         refuses_from: 1,
@@ -132,7 +132,7 @@ static SETTINGS: [Setting; 2] = [
     },
     // kernel/events/core.c, perf_allow_kernel; perf_event_open(2)
     Setting {
-        call: Call::PerfEventOpen,
+        call: RefusableCall::PerfEventOpen,
         file: "proc/sys/kernel/perf_event_paranoid",
         always_exists: true,
         refuses_from: 2,
@@ -150,7 +150,7 @@ static SETTINGS: [Setting; 2] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The call.
-    pub call: Call,
+    pub call: RefusableCall,
     /// Its error.
     pub errno: Errno,
     /// The cause in a few words.
@@ -188,17 +188,17 @@ pub fn is_refusal(error: &io::Error) -> bool {
 
 /// The refusal that caused a system call's error: one of [`is_refusal`], a limit
 /// or a missing file. `None` for other errors.
-pub fn explain(call: impl Into<Call>, error: &io::Error) -> Option<Refusal> {
+pub fn explain(call: impl Into<RefusableCall>, error: &io::Error) -> Option<Refusal> {
     let root = Root::default();
     find(
         call.into(),
         errno_of(error)?,
         &root,
-        Process::current(&root),
+        Privileges::current(&root),
     )
 }
 
-fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refusal> {
+fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> Option<Refusal> {
     let setting = SETTINGS.iter().find(|setting| setting.call == call);
     let by_setting = setting.and_then(|setting| setting.refuses(root, process));
     let (cause, remedy) = match (errno, &call) {
@@ -211,22 +211,22 @@ fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refus
             "close files and pipes, or raise it",
         ),
         // clone(2): too many processes and threads of the user or control group.
-        (Errno::AGAIN, Call::Clone) => because(
+        (Errno::AGAIN, RefusableCall::Clone) => because(
             limit("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
             "raise it (ulimit -u), or pids.max of the control group",
         ),
         // perf_event_open(2): EPERM of mmap(2).
-        (Errno::PERM | Errno::NOMEM, Call::PerfMmap) => because(
+        (Errno::PERM | Errno::NOMEM, RefusableCall::PerfMmap) => because(
             format!(
                 "/proc/sys/kernel/perf_event_mlock_kb is too small or in use, and {}",
                 max_locked(process)
             ),
             "raise either (ulimit -l)",
         ),
-        (Errno::NOMEM, Call::Mlock | Call::IoUring) => cant_lock(process),
+        (Errno::NOMEM, RefusableCall::Mlock | RefusableCall::IoUring) => cant_lock(process),
         // mlock(2): EPERM means that the limit is 0.
-        (Errno::PERM, Call::Mlock) if process.max_locked == Some(0) => cant_lock(process),
-        (Errno::PERM, Call::SetPipeSize) => because(
+        (Errno::PERM, RefusableCall::Mlock) if process.max_locked == Some(0) => cant_lock(process),
+        (Errno::PERM, RefusableCall::SetPipeSize) => because(
             "fs.pipe-max-size or fs.pipe-user-pages-soft",
             "close pipes, have CAP_SYS_RESOURCE, or raise them",
         ),
@@ -284,12 +284,12 @@ fn because(cause: impl Into<String>, remedy: impl Into<String>) -> (String, Stri
     (cause.into(), remedy.into())
 }
 
-fn cant_lock(process: Process) -> (String, String) {
+fn cant_lock(process: Privileges) -> (String, String) {
     let remedy = "raise it (ulimit -l), or have CAP_IPC_LOCK";
     because(max_locked(process), remedy)
 }
 
-fn max_locked(process: Process) -> String {
+fn max_locked(process: Privileges) -> String {
     limit("RLIMIT_MEMLOCK", process.max_locked.map(size::format))
 }
 
@@ -302,7 +302,7 @@ fn limit(name: &str, value: Option<impl fmt::Display>) -> String {
 
 /// How to get a call past a seccomp filter. Docker's default one allows some calls
 /// to processes with a capability.
-fn pass_filter(call: &Call, setting: Option<&Setting>, process: Process) -> String {
+fn pass_filter(call: &RefusableCall, setting: Option<&Setting>, process: Privileges) -> String {
     let lacked = setting.filter(|setting| !process.capabilities.intersects(setting.exempt.0));
     let docker = match lacked.and_then(|setting| setting.docker) {
         Some(capability) => format!("--cap-add {capability}"),
@@ -320,7 +320,7 @@ impl Setting {
 
     /// Cause and remedy, if it refuses this process; or if it may, being
     /// unreadable.
-    fn refuses(&self, root: &Root, process: Process) -> Option<(String, String)> {
+    fn refuses(&self, root: &Root, process: Privileges) -> Option<(String, String)> {
         let (capabilities, name) = self.exempt;
         let counts = process.in_first_user_namespace;
         let exempt = counts && process.capabilities.intersects(capabilities);
@@ -393,13 +393,13 @@ impl Error for Refusal {}
 mod tests {
     use super::*;
 
-    const ORDINARY: Process = Process {
+    const ORDINARY: Privileges = Privileges {
         capabilities: CapabilitySet::empty(),
         in_first_user_namespace: true,
         filtered: false,
         max_locked: Some(65_536),
     };
-    const FILTERED: Process = Process {
+    const FILTERED: Privileges = Privileges {
         filtered: true,
         ..ORDINARY
     };
@@ -415,11 +415,11 @@ mod tests {
         (directory, root)
     }
 
-    fn tee() -> Call {
-        Call::Other("tee(2)".to_owned())
+    fn tee() -> RefusableCall {
+        RefusableCall::Other("tee(2)".to_owned())
     }
 
-    fn cause(call: Call, errno: Errno, root: &Root, process: Process) -> String {
+    fn cause(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> String {
         find(call, errno, root, process).map_or("none".to_owned(), |refusal| refusal.cause)
     }
 
@@ -449,11 +449,11 @@ mod tests {
                 cause == format!("/{} is {value}", setting.file)
             };
             let (low, high) = (setting.refuses_from, setting.refuses_all_from);
-            let capable = Process {
+            let capable = Privileges {
                 capabilities: setting.exempt.0,
                 ..ORDINARY
             };
-            let within = Process {
+            let within = Privileges {
                 in_first_user_namespace: false,
                 ..capable
             };
@@ -473,26 +473,36 @@ mod tests {
 
     #[test]
     fn messages_name_cause_and_remedy() {
-        let capable = Process {
+        let capable = Privileges {
             capabilities: CapabilitySet::PERFMON,
             ..FILTERED
         };
-        let within = Process {
+        let within = Privileges {
             in_first_user_namespace: false,
             ..capable
         };
         let mut text = String::new();
         for (call, errno, value, process) in [
-            (Call::IoUring, Errno::PERM, Some(2), FILTERED),
-            (Call::PerfEventOpen, Errno::ACCESS, Some(2), FILTERED),
-            (Call::PerfEventOpen, Errno::PERM, Some(2), FILTERED),
-            (Call::PerfEventOpen, Errno::PERM, Some(2), capable),
-            (Call::PerfEventOpen, Errno::PERM, Some(1), FILTERED),
-            (Call::PerfEventOpen, Errno::ACCESS, Some(2), within),
-            (Call::PerfEventOpen, Errno::ACCESS, None, ORDINARY),
-            (Call::PerfEventOpen, Errno::NOSYS, Some(2), FILTERED),
-            (Call::PerfEventOpen, Errno::NOSYS, None, FILTERED),
-            (Call::PerfMmap, Errno::PERM, None, ORDINARY),
+            (RefusableCall::IoUring, Errno::PERM, Some(2), FILTERED),
+            (
+                RefusableCall::PerfEventOpen,
+                Errno::ACCESS,
+                Some(2),
+                FILTERED,
+            ),
+            (RefusableCall::PerfEventOpen, Errno::PERM, Some(2), FILTERED),
+            (RefusableCall::PerfEventOpen, Errno::PERM, Some(2), capable),
+            (RefusableCall::PerfEventOpen, Errno::PERM, Some(1), FILTERED),
+            (RefusableCall::PerfEventOpen, Errno::ACCESS, Some(2), within),
+            (RefusableCall::PerfEventOpen, Errno::ACCESS, None, ORDINARY),
+            (
+                RefusableCall::PerfEventOpen,
+                Errno::NOSYS,
+                Some(2),
+                FILTERED,
+            ),
+            (RefusableCall::PerfEventOpen, Errno::NOSYS, None, FILTERED),
+            (RefusableCall::PerfMmap, Errno::PERM, None, ORDINARY),
             (tee(), Errno::PERM, None, ORDINARY),
         ] {
             let setting = SETTINGS.iter().find(|setting| setting.call == call);
@@ -534,8 +544,11 @@ mod tests {
 
     #[test]
     fn channels_calls_are_known_by_their_words() {
-        assert_eq!(Call::from("write by io_uring"), Call::IoUring);
-        assert_eq!(Call::from("tee(2)"), tee());
+        assert_eq!(
+            RefusableCall::from("write by io_uring"),
+            RefusableCall::IoUring
+        );
+        assert_eq!(RefusableCall::from("tee(2)"), tee());
     }
 
     #[test]
@@ -553,24 +566,44 @@ mod tests {
     #[test]
     fn limits_are_named_with_their_value() {
         let (_directory, root) = root(&[]);
-        let none = Process {
+        let none = Privileges {
             max_locked: Some(0),
             ..ORDINARY
         };
         for (call, errno, process, word) in [
             (
-                Call::Mlock,
+                RefusableCall::Mlock,
                 Errno::NOMEM,
                 ORDINARY,
                 "RLIMIT_MEMLOCK is 64KiB",
             ),
-            (Call::Mlock, Errno::PERM, none, "RLIMIT_MEMLOCK is 0B"),
-            (Call::Mlock, Errno::PERM, ORDINARY, "security module"),
-            (Call::IoUring, Errno::NOMEM, ORDINARY, "ulimit -l"),
-            (Call::Clone, Errno::AGAIN, ORDINARY, "pids.max"),
-            (Call::Pipe2, Errno::MFILE, ORDINARY, "ulimit -n"),
-            (Call::Pipe2, Errno::NFILE, ORDINARY, "pipe-user-pages-hard"),
-            (Call::SetPipeSize, Errno::PERM, ORDINARY, "fs.pipe-max-size"),
+            (
+                RefusableCall::Mlock,
+                Errno::PERM,
+                none,
+                "RLIMIT_MEMLOCK is 0B",
+            ),
+            (
+                RefusableCall::Mlock,
+                Errno::PERM,
+                ORDINARY,
+                "security module",
+            ),
+            (RefusableCall::IoUring, Errno::NOMEM, ORDINARY, "ulimit -l"),
+            (RefusableCall::Clone, Errno::AGAIN, ORDINARY, "pids.max"),
+            (RefusableCall::Pipe2, Errno::MFILE, ORDINARY, "ulimit -n"),
+            (
+                RefusableCall::Pipe2,
+                Errno::NFILE,
+                ORDINARY,
+                "pipe-user-pages-hard",
+            ),
+            (
+                RefusableCall::SetPipeSize,
+                Errno::PERM,
+                ORDINARY,
+                "fs.pipe-max-size",
+            ),
         ] {
             let text = find(call, errno, &root, process).unwrap().to_string();
             assert!(text.contains(word), "{text}");

@@ -242,9 +242,9 @@ fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
     let machine = Machine::read_below(&made.root, Some(2), Some(3));
     let base_page_bytes = rustix::param::page_size();
     let mut expected = Machine {
-        memory: Memory {
+        memory: MemoryInfo {
             base_page_bytes,
-            ..Memory::default()
+            ..MemoryInfo::default()
         },
         ..Machine::default()
     };

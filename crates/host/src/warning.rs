@@ -97,7 +97,7 @@ pub enum WarningKind {
 
 /// What a warning is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum WarningScope {
     /// Something disturbed the run, so that another run may differ.
     Disturbance,
     /// Another property of this run.
@@ -108,14 +108,14 @@ pub enum Scope {
 
 impl WarningKind {
     /// What warnings of this kind are about.
-    pub fn scope(self) -> Scope {
+    pub fn scope(self) -> WarningScope {
         match self {
             Self::Steal
             | Self::RunDelay
             | Self::Throttled
             | Self::OtherLoad
             | Self::Drift
-            | Self::Flagged => Scope::Disturbance,
+            | Self::Flagged => WarningScope::Disturbance,
             // What was busy before may have ended.
             Self::Busy
             | Self::TwoModes
@@ -124,20 +124,20 @@ impl WarningKind {
             | Self::FewRounds
             | Self::Configuration
             | Self::Failed
-            | Self::Sampling => Scope::Run,
-            Self::Governor => Scope::Machine("frequency governor"),
-            Self::ClockSource => Scope::Machine("slow clock source"),
-            Self::Guest => Scope::Machine("virtual machine"),
-            Self::PressureStall => Scope::Machine("pressure-stall accounting"),
-            Self::Quota => Scope::Machine("CPU quota"),
-            Self::Mitigations => Scope::Machine("mitigations"),
-            Self::SeccompFilter => Scope::Machine("seccomp filter"),
+            | Self::Sampling => WarningScope::Run,
+            Self::Governor => WarningScope::Machine("frequency governor"),
+            Self::ClockSource => WarningScope::Machine("slow clock source"),
+            Self::Guest => WarningScope::Machine("virtual machine"),
+            Self::PressureStall => WarningScope::Machine("pressure-stall accounting"),
+            Self::Quota => WarningScope::Machine("CPU quota"),
+            Self::Mitigations => WarningScope::Machine("mitigations"),
+            Self::SeccompFilter => WarningScope::Machine("seccomp filter"),
         }
     }
 
     /// Whether something disturbed the run, so that another run may differ.
     pub fn is_disturbance(self) -> bool {
-        self.scope() == Scope::Disturbance
+        self.scope() == WarningScope::Disturbance
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::spec::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Doubt, Header, Interval, Ratio, Run, Verdict};
+use crate::record::{CaseResult, Doubt, Interval, Ratio, RecordHeader, Run, Verdict};
 use pipespeed_base::size;
 use pipespeed_base::text::{fixed, significant};
 use pipespeed_host::Difference;
@@ -29,7 +29,7 @@ const MAX_AUTOCORRELATION: f64 = 0.5;
 pub struct ComparisonRecord {
     /// The header of all records.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The oldest run with each of the others.
     pub comparisons: Vec<Comparison>,
 }
@@ -38,9 +38,9 @@ pub struct ComparisonRecord {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The older run.
-    pub old: Side,
+    pub old: ComparedRun,
     /// The newer run.
-    pub new: Side,
+    pub new: ComparedRun,
     /// What differs in the machine, the settings and the program.
     pub differences: Vec<Difference>,
     /// Why the runs cannot be compared; empty if they can.
@@ -99,7 +99,7 @@ impl Comparison {
 
 /// One of the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Side {
+pub struct ComparedRun {
     /// The file it was loaded from.
     pub file: String,
     /// The suite.
@@ -217,8 +217,8 @@ fn beyond_equivalence(ratio: Ratio) -> Ratio {
     }
 }
 
-fn side(file: &str, run: &Run) -> Side {
-    Side {
+fn side(file: &str, run: &Run) -> ComparedRun {
+    ComparedRun {
         file: file.to_owned(),
         suite: run.suite,
         started_at: run.header.started_at.clone(),

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::record::{Deadlock, NotRun};
+use crate::record::{NotRun, TrialDeadlock};
 use pipespeed_base::failure::out_of_descriptors;
 use pipespeed_base::{signal_name, size, text::pluralize};
 use pipespeed_host::refusals::{self, is_refusal};
@@ -17,7 +17,7 @@ pub enum TrialError {
     NotRun(#[from] NotRun),
     /// Both processes wait for each other.
     #[error("deadlock after {}", pluralize(.0.round_trips as usize, "round trip"))]
-    Deadlock(Box<Deadlock>),
+    Deadlock(Box<TrialDeadlock>),
     /// The run was interrupted by a signal.
     #[error("interrupted by {}", signal_name(*.0))]
     Interrupted(i32),

@@ -1,12 +1,12 @@
 //! A run with invented samples, for the tests of every report.
 
 use crate::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
-use crate::latency::spec::{Length, Mode, RoundTripOutcome};
+use crate::latency::spec::{ExchangeMode, Length, RoundTripOutcome};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, Deadlock, EndCounters, Estimate, GIB, Header, Interval,
-    Kind as RecordKind, NotRun, NullControl, ProcessState, Ratio, Run, Sample, Settings, Sleep,
-    Summary, Warning, WarningKind,
+    CaseResult, Configuration, EndCounters, Estimate, GIB, Interval, Kind as RecordKind, NotRun,
+    NullControl, ProcessState, Ratio, RecordHeader, Run, Sample, Settings, Sleep, Summary,
+    TrialDeadlock, Warning, WarningKind,
 };
 use crate::spec::{Act, Case, Channel, Suite, Waiting};
 use pipespeed_base::Named as _;
@@ -27,10 +27,10 @@ fn machine() -> Machine {
 }
 
 /// The header of an invented record.
-pub fn header(kind: RecordKind) -> Header {
-    Header {
+pub fn header(kind: RecordKind) -> RecordHeader {
+    RecordHeader {
         pipespeed_version: "0.0.0-invented".to_owned(),
-        ..Header::new(
+        ..RecordHeader::new(
             kind,
             vec!["pipespeed".to_owned(), "bench".to_owned()],
             "2026-03-14T09:26:53Z".to_owned(),
@@ -128,7 +128,7 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
 /// A run of any cases.
 pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
     Run {
-        header: Header {
+        header: RecordHeader {
             machine: machine(),
             ..header(RecordKind::Bench)
         },
@@ -357,7 +357,7 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
 }
 
 /// An invented deadlock of messages of 128 KiB.
-pub fn deadlock() -> Deadlock {
+pub fn deadlock() -> TrialDeadlock {
     let state = |pid, written, read| ProcessState {
         pid,
         sleep: Sleep {
@@ -368,7 +368,7 @@ pub fn deadlock() -> Deadlock {
         read,
         is_writing: true,
     };
-    Deadlock {
+    TrialDeadlock {
         round_trips: 1,
         seconds: 2.0,
         capacity: "each pipe holds 64KiB".to_owned(),
@@ -377,7 +377,7 @@ pub fn deadlock() -> Deadlock {
 }
 
 /// Plausible results of round trips.
-pub fn latency_record(mode: Mode) -> LatencyRecord {
+pub fn latency_record(mode: ExchangeMode) -> LatencyRecord {
     let mut cases: Vec<CaseRecord> = [
         (Channel::PIPE, 8),
         (Channel::Tcp, 8),
@@ -405,8 +405,8 @@ pub fn latency_record(mode: Mode) -> LatencyRecord {
         }
     }
     match mode {
-        Mode::Closed | Mode::Open(_) => cases[2].failed = 3,
-        Mode::Naive(_) => cases[2].deadlock = Some(deadlock()),
+        ExchangeMode::Closed | ExchangeMode::Open(_) => cases[2].failed = 3,
+        ExchangeMode::Naive(_) => cases[2].deadlock = Some(deadlock()),
     }
     let mut eventfd = CaseRecord::new(Channel::Eventfd, 1024, mode);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));

@@ -23,10 +23,10 @@ pub mod trial;
 ///
 /// # Errors
 /// If the report can't be sent.
-pub fn serve(role: spec::Role) -> std::io::Result<()> {
-    use spec::Role;
+pub fn serve(role: spec::ProcessRole) -> std::io::Result<()> {
+    use spec::ProcessRole;
     match role {
-        Role::Writer | Role::Reader => endpoint::process::main(role),
-        Role::Sender | Role::Echo => latency::process::main(role),
+        ProcessRole::Writer | ProcessRole::Reader => endpoint::process::main(role),
+        ProcessRole::Sender | ProcessRole::Echo => latency::process::main(role),
     }
 }

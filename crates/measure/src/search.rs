@@ -13,7 +13,7 @@ use crate::failure::TrialError;
 use crate::record::{
     BestSizes, CellResult, NotRun, PanelResult, Run, Search, Sizes, Warning, WarningKind,
 };
-use crate::rounds::{Budget, Measurement, Observer, Place, Rounds, Work, sample_of};
+use crate::rounds::{Measurement, Rounds, RunObserver, TimeBudget, TrialPlace, Work, sample_of};
 use crate::spec::{Case, Durations};
 use crate::suite::sizes::{Grid, command_line};
 use crate::suite::{sizes, touched};
@@ -26,7 +26,7 @@ pub const FINALISTS: usize = 4;
 
 /// What the best sizes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum SearchPurpose {
     /// They are measured beside the published ones: suite `sizes`.
     Sizes,
     /// They are those of the case that the others are compared with: suite `touched`.
@@ -46,17 +46,17 @@ pub struct Effort {
     pub max_final_trials: usize,
 }
 
-impl Purpose {
+impl SearchPurpose {
     /// The limits of the search.
     pub fn effort(self) -> Effort {
         match self {
-            Purpose::Sizes => Effort {
+            SearchPurpose::Sizes => Effort {
                 grid_end: 0.35,
                 search_end: 0.5,
                 max_grid_trials: 5,
                 max_final_trials: 15,
             },
-            Purpose::Baseline => Effort {
+            SearchPurpose::Baseline => Effort {
                 grid_end: 0.1,
                 search_end: 0.15,
                 max_grid_trials: 3,
@@ -68,8 +68,8 @@ impl Purpose {
     /// A case with the sizes to try.
     fn with_sizes(self, case: &Case, sizes: Sizes) -> Case {
         match self {
-            Purpose::Sizes => sizes::with_sizes(case, sizes),
-            Purpose::Baseline => touched::with_sizes(case, sizes),
+            SearchPurpose::Sizes => sizes::with_sizes(case, sizes),
+            SearchPurpose::Baseline => touched::with_sizes(case, sizes),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Purpose {
 #[derive(Debug, Clone)]
 pub struct SearchPlan {
     /// What the best sizes are for.
-    pub purpose: Purpose,
+    pub purpose: SearchPurpose,
     /// The cases to try sizes on, those that can be run.
     pub cases: Vec<Case>,
     /// The sizes to try on each.
@@ -88,7 +88,7 @@ pub struct SearchPlan {
     /// The time for the search and the rounds, in seconds.
     pub time_s: f64,
     /// The time for the whole run; `None` if the number of rounds is given.
-    pub budget: Option<Budget>,
+    pub budget: Option<TimeBudget>,
     /// The number of rounds, if it is given.
     pub rounds: Option<usize>,
     /// The minimum number of rounds otherwise, even if they take longer than the time.
@@ -171,7 +171,7 @@ pub fn search(
     plan: &SearchPlan,
     runner: &mut impl Timed,
     run: &mut Run,
-    observer: &mut impl Observer<Run>,
+    observer: &mut impl RunObserver<Run>,
 ) -> anyhow::Result<Vec<Case>> {
     runner.set_durations(plan.search_durations());
     run.search = Some(plan.empty_search());
@@ -179,7 +179,7 @@ pub fn search(
     let mut searching = Rounds::begin(Searching {
         plan,
         started_s: runner.now_s(),
-        stage: Stage::Grid,
+        stage: SearchStage::Grid,
         runner,
         run,
     });
@@ -187,7 +187,7 @@ pub fn search(
     if outcome.is_ok() {
         let work = &mut searching.work;
         let finalists = |panel: &PanelResult| panel.ranking().into_iter().take(FINALISTS).collect();
-        work.stage = Stage::Finals(work.search().panels.iter().map(finalists).collect());
+        work.stage = SearchStage::Finals(work.search().panels.iter().map(finalists).collect());
         outcome = searching.rounds(effort.max_final_trials, None, observer);
     }
     let missing = searching.missing();
@@ -200,7 +200,7 @@ pub fn search(
     let search = work.search_mut();
     choose(search, plan);
     let cases = cases_to_measure(search, plan);
-    if cases.is_empty() && plan.purpose == Purpose::Baseline {
+    if cases.is_empty() && plan.purpose == SearchPurpose::Baseline {
         return Ok(plan.cases.clone());
     }
     if cases.is_empty() {
@@ -217,7 +217,7 @@ pub fn search(
 }
 
 /// The stages of a search.
-enum Stage {
+enum SearchStage {
     /// Every pair of sizes.
     Grid,
     /// The best pairs of each case, by index.
@@ -229,7 +229,7 @@ struct Searching<'a, R> {
     plan: &'a SearchPlan,
     runner: &'a mut R,
     run: &'a mut Run,
-    stage: Stage,
+    stage: SearchStage,
     started_s: f64,
 }
 
@@ -291,8 +291,8 @@ impl<R: Timed> Work for Searching<'_, R> {
     fn is_open(&self, case: usize) -> bool {
         let (panel, cell) = self.indices(case);
         let is_member = match &self.stage {
-            Stage::Grid => true,
-            Stage::Finals(finalists) => finalists[panel].contains(&cell),
+            SearchStage::Grid => true,
+            SearchStage::Finals(finalists) => finalists[panel].contains(&cell),
         };
         is_member && self.cell(case).not_run.is_none()
     }
@@ -304,20 +304,20 @@ impl<R: Timed> Work for Searching<'_, R> {
     fn is_over(&self) -> bool {
         let effort = self.plan.purpose.effort();
         let end = match self.stage {
-            Stage::Grid => effort.grid_end,
-            Stage::Finals(_) => effort.search_end,
+            SearchStage::Grid => effort.grid_end,
+            SearchStage::Finals(_) => effort.search_end,
         };
         self.elapsed_s() >= end * self.plan.time_s
     }
 
-    fn trial(&mut self, at: usize, place: Place) -> Result<(), TrialError> {
+    fn trial(&mut self, at: usize, place: TrialPlace) -> Result<(), TrialError> {
         let case = self.case(at);
         let trial = self.runner.run(&case)?;
         let cpus = self.plan.cpus_of(&case);
         let own_processors = cpus.is_some_and(|(writer, reader)| writer != reader);
         if let Some(sample) = sample_of(&trial, place, own_processors) {
             self.search_mut().flagged += usize::from(!sample.flags.is_empty());
-            let is_grid = matches!(self.stage, Stage::Grid);
+            let is_grid = matches!(self.stage, SearchStage::Grid);
             let cell = self.cell_mut(at);
             let rates = if is_grid {
                 &mut cell.grid
@@ -342,7 +342,7 @@ impl<R: Timed> Work for Searching<'_, R> {
 fn choose(search: &mut Search, plan: &SearchPlan) {
     for (panel, case) in search.panels.iter_mut().zip(&plan.cases) {
         let is_enough =
-            |cell: &&CellResult| plan.purpose == Purpose::Baseline || !cell.finals.is_empty();
+            |cell: &&CellResult| plan.purpose == SearchPurpose::Baseline || !cell.finals.is_empty();
         let leader = panel.leader().filter(is_enough);
         let Some(sizes) = leader.map(|cell| cell.sizes) else {
             continue;
@@ -374,7 +374,7 @@ fn cases_to_measure(search: &Search, plan: &SearchPlan) -> Vec<Case> {
 ///
 /// # Errors
 /// On a signal.
-pub fn confirm<R: Timed, O: Observer<Run>>(
+pub fn confirm<R: Timed, O: RunObserver<Run>>(
     plan: &SearchPlan,
     measurement: &mut Measurement<R>,
     observer: &mut O,

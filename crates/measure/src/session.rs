@@ -21,11 +21,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::endpoint::control::{Control, GO, Report};
+use crate::endpoint::control::{Control, GO, ProcessReport};
 use crate::endpoint::counters::process_time;
 use crate::endpoint::serve::SHARED_WORDS;
 use crate::failure::TrialError;
-use crate::spec::Role;
+use crate::spec::ProcessRole;
 use crate::sys::SharedWords;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
@@ -40,10 +40,10 @@ pub const SUBCOMMAND: &str = "__endpoint";
 const PEER_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A report and who sent it.
-type Reported<S, O> = (Role, Report<S, O>);
+type Reported<S, O> = (ProcessRole, ProcessReport<S, O>);
 
 /// Watches the processes of a trial until they report their outcomes.
-pub(crate) trait Watch {
+pub(crate) trait TrialWatch {
     /// The time between two checks.
     fn interval(&self) -> Duration;
 
@@ -67,7 +67,7 @@ pub(crate) struct Session<'a, S, O> {
     deadline: Instant,
     /// Error of the first process that found the other one gone.
     first_error: Option<TrialError>,
-    reports: PhantomData<fn() -> Report<S, O>>,
+    reports: PhantomData<fn() -> ProcessReport<S, O>>,
 }
 
 impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
@@ -100,7 +100,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// [`TrialError`].
     pub(crate) fn spawn(
         &mut self,
-        role: Role,
+        role: ProcessRole,
         cpu: Option<usize>,
         channel: Option<OwnedFd>,
         spec: &impl Serialize,
@@ -110,7 +110,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         let control = Stdio::from(OwnedFd::from(theirs));
         let channel = channel.map_or_else(Stdio::null, Stdio::from);
         let (stdin, stdout) = match role {
-            Role::Reader => (channel, control),
+            ProcessRole::Reader => (channel, control),
             _ => (control, channel),
         };
         let child = Command::new(self.program)
@@ -138,11 +138,11 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     ///
     /// # Errors
     /// [`TrialError`].
-    pub(crate) fn wait_ready(&mut self) -> Result<Vec<(Role, S)>, TrialError> {
+    pub(crate) fn wait_ready(&mut self) -> Result<Vec<(ProcessRole, S)>, TrialError> {
         let mut setups = Vec::new();
         while setups.len() < self.ends.len() {
             match self.next_report(&mut None)? {
-                (role, Report::Ready(setup)) => setups.push((role, setup)),
+                (role, ProcessReport::Ready(setup)) => setups.push((role, setup)),
                 (role, _) => return Err(unexpected_report(role)),
             }
         }
@@ -160,7 +160,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// Those of `attach`; a process may have been interrupted meanwhile.
     pub(crate) fn attach(
         &mut self,
-        attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
+        attach: &mut dyn FnMut(ProcessRole, u32) -> anyhow::Result<()>,
     ) -> Result<(), TrialError> {
         for end in &mut self.ends {
             if let Err(error) = attach(end.role, end.child.id()) {
@@ -190,14 +190,14 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// [`TrialError`].
     pub(crate) fn collect(
         &mut self,
-        mut watch: Option<&mut dyn Watch>,
-    ) -> Result<Vec<(Role, O)>, TrialError> {
+        mut watch: Option<&mut dyn TrialWatch>,
+    ) -> Result<Vec<(ProcessRole, O)>, TrialError> {
         let wanted = self.ends.iter().filter(|end| end.role.has_outcome());
         let wanted = wanted.count();
         let mut outcomes = Vec::new();
         while outcomes.len() < wanted {
             match self.next_report(&mut watch)? {
-                (role, Report::Done(outcome)) => outcomes.push((role, *outcome)),
+                (role, ProcessReport::Done(outcome)) => outcomes.push((role, *outcome)),
                 (role, _) => return Err(unexpected_report(role)),
             }
         }
@@ -225,7 +225,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// report.
     fn next_report(
         &mut self,
-        watch: &mut Option<&mut dyn Watch>,
+        watch: &mut Option<&mut dyn TrialWatch>,
     ) -> Result<Reported<S, O>, TrialError> {
         loop {
             let Some((role, report)) = self.report_in_time(watch)? else {
@@ -233,10 +233,10 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             };
             let failure = |reason| TrialError::Failed(anyhow!("the {}: {reason}", role.name()));
             match report {
-                Report::Ready(_) | Report::Done(_) => return Ok((role, report)),
-                Report::NotRun(not_run) => return Err(not_run.into()),
-                Report::Failed(reason) => return Err(failure(reason)),
-                Report::PeerGone(reason) => {
+                ProcessReport::Ready(_) | ProcessReport::Done(_) => return Ok((role, report)),
+                ProcessReport::NotRun(not_run) => return Err(not_run.into()),
+                ProcessReport::Failed(reason) => return Err(failure(reason)),
+                ProcessReport::PeerGone(reason) => {
                     self.first_error.get_or_insert_with(|| failure(reason));
                     self.deadline = self.deadline.min(Instant::now() + PEER_REPORT_TIMEOUT);
                     *watch = None;
@@ -248,7 +248,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// The next report of any process; `None` at the deadline or if all have reported.
     fn report_in_time(
         &mut self,
-        watch: &mut Option<&mut dyn Watch>,
+        watch: &mut Option<&mut dyn TrialWatch>,
     ) -> Result<Option<Reported<S, O>>, TrialError> {
         let mut next_check = Instant::now() + watch.as_ref().map_or(self.timeout, |w| w.interval());
         loop {
@@ -284,9 +284,9 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                 continue;
             };
             let end = &mut self.ends[*at];
-            return match end.control.receive::<Report<S, O>>() {
+            return match end.control.receive::<ProcessReport<S, O>>() {
                 Ok(report) => {
-                    end.has_reported = !matches!(report, Report::Ready(_));
+                    end.has_reported = !matches!(report, ProcessReport::Ready(_));
                     Ok(Some((end.role, report)))
                 }
                 Err(error) => Err(match self.interrupt.signal() {
@@ -312,7 +312,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
 /// A process of a trial, killed and reaped when it is dropped.
 #[derive(Debug)]
 struct EndProcess {
-    role: Role,
+    role: ProcessRole,
     child: Child,
     control: Control,
     /// Whether it has sent its last report.
@@ -364,7 +364,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn unexpected_report(role: Role) -> TrialError {
+fn unexpected_report(role: ProcessRole) -> TrialError {
     TrialError::Failed(anyhow!("the {} sent an unexpected report", role.name()))
 }
 

@@ -12,7 +12,7 @@ use crate::endpoint::outcome::Outcome;
 use crate::failure::TrialError;
 use crate::record::{Granted, Setup};
 use crate::session::{Session, with_noise};
-use crate::spec::{Case, ChannelSizes, Durations, Role};
+use crate::spec::{Case, ChannelSizes, Durations, ProcessRole};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 
@@ -111,7 +111,7 @@ impl ProcessRunner {
     pub fn run_watched(
         &mut self,
         case: &Case,
-        attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
+        attach: &mut dyn FnMut(ProcessRole, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
         if let Some(signal) = self.interrupt.signal() {
             return Err(TrialError::Interrupted(signal));
@@ -128,7 +128,7 @@ impl ProcessRunner {
         &self,
         case: &Case,
         cpus: [Option<usize>; 2],
-        attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
+        attach: &mut dyn FnMut(ProcessRole, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
         let subject = &case.subject;
         let (mut ends, mut granted) = ([None, None], Granted::default());
@@ -143,13 +143,16 @@ impl ProcessRunner {
         let mut session: Session<'_, Setup, Outcome> =
             Session::new(&self.program, &self.interrupt, timeout)?;
         let spec = case.end_spec(margin_bytes, self.durations);
-        for (role, end) in [Role::Writer, Role::Reader].into_iter().zip(ends) {
+        for (role, end) in [ProcessRole::Writer, ProcessRole::Reader]
+            .into_iter()
+            .zip(ends)
+        {
             if subject.has(role) {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }
         let mut setups = session.wait_ready()?.into_iter();
-        let setup = setups.find(|(role, _)| *role == Role::Writer);
+        let setup = setups.find(|(role, _)| *role == ProcessRole::Writer);
         session.attach(attach)?;
         session.start()?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];

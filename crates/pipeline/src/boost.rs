@@ -20,14 +20,14 @@ pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
 pub use self::sidecar::{find_other, open_process, start};
-use crate::graph::{Link, Process, Scanner, Side};
+use crate::graph::{Link, LinkSide, Process, Scanner};
 use crate::proc::pipe_probe::PipeProbe;
 use crate::proc::{LinkId, Proc};
 use crate::raise::{
     Decision, Exemption, MIN_WRITTEN, Treatment, WriterActivity, decide, find_connected,
     find_links, raise,
 };
-use crate::wait::{BlockedOn, LinkWait, State, examine};
+use crate::wait::{BlockedOn, LinkWait, ThreadState, examine};
 
 /// Interval of scans right after a process has started.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -48,7 +48,7 @@ const MAX_OPENING: Duration = Duration::from_secs(5);
 
 /// Whose pipes are raised.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct RaiseScope {
     /// A process, with its descendants.
     pub pid: i32,
     /// Whether the rest of its pipeline belongs to it: processes of its group with the same
@@ -63,7 +63,7 @@ pub struct Subject {
 pub struct Booster {
     proc: Proc,
     pipe_probe: PipeProbe,
-    subject: Subject,
+    subject: RaiseScope,
     newest: Newest,
     scanner: Scanner,
     /// The processes in the order of their tree.
@@ -79,7 +79,7 @@ pub struct Booster {
 
 impl Booster {
     /// Begins to attend to a process. `pipe_probe` opens the pipes.
-    pub fn new(subject: Subject, pipe_probe: PipeProbe) -> Self {
+    pub fn new(subject: RaiseScope, pipe_probe: PipeProbe) -> Self {
         let now = Instant::now();
         Booster {
             proc: Proc::with_pipe_probe(pipe_probe.clone()),
@@ -209,7 +209,7 @@ impl Booster {
         // One that is raised at once has hardly been read from.
         for link in settled
             .iter()
-            .filter(|link| link.holders(Side::Input).len() > 1)
+            .filter(|link| link.holders(LinkSide::Input).len() > 1)
         {
             let process = |pid: i32| self.scanner.graph.processes.get(&pid);
             if let Some(reader) = self.find_reader(link).and_then(process) {
@@ -229,7 +229,7 @@ impl Booster {
         let (writer, activity) = self.examine_writers(link);
         let reader = self
             .find_reader(link)
-            .or(link.holders(Side::Input).last().copied());
+            .or(link.holders(LinkSide::Input).last().copied());
         let process = |pid: Option<i32>| self.scanner.graph.processes.get(&pid?);
         let (writer, reader) = (process(writer), process(reader));
         let name = self.register.set_parties(link.id, writer, reader);
@@ -257,7 +257,7 @@ impl Booster {
     fn examine_writers(&self, link: &Link) -> (Option<i32>, WriterActivity) {
         let mut activity = WriterActivity::default();
         let mut most = None;
-        for pid in &link.holders(Side::Room) {
+        for pid in &link.holders(LinkSide::Room) {
             let written = self.proc.io(*pid).map_or(0, |io| io.written_bytes);
             let in_call = self.find_calls(*pid, link.id);
             let vmsplice = in_call.iter().find_map(|call| call.exemption());
@@ -275,7 +275,7 @@ impl Booster {
     /// Of several readers the one that has read most, or else waits for data. `None` if none was
     /// seen to read.
     fn find_reader(&self, link: &Link) -> Option<i32> {
-        let readers = link.holders(Side::Input);
+        let readers = link.holders(LinkSide::Input);
         if let [reader] = readers[..] {
             return Some(reader);
         }
@@ -296,10 +296,10 @@ impl Booster {
         let Some(process) = self.scanner.graph.processes.get(&pid) else {
             return false;
         };
-        let is_on_pipe = |wait: &LinkWait| wait.pipe == pipe && wait.side == Side::Input;
+        let is_on_pipe = |wait: &LinkWait| wait.pipe == pipe && wait.side == LinkSide::Input;
         let mut threads = self.proc.threads(pid).into_iter();
         threads.any(|tid| match examine(&self.proc, pid, tid, &process.ends) {
-            Some((State::Waiting(BlockedOn::Pipes { any_of, .. }), _)) => {
+            Some((ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }), _)) => {
                 any_of.iter().any(is_on_pipe)
             }
             _ => false,

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use crate::diagnosis::{Bottleneck, Certainty, Room, Who};
-use crate::graph::Side;
+use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
-use crate::observe::{Observation, Pipe};
+use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
-use crate::proc::{End, Io, LinkId};
+use crate::proc::{Io, LinkFd, LinkId};
 use crate::processors::Load;
 use crate::sample::{Observed, OnLink, Shares};
-use crate::wait::{BlockedOn, LinkWait, State};
+use crate::wait::{BlockedOn, LinkWait, ThreadState};
 
 /// A process with these pipes.
-pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
+pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
     Process {
         id: ProcessId { pid, start: 1 },
         parent: 1,
@@ -24,8 +24,8 @@ pub fn process(pid: i32, name: &str, ends: Vec<End>) -> Process {
 }
 
 /// A read end of a pipe.
-pub fn reads(fd: i32, inode: u64) -> End {
-    End {
+pub fn reads(fd: i32, inode: u64) -> LinkFd {
+    LinkFd {
         fd,
         pipe: LinkId::pipe(inode),
         reads: true,
@@ -35,8 +35,8 @@ pub fn reads(fd: i32, inode: u64) -> End {
 }
 
 /// A write end of a pipe.
-pub fn writes(fd: i32, inode: u64) -> End {
-    End {
+pub fn writes(fd: i32, inode: u64) -> LinkFd {
+    LinkFd {
         reads: false,
         writes: true,
         ..reads(fd, inode)
@@ -44,33 +44,33 @@ pub fn writes(fd: i32, inode: u64) -> End {
 }
 
 /// A thread that waits for data in a pipe.
-pub fn on_input(inode: u64) -> State {
-    on(inode, Side::Input)
+pub fn on_input(inode: u64) -> ThreadState {
+    on(inode, LinkSide::Input)
 }
 
 /// A thread that waits for room in a pipe.
-pub fn on_room(inode: u64) -> State {
-    on(inode, Side::Room)
+pub fn on_room(inode: u64) -> ThreadState {
+    on(inode, LinkSide::Room)
 }
 
-fn on(inode: u64, side: Side) -> State {
+fn on(inode: u64, side: LinkSide) -> ThreadState {
     let wait = LinkWait {
         pipe: LinkId::pipe(inode),
         fd: None,
         side,
     };
-    State::Waiting(BlockedOn::Pipes {
+    ThreadState::Waiting(BlockedOn::Pipes {
         any_of: vec![wait],
         or: None,
     })
 }
 
 /// A process that was asked for and that sleeps in this way all the time.
-pub fn frozen(process: Process, thread: State) -> Observed {
+pub fn frozen(process: Process, thread: ThreadState) -> Observed {
     let mut shares = Shares::default();
     let mut waits = Vec::new();
     match &thread {
-        State::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
             for wait in any_of {
                 waits.push(OnLink {
                     pipe: wait.pipe,
@@ -79,16 +79,18 @@ pub fn frozen(process: Process, thread: State) -> Observed {
                 });
             }
             match any_of[0].side {
-                Side::Input => shares.starved = 1.0,
-                Side::Room => shares.blocked = 1.0,
+                LinkSide::Input => shares.starved = 1.0,
+                LinkSide::Room => shares.blocked = 1.0,
             }
         }
-        State::Stopped => shares.stopped = 1.0,
+        ThreadState::Stopped => shares.stopped = 1.0,
         _ => shares.elsewhere = 1.0,
     }
     let outside = match &thread {
-        State::Waiting(BlockedOn::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
-        State::Waiting(BlockedOn::Child(_)) => BTreeMap::from([(crate::wait::Outside::Child, 1.0)]),
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
+        ThreadState::Waiting(BlockedOn::Child(_)) => {
+            BTreeMap::from([(crate::wait::Outside::Child, 1.0)])
+        }
         _ => BTreeMap::new(),
     };
     Observed {
@@ -123,9 +125,9 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
     let mut on = Vec::new();
     for end in &process.ends {
         let (side, share) = if end.reads {
-            (Side::Input, starved)
+            (LinkSide::Input, starved)
         } else {
-            (Side::Room, blocked)
+            (LinkSide::Room, blocked)
         };
         on.push(OnLink {
             pipe: end.pipe,
@@ -149,7 +151,7 @@ pub fn busy(process: Process, runs: f64, blocked: f64, starved: f64) -> Observed
             reads: 3200,
             writes: 1600,
         }),
-        ..frozen(process, State::Working)
+        ..frozen(process, ThreadState::Working)
     }
 }
 
@@ -175,9 +177,9 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
 
 /// An observation of these processes.
 pub fn observation(processes: Vec<Observed>) -> Observation {
-    let mut pipes: BTreeMap<LinkId, Pipe> = BTreeMap::new();
+    let mut pipes: BTreeMap<LinkId, ObservedLink> = BTreeMap::new();
     for end in processes.iter().flat_map(|process| &process.process.ends) {
-        pipes.entry(end.pipe).or_insert_with(|| Pipe {
+        pipes.entry(end.pipe).or_insert_with(|| ObservedLink {
             id: end.pipe,
             path: end.path.clone(),
             capacity: Some(65536),

@@ -12,25 +12,25 @@ use serde::Serialize;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
-use crate::proc::files::{FdTableStamp, Files};
-use crate::proc::{End, LinkId, Proc, ProcessId, Stat};
+use crate::proc::files::{FdTableStamp, ProcessFiles};
+use crate::proc::{LinkFd, LinkId, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum LinkSide {
     /// That which it reads from: it waits for data.
     Input,
     /// That which it writes to: it waits for room.
     Room,
 }
 
-impl Side {
+impl LinkSide {
     /// The side of the pipe's other end.
     pub fn other(self) -> Self {
         match self {
-            Side::Input => Side::Room,
-            Side::Room => Side::Input,
+            LinkSide::Input => LinkSide::Room,
+            LinkSide::Room => LinkSide::Input,
         }
     }
 }
@@ -48,16 +48,16 @@ pub struct Process {
     /// Its name.
     pub name: String,
     /// Its descriptors of pipes and FIFOs.
-    pub ends: Vec<End>,
+    pub ends: Vec<LinkFd>,
 }
 
 impl Process {
     /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
-    pub fn holds(&self, pipe: LinkId, side: Side) -> bool {
+    pub fn holds(&self, pipe: LinkId, side: LinkSide) -> bool {
         let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
         ends.any(|end| match side {
-            Side::Input => end.reads,
-            Side::Room => end.writes,
+            LinkSide::Input => end.reads,
+            LinkSide::Room => end.writes,
         })
     }
 
@@ -156,7 +156,7 @@ impl Scanner {
     pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
         for pid in pids {
             let is_known = self.counts_descriptors && {
-                let stamp = Files::new(proc, *pid).fd_table_stamp();
+                let stamp = ProcessFiles::new(proc, *pid).fd_table_stamp();
                 stamp.is_some() && self.stamps.get(pid) == stamp.as_ref()
             };
             if !is_known || again.contains(pid) {
@@ -189,7 +189,7 @@ impl Scanner {
     }
 
     fn read(&mut self, proc: &Proc, pid: i32) {
-        let files = Files::new(proc, pid);
+        let files = ProcessFiles::new(proc, pid);
         // Files below it belong to one process.
         let directory = match files.directory() {
             Ok(directory) => directory,
@@ -221,7 +221,7 @@ impl Scanner {
 }
 
 /// Reads a process. `None` if it has ended.
-fn read_process(files: Files<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
+fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
     let (stat, name) = files.stat()?;
     let has_ended = matches!(stat.state, 'Z' | 'X');
     let living = if has_ended {
@@ -353,8 +353,8 @@ impl Graph {
         let ends = self.processes.get(&pid).map(|process| &process.ends);
         let ends = ends.into_iter().flatten();
         let sides = ends.filter_map(|end| match end.fd {
-            0 => Some((end.pipe, Side::Room)),
-            1 => Some((end.pipe, Side::Input)),
+            0 => Some((end.pipe, LinkSide::Room)),
+            1 => Some((end.pipe, LinkSide::Input)),
             _ => None,
         });
         sides
@@ -363,7 +363,7 @@ impl Graph {
     }
 
     /// The processes that hold this side of a pipe.
-    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = i32> {
+    pub(crate) fn holders(&self, pipe: LinkId, side: LinkSide) -> impl Iterator<Item = i32> {
         let all = self.processes.values();
         all.filter(move |process| process.holds(pipe, side))
             .map(|process| process.id.pid)
@@ -374,7 +374,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::fixtures::{on_input, on_room, process, reads, writes};
-    use crate::wait::{BlockedOn, State};
+    use crate::wait::{BlockedOn, ThreadState};
 
     #[test]
     fn those_who_hold_the_other_side_could_wake_a_process() {
@@ -393,9 +393,9 @@ mod tests {
         };
         assert_eq!(graph.wakers(2, &[on_input(7)]), [1, 3].into());
         assert_eq!(graph.wakers(2, &[on_room(8)]), [3].into());
-        let child = State::Waiting(BlockedOn::Child(None));
+        let child = ThreadState::Waiting(BlockedOn::Child(None));
         assert_eq!(graph.wakers(1, &[child]), [1, 2, 3, 4].into());
-        assert_eq!(graph.wakers(2, &[State::Working]), [].into());
+        assert_eq!(graph.wakers(2, &[ThreadState::Working]), [].into());
         assert_eq!(graph.neighbours(2), [1, 3].into());
     }
 

@@ -13,14 +13,15 @@ use self::moment::{LiveProcess, pipelines};
 use crate::diagnosis::{Deadlock, Finding, diagnose};
 use crate::graph::{Process, connected, links, with_flow};
 use crate::observe::{
-    BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, Observer, Pipe, Plan, is_replaced, own_time,
+    BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, ObservationPlan, ObservedLink, Observer, is_replaced,
+    own_time,
 };
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};
-use crate::sample::slice::Limits;
+use crate::sample::slice::ProcessorLimits;
 
-pub use self::history::{TICK, Window};
-pub use self::moment::{Moment, Pipeline, Stage, StageLink};
+pub use self::history::{StageWindow, TICK};
+pub use self::moment::{LiveStage, Moment, Pipeline, StageLink};
 
 /// The longest time between two moments, however much each costs.
 const MAX_TICK: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ pub struct Live<'a> {
 
 impl<'a> Live<'a> {
     /// Finds the processes. Without a [pipe_probe](Proc::with_pipe_probe) no pipe is opened.
-    pub fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
+    pub fn new(proc: &'a Proc, plan: &'a ObservationPlan) -> Self {
         let mut observer = Observer::new(proc, plan);
         observer.begin();
         let start = Instant::now();
@@ -314,7 +315,10 @@ impl<'a> Live<'a> {
 
     /// What may have kept each stage from running since the last moment. Reads its counters, and
     /// begins to count anew.
-    fn close_limits(&mut self, stages: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, Limits> {
+    fn close_limits(
+        &mut self,
+        stages: &BTreeSet<ProcessId>,
+    ) -> BTreeMap<ProcessId, ProcessorLimits> {
         let observer = &mut self.observer;
         for tally in observer.tallies.values_mut() {
             if !tally.has_ended {
@@ -333,7 +337,7 @@ impl<'a> Live<'a> {
     }
 
     /// What was seen of each pipe. Forgets those that are gone.
-    fn close_pipes(&mut self) -> BTreeMap<LinkId, Pipe> {
+    fn close_pipes(&mut self) -> BTreeMap<LinkId, ObservedLink> {
         let observer = &mut self.observer;
         let ends = observer
             .tallies

@@ -38,7 +38,7 @@ const MAX_SEARCH_INTERVAL: Duration = Duration::from_millis(400);
 
 /// What to observe.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ObservationPlan {
     /// The processes.
     pub scope: Scope,
     /// How long.
@@ -69,7 +69,7 @@ pub struct Observation {
     /// The processes, by number.
     pub processes: Vec<Observed>,
     /// The pipes between them.
-    pub pipes: Vec<Pipe>,
+    pub pipes: Vec<ObservedLink>,
     /// How busy the processors were.
     pub load: Load,
     /// The number of processes whose descriptors may not be read.
@@ -89,7 +89,7 @@ pub struct Observation {
 
 /// A pipe during the observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Pipe {
+pub struct ObservedLink {
     /// Its identity.
     #[serde(flatten)]
     pub id: LinkId,
@@ -180,7 +180,7 @@ impl NewPipe {
 /// [probe](Proc::with_pipe_probe) no pipe is opened.
 pub fn observe(
     proc: &Proc,
-    plan: &Plan,
+    plan: &ObservationPlan,
     needs_all: fn(&Observation) -> bool,
     pause: &mut dyn FnMut(Duration) -> bool,
 ) -> Observation {
@@ -244,7 +244,7 @@ pub fn default_capacity() -> u64 {
 /// Data that grows or shrinks at this share of the rate at which it is read piles up or runs out.
 const MIN_CHANGE: f64 = 0.25;
 
-impl Pipe {
+impl ObservedLink {
     /// How full the pipe seems, from 0 to 1: if data piles up in it, the reader is too slow, however
     /// little there is so far; if data runs out, the writer is.
     pub(crate) fn pressure(&self) -> Option<f64> {

@@ -13,7 +13,7 @@ use pipespeed_host::{CpuList, Root};
 use rustix::process::getpid;
 use serde::Serialize;
 
-use self::files::{Files, ThreadFiles};
+use self::files::{ProcessFiles, ThreadFiles};
 use self::pipe_probe::PipeProbe;
 
 /// Command lines are read up to this length, in bytes.
@@ -94,7 +94,7 @@ pub enum Target {
 
 /// A descriptor of a pipe or a FIFO.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct End {
+pub struct LinkFd {
     /// Its number.
     pub fd: i32,
     /// The pipe.
@@ -214,13 +214,13 @@ impl Proc {
 
     /// Whether the size of `/proc/PID/fd` is the number of descriptors (Linux 6.2).
     pub(crate) fn counts_descriptors(&self) -> bool {
-        let own = Files::new(self, getpid().as_raw_pid()).fd_table_stamp();
+        let own = ProcessFiles::new(self, getpid().as_raw_pid()).fd_table_stamp();
         own.is_some_and(|own| own.count > 0)
     }
 
     /// The threads of a process.
     pub fn threads(&self, pid: i32) -> Vec<i32> {
-        Files::new(self, pid).threads()
+        ProcessFiles::new(self, pid).threads()
     }
 
     /// The children of a process; empty without CONFIG_PROC_CHILDREN.
@@ -260,7 +260,7 @@ impl Proc {
     pub(crate) fn opened_processes(&self, pid: i32) -> Vec<i32> {
         let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
         let by_pidfd = |fd: i32| {
-            let text = Files::new(self, pid).fdinfo(fd)?;
+            let text = ProcessFiles::new(self, pid).fdinfo(fd)?;
             let mut lines = text.lines();
             lines.find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
         };
@@ -286,7 +286,7 @@ impl Proc {
     /// The words of a process's command line (proc_pid_cmdline(5)), quoted as for sh, with `...` in
     /// place of what exceeds 4 KiB; `None` if it has ended, or if it is not known.
     pub fn command_line(&self, pid: i32) -> Option<String> {
-        let bytes = Files::new(self, pid).slow("cmdline", 0, MAX_COMMAND_LINE)?;
+        let bytes = ProcessFiles::new(self, pid).slow("cmdline", 0, MAX_COMMAND_LINE)?;
         let mut line = visible(&parse_command_line(&String::from_utf8_lossy(&bytes)));
         if bytes.len() == MAX_COMMAND_LINE {
             line.push_str("...");
@@ -386,25 +386,25 @@ impl Proc {
     /// The kernel function in which a thread sleeps. `None` if it does not, or if this
     /// process may not know.
     pub fn sleeps_in(&self, pid: i32, tid: i32) -> Option<String> {
-        ThreadFiles::new(tid).function(Files::new(self, pid), None)
+        ThreadFiles::new(tid).function(ProcessFiles::new(self, pid), None)
     }
 
     /// The text of a thread's `syscall` (proc_pid_syscall(5)).
     pub fn syscall(&self, pid: i32, tid: i32) -> Option<String> {
-        ThreadFiles::new(tid).call(Files::new(self, pid), None)
+        ThreadFiles::new(tid).call(ProcessFiles::new(self, pid), None)
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
     pub fn target(&self, pid: i32, fd: i32) -> Option<Target> {
-        Files::new(self, pid).target(fd)
+        ProcessFiles::new(self, pid).target(fd)
     }
 
     /// The descriptors of pipes and FIFOs of a process.
     ///
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
-    pub fn ends(&self, pid: i32) -> io::Result<Vec<End>> {
-        Files::new(self, pid).ends()
+    pub fn ends(&self, pid: i32) -> io::Result<Vec<LinkFd>> {
+        ProcessFiles::new(self, pid).ends()
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::fs::fstat;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::graph::Side;
+use crate::graph::LinkSide;
 use crate::graph::{Link, LinkEnd, Process, groups, links};
 use crate::proc::Proc;
 use crate::proc::pipe_probe::{NoAnswer, PipeProbe, open};
@@ -42,7 +42,7 @@ pub fn find_links(processes: &[&Process]) -> Vec<Link> {
     let mut found: Vec<Link> = all
         .filter(|link| !link.id.is_fifo())
         .filter_map(|mut link| {
-            let writers = link.holders(Side::Room);
+            let writers = link.holders(LinkSide::Room);
             // A new process holds both ends before it has become the stage.
             let is_stage = |end: &LinkEnd| !writers.contains(&end.pid);
             link.ends
@@ -55,7 +55,7 @@ pub fn find_links(processes: &[&Process]) -> Vec<Link> {
         })
         .collect();
     let position = |link: &Link| {
-        let reader = link.holders(Side::Input).first().copied();
+        let reader = link.holders(LinkSide::Input).first().copied();
         processes
             .iter()
             .position(|process| Some(process.id.pid) == reader)
@@ -219,7 +219,7 @@ const REQUEST: &str = "raise ";
 pub fn raise(pipe_probe: &PipeProbe, proc: &Proc, link: &Link) -> Option<Treatment> {
     let request = format!(
         "{REQUEST}{} 0 {}\n",
-        link.holders(Side::Input).last()?,
+        link.holders(LinkSide::Input).last()?,
         link.id.inode
     );
     match pipe_probe.ask(proc, &request) {
@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{process, reads, writes};
-    use crate::proc::{End, LinkId};
+    use crate::proc::{LinkFd, LinkId};
 
     fn linked(processes: &[Process]) -> Vec<(u64, Vec<i32>, Vec<i32>)> {
         let all: Vec<&Process> = processes.iter().collect();
@@ -322,8 +322,8 @@ mod tests {
             .map(|link| {
                 (
                     link.id.inode,
-                    link.holders(Side::Input),
-                    link.holders(Side::Room),
+                    link.holders(LinkSide::Input),
+                    link.holders(LinkSide::Room),
                 )
             })
             .collect()
@@ -383,7 +383,7 @@ mod tests {
             device: 8,
             inode: 7,
         };
-        let named = |end: End| End { pipe: fifo, ..end };
+        let named = |end: LinkFd| LinkFd { pipe: fifo, ..end };
         let processes = [
             process(1, "cat", vec![named(writes(1, 7))]),
             process(2, "wc", vec![named(reads(0, 7))]),

@@ -14,11 +14,11 @@ use pipespeed_host::CpuList;
 use rustix::param::clock_ticks_per_second;
 use serde::Serialize;
 
-use crate::graph::Side;
+use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
 use crate::proc::{Io, LinkId};
 use crate::processors::Quota;
-use crate::wait::{Outside, State};
+use crate::wait::{Outside, ThreadState};
 
 /// A process during the observation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,7 +46,7 @@ pub struct Observed {
     /// Whether no thread of it ran during the whole observation.
     pub is_frozen: bool,
     /// The states of its threads at the end.
-    pub threads: Vec<State>,
+    pub threads: Vec<ThreadState>,
     /// The time over which the counts below were taken.
     pub counted_s: f64,
     /// Processor time.
@@ -127,7 +127,7 @@ pub struct OnLink {
     /// The pipe.
     pub pipe: LinkId,
     /// The side.
-    pub side: Side,
+    pub side: LinkSide,
     /// The share of samples.
     pub share: f64,
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipespeed_base::process::Process;
+use pipespeed_base::process::ProcessHandle;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
 
 use crate::proc::{Proc, tree};
@@ -31,7 +31,7 @@ pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) {
     };
     for pid in tree(own, &children).into_iter().skip(1) {
         let seen = parents.iter().find(|(_, child)| *child == pid);
-        let process = Pid::from_raw(pid).map(Process::open);
+        let process = Pid::from_raw(pid).map(ProcessHandle::open);
         // If the parent of the one process that was opened is still the same, it is the one
         // that was listed.
         if let (Some(Ok(process)), Some((seen, _))) = (process, seen)

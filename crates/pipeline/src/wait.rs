@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use self::call::{Call, parse_call};
 use self::thread::Thread;
-use crate::graph::{Graph, Side};
-use crate::proc::files::{FdBudget, Files, ThreadFiles};
-use crate::proc::{End, LinkId, Proc, Target};
+use crate::graph::{Graph, LinkSide};
+use crate::proc::files::{FdBudget, ProcessFiles, ThreadFiles};
+use crate::proc::{LinkFd, LinkId, Proc, Target};
 
 /// The kind of kernel function in which a thread sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct LinkWait {
     /// The descriptor, if known.
     pub fd: Option<i32>,
     /// The side.
-    pub side: Side,
+    pub side: LinkSide,
 }
 
 /// What a thread waits for that is neither a pipe nor a process of the pipeline.
@@ -187,7 +187,7 @@ pub enum BlockedOn {
 /// The state of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ThreadState {
     /// Running or runnable.
     Working,
     /// It waits for a file's data.
@@ -200,8 +200,8 @@ pub enum State {
 
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
-pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, bool)> {
-    let files = Files::new(proc, pid);
+pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[LinkFd]) -> Option<(ThreadState, bool)> {
+    let files = ProcessFiles::new(proc, pid);
     let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
     Some((seen.state, seen.is_uncounted))
 }
@@ -209,7 +209,7 @@ pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[End]) -> Option<(State, 
 /// One sample of a thread.
 #[derive(Debug, Clone)]
 pub(crate) struct ThreadSample {
-    pub(crate) state: State,
+    pub(crate) state: ThreadState,
     /// Whether it sleeps in a call whose bytes the kernel does not count.
     pub(crate) is_uncounted: bool,
     /// Whether its system call may not be read.
@@ -218,9 +218,9 @@ pub(crate) struct ThreadSample {
 
 /// As [`examine`], by these files.
 pub(crate) fn examine_files(
-    files: Files<'_>,
+    files: ProcessFiles<'_>,
     thread: &mut ThreadFiles,
-    ends: &[End],
+    ends: &[LinkFd],
     fd_budget: Option<&FdBudget>,
 ) -> Option<ThreadSample> {
     let text = thread.call(files, fd_budget);
@@ -233,47 +233,49 @@ pub(crate) fn examine_files(
         })
     };
     if text.as_deref() == Some("running") {
-        return known(State::Working);
+        return known(ThreadState::Working);
     }
     let function = thread.function(files, fd_budget);
     let kind = function.as_deref().and_then(asleep);
     match kind {
-        Some(Asleep::Disk) => return known(State::Disk),
-        Some(Asleep::Stopped) => return known(State::Stopped),
-        Some(Asleep::Traced) => return known(State::Waiting(BlockedOn::Outside(Outside::Other))),
+        Some(Asleep::Disk) => return known(ThreadState::Disk),
+        Some(Asleep::Stopped) => return known(ThreadState::Stopped),
+        Some(Asleep::Traced) => {
+            return known(ThreadState::Waiting(BlockedOn::Outside(Outside::Other)));
+        }
         _ => {}
     }
     let is_unclear = matches!(kind, None | Some(Asleep::Frozen));
     if is_unclear || text.is_none() {
         match thread.state(files, fd_budget)? {
-            'R' => return known(State::Working),
-            'T' => return known(State::Stopped),
+            'R' => return known(ThreadState::Working),
+            'T' => return known(ThreadState::Stopped),
             'Z' | 'X' | 'x' => return None,
-            'D' if kind.is_none() => return known(State::Disk),
+            'D' if kind.is_none() => return known(ThreadState::Disk),
             _ => {}
         }
     }
     // Waiting for the pipe's lock looks alike but for the state.
     if kind == Some(Asleep::FifoPeer) && thread.state(files, fd_budget) == Some('D') {
-        return known(State::Waiting(BlockedOn::PipeLock));
+        return known(ThreadState::Waiting(BlockedOn::PipeLock));
     }
     let sleeper = Thread { files, ends };
-    known(State::Waiting(sleeper.wait(kind, call)))
+    known(ThreadState::Waiting(sleeper.wait(kind, call)))
 }
 
 impl Graph {
     /// The processes that could wake one in these states: those that hold the other side of a
     /// pipe on which it waits, and its children if it waits for one.
-    pub fn wakers(&self, pid: i32, threads: &[State]) -> BTreeSet<i32> {
+    pub fn wakers(&self, pid: i32, threads: &[ThreadState]) -> BTreeSet<i32> {
         let mut found = BTreeSet::new();
         for state in threads {
             match state {
-                State::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+                ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
                     for on in any_of {
                         found.extend(self.holders(on.pipe, on.side.other()));
                     }
                 }
-                State::Waiting(BlockedOn::Child(_)) => {
+                ThreadState::Waiting(BlockedOn::Child(_)) => {
                     let all = self.processes.values();
                     let children = all.filter(|process| process.parent == pid);
                     found.extend(children.map(|process| process.id.pid));
@@ -288,7 +290,7 @@ impl Graph {
 /// Whether a process is in a splice or a similar call from or to this pipe.
 pub fn is_moving(proc: &Proc, pid: i32, pipe: LinkId) -> bool {
     let is_of = |call: Call| {
-        let sides = [Side::Input, Side::Room].into_iter();
+        let sides = [LinkSide::Input, LinkSide::Room].into_iter();
         let mut targets = sides.filter_map(|side| proc.target(pid, call.descriptor(side)?));
         let moves = call.is_uncounted() || call.number == libc::SYS_sendfile;
         moves && targets.any(|target| matches!(target, Target::Pipe(id, _) if id == pipe))
@@ -351,7 +353,7 @@ mod tests {
             self.file("task/7/syscall", text.as_bytes())
         }
 
-        fn state(&self) -> Option<State> {
+        fn state(&self) -> Option<ThreadState> {
             let proc = Proc::below(Root(self.0.path().to_owned()));
             let mut ends = vec![reads(3, 77), writes(4, 88), writes(8, 89)];
             if self.0.path().join("proc/7/fd/7").is_symlink() {
@@ -362,11 +364,11 @@ mod tests {
 
         #[track_caller]
         fn waits(&self, expected: BlockedOn) {
-            assert_eq!(self.state(), Some(State::Waiting(expected)));
+            assert_eq!(self.state(), Some(ThreadState::Waiting(expected)));
         }
     }
 
-    fn pipes(any_of: &[(u64, Option<i32>, Side)], or: Option<Outside>) -> BlockedOn {
+    fn pipes(any_of: &[(u64, Option<i32>, LinkSide)], or: Option<Outside>) -> BlockedOn {
         let any_of = any_of.iter().map(|(inode, fd, side)| LinkWait {
             pipe: LinkId::pipe(*inode),
             fd: *fd,
@@ -382,15 +384,15 @@ mod tests {
     fn a_read_and_a_write_name_their_pipe() {
         let reading = Files::new("anon_pipe_read");
         reading.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
-        reading.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        reading.waits(pipes(&[(77, Some(3), LinkSide::Input)], None));
         let writing = Files::new("pipe_write");
         writing.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);
-        writing.waits(pipes(&[(88, Some(4), Side::Room)], None));
+        writing.waits(pipes(&[(88, Some(4), LinkSide::Room)], None));
     }
 
     #[test]
     fn without_the_call_any_pipe_of_that_side_is_possible() {
-        let possible = [(88, None, Side::Room), (89, None, Side::Room)];
+        let possible = [(88, None, LinkSide::Room), (89, None, LinkSide::Room)];
         Files::new("pipe_write").waits(pipes(&possible, None));
         Files::new("unix_stream_read_generic").waits(BlockedOn::Outside(Outside::Socket));
     }
@@ -399,7 +401,7 @@ mod tests {
     fn without_a_known_function_the_call_suffices() {
         let files = Files::new("renamed_in_a_later_kernel");
         files.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
-        files.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        files.waits(pipes(&[(77, Some(3), LinkSide::Input)], None));
         files.call(libc::SYS_read, [5, 0, 0, 0, 0, 0]);
         files.waits(BlockedOn::Outside(Outside::Socket));
         // From a pipe to a socket: it may wait for either.
@@ -421,7 +423,10 @@ mod tests {
         ];
         let files = Files::new("poll_schedule_timeout");
         files.file("mem", &[[0; 8].as_slice(), &list.concat()].concat());
-        let both = [(77, Some(3), Side::Input), (88, Some(4), Side::Room)];
+        let both = [
+            (77, Some(3), LinkSide::Input),
+            (88, Some(4), LinkSide::Room),
+        ];
         files.call(libc::SYS_ppoll, [8, 3, 0, 0, 0, 0]);
         files.waits(pipes(&both, None));
         files.call(libc::SYS_ppoll, [8, 3, 1, 0, 0, 0]);
@@ -474,7 +479,7 @@ mod tests {
         let files = Files::new("pipe_read");
         let proc = Proc::below(Root(files.0.path().to_owned()));
         let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
-        let other = State::Waiting(BlockedOn::Outside(Outside::Other));
+        let other = ThreadState::Waiting(BlockedOn::Outside(Outside::Other));
         assert_eq!(state, Some(other));
     }
 
@@ -487,10 +492,10 @@ mod tests {
         files.call(libc::SYS_epoll_pwait, [9, 0, 1, u64::MAX, 0, 0]);
         let text = format!("pos:\t0\nflags:\t02\n{}", line(3, 0x19));
         files.file("fdinfo/9", text.as_bytes());
-        files.waits(pipes(&[(77, Some(3), Side::Input)], None));
+        files.waits(pipes(&[(77, Some(3), LinkSide::Input)], None));
         files.file("fdinfo/9", (text + &line(6, 1)).as_bytes());
         let timer = Some(Outside::Timer);
-        files.waits(pipes(&[(77, Some(3), Side::Input)], timer));
+        files.waits(pipes(&[(77, Some(3), LinkSide::Input)], timer));
     }
 
     #[test]
@@ -499,7 +504,10 @@ mod tests {
         let sets: [u64; 3] = [0, 1 << 3, 1 << 4];
         files.file("mem", &sets.map(u64::to_ne_bytes).concat());
         files.call(libc::SYS_pselect6, [5, 8, 16, 0, 0, 0]);
-        let both = [(77, Some(3), Side::Input), (88, Some(4), Side::Room)];
+        let both = [
+            (77, Some(3), LinkSide::Input),
+            (88, Some(4), LinkSide::Room),
+        ];
         files.waits(pipes(&both, None));
     }
 
@@ -522,9 +530,12 @@ mod tests {
     fn states_without_a_wait_are_told_by_their_files() {
         let running = Files::new("0");
         running.file("task/7/syscall", b"running\n");
-        assert_eq!(running.state(), Some(State::Working));
-        assert_eq!(Files::new("io_schedule").state(), Some(State::Disk));
-        assert_eq!(Files::new("do_signal_stop").state(), Some(State::Stopped));
+        assert_eq!(running.state(), Some(ThreadState::Working));
+        assert_eq!(Files::new("io_schedule").state(), Some(ThreadState::Disk));
+        assert_eq!(
+            Files::new("do_signal_stop").state(),
+            Some(ThreadState::Stopped)
+        );
         let frozen = Files::new("get_signal");
         frozen.call(libc::SYS_read, [3, 0, 0, 0, 0, 0]);
         frozen.waits(BlockedOn::Outside(Outside::Frozen));

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use pipespeed_base::size;
-use pipespeed_host::{Machine, Memory};
+use pipespeed_host::{Machine, MemoryInfo};
 use pipespeed_measure::record::GIB;
 use pipespeed_measure::spec::{Act, Case, Durations, MemorySpec, PageKind, Subject};
 use pipespeed_measure::trial::Runner;
@@ -155,7 +155,7 @@ fn sysbench(oper: &str, block: usize, cpu: Option<usize>) -> anyhow::Result<f64>
 }
 
 /// Huge where the kernel gives them to everybody, unasked.
-fn pages_of_malloc(memory: &Memory) -> PageKind {
+fn pages_of_malloc(memory: &MemoryInfo) -> PageKind {
     let enabled = memory
         .transparent
         .as_ref()

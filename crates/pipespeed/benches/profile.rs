@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, ensure};
-use pipespeed_explain::profile::groups::{Group, Table};
+use pipespeed_explain::profile::groups::{CostGroup, CostTable};
 use pipespeed_explain::profile::record::Profile;
 use pipespeed_stats::median;
 
@@ -56,7 +56,7 @@ const PIPELINES: [Pipeline; 3] = [
 ];
 
 /// The share of each group in an end's samples, in percent.
-type Shares = BTreeMap<Group, f64>;
+type Shares = BTreeMap<CostGroup, f64>;
 
 fn main() -> ExitCode {
     options::exit_code("profile", run())
@@ -115,7 +115,7 @@ fn compare(name: &str, end: usize, runs: &[Run], limit: f64) -> usize {
     };
     let mut excesses = 0;
     println!("  {name:31}  {:18}  {:18}  difference", "profile", "perf");
-    for group in Group::all() {
+    for group in CostGroup::all() {
         let share = |shares: &[Shares; 2]| shares[end].get(&group).copied().unwrap_or(0.0);
         let (ours, our_range) = summary(&|run| share(&run.ours));
         let (perfs, perf_range) = summary(&|run| share(&run.perfs));
@@ -213,7 +213,7 @@ fn perf_record(folder: &Path, command: &[&OsStr]) -> anyhow::Result<[Shares; 2]>
             u64::from_str_radix(address, 16).is_ok_and(|address| address >= KERNEL)
         });
         let chain: Vec<&str> = kernel.map(|(_, name)| name.trim()).collect();
-        let (group, _) = Table::built_in().attribute(&chain);
+        let (group, _) = CostTable::built_in().attribute(&chain);
         *shares[end].entry(group).or_default() += 1.0;
     }
     Ok(shares)

@@ -44,7 +44,7 @@ pub use self::top::TopArgs;
 pub use self::volumes::VolumesArgs;
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::spec::{DataUse, Reuse, Suite};
+use pipespeed_measure::spec::{DataUse, PageReuse, Suite};
 
 /// Measures how fast data moves between processes on this machine, and why.
 #[derive(Debug, Parser)]
@@ -403,8 +403,8 @@ pub struct WriteArgs {
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub data: Sent,
     /// When to reuse vmspliced pages of a pattern.
-    #[arg(long, value_parser = named_among(vec![Reuse::Fresh, Reuse::Drained]), default_value_t = Reuse::Fresh)]
-    pub reuse: Reuse,
+    #[arg(long, value_parser = named_among(vec![PageReuse::Fresh, PageReuse::Drained]), default_value_t = PageReuse::Fresh)]
+    pub reuse: PageReuse,
     /// Number of bytes to write [default: until the reader closes the pipe].
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes: Option<usize>,
@@ -436,7 +436,7 @@ pub struct ReadArgs {
 /// The published experiment, with its options.
 #[derive(Debug, Parser)]
 #[command(version, infer_long_args = true, args_override_self = true)]
-pub struct Published {
+pub struct PublishedArgs {
     /// The published options.
     #[command(flatten)]
     pub end: EndArgs,

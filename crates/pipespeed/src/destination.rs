@@ -32,14 +32,14 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug)]
 pub(crate) struct Destination {
     path: PathBuf,
-    place: Place,
+    place: DestinationKind,
     /// The file that [`append`](Self::append) has begun.
     begun: Option<File>,
 }
 
 /// What is at the path.
 #[derive(Debug)]
-enum Place {
+enum DestinationKind {
     /// A descriptor that this process was started with, by its number, and its duplicate.
     Descriptor(RawFd, File),
     /// A FIFO, a character device or a file of another process, which stays open.
@@ -58,7 +58,7 @@ impl Destination {
     /// # Errors
     /// The system's error, with the path in its message.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let place = Place::find(path).map_err(|error| cannot_write(path, &error))?;
+        let place = DestinationKind::find(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Destination {
             path: path.to_owned(),
             place,
@@ -70,7 +70,7 @@ impl Destination {
     pub(crate) fn later(path: PathBuf) -> Self {
         Destination {
             path,
-            place: Place::Later,
+            place: DestinationKind::Later,
             begun: None,
         }
     }
@@ -78,7 +78,7 @@ impl Destination {
     /// Returns where the report lies: not at the path that was given if its directory was moved.
     pub(crate) fn saved_path(&self) -> PathBuf {
         let moved = match &self.place {
-            Place::Regular(file) => file.moved_path(&self.path),
+            DestinationKind::Regular(file) => file.moved_path(&self.path),
             _ => None,
         };
         moved.unwrap_or_else(|| self.path.clone())
@@ -86,22 +86,29 @@ impl Destination {
 
     /// Whether this is standard output, by whichever name.
     pub(crate) fn is_stdout(&self) -> bool {
-        matches!(self.place, Place::Descriptor(1, _))
+        matches!(self.place, DestinationKind::Descriptor(1, _))
     }
 
     /// Whether this is a regular file, so that [`save`](Self::save) can be called repeatedly.
     pub(crate) fn is_regular(&self) -> bool {
-        matches!(self.place, Place::Regular(_) | Place::Later)
+        matches!(
+            self.place,
+            DestinationKind::Regular(_) | DestinationKind::Later
+        )
     }
 
     /// Whether both are the same file or descriptor.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
-            (Place::Descriptor(one, _), Place::Descriptor(other, _)) => one == other,
-            (Place::Regular(one), Place::Regular(other)) if one.is_new() || other.is_new() => {
+            (DestinationKind::Descriptor(one, _), DestinationKind::Descriptor(other, _)) => {
+                one == other
+            }
+            (DestinationKind::Regular(one), DestinationKind::Regular(other))
+                if one.is_new() || other.is_new() =>
+            {
                 one.is_same_name(other)
             }
-            (Place::Later, _) | (_, Place::Later) => self.path == other.path,
+            (DestinationKind::Later, _) | (_, DestinationKind::Later) => self.path == other.path,
             (one, other) => one.inode().is_some() && one.inode() == other.inode(),
         }
     }
@@ -114,7 +121,9 @@ impl Destination {
     /// contents, and no temporary file is left.
     pub(crate) fn save(&self, bytes: &[u8]) -> io::Result<()> {
         let saved = match &self.place {
-            Place::Descriptor(_, file) | Place::Stream(file) => Patient::new(file).write_all(bytes),
+            DestinationKind::Descriptor(_, file) | DestinationKind::Stream(file) => {
+                Patient::new(file).write_all(bytes)
+            }
             _ => self.save_regular(bytes).map(drop),
         };
         saved.map_err(|error| cannot_write(&self.path, &error))
@@ -138,7 +147,7 @@ impl Destination {
 
     /// Saves to a regular file, and returns it.
     fn save_regular(&self, bytes: &[u8]) -> io::Result<File> {
-        if let Place::Regular(file) = &self.place {
+        if let DestinationKind::Regular(file) = &self.place {
             match file.save(bytes) {
                 // The directory was removed, and may have been made anew; or the file has become
                 // a symbolic link.
@@ -146,35 +155,38 @@ impl Destination {
                 outcome => return outcome,
             }
         }
-        match Place::find(&self.path)? {
-            Place::Regular(file) => file.save(bytes),
+        match DestinationKind::find(&self.path)? {
+            DestinationKind::Regular(file) => file.save(bytes),
             _ => Err(io::Error::other("it is no longer a regular file")),
         }
     }
 }
 
-impl Place {
+impl DestinationKind {
     fn find(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
-            return Place::descriptor(1);
+            return DestinationKind::descriptor(1);
         }
         let path = match resolve(path)? {
-            Resolved::Descriptor(number) => return Place::descriptor(number),
-            Resolved::OfAnotherProcess(path) => return open_directly(&path).map(Place::Stream),
+            Resolved::Descriptor(number) => return DestinationKind::descriptor(number),
+            Resolved::OfAnotherProcess(path) => {
+                return open_directly(&path).map(DestinationKind::Stream);
+            }
             Resolved::Path(path) => path,
         };
         let found = match fs::metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular);
+                return Regular::open(directory_of(&path), name_of(&path)?)
+                    .map(DestinationKind::Regular);
             }
             Err(error) => return Err(error),
         };
         let kind = found.file_type();
         if let Some(number) = standard_descriptor(&found) {
-            Place::descriptor(number)
+            DestinationKind::descriptor(number)
         } else if kind.is_file() {
-            Regular::open(directory_of(&path), name_of(&path)?).map(Place::Regular)
+            Regular::open(directory_of(&path), name_of(&path)?).map(DestinationKind::Regular)
         } else if kind.is_dir() {
             Err(io::ErrorKind::IsADirectory.into())
         } else if kind.is_block_device() {
@@ -186,7 +198,7 @@ impl Place {
                 "it is a socket, which can't be opened: connect it by '-' or /dev/fd/N",
             ))
         } else {
-            open_directly(&path).map(Place::Stream)
+            open_directly(&path).map(DestinationKind::Stream)
         }
     }
 
@@ -204,16 +216,18 @@ impl Place {
                 "descriptor {number} is open for reading only"
             )));
         }
-        Ok(Place::Descriptor(number, file))
+        Ok(DestinationKind::Descriptor(number, file))
     }
 
     /// The device and the inode number.
     fn inode(&self) -> Option<(u64, u64)> {
         let found = match self {
-            Place::Regular(file) => return file.inode(),
-            Place::Stream(file) => file.metadata().ok()?,
-            Place::Descriptor(_, file) => file.metadata().ok().filter(fs::Metadata::is_file)?,
-            Place::Later => return None,
+            DestinationKind::Regular(file) => return file.inode(),
+            DestinationKind::Stream(file) => file.metadata().ok()?,
+            DestinationKind::Descriptor(_, file) => {
+                file.metadata().ok().filter(fs::Metadata::is_file)?
+            }
+            DestinationKind::Later => return None,
         };
         Some((found.dev(), found.ino()))
     }

@@ -10,7 +10,7 @@ use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_measure::session::SUBCOMMAND;
-use pipespeed_measure::spec::Role;
+use pipespeed_measure::spec::ProcessRole;
 use pipespeed_pipeline::proc::pipe_probe;
 use pipespeed_pipeline::raise;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
                 Err(error) => exit_code("pipespeed", Err(error)),
             };
         }
-        return match role.and_then(|role| role.to_str()?.parse::<Role>().ok()) {
+        return match role.and_then(|role| role.to_str()?.parse::<ProcessRole>().ok()) {
             Some(role) => exit_code(
                 "pipespeed",
                 pipespeed_measure::serve(role).map_err(Into::into),

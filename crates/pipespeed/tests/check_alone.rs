@@ -2,7 +2,7 @@
 //! since others have descriptors, threads and processes of their own.
 
 use nix::sys::signal::SigSet;
-use pipespeed_explain::check::{self, CHECK_TIMEOUT, Group};
+use pipespeed_explain::check::{self, CHECK_TIMEOUT, CheckGroup};
 use rustix::process::{Resource, WaitOptions, getrlimit, wait};
 
 /// The entries of a directory with what they link to.
@@ -34,7 +34,7 @@ fn checks_leave_the_process_and_the_users_pipes_as_they_were() {
         )
     };
     let before = state();
-    let limits = || check::all().filter(|check| check.group == Group::Limits);
+    let limits = || check::all().filter(|check| check.group == CheckGroup::Limits);
     let first = check::run(limits(), CHECK_TIMEOUT);
     let again = check::run(limits(), CHECK_TIMEOUT);
     check::run(check::all(), CHECK_TIMEOUT);

@@ -17,7 +17,7 @@ const MIN_ONLY: f64 = 0.5;
 
 /// What a stage mainly does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Activity {
+enum MainActivity {
     Runs,
     WaitsForProcessor,
     WaitsForDisk,
@@ -26,21 +26,21 @@ enum Activity {
     IsStopped,
 }
 
-impl Activity {
+impl MainActivity {
     fn main(shares: &Shares, outside: Option<Outside>) -> Self {
         let outside = outside.unwrap_or(Outside::Other);
         let all = [
-            (shares.runs, Activity::Runs),
-            (shares.queued, Activity::WaitsForProcessor),
-            (shares.disk, Activity::WaitsForDisk),
-            (shares.elsewhere, Activity::WaitsFor(outside)),
-            (shares.stopped, Activity::IsStopped),
+            (shares.runs, MainActivity::Runs),
+            (shares.queued, MainActivity::WaitsForProcessor),
+            (shares.disk, MainActivity::WaitsForDisk),
+            (shares.elsewhere, MainActivity::WaitsFor(outside)),
+            (shares.stopped, MainActivity::IsStopped),
         ];
         let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
         // A bottleneck and does nothing else waits on a pipe of its own.
         let waits = shares.blocked + shares.starved;
         let most = most.filter(|(share, _)| *share >= MIN_MENTIONED || waits < MIN_MENTIONED);
-        most.map_or(Activity::WaitsForPipe, |(_, activity)| activity)
+        most.map_or(MainActivity::WaitsForPipe, |(_, activity)| activity)
     }
 }
 
@@ -59,7 +59,7 @@ pub fn describe_bottleneck(bottleneck: &Bottleneck, has_small_calls: bool) -> Bo
         Some(children) => (&children.shares, children_activity(children)),
         None => (
             &bottleneck.shares,
-            Activity::main(&bottleneck.shares, bottleneck.outside),
+            MainActivity::main(&bottleneck.shares, bottleneck.outside),
         ),
     };
     let name = match &bottleneck.children {
@@ -80,11 +80,11 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
             None => "its children".to_owned(),
         });
     }
-    match Activity::main(&bottleneck.shares, bottleneck.outside) {
-        Activity::WaitsForProcessor => Some("a processor".to_owned()),
-        Activity::WaitsForDisk => Some("a disk".to_owned()),
-        Activity::WaitsFor(outside) => Some(outside.name().to_owned()),
-        Activity::Runs | Activity::WaitsForPipe | Activity::IsStopped => None,
+    match MainActivity::main(&bottleneck.shares, bottleneck.outside) {
+        MainActivity::WaitsForProcessor => Some("a processor".to_owned()),
+        MainActivity::WaitsForDisk => Some("a disk".to_owned()),
+        MainActivity::WaitsFor(outside) => Some(outside.name().to_owned()),
+        MainActivity::Runs | MainActivity::WaitsForPipe | MainActivity::IsStopped => None,
     }
 }
 
@@ -99,7 +99,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn does(bottleneck: &Bottleneck, activity: Activity, shares: &Shares) -> String {
+fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> String {
     match &bottleneck.children {
         Some(children) => describe_children(children),
         None => state(activity, shares, true),
@@ -136,23 +136,23 @@ pub(super) fn describe_children(children: &Children) -> String {
 }
 
 /// What children mainly do: they may wait on a pipe of their own.
-fn children_activity(children: &Children) -> Activity {
+fn children_activity(children: &Children) -> MainActivity {
     let shares = &children.shares;
     let largest = [shares.runs, shares.queued, shares.disk, shares.elsewhere];
     let largest = largest.into_iter().fold(shares.stopped, f64::max);
     if shares.blocked + shares.starved > largest {
-        Activity::WaitsForPipe
+        MainActivity::WaitsForPipe
     } else {
-        Activity::main(shares, main_wait(children))
+        MainActivity::main(shares, main_wait(children))
     }
 }
 
 /// `mostly waits for a timer`, or `runs and waits for a disk` if both are much: the shares of
 /// short-lived children are uncertain.
-fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String {
+fn rough_state(activity: MainActivity, children: &Children, is_one: bool) -> String {
     let shares = &children.shares;
     let outside = match activity {
-        Activity::WaitsFor(outside) => outside,
+        MainActivity::WaitsFor(outside) => outside,
         _ => main_wait(children).unwrap_or(Outside::Other),
     };
     let mut waits = [
@@ -185,26 +185,26 @@ fn rough_state(activity: Activity, children: &Children, is_one: bool) -> String 
 }
 
 /// `runs 55 % of the time and waits for a processor 40 %`.
-fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
+fn state(activity: MainActivity, shares: &Shares, is_one: bool) -> String {
     let s = if is_one { "s" } else { "" };
     let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
     let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
     let queued = (shares.queued, waits("a processor", shares.queued));
     let disk = (shares.disk, waits("a disk", shares.disk));
     let (first, others) = match activity {
-        Activity::Runs => (runs, [queued, disk]),
-        Activity::WaitsForProcessor => (queued, [runs, disk]),
-        Activity::WaitsForDisk => (disk, [runs, queued]),
-        Activity::WaitsFor(outside) => {
+        MainActivity::Runs => (runs, [queued, disk]),
+        MainActivity::WaitsForProcessor => (queued, [runs, disk]),
+        MainActivity::WaitsForDisk => (disk, [runs, queued]),
+        MainActivity::WaitsFor(outside) => {
             return format!("{} of the time", waits(outside.name(), shares.elsewhere));
         }
-        Activity::WaitsForPipe => {
+        MainActivity::WaitsForPipe => {
             return format!(
                 "{} of the time",
                 waits("a pipe of its own", shares.blocked + shares.starved)
             );
         }
-        Activity::IsStopped => {
+        MainActivity::IsStopped => {
             let verb = if is_one { "is" } else { "are" };
             return format!("{verb} stopped {} of the time", percent(shares.stopped));
         }
@@ -219,7 +219,7 @@ fn state(activity: Activity, shares: &Shares, is_one: bool) -> String {
 
 fn remedy(
     bottleneck: &Bottleneck,
-    activity: Activity,
+    activity: MainActivity,
     shares: &Shares,
     name: &str,
     has_small_calls: bool,
@@ -250,10 +250,10 @@ fn remedy(
     };
     let delay = bottleneck.delay.as_ref().map(describe_delay);
     let text = match activity {
-        Activity::Runs if has_small_calls && bottleneck.children.is_none() => {
+        MainActivity::Runs if has_small_calls && bottleneck.children.is_none() => {
             format!("Fewer calls would help (see below){pipes}.")
         }
-        Activity::Runs => {
+        MainActivity::Runs => {
             let also_disk = shares.disk >= MIN_MENTIONED;
             let is_only = delay.is_none() && !also_disk && !waits_for_pipes && !is_emptied;
             let only = if is_only && shares.runs >= MIN_ONLY {
@@ -267,11 +267,11 @@ fn remedy(
             });
             format!("{only} faster {name}{disk} helps{pipes}.{delay}")
         }
-        Activity::WaitsForProcessor => {
+        MainActivity::WaitsForProcessor => {
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
             format!("More processor time helps{pipes}: {delay}.")
         }
-        Activity::WaitsForDisk => {
+        MainActivity::WaitsForDisk => {
             let is_only = delay.is_none() && !is_emptied;
             let delay = delay.map_or(String::new(), |delay| {
                 format!(" More processor time helps, too: {delay}.")
@@ -284,27 +284,27 @@ fn remedy(
                 format!("A faster disk or less data helps.{delay}")
             }
         }
-        Activity::IsStopped if !bottleneck.is_stopped => {
+        MainActivity::IsStopped if !bottleneck.is_stopped => {
             "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
         }
-        Activity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
-        Activity::WaitsFor(Outside::FifoPeer) => {
+        MainActivity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
+        MainActivity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
-        Activity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
-        Activity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
-        Activity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
+        MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
+        MainActivity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
+        MainActivity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
     };
     let is_helped = match activity {
-        Activity::IsStopped | Activity::WaitsFor(Outside::FifoPeer) => false,
+        MainActivity::IsStopped | MainActivity::WaitsFor(Outside::FifoPeer) => false,
         // What it waits for on pipes comes later for the same reason.
         // A limiter waits for its timer whatever the pipes hold.
-        Activity::WaitsForProcessor | Activity::WaitsFor(_) => {
+        MainActivity::WaitsForProcessor | MainActivity::WaitsFor(_) => {
             matches!(bottleneck.room, Room::Small { .. } | Room::Emptied { .. })
         }
         _ => true,
     };
-    let stopped = if bottleneck.is_stopped && activity != Activity::IsStopped {
+    let stopped = if bottleneck.is_stopped && activity != MainActivity::IsStopped {
         format!(" It is stopped now: 'kill -CONT {}'.", bottleneck.stage.pid)
     } else {
         String::new()

@@ -3,7 +3,7 @@
 use pipespeed_measure::record::{CaseResult, Estimate, NotRun, Run, Summary, Verdict};
 use pipespeed_measure::spec::DataUse;
 
-use super::chart::bars::{Bar, BarChart, Row};
+use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::palette;
 use super::conditions::{marks_of_run, subtitle};
 use super::format::{self, interval, pluralize, ratio_interval, significant, times};
@@ -134,7 +134,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
     chart.draw(&marks_of_run(run))
 }
 
-fn row(case: &CaseResult) -> Row {
+fn row(case: &CaseResult) -> BarGroup {
     let hint = |rate: Estimate| {
         let rate = format!(
             "{} GiB/s {}",
@@ -153,7 +153,7 @@ fn row(case: &CaseResult) -> Row {
             significant(rate.median),
         )
     };
-    Row {
+    BarGroup {
         name: case.name.clone(),
         bars: match &case.summary {
             Some(summary) => Ok(vec![bar(summary.gib_per_s)]),

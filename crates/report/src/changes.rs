@@ -5,12 +5,12 @@ use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
 use super::cases::verdict_colour;
 use super::format::{ratio, ratio_interval, significant, times};
-use super::steps::{Step, hidden_reason, measured, steps};
+use super::steps::{CaseStep, hidden_reason, measured, steps};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
 
 /// The comparisons, the largest certain gain first.
-fn ranked(run: &Run) -> Vec<Step<'_>> {
+fn ranked(run: &Run) -> Vec<CaseStep<'_>> {
     let mut ranked = steps(run);
     ranked.sort_by(|a, b| {
         let by_gain = b.certain_gain().total_cmp(&a.certain_gain());
@@ -60,7 +60,7 @@ fn baseline(run: &Run) -> Option<&CaseResult> {
 }
 
 /// The change in words.
-fn change<'a>(step: &Step<'a>) -> &'a str {
+fn change<'a>(step: &CaseStep<'a>) -> &'a str {
     step.factor().unwrap_or(&step.case.name)
 }
 
@@ -129,12 +129,12 @@ pub(super) fn is_safe(case: &CaseResult) -> bool {
 }
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] at 820 CPU ms/GiB`.
-fn gain(step: &Step<'_>) -> String {
+fn gain(step: &CaseStep<'_>) -> String {
     let cpu = cpu(step.case).map_or(String::new(), |cpu| format!(" at {cpu}"));
     format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
 }
 
-fn is_combined(step: &Step<'_>) -> bool {
+fn is_combined(step: &CaseStep<'_>) -> bool {
     step.case.name == COMBINED
 }
 

@@ -8,7 +8,7 @@ use pipespeed_measure::rounds::rounds_for_verdicts;
 use pipespeed_measure::spec::{Channel, Waiting};
 
 use super::cases::{cpu_ms, level, number, reason};
-use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
 use super::conditions::{self, has_intervals, marks_of_run, subtitle};
 use super::findings::is_below;
@@ -283,7 +283,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
     below_title.extend(rings_block(run).then(|| RING_POLLS.to_owned()));
     below_title.extend(missing(run));
     let panels = WAYS.iter().map(|(wait, title)| {
-        let line = |name: &str| Line {
+        let line = |name: &str| LineSeries {
             name: name.to_owned(),
             colour: palette::of_channel(name).1,
             mark: Some(palette::of_channel(name).0),

@@ -7,10 +7,10 @@ use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use pipespeed_base::Named;
-use pipespeed_explain::check::{Check, Checked, Group, Record, Verdict};
+use pipespeed_explain::check::{Check, CheckGroup, CheckRecord, CheckVerdict, Checked};
 
 /// The checks by group, each with its verdict, name and value, then notes and a summary.
-pub fn checks(record: &Record, style: Style) -> String {
+pub fn checks(record: &CheckRecord, style: Style) -> String {
     let all = record.checks.iter().filter_map(note);
     let blocks = [
         table(record).render(style),
@@ -29,20 +29,20 @@ fn note(checked: &Checked) -> Option<Note> {
     let outcome = &checked.outcome;
     let note = format!("{}: {}", checked.name, outcome.note.as_ref()?);
     Some(match outcome.verdict {
-        Verdict::Fail | Verdict::Error => Note::Alarm(note),
-        Verdict::Refused => Note::Caution(note),
-        Verdict::Pass | Verdict::Seen => Note::Method(note),
+        CheckVerdict::Fail | CheckVerdict::Error => Note::Alarm(note),
+        CheckVerdict::Refused => Note::Caution(note),
+        CheckVerdict::Pass | CheckVerdict::Seen => Note::Method(note),
     })
 }
 
 /// A row for each check, by group.
-pub(super) fn table(record: &Record) -> Table {
+pub(super) fn table(record: &CheckRecord) -> Table {
     let mut table = Table::new([Column::left(""), Column::left("")]).with_html_header(&[
         "result",
         "check",
         "statement",
     ]);
-    for &group in Group::VALUES {
+    for &group in CheckGroup::VALUES {
         let of_group = record
             .checks
             .iter()
@@ -54,10 +54,10 @@ pub(super) fn table(record: &Record) -> Table {
             let outcome = &checked.outcome;
             let mark = outcome.verdict.mark();
             let mark = match outcome.verdict {
-                Verdict::Pass => Cell::painted(mark, GREEN),
-                Verdict::Seen => mark.into(),
-                Verdict::Refused => Cell::painted(mark, YELLOW),
-                Verdict::Fail | Verdict::Error => Cell::painted(mark, RED),
+                CheckVerdict::Pass => Cell::painted(mark, GREEN),
+                CheckVerdict::Seen => mark.into(),
+                CheckVerdict::Refused => Cell::painted(mark, YELLOW),
+                CheckVerdict::Fail | CheckVerdict::Error => Cell::painted(mark, RED),
             };
             let text = format!("{}: {}", checked.statement, outcome.seen);
             table.row_with_text([mark, (&*checked.name).into()], text);
@@ -66,9 +66,9 @@ pub(super) fn table(record: &Record) -> Table {
     table
 }
 
-fn summary(record: &Record) -> String {
+fn summary(record: &CheckRecord) -> String {
     let summary = &record.summary;
-    let counts = Verdict::ALL
+    let counts = CheckVerdict::ALL
         .into_iter()
         .map(|verdict| (summary.count(verdict), verdict.mark()))
         .filter(|(count, _)| *count > 0)
@@ -120,63 +120,71 @@ pub fn check_explanation(check: &Check, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_explain::check::{Checked, Outcome};
+    use pipespeed_explain::check::{CheckResult, Checked};
     use pipespeed_measure::fixtures;
     use pipespeed_measure::record::Kind;
 
-    fn check(group: Group, name: &'static str, statement: &'static str) -> Check {
+    fn check(group: CheckGroup, name: &'static str, statement: &'static str) -> Check {
         Check {
             name,
             group,
             statement,
             explanation: "Something is tried out, in this way and in that, until it is clear.",
             reference: "pipe(7); pipe_write() in fs/pipe.c",
-            run: || Ok(Outcome::pass("never run")),
+            run: || Ok(CheckResult::pass("never run")),
         }
     }
 
-    fn record() -> Record {
+    fn record() -> CheckRecord {
         let known = [
             (
-                check(Group::Limits, "default-capacity", "what a new pipe takes"),
-                Outcome::seen("8192 bytes, 2 slots").with_note(
+                check(
+                    CheckGroup::Limits,
+                    "default-capacity",
+                    "what a new pipe takes",
+                ),
+                CheckResult::seen("8192 bytes, 2 slots").with_note(
                     "this user's pipes hold more pages than /proc/sys/fs/pipe-user-pages-soft \
                      allows: close pipes, or have it raised",
                 ),
             ),
             (
                 check(
-                    Group::Semantics,
+                    CheckGroup::Semantics,
                     "epipe",
                     "writing where no reader is left is EPIPE",
                 ),
-                Outcome::pass("EPIPE"),
+                CheckResult::pass("EPIPE"),
             ),
             (
                 check(
-                    Group::Semantics,
+                    CheckGroup::Semantics,
                     "atomic-pipe-buf",
                     "writes of PIPE_BUF bytes stay whole",
                 ),
-                Outcome::fail("3 of 1024 records of 4096 bytes torn"),
+                CheckResult::fail("3 of 1024 records of 4096 bytes torn"),
             ),
             (
                 check(
-                    Group::Semantics,
+                    CheckGroup::Semantics,
                     "nonblock-reopened",
                     "a pipe reopened has its own flags",
                 ),
-                Outcome::error("no answer within 10 s: it hangs, or the machine is busy"),
+                CheckResult::error("no answer within 10 s: it hangs, or the machine is busy"),
             ),
             (
-                check(Group::Permissions, "vmsplice", "vmsplice(2) is allowed"),
-                Outcome::refused("EPERM: a seccomp filter"),
+                check(
+                    CheckGroup::Permissions,
+                    "vmsplice",
+                    "vmsplice(2) is allowed",
+                ),
+                CheckResult::refused("EPERM: a seccomp filter"),
             ),
         ];
         let checked = known
             .iter()
             .map(|(check, outcome)| Checked::new(check, outcome.clone(), 0.01));
-        Record::new(fixtures::header(Kind::Check), checked.collect(), 0.8)
+        CheckRecord::new(fixtures::header(Kind::Check), checked.collect(), 0.8)
     }
 
     #[test]

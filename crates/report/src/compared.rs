@@ -6,7 +6,7 @@ use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
 use super::cases::{number, verdict_colour};
-use super::chart::bars::{Bar, BarChart, Row};
+use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::format::{ratio, ratio_interval, times};
@@ -52,7 +52,7 @@ const METHOD: &str = "Unpaired: ratios of the medians of consecutive rounds (Hod
 /// A bar for each case with its interval, by newer run.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {
     let many = comparisons.len() > 1;
-    let row = |comparison: &Comparison, case: &ComparedCase| Row {
+    let row = |comparison: &Comparison, case: &ComparedCase| BarGroup {
         name: if many {
             format!("{} {}", short(&comparison.new.file), case.name)
         } else {

@@ -3,7 +3,7 @@
 use itertools::Itertools as _;
 use pipespeed_host::warnings::disturbances;
 use pipespeed_measure::record::{
-    CaseResult, Header, NullControl, Run, Verdict, Warning, comparisons,
+    CaseResult, NullControl, RecordHeader, Run, Verdict, Warning, comparisons,
 };
 
 use super::format::{level, pluralize, ratio, times};
@@ -15,7 +15,7 @@ pub fn origin(run: &Run) -> String {
 }
 
 /// The same for any record.
-pub(super) fn of_record(header: &Header) -> String {
+pub(super) fn of_record(header: &RecordHeader) -> String {
     let machine = &header.machine;
     let model = machine.processors.model.as_ref().map(|model| {
         // Vendors add marks and the nominal clock rate.

@@ -6,28 +6,28 @@ use super::profile::MIN_NS;
 use super::style::{DIM, Style};
 use super::table::{Cell, Column, Table};
 use pipespeed_explain::profile::account::PAGE;
-use pipespeed_explain::profile::counted::{EndAccount, Item, Record};
+use pipespeed_explain::profile::counted::{CountedRecord, EndAccount, TimeUse};
 
 /// Width of the column of names.
 const NAME_WIDTH: usize = 32;
 
-fn name(item: Item) -> &'static str {
+fn name(item: TimeUse) -> &'static str {
     match item {
-        Item::Calls => "system calls",
-        Item::WouldBlocks => "calls that would block",
-        Item::Pages => "pages of 4 KiB",
-        Item::Faults => "page faults",
-        Item::Preemptions => "preemptions (context switches)",
-        Item::WakeCalls => "wake-ups of the other end",
-        Item::WakeUps => "wake-ups of this end",
-        Item::Asleep => "asleep, without the wake-ups",
-        Item::RunDelay => "waiting for a processor",
-        Item::Unexplained => "unexplained",
+        TimeUse::Calls => "system calls",
+        TimeUse::WouldBlocks => "calls that would block",
+        TimeUse::Pages => "pages of 4 KiB",
+        TimeUse::Faults => "page faults",
+        TimeUse::Preemptions => "preemptions (context switches)",
+        TimeUse::WakeCalls => "wake-ups of the other end",
+        TimeUse::WakeUps => "wake-ups of this end",
+        TimeUse::Asleep => "asleep, without the wake-ups",
+        TimeUse::RunDelay => "waiting for a processor",
+        TimeUse::Unexplained => "unexplained",
     }
 }
 
 /// A table for each end of each case, then the notes.
-pub fn counted_cases(record: &Record, style: Style) -> String {
+pub fn counted_cases(record: &CountedRecord, style: Style) -> String {
     let mut blocks = Vec::new();
     for case in &record.cases {
         let rate = match (case.gib_per_s, &case.not_run) {
@@ -70,7 +70,7 @@ fn table(end: &EndAccount, style: Style) -> String {
     let per_page =
         |seconds: f64| resolved(seconds * 1e9 * PAGE / end.counters.bytes as f64, MIN_NS);
     for row in &end.rows {
-        let is_shown = !end.has_impossible_costs() || row.item == Item::RunDelay;
+        let is_shown = !end.has_impossible_costs() || row.item == TimeUse::RunDelay;
         let share = |seconds: f64| percent(seconds / wall_s, 1);
         let figure = |text: String| if is_shown { text } else { "?".to_owned() };
         let count = row.count.map(|count| fixed(count, 0));
@@ -91,13 +91,13 @@ fn table(end: &EndAccount, style: Style) -> String {
 mod tests {
     use super::*;
     use pipespeed_explain::costs::Costs;
-    use pipespeed_explain::profile::counted::{CaseAccount, CountedSettings, Row};
+    use pipespeed_explain::profile::counted::{CaseAccount, CountedRow, CountedSettings};
     use pipespeed_measure::fixtures;
     use pipespeed_measure::record::Kind;
     use pipespeed_measure::record::{EndCounters, NotRun};
 
-    fn record(case: CaseAccount) -> Record {
-        Record {
+    fn record(case: CaseAccount) -> CountedRecord {
+        CountedRecord {
             header: fixtures::header(Kind::ProfileCounted),
             settings: CountedSettings {
                 placement: "different cores".to_owned(),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn account() -> CaseAccount {
-        let row = |item, count, each_ns: Option<f64>, seconds| Row {
+        let row = |item, count, each_ns: Option<f64>, seconds| CountedRow {
             item,
             count,
             each_ns,
@@ -125,9 +125,9 @@ mod tests {
                 ..EndCounters::default()
             },
             rows: vec![
-                row(Item::Calls, Some(16_384.0), Some(180.0), Some(0.003)),
-                row(Item::Pages, Some(262_144.0), None, None),
-                row(Item::Unexplained, None, None, Some(-0.1)),
+                row(TimeUse::Calls, Some(16_384.0), Some(180.0), Some(0.003)),
+                row(TimeUse::Pages, Some(262_144.0), None, None),
+                row(TimeUse::Unexplained, None, None, Some(-0.1)),
             ],
         };
         CaseAccount {

@@ -8,8 +8,8 @@ use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::{Bottleneck, Certainty, Finding, SmallPipeCause, Unread, Who};
-use pipespeed_pipeline::graph::Side;
-use pipespeed_pipeline::observe::{Observation, Pipe};
+use pipespeed_pipeline::graph::LinkSide;
+use pipespeed_pipeline::observe::{Observation, ObservedLink};
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
 use pipespeed_pipeline::wait::Outside;
@@ -161,7 +161,7 @@ fn named(finding: &Finding) -> Vec<&Who> {
 
 /// A pipeline, or processes outside of pipelines, with what was found about them.
 #[derive(Default)]
-struct Section<'a> {
+struct DoctorSection<'a> {
     /// Its stages as a heading; `None` if it is the only one.
     name: Option<String>,
     stages: Vec<&'a Observed>,
@@ -174,19 +174,19 @@ fn sections<'a>(
     observation: &'a Observation,
     findings: &'a [Finding],
     style: Style,
-) -> Vec<Section<'a>> {
+) -> Vec<DoctorSection<'a>> {
     let pids = |stages: &[&Observed]| -> BTreeSet<i32> {
         stages.iter().map(|stage| stage.process.id.pid).collect()
     };
-    let mut sections: Vec<Section<'a>> = observation
+    let mut sections: Vec<DoctorSection<'a>> = observation
         .pipelines()
         .into_iter()
-        .map(|stages| Section {
+        .map(|stages| DoctorSection {
             stages,
-            ..Section::default()
+            ..DoctorSection::default()
         })
         .collect();
-    let mut rest = Section::default();
+    let mut rest = DoctorSection::default();
     for finding in findings {
         let named: BTreeSet<i32> = named(finding).iter().map(|who| who.pid).collect();
         let mut owners = sections.iter_mut();
@@ -326,7 +326,7 @@ fn table(observation: &Observation, stages: &[&Observed], style: Style) -> Strin
         let pid = observed.process.id.pid;
         let outputs = edges.iter().filter(|(from, ..)| *from == pid);
         let outputs = outputs.map(|(.., pipe)| *pipe).unique();
-        let outputs: Vec<&Pipe> = outputs
+        let outputs: Vec<&ObservedLink> = outputs
             .filter_map(|id| observation.pipes.iter().find(|pipe| pipe.id == id))
             .collect();
         table.row(row(observed, &states, &outputs));
@@ -343,7 +343,7 @@ fn arguments(stages: &[&Observed]) -> String {
     known.collect::<Vec<String>>().join("\n")
 }
 
-fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&Pipe]) -> Vec<Cell> {
+fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) -> Vec<Cell> {
     let shares: Vec<f64> = states
         .iter()
         .map(|state| (state.share)(&observed.shares))
@@ -386,7 +386,7 @@ fn percent(share: f64) -> String {
 }
 
 /// `64KiB, 97 % full`.
-fn size_and_fill(pipe: &Pipe) -> Option<String> {
+fn size_and_fill(pipe: &ObservedLink) -> Option<String> {
     let (capacity, fill) = (pipe.capacity?, pipe.fill?);
     Some(format!(
         "{}, {} full",
@@ -520,19 +520,19 @@ fn text(
                 .as_ref()
                 .map(|who| format!(", and wakes {} each time", full(who)));
             let verb = match side {
-                Side::Input => "reads",
-                Side::Room => "writes",
+                LinkSide::Input => "reads",
+                LinkSide::Room => "writes",
             };
             // Nothing but a shell's `read` reads a pipe byte by byte on purpose: what it must leave to
             // the next program it may not take.
             let remedy = match side {
-                Side::Input if *bytes_per_call < MAX_SHELL_READ => {
+                LinkSide::Input if *bytes_per_call < MAX_SHELL_READ => {
                     "A shell's 'read' takes a pipe byte by byte and can't do better: let awk or \
                      another program read the lines, or put them into a file. Any other program needs \
                      a larger buffer."
                 }
-                Side::Input => "A larger buffer would save most of these calls.",
-                Side::Room => {
+                LinkSide::Input => "A larger buffer would save most of these calls.",
+                LinkSide::Room => {
                     "Buffering (no flush after each line) would save most of these calls."
                 }
             };
@@ -674,7 +674,7 @@ mod tests {
     };
     use pipespeed_pipeline::graph::Process;
     use pipespeed_pipeline::sample::Observed;
-    use pipespeed_pipeline::wait::{BlockedOn, State};
+    use pipespeed_pipeline::wait::{BlockedOn, ThreadState};
 
     /// What an observation of these processes shows, in 80 columns.
     fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {
@@ -683,8 +683,8 @@ mod tests {
         doctor(&observation, &diagnose(&observation), Style::of_width(80))
     }
 
-    fn waiting(outside: Outside) -> State {
-        State::Waiting(BlockedOn::Outside(outside))
+    fn waiting(outside: Outside) -> ThreadState {
+        ThreadState::Waiting(BlockedOn::Outside(outside))
     }
 
     #[test]
@@ -719,7 +719,7 @@ mod tests {
         let both_write = screen(vec![parent(on_room(1)), child(on_room(2))], |observation| {
             observation.hidden = 31;
         });
-        let wait = State::Waiting(BlockedOn::Child(Some(12)));
+        let wait = ThreadState::Waiting(BlockedOn::Child(Some(12)));
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));

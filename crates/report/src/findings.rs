@@ -5,7 +5,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
 use pipespeed_measure::spec::DataUse;
 
 use super::format::{ratio, significant, times};
-use super::steps::{Step, fastest, measured, steps};
+use super::steps::{CaseStep, fastest, measured, steps};
 
 /// The comparisons with the largest effect and those without an effect.
 pub(super) fn of_steps(run: &Run) -> Vec<String> {
@@ -27,8 +27,8 @@ pub(super) fn of_steps(run: &Run) -> Vec<String> {
 
 /// The largest step, by the end of its interval nearer to 1: the median of a wide interval
 /// is not reliable.
-fn largest(steps: &[Step<'_>]) -> Option<String> {
-    let certain = |step: &&Step<'_>| step.certain_gain().abs();
+fn largest(steps: &[CaseStep<'_>]) -> Option<String> {
+    let certain = |step: &&CaseStep<'_>| step.certain_gain().abs();
     let step = steps.iter().filter(|step| certain(step) > 0.0);
     let step = step.max_by(|a, b| certain(a).total_cmp(&certain(b)))?;
     Some(format!(
@@ -44,7 +44,7 @@ fn largest(steps: &[Step<'_>]) -> Option<String> {
 const MAX_FACTORS: usize = 3;
 
 /// The factors without effect.
-fn without_effect(steps: &[Step<'_>]) -> Option<String> {
+fn without_effect(steps: &[CaseStep<'_>]) -> Option<String> {
     let same = steps
         .iter()
         .filter(|step| step.ratio.verdict == Verdict::Same);
@@ -61,7 +61,7 @@ fn without_effect(steps: &[Step<'_>]) -> Option<String> {
 
 /// The larger pipe's share of the gain published as vmsplice's: the published
 /// ladder changes both in one step, this one in two.
-fn pipe_size_share(steps: &[Step<'_>]) -> Option<String> {
+fn pipe_size_share(steps: &[CaseStep<'_>]) -> Option<String> {
     let find = |case: &str, base: &str| {
         let mut steps = steps.iter();
         steps.find(|step| step.case.name == case && step.base == base)

@@ -3,7 +3,7 @@
 use itertools::Itertools as _;
 
 use super::channels::{RING_POLLS, not_shown};
-use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::conditions::{marks, of_record};
@@ -13,7 +13,7 @@ use super::style::{RED, Style};
 use super::table::{Column, Table};
 use pipespeed_base::{Named, size};
 use pipespeed_measure::latency::record::{CaseRecord, LatencyRecord, LatencySummary};
-use pipespeed_measure::latency::spec::{Length, Mode, Naive};
+use pipespeed_measure::latency::spec::{ExchangeMode, Length, Naive};
 use pipespeed_measure::spec::Waiting;
 use pipespeed_stats::Estimate;
 
@@ -105,7 +105,7 @@ pub fn latency_notes(record: &LatencyRecord, style: Style) -> String {
     }
     for case in &record.cases {
         let name = case.name();
-        if let (Mode::Open(rate), Some(summary)) = (case.mode, &case.summary) {
+        if let (ExchangeMode::Open(rate), Some(summary)) = (case.mode, &case.summary) {
             all.extend(rate_notes(&name, rate, summary));
         }
         all.extend(short_reads(case).map(Note::Caution));
@@ -203,14 +203,16 @@ fn exchanges(record: &LatencyRecord) -> String {
     modes.map(exchange).join("; ")
 }
 
-fn exchange(mode: Mode) -> String {
+fn exchange(mode: ExchangeMode) -> String {
     match mode {
-        Mode::Closed => "one message at a time, sent after the reply to the last".to_owned(),
-        Mode::Open(rate) => format!(
+        ExchangeMode::Closed => {
+            "one message at a time, sent after the reply to the last".to_owned()
+        }
+        ExchangeMode::Open(rate) => format!(
             "{} messages per second on a fixed schedule, each timed from when it was due",
             significant(rate)
         ),
-        Mode::Naive(naive) => format!("{naive}: {}", naive.about()),
+        ExchangeMode::Naive(naive) => format!("{naive}: {}", naive.about()),
     }
 }
 
@@ -315,7 +317,7 @@ pub(super) fn latency_chart_of_width(record: &LatencyRecord, width: i32) -> Stri
     chart.draw(&marks(&record.warnings))
 }
 
-fn line(case: &CaseRecord) -> Line {
+fn line(case: &CaseRecord) -> LineSeries {
     let point = |&(percent, us): &(f64, f64)| {
         let interval = None;
         let estimate = Estimate {
@@ -325,7 +327,7 @@ fn line(case: &CaseRecord) -> Line {
         (rarity(percent), estimate)
     };
     let name = case.channel.name();
-    Line {
+    LineSeries {
         name: name.to_owned(),
         colour: palette::of_channel(name).1,
         mark: Some(palette::of_channel(name).0),

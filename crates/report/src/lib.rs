@@ -45,4 +45,4 @@ pub use self::pipeline::profile_pipeline;
 pub use self::profile::{profile_case, profile_chart, profile_ladder};
 pub use self::run::{chart, findings, table};
 pub use self::style::Style;
-pub use self::top::{Screen, Sort, View, top_once, top_screen};
+pub use self::top::{DrawnScreen, Sort, TopView, top_once, top_screen};

@@ -10,7 +10,7 @@ use pipespeed_measure::spec::{Act, DataUse, PageKind};
 
 use super::cases::{cases, comparisons, level, not_measured};
 use super::channels::{position, size_ticks};
-use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
 use super::chart::svg::MUTED;
 use super::conditions::{self, marks_of_run, subtitle};
@@ -297,7 +297,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
          ladder's rungs, intervals at the right"
             .to_owned(),
     );
-    let line = |(at, &way): (usize, &Act)| Line {
+    let line = |(at, &way): (usize, &Act)| LineSeries {
         name: way.title().to_owned(),
         colour: palette::LINES[(at + 1) % palette::LINES.len()],
         mark: Some(at),
@@ -308,7 +308,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
     };
     let lines = Act::VALUES.iter().enumerate().map(line);
     let marker = |(cache, bytes)| (position(bytes as usize), cache_name((cache, bytes)));
-    let rung = |(rung, rate): (&CaseResult, &Estimate)| Line {
+    let rung = |(rung, rate): (&CaseResult, &Estimate)| LineSeries {
         name: match rung.data {
             DataUse::Discard => format!("{} ({})", rung.name, rung.data.outcome()),
             _ => rung.name.clone(),

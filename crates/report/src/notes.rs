@@ -4,7 +4,7 @@ use super::format::pluralize;
 use super::style::{DIM, RED, Style, YELLOW};
 use itertools::Itertools as _;
 use pipespeed_host::warnings::disturbances_and_load;
-use pipespeed_host::{Scope, Warning, WarningKind};
+use pipespeed_host::{Warning, WarningKind, WarningScope};
 
 /// Maximum number of lines of notes without --verbose, but for those that are always shown.
 const MAX_LINES: usize = 5;
@@ -30,9 +30,9 @@ impl Note {
         match (warning.kind, warning.kind.scope()) {
             (WarningKind::Failed, _) => Note::Alarm(text),
             (WarningKind::FewRounds | WarningKind::Busy, _) => Note::Run(text),
-            (_, Scope::Disturbance) => Note::Run(text),
-            (_, Scope::Machine(name)) => Note::Machine { name, text },
-            (_, Scope::Run) => Note::Caution(text),
+            (_, WarningScope::Disturbance) => Note::Run(text),
+            (_, WarningScope::Machine(name)) => Note::Machine { name, text },
+            (_, WarningScope::Run) => Note::Caution(text),
         }
     }
 

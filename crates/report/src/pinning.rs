@@ -6,7 +6,7 @@ use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
 use pipespeed_explain::costs::pinning::{
-    Figure, FigurePages, Kernel, PIPE_PAGES_PER_CALL, Plan, Step,
+    FigurePages, GupBenchmark, PIPE_PAGES_PER_CALL, PinningFigure, PinningPlan, PinningStep,
 };
 use pipespeed_host::Warning;
 
@@ -16,9 +16,9 @@ const MAX_ROUNDING: f64 = 1.0;
 /// The figures of the kernel's own benchmark, or why there are none, and those of the
 /// estimate.
 pub fn pinning(
-    source: Result<&Kernel, &str>,
-    plan: &Plan,
-    figures: &[Figure],
+    source: Result<&GupBenchmark, &str>,
+    plan: &PinningPlan,
+    figures: &[PinningFigure],
     warnings: &[Warning],
     style: Style,
 ) -> String {
@@ -30,7 +30,7 @@ pub fn pinning(
     let page = size::format(fastpipe::pipe::page_size() as u64);
     let (estimated, measured): (Vec<_>, Vec<_>) = figures
         .iter()
-        .partition(|figure| !matches!(figure.step, Step::Get | Step::Put));
+        .partition(|figure| !matches!(figure.step, PinningStep::Get | PinningStep::Put));
     let mut blocks = Vec::new();
     match source {
         Ok(kernel) => {
@@ -68,22 +68,22 @@ pub fn pinning(
 }
 
 /// The row's name.
-fn name(figure: &Figure) -> String {
+fn name(figure: &PinningFigure) -> String {
     let pages = match figure.of {
         FigurePages::Base => "base",
         FigurePages::Huge => "huge",
         FigurePages::Difference => return "base minus huge pages".to_owned(),
     };
     match figure.step {
-        Step::Get => format!("pin {pages} pages"),
-        Step::Put => format!("release {pages} pages"),
-        Step::Vmsplice => format!("vmsplice, {pages} pages"),
-        Step::Splice => format!("splice from a pipe, {pages} pages"),
-        Step::Estimate => format!("estimate for {pages} pages"),
+        PinningStep::Get => format!("pin {pages} pages"),
+        PinningStep::Put => format!("release {pages} pages"),
+        PinningStep::Vmsplice => format!("vmsplice, {pages} pages"),
+        PinningStep::Splice => format!("splice from a pipe, {pages} pages"),
+        PinningStep::Estimate => format!("estimate for {pages} pages"),
     }
 }
 
-fn table(title: String, figures: &[&Figure], style: Style) -> String {
+fn table(title: String, figures: &[&PinningFigure], style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     table.heading(title);
     for figure in figures {
@@ -105,17 +105,17 @@ fn table(title: String, figures: &[&Figure], style: Style) -> String {
 }
 
 /// A note on a figure of the kernel's benchmark that is less accurate than it looks.
-fn note(figure: &Figure) -> Option<String> {
+fn note(figure: &PinningFigure) -> Option<String> {
     let calls = figure.counted?;
     let name = name(figure);
-    if figure.step == Step::Get && calls.pinned_bytes < calls.asked_bytes {
+    if figure.step == PinningStep::Get && calls.pinned_bytes < calls.asked_bytes {
         return Some(format!(
             "{name}: the kernel pinned only {} of {}; the figure refers to the bytes pinned.",
             size::format(calls.pinned_bytes),
             size::format(calls.asked_bytes)
         ));
     }
-    let at = usize::from(figure.step == Step::Put);
+    let at = usize::from(figure.step == PinningStep::Put);
     let rounding = calls.rounding_percent[at];
     (rounding > MAX_ROUNDING).then(|| {
         format!(
@@ -134,8 +134,10 @@ mod tests {
     use pipespeed_measure::fixtures::estimate;
 
     /// Replaces the costs of pipes measured here by a constant.
-    fn invented(mut figures: Vec<Figure>) -> Vec<Figure> {
-        let of_pipe = |figure: &&mut Figure| !matches!(figure.step, Step::Get | Step::Put);
+    fn invented(mut figures: Vec<PinningFigure>) -> Vec<PinningFigure> {
+        let of_pipe = |figure: &&mut PinningFigure| {
+            !matches!(figure.step, PinningStep::Get | PinningStep::Put)
+        };
         for figure in figures.iter_mut().filter(of_pipe) {
             figure.estimate_ns = Some(estimate(280.0, 300.0, 350.0));
         }

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::profile::account::FEW_BYTES;
-use pipespeed_explain::profile::groups::Group;
+use pipespeed_explain::profile::groups::CostGroup;
 use pipespeed_explain::profile::perf::FREQUENCY;
 use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT, PHASE_MS};
 use pipespeed_explain::profile::record::{PipelineProfile, Profile, StageProfile, Status};
@@ -81,9 +81,14 @@ pub fn profile_pipeline(
 /// The bars of a stage, and what it waits for.
 fn bars_and_waits(stage: &StageProfile, style: Style) -> String {
     let mut block = style.heading(&stage.end.role);
-    let bars = bars(&basis(stage), &stage.end, Group::name_in_pipeline, style);
+    let bars = bars(
+        &basis(stage),
+        &stage.end,
+        CostGroup::name_in_pipeline,
+        style,
+    );
     block += &format!("\n{bars}");
-    if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
+    if stage.end.share(CostGroup::Asleep) > 0.0 && stage.seen_asleep > 0 {
         let text = format!("asleep, waiting for: {}", waits(stage));
         block += &format!("\n{}", style.sentence(&text));
     }
@@ -144,8 +149,8 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
         };
         // A difference of two measurements may be slightly negative.
         let whole = |share: f64| percent(share.max(0.0), 0);
-        let delayed = stage.end.share(Group::RunDelay);
-        let asleep = stage.end.share(Group::Asleep);
+        let delayed = stage.end.share(CostGroup::RunDelay);
+        let asleep = stage.end.share(CostGroup::Asleep);
         let usage = &stage.end.usage;
         let times = if usage.cpu_s + usage.run_delay_s > MAX_BUSY * usage.wall_s {
             let times = |seconds: f64| format!("x{}", fixed(seconds / usage.wall_s, 1));
@@ -172,7 +177,12 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
 fn main_costs(stage: &StageProfile) -> String {
     let costs = stage.end.costs.iter();
     costs
-        .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay | Group::Running))
+        .filter(|cost| {
+            !matches!(
+                cost.group,
+                CostGroup::Asleep | CostGroup::RunDelay | CostGroup::Running
+            )
+        })
         .filter(|cost| cost.share >= MIN_LISTED)
         .sorted_by(|a, b| b.share.total_cmp(&a.share))
         .take(MAX_COSTS)
@@ -255,13 +265,13 @@ const MIN_PRESENT: f64 = 0.5;
 const MAX_STARVED: usize = 3;
 
 /// A sentence on the bottleneck, and the stage that it is about.
-struct Verdict<'a> {
+struct BottleneckSentence<'a> {
     sentence: String,
     stage: Option<&'a StageProfile>,
 }
 
 /// Finds the bottleneck.
-fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
+fn verdict(pipeline: &PipelineProfile) -> BottleneckSentence<'_> {
     let present: Vec<&StageProfile> = pipeline
         .stages
         .iter()
@@ -272,7 +282,7 @@ fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
         .copied()
         .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
     else {
-        return Verdict {
+        return BottleneckSentence {
             sentence: "No stage was there for half of the time.".to_owned(),
             stage: None,
         };
@@ -289,7 +299,7 @@ fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
         ([], []) if waits_for_processors(&present) => too_few_processors(&present),
         ([], []) => {
             let (sentence, stage) = final_wait(pipeline, least);
-            return Verdict {
+            return BottleneckSentence {
                 sentence: format!("No stage is busy all the time: {sentence}."),
                 stage: Some(stage),
             };
@@ -339,7 +349,7 @@ fn verdict(pipeline: &PipelineProfile) -> Verdict<'_> {
     } else {
         fed.into_iter().max_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s))
     };
-    Verdict { sentence, stage }
+    BottleneckSentence { sentence, stage }
 }
 
 /// Whether a stage waits for a processor for long, and more than it runs.
@@ -399,7 +409,7 @@ fn what_it_does(stage: &StageProfile) -> String {
 }
 
 fn delayed(stage: &StageProfile) -> f64 {
-    stage.end.share(Group::RunDelay)
+    stage.end.share(CostGroup::RunDelay)
 }
 
 fn running(stage: &StageProfile) -> f64 {
@@ -407,7 +417,7 @@ fn running(stage: &StageProfile) -> f64 {
 }
 
 fn asleep(stage: &StageProfile) -> f64 {
-    stage.end.share(Group::Asleep)
+    stage.end.share(CostGroup::Asleep)
 }
 
 fn is_present(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
@@ -508,7 +518,7 @@ mod tests {
             // More than its wall time, by rounding.
             stage.end.costs[0].share = 1.0 + 1e-12;
             stage.end.costs.truncate(1);
-            stage.end.costs[0].group = Group::Asleep;
+            stage.end.costs[0].group = CostGroup::Asleep;
         });
         assert!(text.contains("\n6 bytes read  "), "{text}");
         assert!(!text.contains("-0 %"), "{text}");
@@ -629,7 +639,7 @@ mod tests {
     mod bottleneck {
         use super::super::*;
         use pipespeed_explain::profile::fixtures;
-        use pipespeed_explain::profile::record::{Bound, Cost, Function};
+        use pipespeed_explain::profile::record::{CostBound, Function, TimePart};
 
         /// The sentence if all stages sleep, the first least, for these reasons.
         fn all_asleep(waits: [&str; 3], change: impl FnOnce(&mut PipelineProfile)) -> String {
@@ -637,12 +647,12 @@ mod tests {
             let mut share = 0.9;
             for (stage, wait) in pipeline.stages.iter_mut().zip(waits) {
                 share += 0.02;
-                stage.end.costs = vec![Cost {
-                    group: Group::Asleep,
+                stage.end.costs = vec![TimePart {
+                    group: CostGroup::Asleep,
                     seconds: stage.end.usage.wall_s,
                     ns_per_page: None,
                     share,
-                    bound: Bound::Exact,
+                    bound: CostBound::Exact,
                 }];
                 stage.waits = vec![Function {
                     name: wait.to_owned(),
@@ -701,7 +711,7 @@ mod tests {
                 let mut busy = pipeline.stages[1].clone();
                 let mut costs = busy.end.costs.iter_mut();
                 costs
-                    .find(|cost| cost.group == Group::Asleep)
+                    .find(|cost| cost.group == CostGroup::Asleep)
                     .unwrap()
                     .share = share;
                 pipeline.stages[1] = busy.clone();
@@ -723,17 +733,17 @@ mod tests {
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             for (stage, (running, delayed)) in pipeline.stages.iter_mut().zip(shares) {
                 let asleep = 1.0 - running - delayed;
-                let cost = |(group, share): (Group, f64)| Cost {
+                let cost = |(group, share): (CostGroup, f64)| TimePart {
                     group,
                     seconds: share * stage.end.usage.wall_s,
                     ns_per_page: None,
                     share,
-                    bound: Bound::Exact,
+                    bound: CostBound::Exact,
                 };
                 let shares = [
-                    (Group::UserCode, running),
-                    (Group::RunDelay, delayed),
-                    (Group::Asleep, asleep),
+                    (CostGroup::UserCode, running),
+                    (CostGroup::RunDelay, delayed),
+                    (CostGroup::Asleep, asleep),
                 ];
                 stage.end.costs = shares.map(cost).to_vec();
             }

@@ -6,12 +6,12 @@ use itertools::Itertools as _;
 use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::event::MIN_SAMPLES;
-use pipespeed_explain::profile::groups::Group;
-use pipespeed_explain::profile::record::{Bound, CaseProfile, EndProfile, Profile};
+use pipespeed_explain::profile::groups::CostGroup;
+use pipespeed_explain::profile::record::{CaseProfile, CostBound, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
 use pipespeed_measure::record::GIB;
 
-use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::bars::{Bar, BarChart, BarGroup, Part};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::conditions::marks;
@@ -46,7 +46,7 @@ pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
     for case in &profile.cases {
         blocks.push(style.heading(&heading(case)));
         let ends = || case.ends.iter();
-        blocks.extend(ends().map(|end| bars(&end.role, end, Group::name, style)));
+        blocks.extend(ends().map(|end| bars(&end.role, end, CostGroup::name, style)));
         blocks.extend(ends().filter_map(|end| call_tree(end, threshold, style)));
     }
     blocks.push(notes_of_cases(profile, style));
@@ -138,7 +138,7 @@ fn heading(case: &CaseProfile) -> String {
 pub(super) fn bars(
     title: &str,
     end: &EndProfile,
-    name: fn(Group) -> &'static str,
+    name: fn(CostGroup) -> &'static str,
     style: Style,
 ) -> String {
     let in_pages = end.usage.bytes >= FEW_BYTES;
@@ -197,7 +197,7 @@ pub(super) fn bars(
 
 /// Why the running time of a sampled end is not divided.
 fn why_undivided(end: &EndProfile) -> Option<String> {
-    let is_shown = end.cost(Group::Running).is_some() && end.usage_sampled.wall_s > 0.0;
+    let is_shown = end.cost(CostGroup::Running).is_some() && end.usage_sampled.wall_s > 0.0;
     is_shown.then(|| {
         format!(
             "not divided: {}, and fewer than {MIN_SAMPLES} give no shares",
@@ -207,11 +207,11 @@ fn why_undivided(end: &EndProfile) -> Option<String> {
 }
 
 /// The sign before a figure that is a bound.
-fn bound_sign(bound: Bound) -> &'static str {
+fn bound_sign(bound: CostBound) -> &'static str {
     match bound {
-        Bound::Exact => "",
-        Bound::AtLeast => ">",
-        Bound::AtMost => "<",
+        CostBound::Exact => "",
+        CostBound::AtLeast => ">",
+        CostBound::AtMost => "<",
     }
 }
 
@@ -263,8 +263,8 @@ pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -
         let cells = ends.iter().map(|(_, end)| cell(end));
         table.row(std::iter::once(name.to_owned()).chain(cells));
     };
-    let is_present = |group: &Group| ends.iter().any(|(_, end)| end.ns_per_page(*group) != 0.0);
-    for group in Group::all().filter(is_present) {
+    let is_present = |group: &CostGroup| ends.iter().any(|(_, end)| end.ns_per_page(*group) != 0.0);
+    for group in CostGroup::all().filter(is_present) {
         row(group.name(), &|end| match end.cost(group) {
             Some(cost) => format!(
                 "{}{}",
@@ -293,8 +293,8 @@ pub(super) fn costs_of(case: &CaseProfile) -> Table {
         ]
     });
     let mut table = Table::new(std::iter::once(Column::left("cost")).chain(columns));
-    let is_present = |group: &Group| case.ends.iter().any(|end| end.cost(*group).is_some());
-    for group in Group::all().filter(is_present) {
+    let is_present = |group: &CostGroup| case.ends.iter().any(|end| end.cost(*group).is_some());
+    for group in CostGroup::all().filter(is_present) {
         let cells = case.ends.iter().flat_map(|end| match end.cost(group) {
             Some(cost) => {
                 let sign = bound_sign(cost.bound);
@@ -341,7 +341,7 @@ fn steps(profile: &Profile) -> impl Iterator<Item = String> {
 fn change(before: &EndProfile, after: &EndProfile) -> String {
     let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
     let (old, new) = (wall(before), wall(after));
-    let changes = Group::all()
+    let changes = CostGroup::all()
         .map(|group| (group, after.ns_per_page(group) - before.ns_per_page(group)))
         .filter(|(_, change)| change.abs() >= MIN_CHANGE * old)
         .sorted_by(|a, b| b.1.abs().total_cmp(&a.1.abs()))
@@ -378,15 +378,16 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
     let stages = stages.map(|stage| (&*stage.end.role, vec![&stage.end]));
     let rows: Vec<(&str, Vec<&EndProfile>)> = cases.chain(stages).collect();
     let ends = || rows.iter().flat_map(|(_, ends)| ends);
-    let charted = Group::all().filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
-    let (name_of, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
+    let charted =
+        CostGroup::all().filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
+    let (name_of, bars_are, what): (fn(CostGroup) -> &'static str, _, _) = match &profile.pipeline {
         Some(pipeline) => (
-            Group::name_in_pipeline,
+            CostGroup::name_in_pipeline,
             "shares of each stage's wall time; at the right ns per 4 KiB, or seconds",
             in_short(&pipeline.command, 200),
         ),
         None => (
-            Group::name,
+            CostGroup::name,
             "shares of wall time, writer above reader; at the right ns per 4 KiB",
             profile.settings.placement.clone(),
         ),
@@ -408,7 +409,7 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
             .collect(),
         rows: rows
             .iter()
-            .map(|(name, ends)| Row {
+            .map(|(name, ends)| BarGroup {
                 name: (*name).to_owned(),
                 bars: Ok(ends.iter().map(|end| stacked_bar(end, name_of)).collect()),
             })
@@ -420,9 +421,9 @@ pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
     chart.draw(&marks(&profile.warnings))
 }
 
-fn stacked_bar(end: &EndProfile, name: fn(Group) -> &'static str) -> Bar {
+fn stacked_bar(end: &EndProfile, name: fn(CostGroup) -> &'static str) -> Bar {
     let all = end.sum_of_shares().max(f64::MIN_POSITIVE);
-    let part = |group: Group| Part {
+    let part = |group: CostGroup| Part {
         length: end.share(group) / all * 100.0,
         colour: palette::of_cost(group),
         label: percent(end.share(group), 0),
@@ -435,7 +436,7 @@ fn stacked_bar(end: &EndProfile, name: fn(Group) -> &'static str) -> Bar {
     };
     let wall_s = end.usage.wall_s;
     Bar {
-        parts: Group::all().map(part).collect(),
+        parts: CostGroup::all().map(part).collect(),
         interval: None,
         value: match end.usage.ns_per_page(wall_s) {
             Some(ns) => format!("{} ns", significant(ns)),

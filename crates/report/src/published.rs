@@ -8,7 +8,7 @@ use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
 use super::format::{pluralize, ratio, times};
-use super::steps::{Step, steps};
+use super::steps::{CaseStep, steps};
 
 /// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl Threshold {
 /// The confidence level at which the step-down of [`pipespeed_stats::holm_ratios`]
 /// stopped, which applies to the undecided comparisons: they share the allowed error.
 /// Comparisons decided before have intervals without 1.
-fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
+fn level(steps: &[CaseStep<'_>], confidence: f64) -> f64 {
     let tested = steps
         .iter()
         .filter(|step| step.ratio.estimate.interval.is_some());
-    let without_one = |step: &&Step<'_>| {
+    let without_one = |step: &&CaseStep<'_>| {
         let (low, high) = step.ratio.estimate.ends();
         step.ratio.is_tested() && (low > 1.0 || high < 1.0)
     };
@@ -244,7 +244,7 @@ const OPTIONS: [PublishedOption; 10] = [
 
 /// A published statement on an option, and this run's comparison.
 pub(super) struct Statement<'a> {
-    pub step: Step<'a>,
+    pub step: CaseStep<'a>,
     /// The option, with its kind of pages.
     pub what: &'static str,
     /// The published figures.
@@ -332,7 +332,7 @@ pub(super) fn trend_within(run: &Run) -> Option<String> {
 /// Compares the change from the volume of `base` to that of the step's case with the
 /// published one. It is judged only if there is a threshold: under other conditions than
 /// the published ones there is none.
-fn compare_volumes(step: &Step<'_>, base: &CaseResult, threshold: Option<Threshold>) -> String {
+fn compare_volumes(step: &CaseStep<'_>, base: &CaseResult, threshold: Option<Threshold>) -> String {
     let case = step.case;
     let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
     let found = ratio(step.ratio.estimate);

@@ -51,7 +51,7 @@ pub fn findings(run: &Run) -> Vec<String> {
 }
 
 /// The contents of the report on a suite.
-struct View {
+struct SuiteView {
     /// The tables with their texts.
     blocks: fn(&Run, Style) -> Vec<String>,
     /// The conclusions.
@@ -65,7 +65,7 @@ struct View {
 }
 
 /// A row and a bar for each case, and the comparisons.
-const OF_CASES: View = View {
+const OF_CASES: SuiteView = SuiteView {
     blocks: |run, style| vec![cases(run, &run.cases, style), comparisons(run, style)],
     findings: of_steps,
     blocks_have_findings: false,
@@ -73,38 +73,38 @@ const OF_CASES: View = View {
     chart: |run, width| bar_chart(run, Vec::new(), width),
 };
 
-fn view(run: &Run) -> View {
+fn view(run: &Run) -> SuiteView {
     match run.suite {
         Suite::Ladder | Suite::Pages => OF_CASES,
-        Suite::Touched => View {
+        Suite::Touched => SuiteView {
             blocks: touched::blocks,
             findings: touched::findings,
             method: touched::method,
             chart: |run, width| bar_chart(run, touched::remarks(run), width),
             ..OF_CASES
         },
-        Suite::Options => View {
+        Suite::Options => SuiteView {
             findings: published::options,
             ..OF_CASES
         },
-        Suite::Volumes => View {
+        Suite::Volumes => SuiteView {
             findings: published::volumes,
             ..OF_CASES
         },
-        Suite::Changes => View {
+        Suite::Changes => SuiteView {
             blocks: |run, style| vec![cases(run, &run.cases, style), changes::ranking(run, style)],
             findings: changes::findings,
             chart: |run, width| bar_chart(run, changes::remarks(run), width),
             ..OF_CASES
         },
-        Suite::Channels => View {
+        Suite::Channels => SuiteView {
             blocks: channels::blocks,
             findings: channels::findings,
             method: channels::method,
             chart: channels::chart,
             ..OF_CASES
         },
-        Suite::Memory => View {
+        Suite::Memory => SuiteView {
             blocks: memory::blocks,
             findings: memory::findings,
             method: memory::method,
@@ -113,7 +113,7 @@ fn view(run: &Run) -> View {
         },
         // An interrupted run may have no search yet.
         Suite::Sizes if run.search.is_none() => OF_CASES,
-        Suite::Sizes => View {
+        Suite::Sizes => SuiteView {
             blocks: sizes::blocks,
             findings: sizes::findings,
             blocks_have_findings: true,

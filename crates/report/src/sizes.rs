@@ -100,7 +100,7 @@ fn ratio_to_published(run: &Run, panel: &PanelResult) -> String {
 
 /// The outcome of the rounds for the best sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum SizesOutcome {
     /// They are the published sizes.
     Published,
     /// They are faster than the published sizes.
@@ -111,26 +111,26 @@ enum Outcome {
     NoRounds,
 }
 
-impl Outcome {
-    fn new(run: &Run, panel: &PanelResult) -> Outcome {
+impl SizesOutcome {
+    fn new(run: &Run, panel: &PanelResult) -> SizesOutcome {
         let best = panel.best.as_ref();
         if best.is_some_and(|best| best.sizes == panel.published()) {
-            return Outcome::Published;
+            return SizesOutcome::Published;
         }
         let ratio = measured_case(run, panel).and_then(|case| case.ratio);
         match ratio.map(|ratio| ratio.verdict) {
-            Some(Verdict::Faster) => Outcome::Confirmed,
-            Some(verdict) => Outcome::Unconfirmed(verdict),
-            None => Outcome::NoRounds,
+            Some(Verdict::Faster) => SizesOutcome::Confirmed,
+            Some(verdict) => SizesOutcome::Unconfirmed(verdict),
+            None => SizesOutcome::NoRounds,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Outcome::Published => "published",
-            Outcome::Confirmed => "confirmed",
-            Outcome::Unconfirmed(verdict) => verdict.name(),
-            Outcome::NoRounds => "not confirmed",
+            SizesOutcome::Published => "published",
+            SizesOutcome::Confirmed => "confirmed",
+            SizesOutcome::Unconfirmed(verdict) => verdict.name(),
+            SizesOutcome::NoRounds => "not confirmed",
         }
     }
 }
@@ -148,9 +148,9 @@ fn is_uncertain(run: &Run, panel: &PanelResult) -> bool {
 /// Whether the best sizes are confirmed, or the published ones, by figures that are certain
 /// enough to be used.
 pub(super) fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
-    match Outcome::new(run, panel) {
-        Outcome::Published | Outcome::Confirmed => !is_uncertain(run, panel),
-        Outcome::Unconfirmed(_) | Outcome::NoRounds => false,
+    match SizesOutcome::new(run, panel) {
+        SizesOutcome::Published | SizesOutcome::Confirmed => !is_uncertain(run, panel),
+        SizesOutcome::Unconfirmed(_) | SizesOutcome::NoRounds => false,
     }
 }
 
@@ -174,7 +174,7 @@ pub(super) fn table(run: &Run, search: &Search) -> Table {
             number(rate.map(|rate| rate.median)),
             rate.map_or_else(String::new, |rate| interval(rate.interval)),
             ratio_to_published(run, panel),
-            Outcome::new(run, panel).name().to_owned(),
+            SizesOutcome::new(run, panel).name().to_owned(),
         ]);
     }
     for (case, why) in not_run(run) {
@@ -230,22 +230,22 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         line += shown.trim_end();
     }
     let ratio = ratio_to_published(run, panel);
-    line += &match Outcome::new(run, panel) {
-        Outcome::Published if is_uncertain(run, panel) => {
+    line += &match SizesOutcome::new(run, panel) {
+        SizesOutcome::Published if is_uncertain(run, panel) => {
             format!(". These are the published sizes, but {UNCERTAIN}")
         }
-        Outcome::Published => ". These are the published sizes.".to_owned(),
-        Outcome::Confirmed if is_uncertain(run, panel) => {
+        SizesOutcome::Published => ". These are the published sizes.".to_owned(),
+        SizesOutcome::Confirmed if is_uncertain(run, panel) => {
             format!(", {ratio} faster than the published sizes there, but {UNCERTAIN}")
         }
-        Outcome::Confirmed => {
+        SizesOutcome::Confirmed => {
             format!(", {ratio} faster than the published sizes there. Confirmed.")
         }
-        Outcome::Unconfirmed(verdict) => format!(
+        SizesOutcome::Unconfirmed(verdict) => format!(
             ". Not confirmed: {ratio} against the published sizes there, {}.",
             verdict.name()
         ),
-        Outcome::NoRounds => ". Not confirmed: there were no rounds.".to_owned(),
+        SizesOutcome::NoRounds => ". Not confirmed: there were no rounds.".to_owned(),
     };
     line
 }
@@ -362,7 +362,7 @@ mod tests {
             let ratio = case.ratio.as_mut().unwrap();
             ratio.verdict = found;
             ratio.estimate = fixtures::estimate(low, ratio.estimate.median, high);
-            assert_eq!(Outcome::new(&run, &panel).name(), result);
+            assert_eq!(SizesOutcome::new(&run, &panel).name(), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
             assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
@@ -400,9 +400,9 @@ mod tests {
     fn a_difference_within_the_null_controls_is_undecided() {
         let mut run = fixtures::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
-        assert_eq!(Outcome::new(&run, &panel).name(), "confirmed");
+        assert_eq!(SizesOutcome::new(&run, &panel).name(), "confirmed");
         fixtures::set_control(&mut run, fixtures::within(0.6, 1.0, 1.1));
-        assert_eq!(Outcome::new(&run, &panel).name(), "undecided");
+        assert_eq!(SizesOutcome::new(&run, &panel).name(), "undecided");
     }
 
     #[test]

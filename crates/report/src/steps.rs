@@ -4,7 +4,7 @@ use pipespeed_measure::record::{CaseResult, Doubt, Estimate, Interval, Ratio, Ru
 
 /// A case that is compared with another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step<'a> {
+pub(super) struct CaseStep<'a> {
     pub case: &'a CaseResult,
     /// The name of the other case.
     pub base: &'a str,
@@ -12,7 +12,7 @@ pub(super) struct Step<'a> {
     pub ratio: Ratio,
 }
 
-impl<'a> Step<'a> {
+impl<'a> CaseStep<'a> {
     /// The difference between the two cases, in a few words.
     pub fn factor(&self) -> Option<&'a str> {
         self.case.factor.as_deref()
@@ -43,13 +43,13 @@ impl<'a> Step<'a> {
 }
 
 /// The comparisons in the suite's order, without the null control's.
-pub(super) fn steps(run: &Run) -> Vec<Step<'_>> {
+pub(super) fn steps(run: &Run) -> Vec<CaseStep<'_>> {
     cases_without_twin(run).filter_map(step).collect()
 }
 
 /// The comparison of one case.
-pub(super) fn step(case: &CaseResult) -> Option<Step<'_>> {
-    Some(Step {
+pub(super) fn step(case: &CaseResult) -> Option<CaseStep<'_>> {
+    Some(CaseStep {
         case,
         base: case.compared_with.as_deref()?,
         ratio: case.ratio?,

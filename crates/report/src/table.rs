@@ -164,7 +164,7 @@ impl Table {
             return String::new();
         }
         let has_heading = self.rows.iter().any(|row| matches!(row, Row::Heading(_)));
-        let layout = Layout {
+        let layout = TableLayout {
             table: self,
             widths: self.widths(),
             indent: if has_heading { INDENT } else { 0 },
@@ -261,14 +261,14 @@ impl Table {
 }
 
 /// A table and the widths of its columns.
-struct Layout<'a> {
+struct TableLayout<'a> {
     table: &'a Table,
     widths: Vec<usize>,
     indent: usize,
     style: Style,
 }
 
-impl Layout<'_> {
+impl TableLayout<'_> {
     /// The position of the text after these columns.
     fn end(&self, shown: &[usize]) -> usize {
         self.indent + shown.iter().map(|at| self.widths[*at] + GAP).sum::<usize>()

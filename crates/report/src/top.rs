@@ -8,9 +8,11 @@ use itertools::Itertools as _;
 use pipespeed_base::named;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::Certainty;
-use pipespeed_pipeline::live::{Moment, Pipeline, Stage, StageLink};
+use pipespeed_pipeline::live::{LiveStage, Moment, Pipeline, StageLink};
 
-use self::line::{Layout, Line, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES};
+use self::line::{
+    Layout, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES, ScreenLine,
+};
 use super::bottleneck::waits_for;
 use super::doctor::{hidden, hidden_calls};
 use super::format::{fixed, list, pluralize};
@@ -47,7 +49,7 @@ impl Sort {
 
 /// How the screen is shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct View<'a> {
+pub struct TopView<'a> {
     /// The terminal's columns.
     pub width: usize,
     /// Its rows. `None` for text without a screen, which is as long as needed.
@@ -66,7 +68,7 @@ pub struct View<'a> {
 
 /// A drawn screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Screen {
+pub struct DrawnScreen {
     /// As many lines as the screen has rows, none wider than it.
     pub lines: Vec<String>,
     /// The number of lines that were skipped.
@@ -82,7 +84,7 @@ const REVERSED: &str = "7";
 const MIN_HIGH: usize = 14;
 
 /// Draws the screen.
-pub fn top_screen(moment: &Moment, view: &View<'_>) -> Screen {
+pub fn top_screen(moment: &Moment, view: &TopView<'_>) -> DrawnScreen {
     let layout = Layout::new(view.width);
     let is_low = view.height.is_some_and(|height| height < MIN_HIGH);
     let mut head = vec![headline(moment, view)];
@@ -114,7 +116,7 @@ pub fn top_screen(moment: &Moment, view: &View<'_>) -> Screen {
     }
     lines.extend(foot);
     lines.truncate(view.height.unwrap_or(usize::MAX));
-    Screen {
+    DrawnScreen {
         lines,
         skipped,
         page,
@@ -123,20 +125,20 @@ pub fn top_screen(moment: &Moment, view: &View<'_>) -> Screen {
 
 /// The pipelines as text without a screen.
 pub fn top_once(moment: &Moment, sort: Sort, if_none: &str, style: Style) -> String {
-    let view = View {
+    let view = TopView {
         width: style.width(),
         colour: style.colour,
         sort,
         if_none,
-        ..View::default()
+        ..TopView::default()
     };
     let lines = top_screen(moment, &view).lines;
     let lines = lines.iter().map(|line| line.trim_end());
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-fn headline(moment: &Moment, view: &View<'_>) -> String {
-    let mut line = Line::new(view);
+fn headline(moment: &Moment, view: &TopView<'_>) -> String {
+    let mut line = ScreenLine::new(view);
     let is_wide = view.width >= MIN_MEDIUM;
     if is_wide {
         line.put("pipespeed top: ", "");
@@ -165,8 +167,8 @@ fn headline(moment: &Moment, view: &View<'_>) -> String {
 }
 
 /// What groups of columns show.
-fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
-    let mut line = Line::new(view);
+fn groups(moment: &Moment, view: &TopView<'_>, layout: &Layout) -> String {
+    let mut line = ScreenLine::new(view);
     line.left(layout.names(), "", "");
     if layout.is_wide {
         line.right(layout.bar + SHARES, "last second, %", DIM);
@@ -184,8 +186,8 @@ fn groups(moment: &Moment, view: &View<'_>, layout: &Layout) -> String {
     line.text
 }
 
-fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
-    let mut line = Line::new(view);
+fn headings(view: &TopView<'_>, layout: &Layout, is_low: bool) -> String {
+    let mut line = ScreenLine::new(view);
     line.left(MARKER, "", "");
     if layout.is_medium {
         line.right(PID - 1, "pid", BOLD);
@@ -205,8 +207,8 @@ fn headings(view: &View<'_>, layout: &Layout, is_low: bool) -> String {
     line.text
 }
 
-fn legend(moment: &Moment, view: &View<'_>) -> String {
-    let mut line = Line::new(view);
+fn legend(moment: &Moment, view: &TopView<'_>) -> String {
+    let mut line = ScreenLine::new(view);
     let mut stages = moment
         .pipelines
         .iter()
@@ -225,8 +227,8 @@ fn legend(moment: &Moment, view: &View<'_>) -> String {
     line.text
 }
 
-fn footer(view: &View<'_>, below: usize, above: usize) -> String {
-    let mut line = Line::new(view);
+fn footer(view: &TopView<'_>, below: usize, above: usize) -> String {
+    let mut line = ScreenLine::new(view);
     let sort = format!(" sort: {}", view.sort);
     for (key, meaning) in [("q", " quit  "), ("p", " pause  "), ("s", &sort)] {
         line.put(key, REVERSED);
@@ -243,7 +245,12 @@ fn footer(view: &View<'_>, below: usize, above: usize) -> String {
 }
 
 /// The pipelines, with blank lines between them if all fit.
-fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize>) -> Vec<String> {
+fn content(
+    moment: &Moment,
+    view: &TopView<'_>,
+    layout: &Layout,
+    page: Option<usize>,
+) -> Vec<String> {
     if moment.pipelines.is_empty() {
         return paragraph(view.if_none, view, "");
     }
@@ -265,7 +272,7 @@ fn content(moment: &Moment, view: &View<'_>, layout: &Layout, page: Option<usize
 /// The pipelines in this order, after those that are stuck. Others in which nothing happens come
 /// last, unless it is by name.
 fn sorted(moment: &Moment, sort: Sort) -> impl Iterator<Item = &Pipeline> {
-    let value = |stage: &Stage| match sort {
+    let value = |stage: &LiveStage| match sort {
         // In whole percent, so that nothing moves for nothing.
         Sort::Cpu => (stage.minute.processor * 100.0) as u64,
         Sort::Rate => stage.minute.written_per_s.unwrap_or(0.0) as u64,
@@ -294,7 +301,7 @@ fn chain(pipeline: &Pipeline) -> String {
 
 /// What stands between the names of stages: a comma if they don't form a chain.
 fn separator(pipeline: &Pipeline) -> &'static str {
-    let is_link = |(from, to): (&Stage, &Stage)| {
+    let is_link = |(from, to): (&LiveStage, &LiveStage)| {
         let mut links = pipeline.links.iter();
         links.any(|link| (link.from, link.to) == (from.pid, to.pid))
     };
@@ -303,8 +310,8 @@ fn separator(pipeline: &Pipeline) -> &'static str {
 }
 
 /// A pipeline: a headline, and a line a stage.
-fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
-    let mut line = Line::new(view);
+fn block(pipeline: &Pipeline, view: &TopView<'_>, layout: &Layout) -> Vec<String> {
+    let mut line = ScreenLine::new(view);
     let verdict = verdict(pipeline, layout.is_medium);
     let room = view.width.saturating_sub(verdict.chars().count() + 2);
     let is_too_long = chain(pipeline).chars().count() > room;
@@ -337,14 +344,14 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
                 let mut stages = pipeline.stages.iter();
                 let reader = stages.find(|stage| stage.pid == link.to);
                 let name = reader.map_or("", |stage| &stage.name);
-                let mut line = Line::new(view);
+                let mut line = ScreenLine::new(view);
                 line.left(width, &format!("{:MARKER$}to {}", "", escape(name)), DIM);
                 line.pipe(&link.pipe, stage.has_ended, layout);
                 lines.push(line.text);
             }
         }
         if let Some(arguments) = &stage.arguments {
-            let mut line = Line::new(view);
+            let mut line = ScreenLine::new(view);
             line.left(MARKER + PID, "", "");
             line.put(&escape(arguments), DIM);
             lines.push(line.text);
@@ -353,7 +360,7 @@ fn block(pipeline: &Pipeline, view: &View<'_>, layout: &Layout) -> Vec<String> {
     lines
 }
 
-fn sets_pace(pipeline: &Pipeline, stage: &Stage) -> bool {
+fn sets_pace(pipeline: &Pipeline, stage: &LiveStage) -> bool {
     let bottleneck = pipeline.bottleneck.as_ref();
     bottleneck.is_some_and(|bottleneck| bottleneck.stage.pid == stage.pid)
 }
@@ -430,8 +437,8 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
 }
 
 /// The line of a stage, up to the pipe.
-fn row(stage: &Stage, is_pace: bool, view: &View<'_>, layout: &Layout) -> Line {
-    let mut line = Line::new(view);
+fn row(stage: &LiveStage, is_pace: bool, view: &TopView<'_>, layout: &Layout) -> ScreenLine {
+    let mut line = ScreenLine::new(view);
     let code = match (stage.has_ended, is_pace) {
         (true, _) => DIM,
         (false, true) => BOLD,
@@ -462,13 +469,13 @@ fn row(stage: &Stage, is_pace: bool, view: &View<'_>, layout: &Layout) -> Line {
 }
 
 /// The lines of a text. Words that are too long are cut off.
-fn paragraph(text: &str, view: &View<'_>, code: &str) -> Vec<String> {
+fn paragraph(text: &str, view: &TopView<'_>, code: &str) -> Vec<String> {
     let style = Style {
         width: Some(view.width),
         ..Style::default()
     };
     let put = |text: &str| {
-        let mut line = Line::new(view);
+        let mut line = ScreenLine::new(view);
         line.put(text, code);
         line.text
     };

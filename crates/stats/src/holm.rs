@@ -31,19 +31,19 @@ pub fn holm_ratios(comparisons: &[Vec<f64>], confidence: f64) -> Vec<Option<Rati
         .map(|ratios| {
             let logs = logs(ratios);
             let rounds = logs.len();
-            Evidence::of_one_sample(logs).map(|evidence| Comparison { rounds, evidence })
+            Evidence::of_one_sample(logs).map(|evidence| ComparisonTest { rounds, evidence })
         })
         .collect();
     step_down(&comparisons, confidence)
 }
 
 /// One comparison, on the scale of logarithms.
-pub(super) struct Comparison {
+pub(super) struct ComparisonTest {
     pub(super) rounds: usize,
     pub(super) evidence: Evidence,
 }
 
-impl Comparison {
+impl ComparisonTest {
     fn ratio_at(&self, alpha: f64) -> Ratio {
         match self.evidence.interval(alpha).map(exp) {
             Some(reached) => Ratio::new(self.estimate(Some(reached))),
@@ -62,10 +62,13 @@ impl Comparison {
     }
 }
 
-pub(super) fn step_down(comparisons: &[Option<Comparison>], confidence: f64) -> Vec<Option<Ratio>> {
+pub(super) fn step_down(
+    comparisons: &[Option<ComparisonTest>],
+    confidence: f64,
+) -> Vec<Option<Ratio>> {
     // A comparison too short for an interval can make no false claim, so it does
     // not make the other levels stricter.
-    let mut tested: Vec<(f64, usize, &Comparison)> = comparisons
+    let mut tested: Vec<(f64, usize, &ComparisonTest)> = comparisons
         .iter()
         .enumerate()
         .filter_map(|(index, comparison)| Some((index, comparison.as_ref()?)))

@@ -1,7 +1,7 @@
 //! Ratios of rates measured in different runs.
 
 use super::evidence::Evidence;
-use super::holm::{Comparison, step_down};
+use super::holm::{ComparisonTest, step_down};
 use super::median::median;
 use super::ratio::logs;
 use crate::Ratio;
@@ -39,7 +39,7 @@ pub fn holm_unpaired(
             let (old, new) = (logs(old), logs(new));
             let rounds = old.len().min(new.len());
             let (old, new) = (block_medians(&old, block), block_medians(&new, block));
-            Evidence::of_two_samples(old, new).map(|evidence| Comparison { rounds, evidence })
+            Evidence::of_two_samples(old, new).map(|evidence| ComparisonTest { rounds, evidence })
         })
         .collect();
     step_down(&comparisons, confidence)

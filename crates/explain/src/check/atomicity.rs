@@ -7,13 +7,13 @@ use std::thread;
 use anyhow::{bail, ensure};
 use fastpipe::pipe::{PIPE_BUF, page_size};
 
-use pipespeed_host::refusals::Call;
+use pipespeed_host::refusals::RefusableCall;
 
-use super::pipes::{Moved, Pipe, at, readable_within};
-use super::{Group, Outcome};
+use super::pipes::{MoveOutcome, PipePair, at, readable_within};
+use super::{CheckGroup, CheckResult};
 
 checks! {
-    CHECKS, Group::Semantics;
+    CHECKS, CheckGroup::Semantics;
 
     /// Four threads write records of 1000 and of 4096 bytes (PIPE_BUF on Linux) to one full pipe,
     /// each through its own descriptor. Every word of a record contains the writer's and the
@@ -53,14 +53,14 @@ const MAX_SILENCE_S: u32 = 2;
 /// Bytes of a word, which contains the writer's number and the record's.
 const WORD: usize = 4;
 
-fn atomic_writes() -> anyhow::Result<Outcome> {
+fn atomic_writes() -> anyhow::Result<CheckResult> {
     let (torn, seen) = torn_of([1000, PIPE_BUF])?;
-    Ok(Outcome::pass_if(torn == 0, seen))
+    Ok(CheckResult::pass_if(torn == 0, seen))
 }
 
-fn torn_writes() -> anyhow::Result<Outcome> {
+fn torn_writes() -> anyhow::Result<CheckResult> {
     let (_, seen) = torn_of([PIPE_BUF + WORD, 4 * PIPE_BUF])?;
-    Ok(Outcome::seen(seen))
+    Ok(CheckResult::seen(seen))
 }
 
 /// The number of torn records of these sizes, and the same in words.
@@ -76,7 +76,7 @@ fn torn_of(sizes: [usize; 2]) -> anyhow::Result<(usize, String)> {
 
 /// The number of torn records of this size, and of all.
 fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
-    let Pipe { read, write } = Pipe::blocking()?;
+    let PipePair { read, write } = PipePair::blocking()?;
     let each = (BYTES_EACH / bytes).max(16) as u32;
     let bytes_read = thread::scope(|scope| {
         // Moved into the scope: an error closes it, which ends the writers.
@@ -88,7 +88,7 @@ fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
             let spawned = thread::Builder::new().spawn_scoped(scope, move || {
                 (0..each).try_for_each(|number| write_record(&end, writer, number, bytes))
             });
-            writers.push(at(Call::Clone, spawned)?);
+            writers.push(at(RefusableCall::Clone, spawned)?);
         }
         drop(write);
         let bytes_read = read_all(&read)?;
@@ -143,22 +143,22 @@ fn count_parts(bytes: &[u8]) -> BTreeMap<&[u8], usize> {
     parts
 }
 
-fn nonblocking_writes() -> anyhow::Result<Outcome> {
+fn nonblocking_writes() -> anyhow::Result<CheckResult> {
     const ROOM: usize = 100;
-    let pipe = Pipe::full()?;
+    let pipe = PipePair::full()?;
     // All slots stay in use; the last page has a little room.
     pipe.read(page_size())?;
     pipe.write(page_size() - ROOM)?;
     let before = pipe.unread()?;
     let short = pipe.write(2 * ROOM)?;
-    let whole = short == Moved::WouldBlock && pipe.unread()? == before;
+    let whole = short == MoveOutcome::WouldBlock && pipe.unread()? == before;
 
-    let pipe = Pipe::full()?;
+    let pipe = PipePair::full()?;
     pipe.read(page_size())?;
     let asked = 2 * page_size() + ROOM;
     let long = pipe.write(asked)?;
-    let partly = matches!(long, Moved::Bytes(bytes) if (1..=page_size()).contains(&bytes));
-    Ok(Outcome::pass_if(
+    let partly = matches!(long, MoveOutcome::Bytes(bytes) if (1..=page_size()).contains(&bytes));
+    Ok(CheckResult::pass_if(
         whole && partly,
         format!(
             "{short} for {} with room for {ROOM}; {long} of {asked} with room for {}",
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_gives_up_ends_the_writers() {
-        let Pipe { read, write } = Pipe::blocking().unwrap();
+        let PipePair { read, write } = PipePair::blocking().unwrap();
         drop(read);
         let error = write_record(&write, 0, 0, 1000).unwrap_err();
         assert!(error.to_string().contains("Broken pipe"), "{error}");

@@ -6,15 +6,15 @@ use itertools::Itertools;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use super::pipes::{Moved, Pipe, at, page, read, write};
-use super::{Group, Outcome};
+use super::pipes::{MoveOutcome, PipePair, at, page, read, write};
+use super::{CheckGroup, CheckResult};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{Call, Process, errno_of};
+use pipespeed_host::refusals::{Privileges, RefusableCall, errno_of};
 
 checks! {
-    CHECKS, Group::Limits;
+    CHECKS, CheckGroup::Limits;
 
     /// Fills a new pipe one page at a time until a write would block. Expected: 16 slots of one
     /// page each, 65536 bytes with 4096-byte pages, and F_GETPIPE_SZ reports the same. A user
@@ -100,14 +100,14 @@ checks! {
 /// The slots of a new pipe (PIPE_DEF_BUFFERS).
 const DEFAULT_SLOTS: usize = 16;
 
-fn default_capacity() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn default_capacity() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let (reported, slots) = (pipe.capacity()?, pipe.slots()?);
     let bytes = pipe.fill(page_size())?;
     let page = page_size();
-    let outcome = Outcome::seen(format!("{bytes} bytes, {slots} slots of {page} bytes"));
+    let outcome = CheckResult::seen(format!("{bytes} bytes, {slots} slots of {page} bytes"));
     Ok(if bytes != reported {
-        Outcome::fail(format!(
+        CheckResult::fail(format!(
             "{bytes} bytes, but F_GETPIPE_SZ reports {reported}"
         ))
     } else if slots < DEFAULT_SLOTS {
@@ -118,45 +118,45 @@ fn default_capacity() -> anyhow::Result<Outcome> {
     })
 }
 
-fn full_pipe() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn full_pipe() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let capacity = pipe.capacity()?;
     let (first, next) = (pipe.write(capacity)?, pipe.write(1)?);
-    let holds = (first, next) == (Moved::Bytes(capacity), Moved::WouldBlock);
+    let holds = (first, next) == (MoveOutcome::Bytes(capacity), MoveOutcome::WouldBlock);
     let seen = format!("{first} bytes at once, then {next} for one more");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn one_byte_writes() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn one_byte_writes() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let capacity = pipe.set_capacity(2 * page_size())?;
     let bytes = pipe.fill(1)?;
-    Ok(Outcome::seen(format!(
+    Ok(CheckResult::seen(format!(
         "{bytes}, of {capacity} bytes of capacity"
     )))
 }
 
-fn one_byte_pieces() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn one_byte_pieces() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let slots = pipe.slots()?;
     let memory = page()?;
     let pieces: Vec<PageSlice<'_>> = (0..2 * slots).map(|at| memory.slice(at..=at)).collect();
     let bytes = pipe.vmsplice(&pieces)?;
-    Ok(Outcome::seen(format!("{bytes}, of {slots} slots")))
+    Ok(CheckResult::seen(format!("{bytes}, of {slots} slots")))
 }
 
-fn unaligned_piece() -> anyhow::Result<Outcome> {
+fn unaligned_piece() -> anyhow::Result<CheckResult> {
     const OFFSET: usize = 100;
-    let pipe = Pipe::new()?;
+    let pipe = PipePair::new()?;
     let capacity = pipe.capacity()?;
     let memory = Buffer::builder().len(capacity + page_size()).map();
     let memory = at("mmap(2)", memory)?;
     let bytes = pipe.vmsplice(&[memory.slice(OFFSET..OFFSET + capacity)])?;
-    Ok(Outcome::seen(format!("{bytes} of {capacity} bytes")))
+    Ok(CheckResult::seen(format!("{bytes} of {capacity} bytes")))
 }
 
-fn capacity_rounding() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn capacity_rounding() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let page = page_size();
     let mut sizes = Vec::new();
     // The largest first: a pipe can always be made smaller.
@@ -169,13 +169,13 @@ fn capacity_rounding() -> anyhow::Result<Outcome> {
     let mut seen = sizes
         .iter()
         .map(|(granted, asked)| format!("{granted} for {asked}"));
-    Ok(Outcome::pass_if(holds, seen.join(", ")))
+    Ok(CheckResult::pass_if(holds, seen.join(", ")))
 }
 
-fn largest_capacity() -> anyhow::Result<Outcome> {
+fn largest_capacity() -> anyhow::Result<CheckResult> {
     /// The largest capacity that is tried, to save memory.
     const MAX_ASKED: usize = 16 << 20;
-    let pipe = Pipe::new()?;
+    let pipe = PipePair::new()?;
     let mut granted = pipe.capacity()?;
     let mut refused = String::new();
     while granted < MAX_ASKED {
@@ -189,14 +189,14 @@ fn largest_capacity() -> anyhow::Result<Outcome> {
         }
     }
     let Some(limit) = Limits::read().max_size else {
-        return Ok(Outcome::seen(format!(
+        return Ok(CheckResult::seen(format!(
             "{granted} bytes{refused}; pipe-max-size can't be read"
         )));
     };
-    let process = Process::current(&Root::default());
+    let process = Privileges::current(&Root::default());
     let exempt = process.has_system_wide(CapabilitySet::SYS_RESOURCE);
     let seen = format!("{granted} bytes{refused}; pipe-max-size is {limit}");
-    let outcome = Outcome::pass_if(exempt || granted <= limit, seen);
+    let outcome = CheckResult::pass_if(exempt || granted <= limit, seen);
     Ok(if refused.is_empty() || 2 * granted > limit {
         outcome
     } else {
@@ -204,12 +204,12 @@ fn largest_capacity() -> anyhow::Result<Outcome> {
     })
 }
 
-fn resize_keeps_data() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn resize_keeps_data() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let page = page_size();
     let before = pipe.capacity()?;
     if before == page {
-        return Ok(Outcome::refused("pipes have one slot only here")
+        return Ok(CheckResult::refused("pipes have one slot only here")
             .with_note("this user's pipes hold more pages than fs.pipe-user-pages-soft"));
     }
     // Each byte differs from its neighbours.
@@ -230,24 +230,24 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     };
     let holds = same && busy && after == before;
     let seen = format!("{shrunk} for {page} with {before} bytes; {read} bytes {kept} at {smaller}");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn either_end_resizes() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn either_end_resizes() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let granted = pipe::set_capacity(&pipe.read, page_size());
-    let granted = at(Call::SetPipeSize, granted)?;
+    let granted = at(RefusableCall::SetPipeSize, granted)?;
     let reported = pipe.capacity()?;
     let taken = pipe.write(4 * page_size())?;
-    let holds = (reported, taken) == (granted, Moved::Bytes(granted));
+    let holds = (reported, taken) == (granted, MoveOutcome::Bytes(granted));
     let seen =
         format!("{granted} set by the reader, {reported} shown to the writer, {taken} taken");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
 /// The capability that exempts this process from the limits on a user's pages.
 fn exempt() -> Option<&'static str> {
-    let process = Process::current(&Root::default());
+    let process = Privileges::current(&Root::default());
     if process.has_system_wide(CapabilitySet::SYS_RESOURCE) {
         Some("CAP_SYS_RESOURCE")
     } else {
@@ -256,14 +256,14 @@ fn exempt() -> Option<&'static str> {
     }
 }
 
-fn user_page_limits() -> anyhow::Result<Outcome> {
+fn user_page_limits() -> anyhow::Result<CheckResult> {
     let limits = Limits::read();
     let (Some(soft), Some(hard)) = (limits.user_pages_soft, limits.user_pages_hard) else {
-        return Ok(Outcome::refused(
+        return Ok(CheckResult::refused(
             "/proc/sys/fs/pipe-user-pages-soft and -hard can't be read",
         ));
     };
-    let outcome = Outcome::seen(format!("soft {}, hard {}", pages(soft), pages(hard)));
+    let outcome = CheckResult::seen(format!("soft {}, hard {}", pages(soft), pages(hard)));
     Ok(match exempt() {
         Some(name) => outcome.with_note(format!("this process is exempt: it has {name}")),
         None => outcome,

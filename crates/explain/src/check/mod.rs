@@ -29,7 +29,7 @@ mod pipes;
 mod semantics;
 mod zero_copy;
 
-pub use self::outcome::{Checked, Outcome, Record, Summary, Verdict};
+pub use self::outcome::{CheckRecord, CheckResult, CheckVerdict, Checked, VerdictCounts};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::pipes::CallError;
-use pipespeed_host::refusals::Call;
+use pipespeed_host::refusals::RefusableCall;
 
 /// The timeout of a check. The slowest takes less than a hundredth of it on an idle machine; at a
 /// load of 20 one took longer than 3 s.
@@ -49,7 +49,7 @@ pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The subject of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Group {
+pub enum CheckGroup {
     /// Capacity, slots and what may be set.
     Limits,
     /// Reading, writing, closing and waiting.
@@ -60,7 +60,7 @@ pub enum Group {
     Permissions,
 }
 
-pipespeed_base::named!(Group {
+pipespeed_base::named!(CheckGroup {
     Limits = "limits": "capacity, slots and what may be set",
     Semantics = "semantics": "reading, writing, closing and waiting",
     ZeroCopy = "zero-copy": "pages that are moved rather than copied",
@@ -73,7 +73,7 @@ pub struct Check {
     /// The name on the command line and in data: `default-capacity`.
     pub name: &'static str,
     /// Its subject.
-    pub group: Group,
+    pub group: CheckGroup,
     /// The statement, in a few words.
     pub statement: &'static str,
     /// How it is tested and what follows from it, in a few sentences.
@@ -84,8 +84,8 @@ pub struct Check {
     ///
     /// # Errors
     /// Whatever prevents an outcome. A system call that was refused becomes
-    /// [`Verdict::Refused`], any other error [`Verdict::Error`].
-    pub run: fn() -> anyhow::Result<Outcome>,
+    /// [`CheckVerdict::Refused`], any other error [`CheckVerdict::Error`].
+    pub run: fn() -> anyhow::Result<CheckResult>,
 }
 
 /// All checks, in the order of reports: by group.
@@ -116,7 +116,7 @@ pub fn run_one(check: &Check, patience: Duration) -> Checked {
 
 /// Runs a check in a thread of its own. A thread that hangs is left behind and
 /// ends with the process.
-fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome {
+fn guarded(run: fn() -> anyhow::Result<CheckResult>, patience: Duration) -> CheckResult {
     let (send, receive) = mpsc::channel();
     let thread = thread::Builder::new().name("check".to_owned());
     let spawned = thread.spawn(move || {
@@ -135,7 +135,7 @@ fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome 
         }
         None => {
             let seconds = patience.as_secs_f64();
-            Outcome::error(format!(
+            CheckResult::error(format!(
                 "no answer within {seconds} s: it hangs, or the machine is busy"
             ))
         }
@@ -144,16 +144,19 @@ fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome 
 
 /// Waits in parts. While the whole process is stopped (SIGSTOP) its checks are
 /// stopped as well; that costs one part only.
-fn receive_within(receive: &mpsc::Receiver<Outcome>, patience: Duration) -> Option<Outcome> {
+fn receive_within(
+    receive: &mpsc::Receiver<CheckResult>,
+    patience: Duration,
+) -> Option<CheckResult> {
     const PARTS: u32 = 30;
     (0..PARTS).find_map(|_| receive.recv_timeout(patience / PARTS).ok())
 }
 
-fn caught(run: fn() -> anyhow::Result<Outcome>) -> Outcome {
+fn caught(run: fn() -> anyhow::Result<CheckResult>) -> CheckResult {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => of_error(&error),
-        Err(payload) => Outcome::error(format!("a bug in the check: {}", message(&*payload))),
+        Err(payload) => CheckResult::error(format!("a bug in the check: {}", message(&*payload))),
     }
 }
 
@@ -165,16 +168,16 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 /// The outcome of a check that failed. A call that the system refuses is a
 /// refusal. Creating pipes is an exception: without pipes nothing can be checked.
-fn of_error(error: &anyhow::Error) -> Outcome {
+fn of_error(error: &anyhow::Error) -> CheckResult {
     let refusal = error
         .downcast_ref::<CallError>()
         .and_then(CallError::refusal);
     match refusal {
-        Some(refusal) if refusal.call == Call::Pipe2 => {
-            Outcome::error(format!("no pipe can be made: {refusal}"))
+        Some(refusal) if refusal.call == RefusableCall::Pipe2 => {
+            CheckResult::error(format!("no pipe can be made: {refusal}"))
         }
         Some(refusal) => refusal.into(),
-        None => Outcome::error(format!("{error:#}")),
+        None => CheckResult::error(format!("{error:#}")),
     }
 }
 
@@ -186,12 +189,12 @@ mod tests {
     use super::*;
     use pipespeed_base::Named;
     use pipespeed_host::Machine;
-    use pipespeed_measure::record::{Header, Kind};
+    use pipespeed_measure::record::{Kind, RecordHeader};
 
-    fn check(name: &'static str, run: fn() -> anyhow::Result<Outcome>) -> Check {
+    fn check(name: &'static str, run: fn() -> anyhow::Result<CheckResult>) -> Check {
         Check {
             name,
-            group: Group::Limits,
+            group: CheckGroup::Limits,
             statement: "a statement",
             explanation: "An explanation.",
             reference: "pipe(7)",
@@ -199,16 +202,16 @@ mod tests {
         }
     }
 
-    fn record(checks: &[Check]) -> Record {
+    fn record(checks: &[Check]) -> CheckRecord {
         let checked = run(checks, CHECK_TIMEOUT);
-        let header = Header::new(Kind::Check, Vec::new(), String::new(), Machine::default());
-        Record::new(header, checked, 0.0)
+        let header = RecordHeader::new(Kind::Check, Vec::new(), String::new(), Machine::default());
+        CheckRecord::new(header, checked, 0.0)
     }
 
     #[test]
     fn names_are_unique_words() {
         let mut names: Vec<&str> = all().map(|check| check.name).collect();
-        names.extend(Group::VALUES.iter().map(|group| group.name()));
+        names.extend(CheckGroup::VALUES.iter().map(|group| group.name()));
         for name in &names {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(name.chars().all(plain) && name.len() <= 24, "{name}");
@@ -233,7 +236,7 @@ mod tests {
                 assert!(plain, "{name}: {text}");
             }
         }
-        let groups: Vec<Group> = all().map(|check| check.group).collect();
+        let groups: Vec<CheckGroup> = all().map(|check| check.group).collect();
         assert!(groups.is_sorted(), "{groups:?}");
     }
 
@@ -241,7 +244,7 @@ mod tests {
     fn no_check_fails_or_errs_here() {
         for check in all() {
             let outcome = guarded(check.run, CHECK_TIMEOUT);
-            let bad = matches!(outcome.verdict, Verdict::Fail | Verdict::Error);
+            let bad = matches!(outcome.verdict, CheckVerdict::Fail | CheckVerdict::Error);
             assert!(!bad, "{}: {outcome:?}", check.name);
             assert!(!outcome.seen.contains('\n'), "{outcome:?}");
         }
@@ -257,7 +260,7 @@ mod tests {
         let others = [
             check("errs", || Err(anyhow::anyhow!("odd").context("poll"))),
             check("panics", || panic!("no {}", "way")),
-            check("passes", || Ok(Outcome::pass("fine"))),
+            check("passes", || Ok(CheckResult::pass("fine"))),
         ];
         let mut checked = vec![hung];
         checked.extend(run(&others, Duration::from_secs(120)));
@@ -271,31 +274,35 @@ mod tests {
                 "fine"
             ]
         );
-        let verdicts: Vec<Verdict> = checked.iter().map(|one| one.outcome.verdict).collect();
-        use Verdict::{Error, Pass};
+        let verdicts: Vec<CheckVerdict> = checked.iter().map(|one| one.outcome.verdict).collect();
+        use CheckVerdict::{Error, Pass};
         assert_eq!(verdicts, [Error, Error, Error, Pass]);
     }
 
     #[test]
     fn a_refused_call_is_a_refusal_unless_no_pipe_can_be_made() {
-        let of =
-            |call: Call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
+        let of = |call: RefusableCall, errno: Errno| {
+            of_error(&at::<()>(call, Err(errno)).unwrap_err().into())
+        };
         for (call, errno, word) in [
             ("memfd_create(2)".into(), Errno::MFILE, "ulimit -n"),
-            (Call::Clone, Errno::AGAIN, "ulimit -u"),
+            (RefusableCall::Clone, Errno::AGAIN, "ulimit -u"),
             ("tee(2)".into(), Errno::PERM, "container"),
         ] {
             let outcome = of(call.clone(), errno);
-            assert_eq!(outcome.verdict, Verdict::Refused, "{outcome:?}");
+            assert_eq!(outcome.verdict, CheckVerdict::Refused, "{outcome:?}");
             assert!(outcome.seen.starts_with(&call.to_string()), "{outcome:?}");
             assert!(outcome.note.unwrap().contains(word));
         }
         for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::NOSYS, "pipe2(2)")] {
-            let outcome = of(Call::Pipe2, errno);
-            assert_eq!(outcome.verdict, Verdict::Error);
+            let outcome = of(RefusableCall::Pipe2, errno);
+            assert_eq!(outcome.verdict, CheckVerdict::Error);
             assert!(outcome.seen.contains(word), "{outcome:?}");
         }
-        assert_eq!(of("tee(2)".into(), Errno::BADF).verdict, Verdict::Error);
+        assert_eq!(
+            of("tee(2)".into(), Errno::BADF).verdict,
+            CheckVerdict::Error
+        );
     }
 
     #[test]
@@ -303,18 +310,18 @@ mod tests {
         let lost = |name| check(name, || anyhow::bail!("lost"));
         let mut all = ["a", "b", "c", "d", "e", "f"].map(lost).to_vec();
         all.push(check("odd", || anyhow::bail!("gone")));
-        all.push(check("good", || Ok(Outcome::pass("7"))));
+        all.push(check("good", || Ok(CheckResult::pass("7"))));
         assert_eq!(
             record(&all).failure().unwrap(),
             "not checked: a, b, c, d, e, f (lost), odd (gone)"
         );
         all.push(lost("g"));
-        all.push(check("bad", || Ok(Outcome::fail("8"))));
+        all.push(check("bad", || Ok(CheckResult::fail("8"))));
         let record = record(&all);
         let failure = record.failure().unwrap();
         let begins = "failed: bad; not checked: a, b, c, d, e, f and 1 more (";
         assert!(failure.starts_with(begins), "{failure}");
-        let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Error];
+        let verdicts = [CheckVerdict::Pass, CheckVerdict::Fail, CheckVerdict::Error];
         assert_eq!(
             verdicts.map(|verdict| record.summary.count(verdict)),
             [1, 1, 8]
@@ -324,8 +331,8 @@ mod tests {
     #[test]
     fn refused_and_seen_are_no_failures() {
         let record = record(&[
-            check("differs", || Ok(Outcome::seen("7").with_note("odd"))),
-            check("closed", || Ok(Outcome::refused("EPERM"))),
+            check("differs", || Ok(CheckResult::seen("7").with_note("odd"))),
+            check("closed", || Ok(CheckResult::refused("EPERM"))),
         ]);
         assert_eq!(record.failure(), None);
         let json = serde_json::to_value(&record).unwrap();

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
-use super::{Check, Group};
+use super::{Check, CheckGroup};
 use pipespeed_base::text::without_error_numbers;
 use pipespeed_host::refusals::Refusal;
-use pipespeed_measure::record::Header;
+use pipespeed_measure::record::RecordHeader;
 
 /// Whether a statement holds here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// It holds.
     Pass,
     /// It does not hold, though it must for every pipe: the command fails.
@@ -27,33 +27,33 @@ pub enum Verdict {
     Error,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// All verdicts, in the order of summaries.
-    pub const ALL: [Verdict; 5] = [
-        Verdict::Pass,
-        Verdict::Fail,
-        Verdict::Seen,
-        Verdict::Refused,
-        Verdict::Error,
+    pub const ALL: [CheckVerdict; 5] = [
+        CheckVerdict::Pass,
+        CheckVerdict::Fail,
+        CheckVerdict::Seen,
+        CheckVerdict::Refused,
+        CheckVerdict::Error,
     ];
 
     /// The word in tables. Verdicts that fail the command are in capitals.
     pub fn mark(self) -> &'static str {
         match self {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
-            Verdict::Seen => "seen",
-            Verdict::Refused => "refused",
-            Verdict::Error => "ERROR",
+            CheckVerdict::Pass => "pass",
+            CheckVerdict::Fail => "FAIL",
+            CheckVerdict::Seen => "seen",
+            CheckVerdict::Refused => "refused",
+            CheckVerdict::Error => "ERROR",
         }
     }
 }
 
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CheckResult {
     /// Whether the statement holds.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// The value seen: `65536 bytes`.
     pub seen: String,
     /// A consequence, or how to allow what is refused.
@@ -61,39 +61,46 @@ pub struct Outcome {
     pub note: Option<String>,
 }
 
-impl Outcome {
+impl CheckResult {
     /// The statement holds.
     pub fn pass(seen: impl Into<String>) -> Self {
-        Outcome::new(Verdict::Pass, seen)
+        CheckResult::new(CheckVerdict::Pass, seen)
     }
 
     /// The statement, which must hold for every pipe, holds or does not.
     pub fn pass_if(holds: bool, seen: impl Into<String>) -> Self {
-        Outcome::new(if holds { Verdict::Pass } else { Verdict::Fail }, seen)
+        CheckResult::new(
+            if holds {
+                CheckVerdict::Pass
+            } else {
+                CheckVerdict::Fail
+            },
+            seen,
+        )
     }
 
     /// The statement must hold for every pipe, and does not.
     pub fn fail(seen: impl Into<String>) -> Self {
-        Outcome::new(Verdict::Fail, seen)
+        CheckResult::new(CheckVerdict::Fail, seen)
     }
 
     /// The value on this system.
     pub fn seen(seen: impl Into<String>) -> Self {
-        Outcome::new(Verdict::Seen, seen)
+        CheckResult::new(CheckVerdict::Seen, seen)
     }
 
     /// The system refuses, for this reason.
     pub fn refused(reason: impl Into<String>) -> Self {
-        Outcome::new(Verdict::Refused, reason)
+        CheckResult::new(CheckVerdict::Refused, reason)
     }
 
     /// The check failed with this error.
     pub fn error(error: impl Into<String>) -> Self {
-        Outcome::new(Verdict::Error, error)
+        CheckResult::new(CheckVerdict::Error, error)
     }
 
-    fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
-        Outcome {
+    fn new(verdict: CheckVerdict, seen: impl Into<String>) -> Self {
+        CheckResult {
             verdict,
             seen: without_error_numbers(&seen.into()),
             note: None,
@@ -107,11 +114,12 @@ impl Outcome {
     }
 }
 
-impl From<Refusal> for Outcome {
+impl From<Refusal> for CheckResult {
     fn from(refusal: Refusal) -> Self {
         let (call, errno) = (&refusal.call, refusal.errno_name());
         let cause = &refusal.cause;
-        Outcome::refused(format!("{call} is refused ({errno}): {cause}")).with_note(refusal.remedy)
+        CheckResult::refused(format!("{call} is refused ({errno}): {cause}"))
+            .with_note(refusal.remedy)
     }
 }
 
@@ -121,12 +129,12 @@ pub struct Checked {
     /// The check's name.
     pub name: Cow<'static, str>,
     /// Its subject.
-    pub group: Group,
+    pub group: CheckGroup,
     /// The statement.
     pub statement: Cow<'static, str>,
     /// The outcome.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: CheckResult,
     /// The source of the statement.
     pub reference: Cow<'static, str>,
     /// The time it took.
@@ -135,7 +143,7 @@ pub struct Checked {
 
 impl Checked {
     /// A check with its outcome and the seconds it took.
-    pub fn new(check: &Check, outcome: Outcome, seconds: f64) -> Self {
+    pub fn new(check: &Check, outcome: CheckResult, seconds: f64) -> Self {
         Checked {
             name: check.name.into(),
             group: check.group,
@@ -149,54 +157,54 @@ impl Checked {
 
 /// The number of checks by verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct VerdictCounts {
     /// All checks.
     pub checks: usize,
     #[serde(flatten)]
-    by_verdict: BTreeMap<Verdict, usize>,
+    by_verdict: BTreeMap<CheckVerdict, usize>,
 }
 
-impl Summary {
+impl VerdictCounts {
     fn new(checked: &[Checked]) -> Self {
         let count = |verdict| (verdict, with(checked, verdict).count());
-        Summary {
+        VerdictCounts {
             checks: checked.len(),
-            by_verdict: Verdict::ALL.into_iter().map(count).collect(),
+            by_verdict: CheckVerdict::ALL.into_iter().map(count).collect(),
         }
     }
 
     /// The number of checks with this verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: CheckVerdict) -> usize {
         self.by_verdict.get(&verdict).copied().unwrap_or(0)
     }
 }
 
-fn with(checked: &[Checked], verdict: Verdict) -> impl Iterator<Item = &Checked> {
+fn with(checked: &[Checked], verdict: CheckVerdict) -> impl Iterator<Item = &Checked> {
     let checked = checked.iter();
     checked.filter(move |checked| checked.outcome.verdict == verdict)
 }
 
 /// A run of checks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct CheckRecord {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// Its duration.
     pub seconds: f64,
     /// The number of checks by verdict.
-    pub summary: Summary,
+    pub summary: VerdictCounts,
     /// The checks, by group.
     pub checks: Vec<Checked>,
 }
 
-impl Record {
+impl CheckRecord {
     /// The record of these checks.
-    pub fn new(header: Header, checks: Vec<Checked>, seconds: f64) -> Self {
-        Record {
+    pub fn new(header: RecordHeader, checks: Vec<Checked>, seconds: f64) -> Self {
+        CheckRecord {
             header,
             seconds,
-            summary: Summary::new(&checks),
+            summary: VerdictCounts::new(&checks),
             checks,
         }
     }
@@ -205,7 +213,7 @@ impl Record {
     /// not.
     pub fn failure(&self) -> Option<String> {
         let mut parts = Vec::new();
-        let failed = with(&self.checks, Verdict::Fail)
+        let failed = with(&self.checks, CheckVerdict::Fail)
             .map(|checked| &*checked.name)
             .join(", ");
         if !failed.is_empty() {
@@ -213,7 +221,7 @@ impl Record {
         }
         // Checks with the same cause are named together.
         let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
-        for checked in with(&self.checks, Verdict::Error) {
+        for checked in with(&self.checks, CheckVerdict::Error) {
             let cause = &*checked.outcome.seen;
             match causes.iter_mut().find(|(known, _)| *known == cause) {
                 Some((_, names)) => names.push(&checked.name),

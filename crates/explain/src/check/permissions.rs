@@ -7,18 +7,18 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::sched_getcpu;
 
-use super::pipes::{Pipe, at, frame, page};
-use super::{Group, Outcome};
-use crate::profile::perf::{Probe, Sampling, SamplingError};
+use super::pipes::{PipePair, at, frame, page};
+use super::{CheckGroup, CheckResult};
+use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
 use pipespeed_base::size;
 use pipespeed_host::Root;
 use pipespeed_host::process_memory::{Backing, FrameFlags};
-use pipespeed_host::refusals::{self, Call};
+use pipespeed_host::refusals::{self, RefusableCall};
 use pipespeed_measure::channel::uring;
 use pipespeed_measure::endpoint::huge_pages_refused;
 
 checks! {
-    CHECKS, Group::Permissions;
+    CHECKS, CheckGroup::Permissions;
 
     /// Splices bytes from one pipe to another. Seccomp filters of some containers refuse it;
     /// relays then copy instead.
@@ -89,52 +89,52 @@ checks! {
     }
 }
 
-fn yes() -> anyhow::Result<Outcome> {
-    Ok(Outcome::pass("yes"))
+fn yes() -> anyhow::Result<CheckResult> {
+    Ok(CheckResult::pass("yes"))
 }
 
-fn may_splice() -> anyhow::Result<Outcome> {
-    let (from, to) = (Pipe::new()?, Pipe::new()?);
+fn may_splice() -> anyhow::Result<CheckResult> {
+    let (from, to) = (PipePair::new()?, PipePair::new()?);
     from.write(page_size())?;
     from.splice(&to.write, SpliceOptions::default())?;
     yes()
 }
 
-fn may_tee() -> anyhow::Result<Outcome> {
-    let (from, to) = (Pipe::new()?, Pipe::new()?);
+fn may_tee() -> anyhow::Result<CheckResult> {
+    let (from, to) = (PipePair::new()?, PipePair::new()?);
     from.write(1)?;
     from.tee(&to)?;
     yes()
 }
 
-fn may_vmsplice() -> anyhow::Result<Outcome> {
-    Pipe::holding(&page()?, VmspliceOptions::default())?;
+fn may_vmsplice() -> anyhow::Result<CheckResult> {
+    PipePair::holding(&page()?, VmspliceOptions::default())?;
     yes()
 }
 
-fn may_use_io_uring() -> anyhow::Result<Outcome> {
-    at(Call::IoUring, uring::try_out())?;
+fn may_use_io_uring() -> anyhow::Result<CheckResult> {
+    at(RefusableCall::IoUring, uring::try_out())?;
     yes()
 }
 
-fn may_have_huge_pages() -> anyhow::Result<Outcome> {
+fn may_have_huge_pages() -> anyhow::Result<CheckResult> {
     let builder = Buffer::builder().len(huge_page_size());
     let buffer = at("mmap(2)", builder.pages(Pages::Huge).map())?;
     let backing = match Backing::examine(&buffer) {
         Ok(backing) => backing,
-        Err(error) => return Ok(Outcome::refused(format!("unknown: {error}"))),
+        Err(error) => return Ok(CheckResult::refused(format!("unknown: {error}"))),
     };
     let shown_by = backing.shown_by.name();
     Ok(if backing.all_huge() {
         let bytes = size::format(backing.mapped);
-        Outcome::pass(format!("yes, {bytes} in one page, as {shown_by} shows"))
+        CheckResult::pass(format!("yes, {bytes} in one page, as {shown_by} shows"))
     } else {
-        Outcome::refused(format!("no huge page was granted, as {shown_by} shows"))
+        CheckResult::refused(format!("no huge page was granted, as {shown_by} shows"))
             .with_note(huge_pages_refused(backing.huge, backing.mapped))
     })
 }
 
-fn may_have_hugetlb_pages() -> anyhow::Result<Outcome> {
+fn may_have_hugetlb_pages() -> anyhow::Result<CheckResult> {
     const POOL: &str = "proc/sys/vm/nr_hugepages";
     let builder = Buffer::builder().len(1).pages(Pages::HugeTlb);
     match builder.touched(false).map() {
@@ -144,55 +144,55 @@ fn may_have_hugetlb_pages() -> anyhow::Result<Outcome> {
         Err(error) => return Ok(at("mmap(2) MAP_HUGETLB", Err(error))?),
     }
     Ok(match Root::default().number::<u64>(POOL) {
-        Some(pages @ 1..) => Outcome::refused(format!(
+        Some(pages @ 1..) => CheckResult::refused(format!(
             "all {pages} are in use, or not allowed in this control group"
         ))
         .with_note(format!(
             "raise /{POOL}, or the control group's limit (hugetlb)"
         )),
-        _ => Outcome::refused(format!("none are reserved: /{POOL} is 0"))
+        _ => CheckResult::refused(format!("none are reserved: /{POOL} is 0"))
             .with_note("root reserves them by writing their number there, soon after boot"),
     })
 }
 
-fn may_lock_memory() -> anyhow::Result<Outcome> {
+fn may_lock_memory() -> anyhow::Result<CheckResult> {
     /// The ladder's buffer.
     const LOCKED: usize = 256 << 10;
     match Buffer::builder().len(LOCKED).locked(true).map() {
         Ok(_) => {
             let limit = getrlimit(Resource::Memlock).current;
             let limit = limit.map_or("unlimited".to_owned(), size::format);
-            Ok(Outcome::pass(format!("yes, RLIMIT_MEMLOCK is {limit}")))
+            Ok(CheckResult::pass(format!("yes, RLIMIT_MEMLOCK is {limit}")))
         }
-        Err(BufferError::Lock { source, .. }) => Ok(at(Call::Mlock, Err(source))?),
+        Err(BufferError::Lock { source, .. }) => Ok(at(RefusableCall::Mlock, Err(source))?),
         Err(error) => Ok(at("mmap(2)", Err(error))?),
     }
 }
 
-fn may_see_frames() -> anyhow::Result<Outcome> {
+fn may_see_frames() -> anyhow::Result<CheckResult> {
     const NEEDED: &str = "it takes CAP_SYS_ADMIN in the initial user namespace";
     let page = page()?;
     let reason = match frame(&page) {
         Err(error) => format!("/proc/self/pagemap: {error}"),
         Ok(None) => "hidden: pagemap shows 0 for all of them".to_owned(),
         Ok(Some(frame)) => match FrameFlags::open().and_then(|flags| flags.get(frame)) {
-            Ok(_) => return Ok(Outcome::pass("yes, both")),
+            Ok(_) => return Ok(CheckResult::pass("yes, both")),
             Err(error) => format!("/proc/kpageflags: {error}"),
         },
     };
-    Ok(Outcome::refused(reason).with_note(NEEDED))
+    Ok(CheckResult::refused(reason).with_note(NEEDED))
 }
 
-fn may_sample() -> anyhow::Result<Outcome> {
+fn may_sample() -> anyhow::Result<CheckResult> {
     let cpus = [sched_getcpu()];
     let sampled = Sampling::find().and_then(|sampling| {
-        Probe::new(&sampling, &[&cpus]).add(0, std::process::id(), &cpus)?;
+        PerfSampler::new(&sampling, &[&cpus]).add(0, std::process::id(), &cpus)?;
         Ok(sampling.event)
     });
     Ok(match sampled {
-        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
+        Ok(event) => CheckResult::pass(format!("yes, by {}", event.name())),
         Err(SamplingError::Refused(refusal)) => refusal.into(),
-        Err(error) => Outcome::refused(error.to_string()),
+        Err(error) => CheckResult::refused(error.to_string()),
     })
 }
 
@@ -202,11 +202,11 @@ mod tests {
 
     #[test]
     fn without_a_filter_the_calls_of_pipes_are_allowed() {
-        if refusals::Process::current(&Root::default()).filtered {
+        if refusals::Privileges::current(&Root::default()).filtered {
             return pipespeed_testing::skip("a seccomp filter is in force");
         }
         for run in [may_splice, may_tee, may_vmsplice] {
-            assert_eq!(run().unwrap(), Outcome::pass("yes"));
+            assert_eq!(run().unwrap(), CheckResult::pass("yes"));
         }
     }
 }

@@ -14,8 +14,8 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pipespeed_base::process;
-use pipespeed_host::process_memory::{Pagemap, Process as Target};
-use pipespeed_host::refusals::{self, Call, Refusal};
+use pipespeed_host::process_memory::{ExaminedProcess as Target, Pagemap};
+use pipespeed_host::refusals::{self, RefusableCall, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -26,7 +26,7 @@ use rustix::process::Pid;
 #[error("{call}: {error}")]
 pub(super) struct CallError {
     /// The call.
-    pub call: Call,
+    pub call: RefusableCall,
     /// Its error.
     pub error: io::Error,
 }
@@ -40,7 +40,7 @@ impl CallError {
 
 /// Names the call that a result comes from.
 pub(super) fn at<T>(
-    call: impl Into<Call>,
+    call: impl Into<RefusableCall>,
     result: Result<T, impl Into<io::Error>>,
 ) -> Result<T, CallError> {
     result.map_err(|error| CallError {
@@ -51,83 +51,83 @@ pub(super) fn at<T>(
 
 /// Outcome of a non-blocking call that moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum MoveOutcome {
     Bytes(usize),
     /// EAGAIN.
     WouldBlock,
 }
 
-impl fmt::Display for Moved {
+impl fmt::Display for MoveOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Moved::Bytes(bytes) => write!(f, "{bytes}"),
-            Moved::WouldBlock => f.write_str("EAGAIN"),
+            MoveOutcome::Bytes(bytes) => write!(f, "{bytes}"),
+            MoveOutcome::WouldBlock => f.write_str("EAGAIN"),
         }
     }
 }
 
-fn moved(call: &'static str, result: Result<usize, Errno>) -> Result<Moved, CallError> {
+fn moved(call: &'static str, result: Result<usize, Errno>) -> Result<MoveOutcome, CallError> {
     match result {
-        Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
-        other => at(call, other).map(Moved::Bytes),
+        Err(Errno::AGAIN) => Ok(MoveOutcome::WouldBlock),
+        other => at(call, other).map(MoveOutcome::Bytes),
     }
 }
 
 /// Writes once.
-pub(super) fn write(fd: impl AsFd, bytes: &[u8]) -> Result<Moved, CallError> {
+pub(super) fn write(fd: impl AsFd, bytes: &[u8]) -> Result<MoveOutcome, CallError> {
     moved("write(2)", rustix::io::write(fd, bytes))
 }
 
 /// Makes one read of up to this many bytes.
-pub(super) fn read(fd: impl AsFd, bytes: usize) -> Result<Moved, CallError> {
+pub(super) fn read(fd: impl AsFd, bytes: usize) -> Result<MoveOutcome, CallError> {
     let mut buffer = vec![0; bytes];
     moved("read(2)", rustix::io::read(fd, &mut buffer))
 }
 
 /// Both ends of a pipe. The errors of its methods are those of the calls that
 /// they make.
-pub(super) struct Pipe {
+pub(super) struct PipePair {
     pub read: OwnedFd,
     pub write: OwnedFd,
 }
 
-impl Pipe {
+impl PipePair {
     /// A pipe whose calls never wait, so that no check can hang on one that is
     /// not as it should be.
     pub fn new() -> Result<Self, CallError> {
-        Pipe::with(PipeFlags::NONBLOCK)
+        PipePair::with(PipeFlags::NONBLOCK)
     }
 
     /// A pipe without O_NONBLOCK.
     pub fn blocking() -> Result<Self, CallError> {
-        Pipe::with(PipeFlags::empty())
+        PipePair::with(PipeFlags::empty())
     }
 
     fn with(flags: PipeFlags) -> Result<Self, CallError> {
-        let (read, write) = at(Call::Pipe2, pipe_with(flags | PipeFlags::CLOEXEC))?;
-        Ok(Pipe { read, write })
+        let (read, write) = at(RefusableCall::Pipe2, pipe_with(flags | PipeFlags::CLOEXEC))?;
+        Ok(PipePair { read, write })
     }
 
     /// A pipe that is full, with a page in each slot.
     pub fn full() -> Result<Self, CallError> {
-        let pipe = Pipe::new()?;
+        let pipe = PipePair::new()?;
         pipe.fill(page_size())?;
         Ok(pipe)
     }
 
     /// A pipe that refers to a page, or has a copy of it.
     pub fn holding(page: &Buffer, options: VmspliceOptions) -> Result<Self, CallError> {
-        let pipe = Pipe::new()?;
+        let pipe = PipePair::new()?;
         let mut output = Output::new(&pipe.write, Wait::Never);
         at("vmsplice(2)", output.vmsplice(&[page.slice(..)], options))?;
         Ok(pipe)
     }
 
-    pub fn write(&self, bytes: usize) -> Result<Moved, CallError> {
+    pub fn write(&self, bytes: usize) -> Result<MoveOutcome, CallError> {
         write(&self.write, &vec![0x5a; bytes])
     }
 
-    pub fn read(&self, bytes: usize) -> Result<Moved, CallError> {
+    pub fn read(&self, bytes: usize) -> Result<MoveOutcome, CallError> {
         read(&self.read, bytes)
     }
 
@@ -135,7 +135,7 @@ impl Pipe {
     /// written.
     pub fn fill(&self, piece: usize) -> Result<usize, CallError> {
         let mut filled = 0;
-        while let Moved::Bytes(bytes) = self.write(piece)? {
+        while let MoveOutcome::Bytes(bytes) = self.write(piece)? {
             filled += bytes;
         }
         Ok(filled)
@@ -157,7 +157,7 @@ impl Pipe {
     }
 
     /// Duplicates a page of the pipe into another pipe.
-    pub fn tee(&self, to: &Pipe) -> Result<(), CallError> {
+    pub fn tee(&self, to: &PipePair) -> Result<(), CallError> {
         let mut input = Input::new(&self.read, Wait::Never);
         at("tee(2)", input.tee(&to.write, page_size())).map(drop)
     }
@@ -185,7 +185,7 @@ impl Pipe {
     /// Returns the capacity granted.
     pub fn set_capacity(&self, bytes: usize) -> Result<usize, CallError> {
         let granted = pipe::set_capacity(&self.write, bytes);
-        at(Call::SetPipeSize, granted)
+        at(RefusableCall::SetPipeSize, granted)
     }
 }
 
@@ -245,9 +245,9 @@ const SHELL: &str = "/bin/sh";
 
 /// A child process. It is killed and reaped when it is dropped.
 #[derive(Debug)]
-pub(super) struct Process(Child);
+pub(super) struct ChildGuard(Child);
 
-impl Process {
+impl ChildGuard {
     /// Timeout of [`wait`](Self::wait).
     const MAX_WAIT: Duration = Duration::from_secs(2);
 
@@ -265,10 +265,10 @@ impl Process {
         if let Ok(before) = before {
             let _ = before.thread_set_mask();
         }
-        spawned.map(Process).map_err(|error| CallError {
+        spawned.map(ChildGuard).map_err(|error| CallError {
             call: match error.kind() {
-                io::ErrorKind::NotFound => Call::Other(SHELL.to_owned()),
-                _ => Call::Clone,
+                io::ErrorKind::NotFound => RefusableCall::Other(SHELL.to_owned()),
+                _ => RefusableCall::Clone,
             },
             error,
         })
@@ -281,7 +281,7 @@ impl Process {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        let process = at("pidfd_open(2)", process::Process::open(self.pid()))?;
+        let process = at("pidfd_open(2)", process::ProcessHandle::open(self.pid()))?;
         if !process.ends_within(Self::MAX_WAIT) {
             bail!(
                 "a child has not ended within {} s",
@@ -292,7 +292,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Neither does anything if it was reaped.
         let _ = self.0.kill();

@@ -12,12 +12,12 @@ use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::pipes::{Moved, Pipe, Process, at, read, ready, write};
-use super::{Group, Outcome};
+use super::pipes::{ChildGuard, MoveOutcome, PipePair, at, read, ready, write};
+use super::{CheckGroup, CheckResult};
 use pipespeed_base::signal_name;
 
 checks! {
-    CHECKS, Group::Semantics;
+    CHECKS, CheckGroup::Semantics;
 
     /// Writes 1000 bytes three times, then reads up to 65536. read(2) returns all 3000 and does
     /// not wait for more. A pipe is a stream of bytes without message boundaries.
@@ -119,18 +119,18 @@ checks! {
     }
 }
 
-fn short_read() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn short_read() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     for _ in 0..3 {
         pipe.write(1000)?;
     }
     let got = pipe.read(65_536)?;
     let seen = format!("{got} of 65536 bytes, from three writes");
-    Ok(Outcome::pass_if(got == Moved::Bytes(3000), seen))
+    Ok(CheckResult::pass_if(got == MoveOutcome::Bytes(3000), seen))
 }
 
-fn unread_bytes() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn unread_bytes() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let mut unread = vec![pipe.unread()?];
     pipe.write(3000)?;
     unread.push(pipe.unread()?);
@@ -139,11 +139,11 @@ fn unread_bytes() -> anyhow::Result<Outcome> {
     pipe.read(2999)?;
     unread.push(pipe.unread()?);
     let holds = unread == [0, 3000, 2999, 0];
-    Ok(Outcome::pass_if(holds, unread.iter().join(", ")))
+    Ok(CheckResult::pass_if(holds, unread.iter().join(", ")))
 }
 
-fn end_of_file() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn end_of_file() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let mut copies = vec![pipe.write];
     for _ in 0..2 {
         copies.push(at("dup(2)", copies[0].try_clone())?);
@@ -156,49 +156,49 @@ fn end_of_file() -> anyhow::Result<Outcome> {
         }
     }
     let (last, end) = (read(&pipe.read, 64)?, read(&pipe.read, 64)?);
-    let waited = while_open.iter().all(|got| *got == Moved::WouldBlock);
-    let holds = waited && (last, end) == (Moved::Bytes(10), Moved::Bytes(0));
+    let waited = while_open.iter().all(|got| *got == MoveOutcome::WouldBlock);
+    let holds = waited && (last, end) == (MoveOutcome::Bytes(10), MoveOutcome::Bytes(0));
     let open = while_open.iter().join(", ");
     let seen = format!("{open} with 3, 2 and 1 open; then {last} bytes and {end}");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn end_of_file_child() -> anyhow::Result<Outcome> {
-    let Pipe { read: ours, write } = Pipe::new()?;
+fn end_of_file_child() -> anyhow::Result<CheckResult> {
+    let PipePair { read: ours, write } = PipePair::new()?;
     // The shell ends with its standard input.
-    let stdin = Pipe::blocking()?;
-    let mut shell = Process::shell("read line", stdin.read, write)?;
+    let stdin = PipePair::blocking()?;
+    let mut shell = ChildGuard::shell("read line", stdin.read, write)?;
     let during = read(&ours, 1)?;
     drop(stdin.write);
     shell.wait()?;
     let after = read(&ours, 1)?;
-    let holds = (during, after) == (Moved::WouldBlock, Moved::Bytes(0));
+    let holds = (during, after) == (MoveOutcome::WouldBlock, MoveOutcome::Bytes(0));
     let seen = format!("{during} while it runs, {after} when it has ended");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn epipe() -> anyhow::Result<Outcome> {
+fn epipe() -> anyhow::Result<CheckResult> {
     // Rust programs ignore SIGPIPE by default, and this one does not change that.
-    let Pipe { read, write } = Pipe::new()?;
+    let PipePair { read, write } = PipePair::new()?;
     drop(read);
     Ok(match rustix::io::write(&write, b"x") {
-        Err(Errno::PIPE) => Outcome::pass("EPIPE"),
-        Ok(bytes) => Outcome::fail(format!("{bytes} byte written")),
+        Err(Errno::PIPE) => CheckResult::pass("EPIPE"),
+        Ok(bytes) => CheckResult::fail(format!("{bytes} byte written")),
         Err(errno) => at("write(2)", Err(errno))?,
     })
 }
 
-fn sigpipe() -> anyhow::Result<Outcome> {
-    let (stdin, Pipe { read, write }) = (Pipe::blocking()?, Pipe::new()?);
+fn sigpipe() -> anyhow::Result<CheckResult> {
+    let (stdin, PipePair { read, write }) = (PipePair::blocking()?, PipePair::new()?);
     drop(read);
     // Children start with SIGPIPE at its default, and not blocked.
-    let status = Process::shell("echo a line", stdin.read, write)?.wait()?;
+    let status = ChildGuard::shell("echo a line", stdin.read, write)?.wait()?;
     Ok(match status.signal() {
         Some(signal) => {
             let seen = format!("killed by {}", signal_name(signal));
-            Outcome::pass_if(signal == libc::SIGPIPE, seen)
+            CheckResult::pass_if(signal == libc::SIGPIPE, seen)
         }
-        None => Outcome::fail(status.to_string()),
+        None => CheckResult::fail(status.to_string()),
     })
 }
 
@@ -213,26 +213,26 @@ fn names(events: PollFlags) -> String {
     names.join(" and ")
 }
 
-fn poll_room() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn poll_room() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     let mut times = 0;
     for bytes in [1000, PIPE_BUF].into_iter().cycle() {
         if !ready(&pipe.write, BOTH)?.contains(PollFlags::OUT) {
             break;
         }
         let taken = pipe.write(bytes)?;
-        if taken != Moved::Bytes(bytes) {
+        if taken != MoveOutcome::Bytes(bytes) {
             let seen = format!("POLLOUT, then {taken} for {bytes} bytes");
-            return Ok(Outcome::fail(seen));
+            return Ok(CheckResult::fail(seen));
         }
         times += 1;
     }
     let seen = format!("{times} of {times} times, up to {} bytes", pipe.unread()?);
-    Ok(Outcome::pass_if(times > 0, seen))
+    Ok(CheckResult::pass_if(times > 0, seen))
 }
 
-fn poll_hang_up() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::new()?;
+fn poll_hang_up() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::new()?;
     pipe.write(4)?;
     drop(pipe.write);
     let with = ready(&pipe.read, BOTH)?;
@@ -241,15 +241,18 @@ fn poll_hang_up() -> anyhow::Result<Outcome> {
     let holds = with == PollFlags::IN | PollFlags::HUP && without == PollFlags::HUP;
     let (with, without) = (names(with), names(without));
     let seen = format!("{with} with bytes left, {without} without");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn poll_no_reader() -> anyhow::Result<Outcome> {
-    let Pipe { read, write } = Pipe::new()?;
+fn poll_no_reader() -> anyhow::Result<CheckResult> {
+    let PipePair { read, write } = PipePair::new()?;
     drop(read);
     // Errors are reported unasked.
     let events = ready(&write, PollFlags::empty())?;
-    Ok(Outcome::pass_if(events == PollFlags::ERR, names(events)))
+    Ok(CheckResult::pass_if(
+        events == PollFlags::ERR,
+        names(events),
+    ))
 }
 
 fn is_nonblocking(end: &impl std::os::fd::AsFd) -> anyhow::Result<bool> {
@@ -261,27 +264,27 @@ fn shown(set: bool) -> &'static str {
     if set { "set" } else { "not set" }
 }
 
-fn kept_pages() -> anyhow::Result<Outcome> {
+fn kept_pages() -> anyhow::Result<CheckResult> {
     let piece = copy_piece();
-    Ok(Outcome::seen(if piece > page_size() {
+    Ok(CheckResult::seen(if piece > page_size() {
         format!("yes: pieces of {piece} bytes are the fastest to copy")
     } else {
         format!("no, or it does not show: pieces of {piece} bytes are the fastest to copy")
     }))
 }
 
-fn nonblock_shared() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::blocking()?;
+fn nonblock_shared() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::blocking()?;
     let copy = at("dup(2)", pipe.read.try_clone())?;
     let before = is_nonblocking(&copy)?;
     fcntl_setfl(&pipe.read, OFlags::NONBLOCK).context("fcntl(2) F_SETFL")?;
     let after = is_nonblocking(&copy)?;
     let seen = format!("{}, then {} at the copy", shown(before), shown(after));
-    Ok(Outcome::pass_if(!before && after, seen))
+    Ok(CheckResult::pass_if(!before && after, seen))
 }
 
-fn nonblock_reopened() -> anyhow::Result<Outcome> {
-    let pipe = Pipe::blocking()?;
+fn nonblock_reopened() -> anyhow::Result<CheckResult> {
+    let pipe = PipePair::blocking()?;
     let path = format!("/proc/self/fd/{}", pipe.write.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let again = rustix::fs::open(&path, flags, Mode::empty());
@@ -292,26 +295,26 @@ fn nonblock_reopened() -> anyhow::Result<Outcome> {
     let holds = !first && second && unread == 7;
     let (first, second) = (shown(first), shown(second));
     let seen = format!("{first} at the first, {second} at the second; {unread} of 7 bytes");
-    Ok(Outcome::pass_if(holds, seen))
+    Ok(CheckResult::pass_if(holds, seen))
 }
 
-fn nowait_calls() -> anyhow::Result<Outcome> {
+fn nowait_calls() -> anyhow::Result<CheckResult> {
     // With this offset the calls are like read and write.
     const NO_OFFSET: u64 = u64::MAX;
     let flag = ReadWriteFlags::NOWAIT;
-    let pipe = Pipe::blocking()?;
+    let pipe = PipePair::blocking()?;
     let mut byte = [0];
     let mut into = [IoSliceMut::new(&mut byte)];
     let read = rustix::io::preadv2(&pipe.read, &mut into, NO_OFFSET, flag);
     let written = rustix::io::pwritev2(&pipe.write, &[IoSlice::new(b"x")], NO_OFFSET, flag);
     Ok(match (read, written) {
-        (Err(Errno::AGAIN), Ok(1)) => Outcome::seen("yes"),
+        (Err(Errno::AGAIN), Ok(1)) => CheckResult::seen("yes"),
         (Err(Errno::OPNOTSUPP), _) | (_, Err(Errno::OPNOTSUPP)) => {
-            Outcome::seen("no (EOPNOTSUPP): supported since about Linux 6.4")
+            CheckResult::seen("no (EOPNOTSUPP): supported since about Linux 6.4")
         }
         (Err(errno), _) if errno != Errno::AGAIN => at("preadv2(2)", Err(errno))?,
         (_, Err(errno)) => at("pwritev2(2)", Err(errno))?,
-        (read, written) => Outcome::fail(format!(
+        (read, written) => CheckResult::fail(format!(
             "read {read:?}, written {written:?} of an empty pipe"
         )),
     })

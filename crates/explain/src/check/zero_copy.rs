@@ -16,13 +16,13 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use pipespeed_base::memory_file;
-use pipespeed_host::refusals::Call;
+use pipespeed_host::refusals::RefusableCall;
 
-use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
-use super::{Group, Outcome};
+use super::pipes::{CallError, PipePair, at, frame, page, splice_page};
+use super::{CheckGroup, CheckResult};
 
 checks! {
-    CHECKS, Group::ZeroCopy;
+    CHECKS, CheckGroup::ZeroCopy;
 
     /// Adds a page to a pipe by vmsplice(2), then changes the page. If the reader gets the
     /// changed byte, the pipe refers to the page. If not, the kernel has copied it, and
@@ -107,44 +107,44 @@ fn old_page() -> Result<Buffer, CallError> {
 /// Whether the kernel refers to vmspliced pages.
 fn refers() -> Result<bool, CallError> {
     let mut page = old_page()?;
-    let pipe = Pipe::holding(&page, VmspliceOptions::default())?;
+    let pipe = PipePair::holding(&page, VmspliceOptions::default())?;
     page[0] = NEW;
     Ok(pipe.first_byte()? == NEW)
 }
 
 /// Runs an experiment that shows something only if vmsplice refers to pages.
-fn if_refers(experiment: fn() -> Result<Outcome, CallError>) -> anyhow::Result<Outcome> {
+fn if_refers(experiment: fn() -> Result<CheckResult, CallError>) -> anyhow::Result<CheckResult> {
     if refers()? {
         Ok(experiment()?)
     } else {
-        Ok(Outcome::seen("not applicable: vmsplice(2) copies here"))
+        Ok(CheckResult::seen("not applicable: vmsplice(2) copies here"))
     }
 }
 
-fn vmsplice_refers() -> anyhow::Result<Outcome> {
+fn vmsplice_refers() -> anyhow::Result<CheckResult> {
     Ok(if refers()? {
-        Outcome::seen("yes, a later change is read")
+        CheckResult::seen("yes, a later change is read")
     } else {
-        Outcome::seen("no, it copies: a later change is not read")
+        CheckResult::seen("no, it copies: a later change is not read")
             .with_note("vmsplice(2) gains nothing over write(2) on this kernel")
     })
 }
 
-fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
+fn vmsplice_to_memory() -> anyhow::Result<CheckResult> {
     if_refers(|| {
         let mut from = old_page()?;
         let mut to = page()?;
-        let pipe = Pipe::holding(&from, VmspliceOptions::default())?;
+        let pipe = PipePair::holding(&from, VmspliceOptions::default())?;
         let mut input = Input::new(&pipe.read, Wait::Never);
         at("vmsplice(2)", input.vmsplice(&mut to))?;
         if to[0] != OLD {
-            return Ok(Outcome::fail("other bytes were read"));
+            return Ok(CheckResult::fail("other bytes were read"));
         }
         let frames = [&from, &to].map(|page| frame(page).ok().flatten());
         from[0] = NEW;
         // The compiler doesn't know that both may be the same memory.
         let shared = black_box(&to)[0] == NEW;
-        Ok(Outcome::seen(match frames {
+        Ok(CheckResult::seen(match frames {
             _ if shared => "no, memory and pipe share the page",
             [Some(from), Some(to)] if from == to => "no, memory and pipe share the page",
             [Some(_), Some(_)] => "yes, into another page frame",
@@ -153,17 +153,17 @@ fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
     })
 }
 
-fn outlives_drain() -> anyhow::Result<Outcome> {
+fn outlives_drain() -> anyhow::Result<CheckResult> {
     if_refers(|| {
         Ok(
             match (changed_after_drain(true)?, changed_after_drain(false)?) {
-                (true, true) => Outcome::seen("yes, a change after the drain is read downstream")
-                    .with_note(
-                        "an empty pipe's pages must not be written; fastpipe's Fresh does not",
-                    ),
-                (false, false) => Outcome::seen("no, downstream has a copy"),
-                (true, false) => Outcome::seen("yes if it splices, no if it tees"),
-                (false, true) => Outcome::seen("yes if it tees, no if it splices"),
+                (true, true) => CheckResult::seen(
+                    "yes, a change after the drain is read downstream",
+                )
+                .with_note("an empty pipe's pages must not be written; fastpipe's Fresh does not"),
+                (false, false) => CheckResult::seen("no, downstream has a copy"),
+                (true, false) => CheckResult::seen("yes if it splices, no if it tees"),
+                (false, true) => CheckResult::seen("yes if it tees, no if it splices"),
             },
         )
     })
@@ -173,8 +173,8 @@ fn outlives_drain() -> anyhow::Result<Outcome> {
 /// the first pipe by splice or by tee.
 fn changed_after_drain(splices: bool) -> Result<bool, CallError> {
     let mut page = old_page()?;
-    let first = Pipe::holding(&page, VmspliceOptions::default())?;
-    let second = Pipe::new()?;
+    let first = PipePair::holding(&page, VmspliceOptions::default())?;
+    let second = PipePair::new()?;
     if splices {
         first.splice(&second.write, SpliceOptions::default())?;
     } else {
@@ -186,15 +186,15 @@ fn changed_after_drain(splices: bool) -> Result<bool, CallError> {
     Ok(drained && second.first_byte()? == NEW)
 }
 
-fn discarded_page() -> anyhow::Result<Outcome> {
+fn discarded_page() -> anyhow::Result<CheckResult> {
     let mut page = old_page()?;
-    let pipe = Pipe::holding(&page, VmspliceOptions::default())?;
+    let pipe = PipePair::holding(&page, VmspliceOptions::default())?;
     at("madvise(2)", page.renew())?;
     page.fill(NEW);
     Ok(if pipe.first_byte()? == OLD {
-        Outcome::pass("yes, the old bytes are read")
+        CheckResult::pass("yes, the old bytes are read")
     } else {
-        Outcome::fail("no, bytes written after it was discarded are read")
+        CheckResult::fail("no, bytes written after it was discarded are read")
             .with_note("don't use vmsplice(2) on this system: no policy of reusing memory is safe")
     })
 }
@@ -207,22 +207,22 @@ fn memory_file(bytes: &[u8]) -> Result<File, CallError> {
     Ok(file)
 }
 
-fn spliced_file_is_live() -> anyhow::Result<Outcome> {
+fn spliced_file_is_live() -> anyhow::Result<CheckResult> {
     let file = memory_file(&vec![OLD; page_size()])?;
-    let pipe = Pipe::new()?;
+    let pipe = PipePair::new()?;
     splice_page(&file, &pipe.write, SpliceOptions::default())?;
     at("pwrite(2)", file.write_all_at(&[NEW], 0))?;
-    Ok(Outcome::seen(if pipe.first_byte()? == NEW {
+    Ok(CheckResult::seen(if pipe.first_byte()? == NEW {
         "yes, a later write is read from the pipe"
     } else {
         "no, the pipe has a copy"
     }))
 }
 
-fn gift_and_move() -> anyhow::Result<Outcome> {
+fn gift_and_move() -> anyhow::Result<CheckResult> {
     if_refers(|| {
         let (with, without) = (shared(true)?, shared(false)?);
-        Ok(Outcome::seen(if with == without {
+        Ok(CheckResult::seen(if with == without {
             let what = |same| if same { "the page" } else { "a copy" };
             let (pipe, file) = (what(with.0), what(with.1));
             format!("yes, either way a pipe has {pipe}, a file {file}")
@@ -240,26 +240,26 @@ fn shared(flags: bool) -> Result<(bool, bool), CallError> {
         ..SpliceOptions::default()
     };
     let mut page = old_page()?;
-    let (first, second) = (Pipe::holding(&page, vmsplice)?, Pipe::new()?);
+    let (first, second) = (PipePair::holding(&page, vmsplice)?, PipePair::new()?);
     first.splice(&second.write, splice)?;
     page[0] = NEW;
     let in_pipe = second.first_byte()? == NEW;
 
     let mut page = old_page()?;
     let file = memory_file(&[])?;
-    Pipe::holding(&page, vmsplice)?.splice(&file, splice)?;
+    PipePair::holding(&page, vmsplice)?.splice(&file, splice)?;
     page[0] = NEW;
     let mut byte = [0];
     at("pread(2)", file.read_exact_at(&mut byte, 0))?;
     Ok((in_pipe, byte[0] == NEW))
 }
 
-fn cow_check() -> anyhow::Result<Outcome> {
+fn cow_check() -> anyhow::Result<CheckResult> {
     if_refers(|| {
-        Ok(if at(Call::Clone, cow_check_works())? {
-            Outcome::seen("yes, a page that a pipe holds is copied before it is written")
+        Ok(if at(RefusableCall::Clone, cow_check_works())? {
+            CheckResult::seen("yes, a page that a pipe holds is copied before it is written")
         } else {
-            Outcome::seen("no: a page that a pipe holds is written, or no huge page is free")
+            CheckResult::seen("no: a page that a pipe holds is written, or no huge page is free")
                 .with_note("fastpipe's CowChecked acts as Fresh here; it needs Linux 5.19")
         })
     })
@@ -280,10 +280,10 @@ struct Ratios {
     read: f64,
 }
 
-fn splice_to_null() -> anyhow::Result<Outcome> {
+fn splice_to_null() -> anyhow::Result<CheckResult> {
     let null = File::options().write(true).open("/dev/null");
     let null = at("/dev/null", null)?;
-    Ok(Outcome::seen(judge(measure(&null)?)))
+    Ok(CheckResult::seen(judge(measure(&null)?)))
 }
 
 fn judge(ratios: Ratios) -> String {
@@ -302,9 +302,9 @@ fn judge(ratios: Ratios) -> String {
 }
 
 fn measure(null: &File) -> Result<Ratios, CallError> {
-    let pipe = Pipe::new()?;
+    let pipe = PipePair::new()?;
     let granted = pipe::set_capacity_up_to(&pipe.write, MAX_SLOTS * page_size());
-    let slots = (at(Call::SetPipeSize, granted)? / page_size()).min(MAX_SLOTS);
+    let slots = (at(RefusableCall::SetPipeSize, granted)? / page_size()).min(MAX_SLOTS);
     let len = slots * page_size();
     let from = at("mmap(2)", Buffer::builder().len(len).map())?;
     let mut to = at("mmap(2)", Buffer::builder().len(len).map())?;

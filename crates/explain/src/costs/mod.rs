@@ -25,8 +25,8 @@ use pipespeed_host::Warning;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_measure::failure::TrialError;
-use pipespeed_measure::record::{Header, NotRun};
-use pipespeed_measure::rounds::{Place, Rounds, Work};
+use pipespeed_measure::record::{NotRun, RecordHeader};
+use pipespeed_measure::rounds::{Rounds, TrialPlace, Work};
 use pipespeed_stats::Estimate;
 
 /// Bytes moved by each call whose cost is given per page; they fill the pipe.
@@ -107,7 +107,7 @@ pub struct Costs {
 
 /// The settings of a measurement of costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct CostsSettings {
     /// The number of rounds planned.
     pub rounds: usize,
     /// The seed of the probes' order.
@@ -118,12 +118,12 @@ pub struct Settings {
 
 /// The saved record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct CostsRecord {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// How the costs were measured.
-    pub settings: Settings,
+    pub settings: CostsSettings,
     /// Warnings about the figures.
     pub warnings: Vec<Warning>,
     /// The signal that interrupted the run; null if it was completed.
@@ -193,7 +193,7 @@ impl Probe for Sampler {
 }
 
 /// A probe with its samples.
-struct Case<T> {
+struct SampledProbe<T> {
     name: String,
     /// The costs or figures that the probe's values belong to.
     targets: T,
@@ -203,10 +203,10 @@ struct Case<T> {
     samples: BTreeMap<usize, Vec<f64>>,
 }
 
-impl<T> Case<T> {
+impl<T> SampledProbe<T> {
     fn new(name: impl Into<String>, probe: io::Result<impl Probe + 'static>, targets: T) -> Self {
         let refused = |error: io::Error| NotRun::refused(error.to_string());
-        Case {
+        SampledProbe {
             name: name.into(),
             targets,
             probe: probe
@@ -228,14 +228,14 @@ impl<T> Case<T> {
 /// Probes as the cases of a run in rounds. `S` returns the signal that interrupts it,
 /// if any.
 pub struct Probes<T, S> {
-    cases: Vec<Case<T>>,
+    cases: Vec<SampledProbe<T>>,
     complete_rounds: usize,
     seed: u64,
     signal: S,
 }
 
 impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
-    fn from_cases(cases: Vec<Case<T>>, seed: u64, signal: S) -> Self {
+    fn from_cases(cases: Vec<SampledProbe<T>>, seed: u64, signal: S) -> Self {
         Probes {
             cases,
             complete_rounds: 0,
@@ -286,7 +286,7 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
         prepared.map_err(|error| NotRun::refused(error.to_string()).into())
     }
 
-    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+    fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let values = self.probe(case)?.run();
         let values = values.map_err(|error| TrialError::Failed(error.into()))?;
         self.cases[case].samples.insert(place.round, values);
@@ -305,54 +305,54 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
 /// Selects the costs that a probe's values belong to, in the order of the values.
 pub type CostTargets = fn(&mut Costs) -> Vec<&mut Cost>;
 
-fn probes(places: &Places) -> Vec<Case<CostTargets>> {
+fn probes(places: &Places) -> Vec<SampledProbe<CostTargets>> {
     let fill_and_drain = probes::fill_and_drain;
     vec![
-        Case::new("call", probes::call(), |c| vec![&mut c.call]),
-        Case::new("would_block", probes::would_block(), |c| {
+        SampledProbe::new("call", probes::call(), |c| vec![&mut c.call]),
+        SampledProbe::new("would_block", probes::would_block(), |c| {
             vec![&mut c.would_block]
         }),
-        Case::new(
+        SampledProbe::new(
             "write, read",
             fill_and_drain(Fill::Write, Pages::Base, Drain::Read),
             |c| vec![&mut c.write, &mut c.read],
         ),
-        Case::new(
+        SampledProbe::new(
             "vmsplice, base pages",
             fill_and_drain(Fill::Vmsplice, Pages::Base, Drain::Splice),
             |c| vec![&mut c.vmsplice_base, &mut c.splice_base],
         ),
-        Case::new(
+        SampledProbe::new(
             "vmsplice, huge pages",
             fill_and_drain(Fill::Vmsplice, Pages::Huge, Drain::Splice),
             |c| vec![&mut c.vmsplice_huge, &mut c.splice_huge],
         ),
-        Case::new("read_vmspliced", probes::read_vmspliced(), |c| {
+        SampledProbe::new("read_vmspliced", probes::read_vmspliced(), |c| {
             vec![&mut c.read_vmspliced]
         }),
-        Case::new(
+        SampledProbe::new(
             "tee",
             fill_and_drain(Fill::Tee, Pages::Base, Drain::Splice),
             |c| vec![&mut c.tee],
         ),
-        Case::new("pin, base pages", probes::pinned(Pages::Base), |c| {
+        SampledProbe::new("pin, base pages", probes::pinned(Pages::Base), |c| {
             vec![&mut c.pin_base, &mut c.move_page]
         }),
-        Case::new("pin, huge pages", probes::pinned(Pages::Huge), |c| {
+        SampledProbe::new("pin, huge pages", probes::pinned(Pages::Huge), |c| {
             vec![&mut c.pin_huge]
         }),
-        Case::new("fault, base pages", probes::fault(Pages::Base), |c| {
+        SampledProbe::new("fault, base pages", probes::fault(Pages::Base), |c| {
             vec![&mut c.fault_base]
         }),
-        Case::new("fault, huge pages", probes::fault(Pages::Huge), |c| {
+        SampledProbe::new("fault, huge pages", probes::fault(Pages::Huge), |c| {
             vec![&mut c.fault_huge]
         }),
-        Case::new(
+        SampledProbe::new(
             "wake-up, same processor",
             wake_up::probe(places.same.map(|cpu| (cpu, cpu))),
             |c| vec![&mut c.wake_up_same],
         ),
-        Case::new(
+        SampledProbe::new(
             "wake-up, other processor",
             wake_up::probe(places.other),
             |c| vec![&mut c.wake_up_other, &mut c.wake_call_other],
@@ -411,7 +411,7 @@ mod tests {
         Vec<Warning>,
     ) {
         let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
-        let case = Case::new("write", probe, targets);
+        let case = SampledProbe::new("write", probe, targets);
         let mut run = Rounds::begin(Probes::from_cases(vec![case], 1, || None));
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use fastpipe::pipe::page_size;
-use pipespeed_host::process_memory::{Process, regions};
+use pipespeed_host::process_memory::{ExaminedProcess, regions};
 
 use super::scheme::{Architecture, Scheme};
 use pipespeed_base::size;
@@ -28,7 +28,7 @@ pub struct UnknownTables {
 /// It is not known.
 pub fn machine_scheme() -> Result<Scheme, UnknownTables> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let regions = regions(Process::Own).unwrap_or_default();
+    let regions = regions(ExaminedProcess::Own).unwrap_or_default();
     let end = regions.iter().map(|region| region.end).max();
     scheme_of(std::env::consts::ARCH, page_size() as u64, &cpuinfo, end)
 }

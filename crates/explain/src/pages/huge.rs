@@ -2,9 +2,9 @@
 
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
-use pipespeed_host::process_memory::{FrameFlags, PageFlags, Region};
+use pipespeed_host::process_memory::{FrameFlags, MappedRegion, PageFlags};
 
-use super::record::{Huge, Source};
+use super::record::{Huge, HugePageSource};
 
 /// By the flags of the frame.
 ///
@@ -15,14 +15,14 @@ pub(super) fn from_flags(flags: PageFlags, compound_bytes: Option<u64>) -> Huge 
     let reserved = flags.is_hugetlb();
     Huge {
         backed: Some(reserved || flags.is_transparent_huge() && whole),
-        shown_by: Some(Source::Kpageflags),
+        shown_by: Some(HugePageSource::Kpageflags),
         reserved,
         compound_bytes,
     }
 }
 
 /// By the sums of the mapping: known only if all or none of it is in huge pages.
-pub(super) fn from_sums(region: Option<&Region>) -> Huge {
+pub(super) fn from_sums(region: Option<&MappedRegion>) -> Huge {
     let Some(amounts) = region.and_then(|region| region.amounts) else {
         return Huge::default();
     };
@@ -35,7 +35,7 @@ pub(super) fn from_sums(region: Option<&Region>) -> Huge {
     };
     Huge {
         backed,
-        shown_by: backed.map(|_| Source::Smaps),
+        shown_by: backed.map(|_| HugePageSource::Smaps),
         reserved,
         compound_bytes: None,
     }
@@ -131,9 +131,9 @@ mod tests {
                 page,
                 ..Amounts::default()
             };
-            let region = Region {
+            let region = MappedRegion {
                 amounts: Some(amounts),
-                ..Region::default()
+                ..MappedRegion::default()
             };
             from_sums(Some(&region)).backed
         };

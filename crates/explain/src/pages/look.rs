@@ -5,11 +5,13 @@ use std::path::Path;
 
 use fastpipe::pipe::page_size;
 use itertools::Itertools;
-use pipespeed_host::process_memory::{Entry, FrameFlags, Pagemap, Process, Region, regions};
+use pipespeed_host::process_memory::{
+    Entry, ExaminedProcess, FrameFlags, MappedRegion, Pagemap, regions,
+};
 use rustix::io::Errno;
 
 use super::huge::{Compounds, from_flags, from_sums};
-use super::record::{Hidden, Mapping, Memory, Page, State};
+use super::record::{Hidden, MemoryMapping, MemoryRange, Page, PageState};
 
 /// A range of memory can't be shown.
 #[derive(Debug, thiserror::Error)]
@@ -25,14 +27,14 @@ pub enum LookError {
     NotAllowed(u32),
     /// The process has ended, or is a kernel thread.
     #[error("process {0} has no memory of its own: it has ended, or is a kernel thread")]
-    NoMemory(Process),
+    NoMemory(ExaminedProcess),
     /// No mapping contains the address.
     #[error("{address:#x} is not mapped in process {process}: {nearest}")]
     NotMapped {
         /// The address.
         address: u64,
         /// The process.
-        process: Process,
+        process: ExaminedProcess,
         /// The nearest mappings.
         nearest: String,
     },
@@ -40,18 +42,18 @@ pub enum LookError {
     #[error("the mappings of process {process} can't be read: {source}")]
     Unreadable {
         /// The process.
-        process: Process,
+        process: ExaminedProcess,
         /// The error.
         source: io::Error,
     },
 }
 
 /// Reads the state of all base pages in `length` bytes from `address` on. Information that
-/// needs privileges is listed in [`Memory::hidden`].
+/// needs privileges is listed in [`MemoryRange::hidden`].
 ///
 /// # Errors
 /// [`LookError`].
-pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookError> {
+pub fn look(process: ExaminedProcess, address: u64, length: u64) -> Result<MemoryRange, LookError> {
     let regions = regions(process).map_err(|source| unreadable(process, source))?;
     if regions.is_empty() {
         return Err(LookError::NoMemory(process));
@@ -87,10 +89,10 @@ pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookE
     if concerned.clone().any(|region| region.amounts.is_none()) {
         hidden.push(Hidden::Amounts);
     }
-    Ok(Memory {
+    Ok(MemoryRange {
         pid: match process {
-            Process::Own => None,
-            Process::Other(pid) => Some(pid),
+            ExaminedProcess::Own => None,
+            ExaminedProcess::Other(pid) => Some(pid),
         },
         mappings: concerned.map(mapping).collect(),
         page_bytes: page,
@@ -101,13 +103,13 @@ pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookE
 }
 
 /// A page, as described by the page table.
-fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
+fn plain(address: u64, region: Option<&MappedRegion>, entry: Option<Entry>) -> Page {
     let state = match entry {
-        _ if region.is_none() => State::Unmapped,
-        None => State::Unknown,
-        Some(entry) if entry.is_present() => State::Present,
-        Some(entry) if entry.is_swapped() => State::Swapped,
-        Some(_) => State::Absent,
+        _ if region.is_none() => PageState::Unmapped,
+        None => PageState::Unknown,
+        Some(entry) if entry.is_present() => PageState::Present,
+        Some(entry) if entry.is_swapped() => PageState::Swapped,
+        Some(_) => PageState::Absent,
     };
     Page {
         address,
@@ -115,7 +117,7 @@ fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
         frame: entry.and_then(Entry::frame),
         follows: None,
         huge: match state {
-            State::Present | State::Unknown => from_sums(region),
+            PageState::Present | PageState::Unknown => from_sums(region),
             _ => Default::default(),
         },
         flags: None,
@@ -124,7 +126,7 @@ fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
 
 /// Adds what the numbers and flags of the frames show.
 fn add_flags(pages: &mut [Page], hidden: &mut Vec<Hidden>) {
-    let present = |page: &Page| page.state == State::Present;
+    let present = |page: &Page| page.state == PageState::Present;
     if pages
         .iter()
         .any(|page| present(page) && page.frame.is_none())
@@ -166,7 +168,7 @@ fn read_flags(pages: &mut [Page]) -> io::Result<()> {
 
 /// The number of runs of contiguous frames.
 fn runs(pages: &[Page]) -> Option<usize> {
-    let present = pages.iter().filter(|page| page.state == State::Present);
+    let present = pages.iter().filter(|page| page.state == PageState::Present);
     let frames: Option<Vec<u64>> = present.map(|page| page.frame).collect();
     let frames = frames.filter(|frames| !frames.is_empty())?;
     let breaks = frames.windows(2).filter(|two| two[1] != two[0] + 1).count();
@@ -174,26 +176,26 @@ fn runs(pages: &[Page]) -> Option<usize> {
 }
 
 /// The mapping that contains an address; they are sorted.
-fn region_of(regions: &[Region], address: u64) -> Option<&Region> {
+fn region_of(regions: &[MappedRegion], address: u64) -> Option<&MappedRegion> {
     let after = regions.partition_point(|region| region.start <= address);
     let region = regions.get(after.checked_sub(1)?)?;
     region.contains(address).then_some(region)
 }
 
 /// The mappings below and above an address that is not mapped.
-fn nearest(regions: &[Region], address: u64) -> String {
+fn nearest(regions: &[MappedRegion], address: u64) -> String {
     let (below, above) = regions.split_at(regions.partition_point(|r| r.start <= address));
     let sides = [("below", below.last()), ("above", above.first())];
     let mut sides = sides.iter().filter_map(|(side, region)| {
-        let Region { start, end, .. } = (*region)?;
+        let MappedRegion { start, end, .. } = (*region)?;
         Some(format!("the next mapping {side} is {start:#x}-{end:#x}"))
     });
     sides.join(", ")
 }
 
-fn mapping(region: &Region) -> Mapping {
+fn mapping(region: &MappedRegion) -> MemoryMapping {
     let amounts = region.amounts;
-    Mapping {
+    MemoryMapping {
         start: region.start,
         end: region.end,
         permissions: region.permissions.clone(),
@@ -204,8 +206,8 @@ fn mapping(region: &Region) -> Mapping {
     }
 }
 
-fn unreadable(process: Process, source: io::Error) -> LookError {
-    let Process::Other(pid) = process else {
+fn unreadable(process: ExaminedProcess, source: io::Error) -> LookError {
+    let ExaminedProcess::Other(pid) = process else {
         return LookError::Unreadable { process, source };
     };
     let exists = Path::new(&format!("/proc/{pid}")).exists();
@@ -229,7 +231,7 @@ mod tests {
         let mut pages: Vec<Page> = frames.iter().map(page).collect();
         pages
             .iter_mut()
-            .for_each(|page| page.state = State::Present);
+            .for_each(|page| page.state = PageState::Present);
         pages
     }
 
@@ -243,10 +245,10 @@ mod tests {
 
     #[test]
     fn a_mapping_is_found_by_its_addresses_only() {
-        let region = |start, end| Region {
+        let region = |start, end| MappedRegion {
             start,
             end,
-            ..Region::default()
+            ..MappedRegion::default()
         };
         let regions = [region(0x1000, 0x3000), region(0x5000, 0x6000)];
         for (address, start) in [(0x1000, 0x1000), (0x2fff, 0x1000), (0x5fff, 0x5000)] {

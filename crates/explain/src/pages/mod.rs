@@ -23,8 +23,11 @@ mod walk;
 pub use self::drawing::drawing;
 pub use self::here::{UnknownTables, machine_scheme};
 pub use self::look::{LookError, look};
-pub use self::record::{Hidden, Huge, Mapping, Memory, Page, Record, Report, Source, State};
+pub use self::record::{
+    Hidden, Huge, HugePageSource, MemoryMapping, MemoryRange, Page, PageState, PagesRecord,
+    PagesReport,
+};
 pub use self::ring::{RingRecord, ring_drawing, ring_steps};
 pub use self::scheme::{Architecture, Scheme, SchemeError};
 pub use self::table::table;
-pub use self::walk::{Half, Level, Walk};
+pub use self::walk::{Half, Walk, WalkLevel};

@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::hexadecimal::{from_hexadecimal, hexadecimal};
 use super::walk::Walk;
 use pipespeed_host::process_memory::PageFlags;
-use pipespeed_measure::record::Header;
+use pipespeed_measure::record::RecordHeader;
 
 /// The saved record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct PagesRecord {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The result.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: PagesReport,
 }
 
 /// The result of `pipespeed pages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct PagesReport {
     /// The walk to the (first) address; `None` if the machine's page tables are not known.
     pub walk: Option<Walk>,
     /// The memory at the address; `None` if only the address was given.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryRange>,
 }
 
 /// A range of a process's memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryRange {
     /// The process; `None` for this one.
     pub pid: Option<u32>,
     /// The mappings that contain the range, in order.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<MemoryMapping>,
     /// The size of a base page.
     pub page_bytes: u64,
     /// Its base pages, in order.
@@ -48,7 +48,7 @@ pub struct Memory {
     pub hidden: Vec<Hidden>,
 }
 
-impl Memory {
+impl MemoryRange {
     /// The size of the huge page that holds the first page, if it is certainly mapped by one
     /// entry: a compound page may also be mapped page by page, but not if smaps counts the
     /// whole mapping as huge.
@@ -68,7 +68,7 @@ impl Memory {
 
 /// A mapping, from /proc/PID/smaps or /proc/PID/maps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mapping {
+pub struct MemoryMapping {
     /// Its first address.
     #[serde(serialize_with = "hexadecimal", deserialize_with = "from_hexadecimal")]
     pub start: u64,
@@ -90,7 +90,7 @@ pub struct Mapping {
 /// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum PageState {
     /// In memory.
     Present,
     /// In swap space.
@@ -103,7 +103,7 @@ pub enum State {
     Unknown,
 }
 
-pipespeed_base::named!(State {
+pipespeed_base::named!(PageState {
     Present = "present": "in memory",
     Swapped = "swapped": "in swap space",
     Absent = "absent": "not in memory",
@@ -114,7 +114,7 @@ pipespeed_base::named!(State {
 /// The file that shows whether a huge page backs a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum HugePageSource {
     /// `/proc/kpageflags`, which describes page frames.
     Kpageflags,
     /// `/proc/PID/smaps`, which describes mappings.
@@ -127,7 +127,7 @@ pub struct Huge {
     /// Whether one does; `None` if unknown.
     pub backed: Option<bool>,
     /// The file that shows it.
-    pub shown_by: Option<Source>,
+    pub shown_by: Option<HugePageSource>,
     /// Whether it is a reserved huge page (hugetlb).
     pub reserved: bool,
     /// The size of the compound page that contains the frame, up to the size of a
@@ -142,7 +142,7 @@ pub struct Page {
     #[serde(serialize_with = "hexadecimal", deserialize_with = "from_hexadecimal")]
     pub address: u64,
     /// Where it is.
-    pub state: State,
+    pub state: PageState,
     /// The number of its frame, if shown.
     pub frame: Option<u64>,
     /// Whether its frame follows that of the page before, if both are known.

@@ -16,7 +16,7 @@ use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptio
 use fastpipe::wait::Wait;
 use itertools::Itertools as _;
 use pipespeed_base::standard::open_null;
-use pipespeed_measure::record::Header;
+use pipespeed_measure::record::RecordHeader;
 use serde::Serialize;
 
 use crate::costs::parts::pipe_of;
@@ -29,11 +29,11 @@ const SLOTS: usize = 8;
 pub struct RingRecord {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The size of a base page.
     pub page_bytes: usize,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RingStep>,
 }
 
 /// A system call on the pipe.
@@ -79,7 +79,7 @@ type Part = (char, usize);
 
 /// A slot in use, as derived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Slot {
+pub struct UsedSlot {
     /// Its page.
     pub page: SlotPage,
     /// The offset of its data in the page.
@@ -88,7 +88,7 @@ pub struct Slot {
     pub parts: Vec<Part>,
 }
 
-impl Slot {
+impl UsedSlot {
     fn len(&self) -> usize {
         self.parts.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -115,7 +115,7 @@ pub struct PipeRing {
     /// The first slot to be read.
     pub tail: usize,
     /// The slots by their place in the ring.
-    pub slots: Vec<Option<Slot>>,
+    pub slots: Vec<Option<UsedSlot>>,
 }
 
 impl PipeRing {
@@ -128,12 +128,12 @@ impl PipeRing {
     }
 
     /// The slots in use, from tail to head.
-    fn used(&self) -> impl Iterator<Item = &Slot> {
+    fn used(&self) -> impl Iterator<Item = &UsedSlot> {
         (self.tail..self.head).filter_map(|at| self.slots[at % SLOTS].as_ref())
     }
 
     /// Fills the next slot, if it is free.
-    fn push(&mut self, slot: Slot) -> bool {
+    fn push(&mut self, slot: UsedSlot) -> bool {
         let has_room = self.head - self.tail < SLOTS;
         if has_room {
             self.slots[self.head % SLOTS] = Some(slot);
@@ -165,7 +165,7 @@ impl PipeRing {
         }
         while moved < bytes {
             let len = page.min(bytes - moved);
-            let slot = Slot {
+            let slot = UsedSlot {
                 page: SlotPage::Kernel,
                 offset: 0,
                 parts: vec![(letter, len)],
@@ -183,7 +183,7 @@ impl PipeRing {
         while moved < bytes {
             let at = offset + moved;
             let len = (page - at % page).min(bytes - moved);
-            let slot = Slot {
+            let slot = UsedSlot {
                 page: SlotPage::Caller(at / page),
                 offset: at % page,
                 parts: vec![(letter, len)],
@@ -215,7 +215,7 @@ impl PipeRing {
 
 /// A step, with the state after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct RingStep {
     /// The system call.
     #[serde(flatten)]
     pub call: PipeCall,
@@ -288,18 +288,18 @@ fn script(page: usize) -> [(PipeCall, &'static str); 10] {
 }
 
 /// A pipe, and two others to take a duplicate of it apart.
-struct Observed {
+struct ProbedPipe {
     read: OwnedFd,
     write: OwnedFd,
     copy: (OwnedFd, OwnedFd),
     one: (OwnedFd, OwnedFd),
 }
 
-impl Observed {
+impl ProbedPipe {
     fn new() -> io::Result<Self> {
         let of_slots = |slots: usize| pipe_of(slots * page_size());
         let (read, write) = of_slots(SLOTS)?;
-        Ok(Observed {
+        Ok(ProbedPipe {
             read,
             write,
             copy: of_slots(SLOTS)?,
@@ -370,9 +370,9 @@ fn moved(outcome: Result<usize, Incomplete>) -> io::Result<usize> {
 ///
 /// # Errors
 /// Those of the system calls, except EAGAIN.
-pub fn ring_steps() -> io::Result<Vec<Step>> {
+pub fn ring_steps() -> io::Result<Vec<RingStep>> {
     let page = page_size();
-    let pipe = Observed::new()?;
+    let pipe = ProbedPipe::new()?;
     let mut ring = PipeRing::new();
     let mut steps = Vec::new();
     let mut letters = 'A'..;
@@ -383,7 +383,7 @@ pub fn ring_steps() -> io::Result<Vec<Step>> {
         let unread = pipe::unread(&pipe.read)?;
         let observed = pipe.slots()?;
         let derived = ring.apply(call, letter.unwrap_or_default(), page);
-        steps.push(Step {
+        steps.push(RingStep {
             call,
             letter,
             shows,
@@ -398,12 +398,12 @@ pub fn ring_steps() -> io::Result<Vec<Step>> {
 }
 
 /// Draws the ring after each step, in at most 80 columns.
-pub fn ring_drawing(steps: &[Step]) -> String {
+pub fn ring_drawing(steps: &[RingStep]) -> String {
     let drawn = steps.iter().enumerate();
     drawn.map(|(at, step)| draw(at + 1, step)).join("\n")
 }
 
-fn draw(number: usize, step: &Step) -> String {
+fn draw(number: usize, step: &RingStep) -> String {
     let data = step.letter.map(|letter| format!(" of {letter}"));
     let data = data.unwrap_or_default();
     let call = match step.call {
@@ -429,7 +429,7 @@ fn draw(number: usize, step: &Step) -> String {
         text += &slots.collect::<String>();
         return text;
     }
-    let row = |name: &str, cell: &dyn Fn(usize, Option<&Slot>) -> String| {
+    let row = |name: &str, cell: &dyn Fn(usize, Option<&UsedSlot>) -> String| {
         let cells = ring.slots.iter().enumerate();
         let cells = cells.map(|(at, slot)| format!("{:>8}", cell(at, slot.as_ref())));
         let line = format!("   {name:<7}{}", cells.format(""));
@@ -469,7 +469,7 @@ fn draw(number: usize, step: &Step) -> String {
 }
 
 /// A cell that shows a slot in use, and a dot for a free one.
-fn of_slot(show: impl Fn(&Slot) -> String) -> impl Fn(usize, Option<&Slot>) -> String {
+fn of_slot(show: impl Fn(&UsedSlot) -> String) -> impl Fn(usize, Option<&UsedSlot>) -> String {
     move |_, slot| slot.map_or_else(|| ".".to_owned(), &show)
 }
 
@@ -477,7 +477,7 @@ fn of_slot(show: impl Fn(&Slot) -> String) -> impl Fn(usize, Option<&Slot>) -> S
 mod tests {
     use super::*;
 
-    fn lengths(step: &Step) -> Vec<usize> {
+    fn lengths(step: &RingStep) -> Vec<usize> {
         let sum = |parts: &Vec<Part>| parts.iter().map(|part| part.1).sum();
         step.observed.iter().map(sum).collect()
     }

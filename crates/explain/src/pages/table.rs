@@ -2,7 +2,7 @@
 
 use itertools::Itertools;
 
-use super::record::{Huge, Mapping, Memory, Page, Source, State};
+use super::record::{Huge, HugePageSource, MemoryMapping, MemoryRange, Page, PageState};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::process_memory::PageFlags;
@@ -13,7 +13,7 @@ const MAX_SINGLE_PAGES: usize = 32;
 const MAX_ROWS: usize = 64;
 
 /// A table of the pages, and conclusions.
-pub fn table(memory: &Memory) -> String {
+pub fn table(memory: &MemoryRange) -> String {
     let grouped = memory.pages.len() > MAX_SINGLE_PAGES;
     let groups = memory.pages.chunk_by(|a, b| grouped && alike(a, b));
     let mut kinds: Vec<PageFlags> = Vec::new();
@@ -92,20 +92,20 @@ fn row(pages: &[Page], kinds: &mut Vec<PageFlags>) -> String {
     )
 }
 
-fn huge(huge: Huge, state: State) -> String {
+fn huge(huge: Huge, state: PageState) -> String {
     match (huge.backed, huge.compound_bytes) {
         (Some(true), _) if huge.reserved => "reserved".to_owned(),
         (Some(true), _) => "yes".to_owned(),
         // Several base pages that the kernel handles as one.
         (Some(false), Some(bytes)) => format!("no, {}", size::format(bytes)),
         (Some(false), None) => "no".to_owned(),
-        (None, _) if matches!(state, State::Present | State::Unknown) => "?".to_owned(),
+        (None, _) if matches!(state, PageState::Present | PageState::Unknown) => "?".to_owned(),
         (None, _) => "-".to_owned(),
     }
 }
 
 /// Conclusions in sentences.
-fn findings(memory: &Memory) -> Vec<String> {
+fn findings(memory: &MemoryRange) -> Vec<String> {
     let mut lines = vec![contiguity(memory)];
     lines.extend(zeroes(memory));
     lines.extend(how_huge_is_known(memory));
@@ -117,14 +117,17 @@ fn findings(memory: &Memory) -> Vec<String> {
     lines
 }
 
-fn contiguity(memory: &Memory) -> String {
+fn contiguity(memory: &MemoryRange) -> String {
     let count = memory.pages.len();
     let pages = pluralize(count, "page");
     let all = |holds: fn(&Page) -> bool| memory.pages.iter().all(holds);
-    let present = memory.pages.iter().filter(|p| p.state == State::Present);
+    let present = memory
+        .pages
+        .iter()
+        .filter(|p| p.state == PageState::Present);
     let present = present.count();
     let there = match present {
-        0 if all(|page| page.state == State::Unknown) => {
+        0 if all(|page| page.state == PageState::Unknown) => {
             return format!("{pages}; whether they are in memory is not shown.");
         }
         0 => return format!("{pages}, none in memory: the first access to each faults."),
@@ -148,7 +151,7 @@ fn contiguity(memory: &Memory) -> String {
 }
 
 /// Explains pages that the sums of the mapping do not count.
-fn zeroes(memory: &Memory) -> Option<String> {
+fn zeroes(memory: &MemoryRange) -> Option<String> {
     let pages = memory.pages.iter().filter_map(|page| page.flags);
     let count = pages.filter(|flags| flags.is_zero_page()).count();
     (count > 0).then(|| {
@@ -160,9 +163,9 @@ fn zeroes(memory: &Memory) -> Option<String> {
     })
 }
 
-fn how_huge_is_known(memory: &Memory) -> Option<String> {
+fn how_huge_is_known(memory: &MemoryRange) -> Option<String> {
     let any = |holds: &dyn Fn(&Page) -> bool| memory.pages.iter().any(holds);
-    let line = if any(&|page| page.huge.shown_by == Some(Source::Kpageflags)) {
+    let line = if any(&|page| page.huge.shown_by == Some(HugePageSource::Kpageflags)) {
         let mut mappings = memory.mappings.iter();
         let split = mappings.any(|mapping| mapping.huge_bytes < mapping.resident_bytes);
         if split && any(&|page| page.huge.backed == Some(true)) {
@@ -171,9 +174,9 @@ fn how_huge_is_known(memory: &Memory) -> Option<String> {
         } else {
             "Huge pages are known from /proc/kpageflags, frame by frame."
         }
-    } else if any(&|page| page.huge.shown_by == Some(Source::Smaps)) {
+    } else if any(&|page| page.huge.shown_by == Some(HugePageSource::Smaps)) {
         "Huge pages are known from smaps, for the mapping as a whole."
-    } else if any(&|page| page.state == State::Present) {
+    } else if any(&|page| page.state == PageState::Present) {
         "Only part of the mapping is in huge pages; which part is not shown."
     } else {
         return None;
@@ -181,7 +184,7 @@ fn how_huge_is_known(memory: &Memory) -> Option<String> {
     Some(line.to_owned())
 }
 
-fn mapping(mapping: &Mapping) -> String {
+fn mapping(mapping: &MemoryMapping) -> String {
     let name = match &*mapping.name {
         "" => "anonymous",
         name => name,

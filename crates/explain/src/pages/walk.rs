@@ -20,7 +20,7 @@ pub enum Half {
 
 /// One table of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Level {
+pub struct WalkLevel {
     /// The kernel's name of the table: `PGD`, `P4D`, `PUD`, `PMD`, `PTE`.
     pub name: &'static str,
     /// The index of the entry.
@@ -33,7 +33,7 @@ pub struct Level {
     pub bits: u32,
 }
 
-impl Level {
+impl WalkLevel {
     /// The bytes of address space that one entry covers.
     pub fn covers(&self) -> u64 {
         1 << self.lowest_bit
@@ -55,7 +55,7 @@ pub struct Walk {
     /// The top byte if it is a tag, which aarch64 ignores.
     pub tag: Option<u8>,
     /// The tables, from the top.
-    pub levels: Vec<Level>,
+    pub levels: Vec<WalkLevel>,
     /// The offset in the base page.
     pub offset: u64,
 }
@@ -88,7 +88,7 @@ impl Walk {
         for (name, below) in scheme.names().iter().zip((0..scheme.levels).rev()) {
             let lowest_bit = scheme.page_bits + below * TABLE_BITS;
             let bits = above - lowest_bit;
-            levels.push(Level {
+            levels.push(WalkLevel {
                 name,
                 index: address >> lowest_bit & low_bits(bits),
                 entries: 1 << bits,

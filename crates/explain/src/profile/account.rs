@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::groups::Group;
+use super::groups::CostGroup;
 use pipespeed_measure::record::EndCounters;
 
 /// Times are given per this many bytes.
@@ -20,7 +20,7 @@ pub const FEW_BYTES: u64 = 1 << 20;
 
 /// Resources used by an end in all timed parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// Bytes that passed it.
     pub bytes: u64,
     /// Wall time, in seconds.
@@ -35,7 +35,7 @@ pub struct Usage {
     pub would_blocks: u64,
 }
 
-impl Usage {
+impl ResourceUsage {
     /// Adds the usage of a trial.
     pub fn add(&mut self, counters: &EndCounters) {
         self.bytes += counters.bytes;
@@ -58,10 +58,10 @@ impl Usage {
 
     /// Scales running time and waiting for a processor down to the wall time, which
     /// processes on several processors may exceed.
-    pub fn within_wall_time(&self) -> Usage {
+    pub fn within_wall_time(&self) -> ResourceUsage {
         let most = self.wall_s / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
         let factor = most.min(1.0);
-        Usage {
+        ResourceUsage {
             cpu_s: self.cpu_s * factor,
             run_delay_s: self.run_delay_s * factor,
             ..*self
@@ -70,19 +70,26 @@ impl Usage {
 }
 
 /// The costs of every call, whether it moves data or not.
-const COSTS_OF_EVERY_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
+const COSTS_OF_EVERY_CALL: [CostGroup; 3] = [
+    CostGroup::EntryExit,
+    CostGroup::PipeLock,
+    CostGroup::UserCode,
+];
 
 /// Splits the wall time into costs in seconds.
 ///
 /// `weights` are those of the samples; without samples the running time stays whole. Calls that found the pipe full or empty touch
 /// no page, so their cost is estimated: their share by number of the costs of every
 /// call.
-pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f64> {
+pub fn split(
+    usage: &ResourceUsage,
+    weights: &BTreeMap<CostGroup, u64>,
+) -> BTreeMap<CostGroup, f64> {
     let running = usage.cpu_s;
     let sampled: u64 = weights.values().sum();
-    let mut costs: BTreeMap<Group, f64> = BTreeMap::new();
+    let mut costs: BTreeMap<CostGroup, f64> = BTreeMap::new();
     if sampled == 0 {
-        costs.insert(Group::Running, running);
+        costs.insert(CostGroup::Running, running);
     }
     for (group, weight) in weights {
         let share = *weight as f64 / sampled.max(1) as f64;
@@ -97,11 +104,11 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
                 *cost *= 1.0 - would_block;
             }
         }
-        costs.insert(Group::Spinning, spinning);
+        costs.insert(CostGroup::Spinning, spinning);
     }
     let asleep = usage.wall_s - usage.cpu_s - usage.run_delay_s;
-    costs.insert(Group::Asleep, asleep.max(0.0));
-    costs.insert(Group::RunDelay, usage.run_delay_s);
+    costs.insert(CostGroup::Asleep, asleep.max(0.0));
+    costs.insert(CostGroup::RunDelay, usage.run_delay_s);
     // Less than this is the rounding error of a sum.
     costs.retain(|_, cost| *cost > usage.wall_s * 1e-12);
     costs
@@ -112,8 +119,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn usage() -> Usage {
-        Usage {
+    fn usage() -> ResourceUsage {
+        ResourceUsage {
             bytes: 4096 * 1_000_000,
             wall_s: 1.0,
             cpu_s: 0.4,
@@ -125,29 +132,29 @@ mod tests {
 
     #[test]
     fn samples_divide_the_running_time_and_the_rest_is_sleep() {
-        let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
+        let weights = BTreeMap::from([(CostGroup::CopyToUser, 3), (CostGroup::PipeLock, 1)]);
         let costs = split(&usage(), &weights);
-        let near = |group: Group, ns: f64| (costs[&group] * 1e3 - ns).abs() < 1e-6;
-        assert!(near(Group::CopyToUser, 300.0), "{costs:?}");
-        assert!(near(Group::PipeLock, 100.0), "{costs:?}");
-        assert!(near(Group::RunDelay, 100.0), "{costs:?}");
-        assert!(near(Group::Asleep, 500.0), "{costs:?}");
+        let near = |group: CostGroup, ns: f64| (costs[&group] * 1e3 - ns).abs() < 1e-6;
+        assert!(near(CostGroup::CopyToUser, 300.0), "{costs:?}");
+        assert!(near(CostGroup::PipeLock, 100.0), "{costs:?}");
+        assert!(near(CostGroup::RunDelay, 100.0), "{costs:?}");
+        assert!(near(CostGroup::Asleep, 500.0), "{costs:?}");
     }
 
     #[test]
     fn blocked_calls_get_their_share_of_the_costs_of_every_call() {
-        let spun = Usage {
+        let spun = ResourceUsage {
             would_blocks: 250,
             ..usage()
         };
-        let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
+        let weights = BTreeMap::from([(CostGroup::CopyToUser, 3), (CostGroup::PipeLock, 1)]);
         let costs = split(&spun, &weights);
         assert!(
-            (costs[&Group::Spinning] * 1e3 - 25.0).abs() < 1e-6,
+            (costs[&CostGroup::Spinning] * 1e3 - 25.0).abs() < 1e-6,
             "{costs:?}"
         );
         assert!(
-            (costs[&Group::CopyToUser] * 1e3 - 300.0).abs() < 1e-6,
+            (costs[&CostGroup::CopyToUser] * 1e3 - 300.0).abs() < 1e-6,
             "{costs:?}"
         );
     }
@@ -155,34 +162,40 @@ mod tests {
     #[test]
     fn running_time_without_samples_is_not_divided() {
         let costs = split(&usage(), &BTreeMap::new());
-        assert!((costs[&Group::Running] - 0.4).abs() < 1e-6, "{costs:?}");
-        assert_eq!(costs.get(&Group::Other), None, "{costs:?}");
+        assert!((costs[&CostGroup::Running] - 0.4).abs() < 1e-6, "{costs:?}");
+        assert_eq!(costs.get(&CostGroup::Other), None, "{costs:?}");
     }
 
     #[test]
     fn a_rounding_error_is_no_sleep() {
-        let busy = Usage {
+        let busy = ResourceUsage {
             wall_s: 0.8,
             cpu_s: 0.7,
             run_delay_s: 0.1,
             ..usage()
         };
         assert!(busy.wall_s - busy.cpu_s - busy.run_delay_s > 0.0);
-        let costs = split(&busy, &BTreeMap::from([(Group::UserCode, 1)]));
-        assert_eq!(costs.get(&Group::Asleep), None, "{costs:?}");
+        let costs = split(&busy, &BTreeMap::from([(CostGroup::UserCode, 1)]));
+        assert_eq!(costs.get(&CostGroup::Asleep), None, "{costs:?}");
     }
 
     #[test]
     fn time_on_several_processors_is_scaled_to_the_wall_time() {
-        let parallel = Usage {
+        let parallel = ResourceUsage {
             cpu_s: 1.5,
             run_delay_s: 0.5,
             ..usage()
         };
-        let weights = BTreeMap::from([(Group::UserCode, 1)]);
+        let weights = BTreeMap::from([(CostGroup::UserCode, 1)]);
         let costs = split(&parallel.within_wall_time(), &weights);
-        assert!((costs[&Group::UserCode] - 0.75).abs() < 1e-9, "{costs:?}");
-        assert!((costs[&Group::RunDelay] - 0.25).abs() < 1e-9, "{costs:?}");
+        assert!(
+            (costs[&CostGroup::UserCode] - 0.75).abs() < 1e-9,
+            "{costs:?}"
+        );
+        assert!(
+            (costs[&CostGroup::RunDelay] - 0.25).abs() < 1e-9,
+            "{costs:?}"
+        );
         assert!(
             (costs.values().sum::<f64>() - 1.0).abs() < 1e-9,
             "{costs:?}"
@@ -193,13 +206,13 @@ mod tests {
     proptest! {
         #[test]
         fn the_costs_add_up_to_the_wall_time(
-            weights in prop::collection::vec(0..1000_u64, Group::all().count()),
+            weights in prop::collection::vec(0..1000_u64, CostGroup::all().count()),
             cpu in 0.0..0.6_f64,
             delay in 0.0..0.4_f64,
             calls in 1..100_000_u64,
             would_block in 0.0..1.0_f64,
         ) {
-            let usage = Usage {
+            let usage = ResourceUsage {
                 cpu_s: cpu,
                 run_delay_s: delay,
                 syscalls: calls,
@@ -207,7 +220,7 @@ mod tests {
                 ..usage()
             };
             // Only groups that samples can have.
-            let weights = Group::all().skip(3).zip(weights).collect();
+            let weights = CostGroup::all().skip(3).zip(weights).collect();
             let sum: f64 = split(&usage, &weights).values().sum();
             let wall = usage.wall_s;
             prop_assert!((sum / wall - 1.0).abs() < 1e-9, "{sum} {wall}");

@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::groups::{Group, Table};
+use super::groups::{CostGroup, CostTable};
 
 const RECORDED: &str = include_str!("chains/linux-6.18.txt");
 const BY_HAND: &str = include_str!("chains/by-hand.txt");
 
 /// A line of a file.
-struct Line<'a> {
+struct SourceLine<'a> {
     case: &'a str,
     end: &'a str,
     weight: u64,
-    group: Group,
+    group: CostGroup,
     /// The functions, the innermost first.
     chain: Vec<&'a str>,
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines(text: &str) -> Vec<SourceLine<'_>> {
     let read = |line| {
         let words: Vec<&str> = str::split(line, ' ').collect();
         let [case, end, weight, group, frames] = words[..] else {
             panic!("{line}");
         };
-        Line {
+        SourceLine {
             case,
             end,
             weight: weight.parse().unwrap(),
@@ -42,7 +42,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
 
 fn check(text: &str) {
     for line in lines(text) {
-        let (group, by) = Table::built_in().attribute(&line.chain);
+        let (group, by) = CostTable::built_in().attribute(&line.chain);
         assert_eq!(group, line.group, "{} by {by}: {:?}", line.case, line.chain);
     }
 }
@@ -63,7 +63,7 @@ fn less_than_a_tenth_of_each_rung_is_unknown() {
     for line in lines(RECORDED) {
         let (all, other) = ends.entry((line.case, line.end)).or_default();
         *all += line.weight;
-        if line.group == Group::Other {
+        if line.group == CostGroup::Other {
             *other += line.weight;
         }
     }

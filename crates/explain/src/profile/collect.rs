@@ -4,14 +4,14 @@
 //! time, running time and waiting are those of the trials without sampling; the
 //! others only show how the running time is divided.
 
-use super::account::Usage;
+use super::account::ResourceUsage;
 use super::gathered::{Chains, end_profile};
-use super::perf::{Probe, Sampling, SamplingError};
+use super::perf::{PerfSampler, Sampling, SamplingError};
 use super::record::{CaseProfile, Losses};
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::spec::{Case, Role};
+use pipespeed_measure::spec::{Case, ProcessRole};
 use pipespeed_measure::trial::{ProcessRunner, Runner};
 
 /// Profiles a case in `trials` sampled trials, and as many without sampling. The
@@ -31,7 +31,7 @@ pub fn profile(
     let mut noise = Vec::new();
     let mut losses = Losses::default();
     for _ in 0..trials {
-        let mut probe = Probe::new(sampling, &cpus.each_ref().map(Vec::as_slice));
+        let mut probe = PerfSampler::new(sampling, &cpus.each_ref().map(Vec::as_slice));
         let trial = runner.run_watched(case, &mut |role, pid| {
             Ok(probe.add(role.index(), pid, &cpus[role.index()])?)
         })?;
@@ -62,7 +62,9 @@ pub fn profile(
     }
     let sampled = rate(tallies.each_ref().map(|tally| &tally.usage_sampled));
     let unsampled = rate(tallies.each_ref().map(|tally| &tally.usage_unsampled));
-    let ends = [Role::Writer, Role::Reader].into_iter().zip(tallies);
+    let ends = [ProcessRole::Writer, ProcessRole::Reader]
+        .into_iter()
+        .zip(tallies);
     let ends = ends.filter(|(_, tally)| tally.usage_unsampled.bytes > 0);
     Ok(CaseProfile {
         trials,
@@ -89,7 +91,7 @@ pub fn profile(
 /// The rate of all trials together in GiB/s, by the end that keeps the time: the reader, if
 /// there is one; 0 without bytes. Costs are sums over trials as well, so they add up to the
 /// time at this rate, which they would not at the median.
-fn rate([writer, reader]: [&Usage; 2]) -> f64 {
+fn rate([writer, reader]: [&ResourceUsage; 2]) -> f64 {
     let timed = if reader.bytes > 0 { reader } else { writer };
     match timed.bytes {
         0 => 0.0,
@@ -108,8 +110,8 @@ pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
 /// Usage and samples of one end.
 #[derive(Debug, Default)]
 struct SampleCounts {
-    usage_unsampled: Usage,
-    usage_sampled: Usage,
+    usage_unsampled: ResourceUsage,
+    usage_sampled: ResourceUsage,
     chains: Chains<u64>,
 }
 
@@ -120,16 +122,16 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_readers_total_time() {
         // Two trials of a second: 1 GiB, then 3 GiB.
-        let usage = |bytes: u64, wall_s| Usage {
+        let usage = |bytes: u64, wall_s| ResourceUsage {
             bytes,
             wall_s,
-            ..Usage::default()
+            ..ResourceUsage::default()
         };
         let (writer, reader) = (usage(4 << 30, 1.9), usage(4 << 30, 2.0));
         assert_eq!(rate([&writer, &reader]), 2.0);
-        let alone = [&writer, &Usage::default()];
+        let alone = [&writer, &ResourceUsage::default()];
         assert_eq!(rate(alone), 4.0 / 1.9);
-        assert_eq!(rate([&Usage::default(); 2]), 0.0);
+        assert_eq!(rate([&ResourceUsage::default(); 2]), 0.0);
         // What the heading derives from it is what the sum is of.
         let wall = crate::profile::account::PAGE / (rate([&writer, &reader]) * GIB) * 1e9;
         assert!((wall - reader.wall_ns_per_page()).abs() < 1e-9 * wall);

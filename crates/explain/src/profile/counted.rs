@@ -12,14 +12,14 @@ use super::collect::disturbances;
 use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::Warning;
 use pipespeed_measure::failure::TrialError;
-use pipespeed_measure::record::{EndCounters, GIB, Header, NotRun};
+use pipespeed_measure::record::{EndCounters, GIB, NotRun, RecordHeader};
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter};
 use pipespeed_measure::trial::Runner;
 
 /// One use of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Item {
+pub enum TimeUse {
     /// System calls that moved data or waited.
     Calls,
     /// Calls that found the pipe full or empty.
@@ -44,9 +44,9 @@ pub enum Item {
 
 /// A part of an end's wall time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct CountedRow {
     /// Its use.
-    pub item: Item,
+    pub item: TimeUse,
     /// Number of events; `None` if the scheduler measured a time.
     pub count: Option<f64>,
     /// Cost of one event in nanoseconds, if known.
@@ -55,9 +55,9 @@ pub struct Row {
     pub seconds: Option<f64>,
 }
 
-impl Row {
-    fn counted(item: Item, count: f64, each_ns: Option<f64>) -> Row {
-        Row {
+impl CountedRow {
+    fn counted(item: TimeUse, count: f64, each_ns: Option<f64>) -> CountedRow {
+        CountedRow {
             item,
             count: Some(count),
             each_ns,
@@ -65,8 +65,8 @@ impl Row {
         }
     }
 
-    fn measured(item: Item, seconds: f64) -> Row {
-        Row {
+    fn measured(item: TimeUse, seconds: f64) -> CountedRow {
+        CountedRow {
             item,
             count: None,
             each_ns: None,
@@ -82,14 +82,15 @@ impl EndAccount {
     /// Whether the costs are too high for these counts: all together exceed the wall time, or
     /// the wake-ups take longer than the end was asleep.
     pub fn has_impossible_costs(&self) -> bool {
-        let seconds = |item: Item| {
+        let seconds = |item: TimeUse| {
             let row = self.rows.iter().find(|row| row.item == item);
             row.and_then(|row| row.seconds).unwrap_or(0.0)
         };
         let counters = &self.counters;
         let most = MAX_EXCESS * counters.seconds;
         let not_running = counters.seconds - counters.cpu_s - counters.run_delay_s.unwrap_or(0.0);
-        seconds(Item::Unexplained) < -most || seconds(Item::WakeUps) > not_running.max(0.0) + most
+        seconds(TimeUse::Unexplained) < -most
+            || seconds(TimeUse::WakeUps) > not_running.max(0.0) + most
     }
 }
 
@@ -103,7 +104,7 @@ pub fn account(
     other_sleeps: u64,
     on_one_processor: bool,
     costs: &Costs,
-) -> Vec<Row> {
+) -> Vec<CountedRow> {
     let call = costs.call.median();
     // The cost of a page includes its part of a call, and calls have a row.
     let part_of_call = call.unwrap_or(0.0) * PAGE / PIECE as f64;
@@ -116,29 +117,30 @@ pub fn account(
     } else {
         (&costs.wake_up_other, Some(&costs.wake_call_other))
     };
-    let count = |item, count: u64, cost: &Cost| Row::counted(item, count as f64, cost.median());
+    let count =
+        |item, count: u64, cost: &Cost| CountedRow::counted(item, count as f64, cost.median());
     let preemptions = counters.involuntary_switches;
     let mut rows = vec![
-        count(Item::Calls, counters.syscalls - would_block, &costs.call),
-        count(Item::WouldBlocks, would_block, &costs.would_block),
-        Row::counted(Item::Pages, counters.bytes as f64 / PAGE, page),
-        count(Item::Faults, counters.page_faults, &costs.fault_base),
-        count(Item::Preemptions, preemptions, &costs.wake_up_same),
+        count(TimeUse::Calls, counters.syscalls - would_block, &costs.call),
+        count(TimeUse::WouldBlocks, would_block, &costs.would_block),
+        CountedRow::counted(TimeUse::Pages, counters.bytes as f64 / PAGE, page),
+        count(TimeUse::Faults, counters.page_faults, &costs.fault_base),
+        count(TimeUse::Preemptions, preemptions, &costs.wake_up_same),
     ];
-    rows.extend(wake_call.map(|cost| count(Item::WakeCalls, other_sleeps, cost)));
-    let wake_ups = count(Item::WakeUps, counters.voluntary_switches, wake_up);
+    rows.extend(wake_call.map(|cost| count(TimeUse::WakeCalls, other_sleeps, cost)));
+    let wake_ups = count(TimeUse::WakeUps, counters.voluntary_switches, wake_up);
     let run_delay_s = counters.run_delay_s.unwrap_or(0.0);
     let asleep_s = counters.seconds - counters.cpu_s - run_delay_s;
     let asleep_s = (asleep_s - wake_ups.seconds.unwrap_or(0.0)).max(0.0);
     rows.extend([
         wake_ups,
-        Row::measured(Item::Asleep, asleep_s),
-        Row::measured(Item::RunDelay, run_delay_s),
+        CountedRow::measured(TimeUse::Asleep, asleep_s),
+        CountedRow::measured(TimeUse::RunDelay, run_delay_s),
     ]);
     let explained: f64 = rows.iter().filter_map(|row| row.seconds).sum();
     rows.retain(|row| row.count.is_some_and(|n| n > 0.0) || row.seconds.is_some_and(|s| s > 0.0));
     let unexplained = counters.seconds - explained;
-    rows.push(Row::measured(Item::Unexplained, unexplained));
+    rows.push(CountedRow::measured(TimeUse::Unexplained, unexplained));
     rows
 }
 
@@ -150,7 +152,7 @@ pub struct EndAccount {
     /// Its counters, summed over all trials.
     pub counters: EndCounters,
     /// The parts of its wall time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CountedRow>,
 }
 
 /// The account of a case.
@@ -191,10 +193,10 @@ pub struct CountedSettings {
 
 /// The saved record.
 #[derive(Debug, Clone, Serialize)]
-pub struct Record {
+pub struct CountedRecord {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// How it was counted.
     pub settings: CountedSettings,
     /// What affects the figures.
@@ -324,11 +326,15 @@ mod tests {
         }
     }
 
-    fn rows(counters: &EndCounters, page: Option<&Cost>, on_one_processor: bool) -> Vec<Row> {
+    fn rows(
+        counters: &EndCounters,
+        page: Option<&Cost>,
+        on_one_processor: bool,
+    ) -> Vec<CountedRow> {
         account(counters, page, 4000, on_one_processor, &costs())
     }
 
-    fn seconds(rows: &[Row], item: Item) -> Option<f64> {
+    fn seconds(rows: &[CountedRow], item: TimeUse) -> Option<f64> {
         rows.iter().find(|row| row.item == item)?.seconds
     }
 
@@ -336,17 +342,17 @@ mod tests {
     fn counts_have_costs_and_the_rest_is_unexplained() {
         let rows = rows(&counters(), Some(&costs().write), false);
         for (item, expected) in [
-            (Item::Calls, 0.000_64),
-            (Item::WouldBlocks, 0.003),
+            (TimeUse::Calls, 0.000_64),
+            (TimeUse::WouldBlocks, 0.003),
             // Without a 64th of a call.
-            (Item::Pages, 0.4),
-            (Item::Faults, 0.001),
-            (Item::Preemptions, 0.0002),
-            (Item::WakeCalls, 0.02),
-            (Item::WakeUps, 0.2),
-            (Item::Asleep, 0.2),
-            (Item::RunDelay, 0.1),
-            (Item::Unexplained, 0.075_16),
+            (TimeUse::Pages, 0.4),
+            (TimeUse::Faults, 0.001),
+            (TimeUse::Preemptions, 0.0002),
+            (TimeUse::WakeCalls, 0.02),
+            (TimeUse::WakeUps, 0.2),
+            (TimeUse::Asleep, 0.2),
+            (TimeUse::RunDelay, 0.1),
+            (TimeUse::Unexplained, 0.075_16),
         ] {
             let found = seconds(&rows, item).unwrap();
             assert!((found - expected).abs() < 1e-9, "{item:?}: {found}");
@@ -362,7 +368,7 @@ mod tests {
             let rows = rows(&counters, Some(&costs().write), false);
             let sum: f64 = rows.iter().filter_map(|row| row.seconds).sum();
             assert!((sum - counters.seconds).abs() < 1e-9, "{rows:?}");
-            let unexplained = seconds(&rows, Item::Unexplained).unwrap();
+            let unexplained = seconds(&rows, TimeUse::Unexplained).unwrap();
             assert_eq!(unexplained < 0.0, is_negative, "{rows:?}");
         }
     }
@@ -392,16 +398,16 @@ mod tests {
     #[test]
     fn on_one_processor_a_wake_up_costs_its_waker_nothing() {
         let rows = rows(&counters(), None, true);
-        assert_eq!(seconds(&rows, Item::WakeCalls), None);
-        assert_eq!(seconds(&rows, Item::WakeUps), Some(0.02));
+        assert_eq!(seconds(&rows, TimeUse::WakeCalls), None);
+        assert_eq!(seconds(&rows, TimeUse::WakeUps), Some(0.02));
     }
 
     #[test]
     fn pages_without_a_known_cost_are_counted_and_unexplained() {
         let rows = rows(&counters(), None, false);
-        let pages = rows.iter().find(|row| row.item == Item::Pages).unwrap();
+        let pages = rows.iter().find(|row| row.item == TimeUse::Pages).unwrap();
         assert_eq!((pages.count, pages.seconds), (Some(1e6), None));
-        assert!(seconds(&rows, Item::Unexplained).unwrap() > 0.4);
+        assert!(seconds(&rows, TimeUse::Unexplained).unwrap() > 0.4);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Invented profiles for tests of reports.
 
-use super::account::Usage;
+use super::account::ResourceUsage;
 use super::gathered::{Chains, end_profile};
 use super::perf::{Event, EventScope, FREQUENCY};
 use super::pipeline::OUTPUT;
 use super::record::{
-    CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, Settings, StageProfile,
-    Status,
+    CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, ProfileSettings,
+    StageProfile, Status,
 };
 use pipespeed_host::{Machine, Warning, WarningKind};
-use pipespeed_measure::record::{Header, Kind};
+use pipespeed_measure::record::{Kind, RecordHeader};
 
 const MI: u64 = 1 << 20;
 
@@ -18,11 +18,11 @@ const MI: u64 = 1 << 20;
 pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfile {
     let bytes = 400 * MI;
     let seconds = |ns: f64| ns * 1e-9 * (bytes / 4096) as f64;
-    let usage = Usage {
+    let usage = ResourceUsage {
         bytes,
         wall_s: seconds(ns),
         cpu_s: seconds(ns - asleep),
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     let mut all = Chains::default();
     for (chain, weight) in chains {
@@ -31,7 +31,7 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    let sampled = Usage {
+    let sampled = ResourceUsage {
         cpu_s: all.samples as f64 / FREQUENCY as f64,
         ..usage
     };
@@ -77,11 +77,11 @@ fn profile() -> Profile {
     let mut machine = Machine::default();
     machine.kernel.release = Some("6.18.5".to_owned());
     let started_at = "2026-03-14T09:26:53Z".to_owned();
-    let header = Header::new(Kind::Profile, Vec::new(), started_at, machine);
+    let header = RecordHeader::new(Kind::Profile, Vec::new(), started_at, machine);
     Profile {
         header,
         interrupted: None,
-        settings: Settings {
+        settings: ProfileSettings {
             event: Some(Event::CpuClock),
             scope: Some(EventScope::Processors),
             refusal: None,
@@ -123,7 +123,7 @@ fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile)
         writes_to: (number < 3).then_some(number + 1),
         wall_s: end.usage.wall_s,
         cpu_s: end.usage.cpu_s,
-        usage_unsampled: Some(Usage {
+        usage_unsampled: Some(ResourceUsage {
             bytes: end.usage.bytes / 2,
             wall_s: end.usage.wall_s / 2.0,
             cpu_s: end.usage.cpu_s / 2.0,

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use super::account::{Usage, split};
+use super::account::{ResourceUsage, split};
 use super::event::{EventScope, MIN_SAMPLES};
-use super::groups::{Group, Table};
-use super::record::{Bound, Cost, EndProfile, Function, Stack};
+use super::groups::{CostGroup, CostTable};
+use super::record::{CostBound, EndProfile, Function, Stack, TimePart};
 use super::symbols::Symbols;
 
 /// The name of the only frame of a sample in a process's own code.
@@ -72,18 +72,18 @@ const MIN_ASLEEP: f64 = 0.02;
 pub fn end_profile(
     role: &str,
     scope: EventScope,
-    usage: Usage,
-    usage_sampled: Usage,
+    usage: ResourceUsage,
+    usage_sampled: ResourceUsage,
     chains: Chains<String>,
 ) -> EndProfile {
-    let mut weights: BTreeMap<Group, u64> = BTreeMap::new();
+    let mut weights: BTreeMap<CostGroup, u64> = BTreeMap::new();
     let mut others: BTreeMap<String, u64> = BTreeMap::new();
     let mut stacks: Vec<Stack> = Vec::new();
     for (chain, weight) in chains.weights {
         let names: Vec<&str> = chain.iter().map(String::as_str).collect();
-        let (group, function) = Table::built_in().attribute(&names);
+        let (group, function) = CostTable::built_in().attribute(&names);
         *weights.entry(group).or_default() += weight;
-        if group == Group::Other {
+        if group == CostGroup::Other {
             *others.entry(function.to_owned()).or_default() += weight;
         }
         let mut frames: Vec<String> = chain.into_iter().rev().collect();
@@ -106,16 +106,16 @@ pub fn end_profile(
         others.clear();
     }
     let costs = split(&usage, &weights);
-    let asleep = costs.get(&Group::Asleep).unwrap_or(&0.0) / usage.wall_s;
+    let asleep = costs.get(&CostGroup::Asleep).unwrap_or(&0.0) / usage.wall_s;
     let is_distorted = is_divided && scope == EventScope::Tasks && asleep >= MIN_ASLEEP;
     let costs = costs
         .into_iter()
-        .map(|(group, seconds)| Cost {
+        .map(|(group, seconds)| TimePart {
             bound: match group {
-                _ if !is_distorted => Bound::Exact,
-                Group::Asleep | Group::RunDelay => Bound::Exact,
-                Group::Scheduling => Bound::AtMost,
-                _ => Bound::AtLeast,
+                _ if !is_distorted => CostBound::Exact,
+                CostGroup::Asleep | CostGroup::RunDelay => CostBound::Exact,
+                CostGroup::Scheduling => CostBound::AtMost,
+                _ => CostBound::AtLeast,
             },
             group,
             seconds,

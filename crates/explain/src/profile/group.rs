@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// One cost: a part of the wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Group {
+pub enum CostGroup {
     /// Asleep: the wall time neither spent running nor waiting for a processor.
     Asleep,
     /// Runnable, but without a processor.
@@ -49,32 +49,32 @@ pub enum Group {
 }
 
 /// All groups in the order of reports, with their names.
-const NAMES: [(Group, &str); 20] = [
-    (Group::Asleep, "asleep, waiting for the other end"),
-    (Group::RunDelay, "waiting for a processor"),
-    (Group::Spinning, "spinning on would-block (estimate)"),
-    (Group::CopyToKernel, "copy to kernel"),
-    (Group::CopyToUser, "copy to user"),
-    (Group::PageAllocation, "page allocation and freeing"),
-    (Group::MemoryCgroup, "memory-cgroup accounting"),
-    (Group::PagePinning, "page pinning (get_user_pages)"),
-    (Group::PageRelease, "page release"),
-    (Group::PipeLock, "pipe lock"),
-    (Group::PipeSlots, "pipe slots, splice's own code"),
-    (Group::Scheduling, "waking and scheduling"),
-    (Group::EntryExit, "system-call entry and exit"),
-    (Group::PageFaults, "page faults"),
-    (Group::PageZeroing, "zeroing of pages"),
-    (Group::UserCode, "user code"),
-    (Group::Interrupts, "interrupts"),
-    (Group::Sampling, "sampling itself"),
-    (Group::Other, "other kernel"),
-    (Group::Running, "running (not divided)"),
+const NAMES: [(CostGroup, &str); 20] = [
+    (CostGroup::Asleep, "asleep, waiting for the other end"),
+    (CostGroup::RunDelay, "waiting for a processor"),
+    (CostGroup::Spinning, "spinning on would-block (estimate)"),
+    (CostGroup::CopyToKernel, "copy to kernel"),
+    (CostGroup::CopyToUser, "copy to user"),
+    (CostGroup::PageAllocation, "page allocation and freeing"),
+    (CostGroup::MemoryCgroup, "memory-cgroup accounting"),
+    (CostGroup::PagePinning, "page pinning (get_user_pages)"),
+    (CostGroup::PageRelease, "page release"),
+    (CostGroup::PipeLock, "pipe lock"),
+    (CostGroup::PipeSlots, "pipe slots, splice's own code"),
+    (CostGroup::Scheduling, "waking and scheduling"),
+    (CostGroup::EntryExit, "system-call entry and exit"),
+    (CostGroup::PageFaults, "page faults"),
+    (CostGroup::PageZeroing, "zeroing of pages"),
+    (CostGroup::UserCode, "user code"),
+    (CostGroup::Interrupts, "interrupts"),
+    (CostGroup::Sampling, "sampling itself"),
+    (CostGroup::Other, "other kernel"),
+    (CostGroup::Running, "running (not divided)"),
 ];
 
-impl Group {
+impl CostGroup {
     /// All groups, in the order of reports.
-    pub fn all() -> impl Iterator<Item = Group> + Clone {
+    pub fn all() -> impl Iterator<Item = CostGroup> + Clone {
         NAMES.iter().map(|(group, _)| *group)
     }
 
@@ -87,7 +87,7 @@ impl Group {
     /// reason.
     pub fn name_in_pipeline(self) -> &'static str {
         match self {
-            Group::Asleep => "asleep",
+            CostGroup::Asleep => "asleep",
             group => group.name(),
         }
     }

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
 
-pub use super::group::Group;
+pub use super::group::CostGroup;
 
 /// A line of the table.
 #[derive(Debug, Clone)]
 struct Rule {
     /// `None` for a helper.
-    group: Option<Group>,
+    group: Option<CostGroup>,
     /// The rule applies only below this caller.
     caller: Option<Caller>,
     /// The rule applies only if all inner functions are helpers.
@@ -39,18 +39,18 @@ impl Caller {
 
 /// The table of costs.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct CostTable {
     exact: HashMap<String, Vec<Rule>>,
     /// The rules for prefixes, the longest first.
     prefixes: Vec<(String, Vec<Rule>)>,
 }
 
-impl Table {
+impl CostTable {
     /// The table built into this program.
-    pub fn built_in() -> &'static Table {
-        static TABLE: OnceLock<Table> = OnceLock::new();
+    pub fn built_in() -> &'static CostTable {
+        static TABLE: OnceLock<CostTable> = OnceLock::new();
         TABLE.get_or_init(|| {
-            Table::parse(include_str!("groups.txt")).expect("a test parses the same text")
+            CostTable::parse(include_str!("groups.txt")).expect("a test parses the same text")
         })
     }
 
@@ -61,7 +61,7 @@ impl Table {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut exact: HashMap<String, Vec<Rule>> = HashMap::new();
         let mut prefixes: HashMap<String, Vec<Rule>> = HashMap::new();
-        let mut section: Option<Option<Group>> = None;
+        let mut section: Option<Option<CostGroup>> = None;
         for (at, line) in text.lines().enumerate() {
             let malformed = || format!("line {} of the table of costs: {line:?}", at + 1);
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -74,7 +74,7 @@ impl Table {
                 }
                 [head] if head.starts_with('[') => {
                     let name = StrDeserializer::<Error>::new(head.trim_matches(['[', ']']));
-                    section = Some(Some(Group::deserialize(name).map_err(|_| malformed())?));
+                    section = Some(Some(CostGroup::deserialize(name).map_err(|_| malformed())?));
                     continue;
                 }
                 ["self", name] => (name, None, true),
@@ -100,7 +100,7 @@ impl Table {
         }
         let mut prefixes: Vec<_> = prefixes.into_iter().collect();
         prefixes.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        Ok(Table { exact, prefixes })
+        Ok(CostTable { exact, prefixes })
     }
 
     /// The rules for a function: those of its name, then those of the longest
@@ -115,9 +115,9 @@ impl Table {
     /// The cost that a call chain in the kernel belongs to, and the function that
     /// decided. The innermost function comes first; an empty chain is the process's
     /// own code.
-    pub fn attribute<'a>(&self, chain: &[&'a str]) -> (Group, &'a str) {
+    pub fn attribute<'a>(&self, chain: &[&'a str]) -> (CostGroup, &'a str) {
         let Some(innermost) = chain.first() else {
-            return (Group::UserCode, "");
+            return (CostGroup::UserCode, "");
         };
         // The innermost function that is neither known nor a helper.
         let mut unknown = None;
@@ -138,7 +138,7 @@ impl Table {
                 }
             }
         }
-        (Group::Other, unknown.unwrap_or(innermost))
+        (CostGroup::Other, unknown.unwrap_or(innermost))
     }
 }
 
@@ -146,19 +146,19 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn of(chain: &str) -> Group {
+    fn of(chain: &str) -> CostGroup {
         let chain: Vec<&str> = chain.split(' ').filter(|word| !word.is_empty()).collect();
-        Table::built_in().attribute(&chain).0
+        CostTable::built_in().attribute(&chain).0
     }
 
     #[test]
     fn the_built_in_table_is_well_formed() {
-        assert!(Table::parse(include_str!("groups.txt")).is_ok());
+        assert!(CostTable::parse(include_str!("groups.txt")).is_ok());
     }
 
     #[test]
     fn a_malformed_line_is_named() {
-        let bad = |text| Table::parse(text).unwrap_err();
+        let bad = |text| CostTable::parse(text).unwrap_err();
         assert_eq!(
             bad("[pipe_lock]\na b c d"),
             "line 2 of the table of costs: \"a b c d\""
@@ -175,15 +175,15 @@ mod tests {
         let tail = "__wake_up_common_lock __wake_up_sync_key pipe_write vfs_write do_syscall_64";
         assert_eq!(
             of(&format!("_raw_spin_unlock_irqrestore {tail}")),
-            Group::Scheduling
+            CostGroup::Scheduling
         );
         assert_eq!(
             of("rep_movs_alternative _copy_from_iter copy_page_from_iter pipe_write"),
-            Group::CopyToKernel
+            CostGroup::CopyToKernel
         );
         assert_eq!(
             of("rep_movs_alternative _copy_to_iter copy_page_to_iter pipe_read"),
-            Group::CopyToUser
+            CostGroup::CopyToUser
         );
     }
 
@@ -191,23 +191,23 @@ mod tests {
     fn the_innermost_function_that_is_known_decides() {
         assert_eq!(
             of("clear_page_erms get_page_from_freelist __alloc_pages"),
-            Group::PageZeroing
+            CostGroup::PageZeroing
         );
         assert_eq!(
             of("clear_page_erms do_anonymous_page handle_mm_fault exc_page_fault"),
-            Group::PageZeroing
+            CostGroup::PageZeroing
         );
         assert_eq!(
             of("do_anonymous_page handle_mm_fault exc_page_fault"),
-            Group::PageFaults
+            CostGroup::PageFaults
         );
         assert_eq!(
             of("try_charge_memcg __memcg_kmem_charge_page __alloc_pages"),
-            Group::MemoryCgroup
+            CostGroup::MemoryCgroup
         );
         assert_eq!(
             of("unheard_of get_page_from_freelist __alloc_pages"),
-            Group::PageAllocation
+            CostGroup::PageAllocation
         );
     }
 
@@ -215,9 +215,9 @@ mod tests {
     fn a_rule_with_a_caller_applies_only_below_it() {
         assert_eq!(
             of("_copy_from_user iovec_from_user __import_iovec"),
-            Group::EntryExit
+            CostGroup::EntryExit
         );
-        assert_eq!(of("_copy_from_user pipe_write"), Group::CopyToKernel);
+        assert_eq!(of("_copy_from_user pipe_write"), CostGroup::CopyToKernel);
     }
 
     #[test]
@@ -225,13 +225,13 @@ mod tests {
         let unlock = "_raw_spin_unlock_irqrestore";
         assert_eq!(
             of(&format!("{unlock} pipe_write vfs_write")),
-            Group::Scheduling
+            CostGroup::Scheduling
         );
         assert_eq!(
             of(&format!(
                 "{unlock} get_page_from_freelist pipe_write vfs_write"
             )),
-            Group::PageAllocation
+            CostGroup::PageAllocation
         );
     }
 
@@ -243,27 +243,30 @@ mod tests {
             "pipe_write",
             "do_syscall_64",
         ];
-        let (group, function) = Table::built_in().attribute(&chain);
-        assert_eq!((group, function), (Group::Other, "unheard_of"));
-        assert_eq!(of("pipe_write vfs_write do_syscall_64"), Group::PipeSlots);
+        let (group, function) = CostTable::built_in().attribute(&chain);
+        assert_eq!((group, function), (CostGroup::Other, "unheard_of"));
+        assert_eq!(
+            of("pipe_write vfs_write do_syscall_64"),
+            CostGroup::PipeSlots
+        );
         assert_eq!(
             of("do_syscall_64 entry_SYSCALL_64_after_hwframe"),
-            Group::EntryExit
+            CostGroup::EntryExit
         );
-        assert_eq!(of(""), Group::UserCode);
+        assert_eq!(of(""), CostGroup::UserCode);
     }
 
     #[test]
     fn every_group_of_the_kernels_functions_has_a_section() {
         let derived = [
-            Group::Asleep,
-            Group::RunDelay,
-            Group::Spinning,
-            Group::UserCode,
-            Group::Other,
-            Group::Running,
+            CostGroup::Asleep,
+            CostGroup::RunDelay,
+            CostGroup::Spinning,
+            CostGroup::UserCode,
+            CostGroup::Other,
+            CostGroup::Running,
         ];
-        for (at, group) in Group::all().enumerate() {
+        for (at, group) in CostGroup::all().enumerate() {
             assert_eq!(group as usize, at);
             let name = serde_json::to_value(group).unwrap();
             let section = format!("\n[{}]\n", name.as_str().unwrap());

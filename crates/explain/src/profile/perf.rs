@@ -20,7 +20,7 @@ pub use super::event::{Event, EventScope, FREQUENCY};
 use super::record::Losses;
 use super::symbols::{Symbols, SymbolsError};
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
+use pipespeed_host::refusals::{self, RefusableCall, Refusal, errno_of, hidden_symbols};
 use pipespeed_pipeline::proc::visible;
 
 /// Maximum memory of a ring: almost a second's samples, at 300 bytes for a sample with thirty
@@ -59,7 +59,7 @@ fn max_memory(cpus: usize) -> usize {
 }
 
 /// Samples processes, and the threads and children that they start.
-pub struct Probe {
+pub struct PerfSampler {
     event: Event,
     scope: EventScope,
     rings: Vec<SampleRing>,
@@ -121,7 +121,7 @@ impl Sampling {
     /// [`SamplingError`].
     pub fn find_for(cpus: &[&[usize]]) -> Result<Self, SamplingError> {
         let sampling = Self::find()?;
-        let mut probe = Probe::new(&sampling, cpus);
+        let mut probe = PerfSampler::new(&sampling, cpus);
         for (owner, cpus) in cpus.iter().enumerate() {
             probe.add(owner, std::process::id(), cpus)?;
         }
@@ -136,10 +136,10 @@ const EVENT_TRIAL: Duration = Duration::from_millis(20);
 /// counter be opened that never counts.
 fn try_event(event: Event) -> Result<bool, SamplingError> {
     let counter = open(event, EventTarget::Itself)
-        .map_err(|error| SamplingError::new(Call::PerfEventOpen, error))?;
+        .map_err(|error| SamplingError::new(RefusableCall::PerfEventOpen, error))?;
     let mut sampler = counter
         .sampled(MIN_RING_BYTES)
-        .map_err(|error| SamplingError::new(Call::PerfMmap, error))?;
+        .map_err(|error| SamplingError::new(RefusableCall::PerfMmap, error))?;
     sampler.enable().map_err(SamplingError::Failed)?;
     let began = running_time();
     while running_time().saturating_sub(began) < EVENT_TRIAL {
@@ -204,7 +204,7 @@ impl SamplingError {
         matches!(self, SamplingError::Descriptors(_))
     }
 
-    pub(super) fn new(call: Call, error: io::Error) -> Self {
+    pub(super) fn new(call: RefusableCall, error: io::Error) -> Self {
         match refusals::explain(call, &error) {
             Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
             Some(refusal) => SamplingError::Refused(refusal),
@@ -217,7 +217,7 @@ impl From<SymbolsError> for SamplingError {
     fn from(error: SymbolsError) -> Self {
         match error {
             SymbolsError::Unreadable(error) if has_too_few_descriptors(&error) => {
-                SamplingError::new(Call::from("open(2)"), error)
+                SamplingError::new(RefusableCall::from("open(2)"), error)
             }
             error => SamplingError::Symbols(error),
         }
@@ -273,11 +273,11 @@ fn open(event: Event, target: EventTarget) -> io::Result<perf_event::Counter> {
     builder.build()
 }
 
-impl Probe {
+impl PerfSampler {
     /// Samples nothing yet. `cpus` are the processors of each process that will be added.
     pub fn new(sampling: &Sampling, cpus: &[&[usize]]) -> Self {
         let limit = max_memory(ring_count(EventScope::Processors, cpus));
-        Probe {
+        PerfSampler {
             event: sampling.event,
             scope: sampling.scope,
             rings: Vec::new(),
@@ -306,9 +306,10 @@ impl Probe {
                 EventScope::Tasks => EventTarget::Task(pid, cpu),
             };
             let counter = open(self.event, target)
-                .map_err(|error| SamplingError::new(Call::PerfEventOpen, error))?;
+                .map_err(|error| SamplingError::new(RefusableCall::PerfEventOpen, error))?;
             let sampler = counter.sampled(self.ring_bytes);
-            let mut sampler = sampler.map_err(|error| SamplingError::new(Call::PerfMmap, error))?;
+            let mut sampler =
+                sampler.map_err(|error| SamplingError::new(RefusableCall::PerfMmap, error))?;
             sampler.enable().map_err(SamplingError::Failed)?;
             self.rings.push(SampleRing { sampler, cpu });
         }
@@ -470,7 +471,7 @@ mod tests {
         let missing = || io::Error::from(Errno::MFILE);
         let limit = "sampling needs a descriptor for each process and processor: ";
         for error in [
-            SamplingError::new(Call::PerfEventOpen, missing()).to_string(),
+            SamplingError::new(RefusableCall::PerfEventOpen, missing()).to_string(),
             SamplingError::from(SymbolsError::Unreadable(missing())).to_string(),
         ] {
             assert!(
@@ -483,7 +484,7 @@ mod tests {
     #[test]
     fn other_errors_end_with_advice() {
         let errors = [
-            SamplingError::new(Call::PerfEventOpen, Errno::BADF.into()),
+            SamplingError::new(RefusableCall::PerfEventOpen, Errno::BADF.into()),
             SamplingError::from(SymbolsError::Empty),
             SamplingError::from(SymbolsError::Hidden),
         ];

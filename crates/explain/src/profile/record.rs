@@ -7,11 +7,11 @@ use std::process::ExitStatus;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::account::Usage;
+use super::account::ResourceUsage;
 use super::event::{Event, EventScope, FREQUENCY, MIN_SAMPLES};
-use super::groups::Group;
+use super::groups::CostGroup;
 use pipespeed_host::Warning;
-use pipespeed_measure::record::{Header, NotRun};
+use pipespeed_measure::record::{NotRun, RecordHeader};
 use pipespeed_measure::spec::Case;
 
 /// A profile of one case or several.
@@ -19,11 +19,11 @@ use pipespeed_measure::spec::Case;
 pub struct Profile {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The signal that ended the pipeline early; null without one.
     pub interrupted: Option<String>,
     /// How it was sampled.
-    pub settings: Settings,
+    pub settings: ProfileSettings,
     /// What affects the figures.
     pub warnings: Vec<Warning>,
     /// The cases, in the suite's order.
@@ -34,7 +34,7 @@ pub struct Profile {
 
 /// How a profile was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct ProfileSettings {
     /// The event that triggered samples; null without samples.
     pub event: Option<Event>,
     /// What the event was bound to.
@@ -95,7 +95,7 @@ pub struct StageProfile {
     pub cpu_s: f64,
     /// Its usage in phases without sampling; null if they are too short, or its processes too
     /// short-lived, to compare them with the others.
-    pub usage_unsampled: Option<Usage>,
+    pub usage_unsampled: Option<ResourceUsage>,
     /// Bytes from the stage before; null if unknown.
     pub taken_bytes: Option<u64>,
     /// Bytes to the stage after; null if unknown.
@@ -206,13 +206,13 @@ pub struct EndProfile {
     /// `writer` or `reader`.
     pub role: String,
     /// Its usage in trials without sampling; of a stage, its whole usage.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// Its usage in trials, or phases, with sampling.
-    pub usage_sampled: Usage,
+    pub usage_sampled: ResourceUsage,
     /// Samples within the timed parts.
     pub samples: u64,
     /// The parts of its wall time.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<TimePart>,
     /// The functions of "other kernel", the largest first.
     pub others: Vec<Function>,
     /// Call chains.
@@ -221,9 +221,9 @@ pub struct EndProfile {
 
 /// A part of the wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
+pub struct TimePart {
     /// Its group.
-    pub group: Group,
+    pub group: CostGroup,
     /// In seconds.
     pub seconds: f64,
     /// In nanoseconds per 4 KiB; null without bytes.
@@ -231,14 +231,14 @@ pub struct Cost {
     /// Share of the end's wall time.
     pub share: f64,
     /// Whether the figures are exact.
-    pub bound: Bound,
+    pub bound: CostBound,
 }
 
 /// What the figure of a cost is. It is distorted if events of tasks sample an end that
 /// sleeps: see [`EventScope`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum CostBound {
     /// The figure itself.
     Exact,
     /// A lower bound.
@@ -275,7 +275,7 @@ pub struct Stack {
     /// Function names, the outermost first.
     pub frames: Vec<String>,
     /// The cost it belongs to.
-    pub group: Group,
+    pub group: CostGroup,
     /// The weight of its samples.
     #[serde(deserialize_with = "weight")]
     pub weight: u64,
@@ -325,18 +325,18 @@ impl EndProfile {
     }
 
     /// The cost of a group, if the end has it.
-    pub fn cost(&self, group: Group) -> Option<&Cost> {
+    pub fn cost(&self, group: CostGroup) -> Option<&TimePart> {
         self.costs.iter().find(|cost| cost.group == group)
     }
 
     /// The cost of a group, in nanoseconds per 4 KiB.
-    pub fn ns_per_page(&self, group: Group) -> f64 {
+    pub fn ns_per_page(&self, group: CostGroup) -> f64 {
         let cost = self.cost(group);
         cost.and_then(|cost| cost.ns_per_page).unwrap_or(0.0)
     }
 
     /// A group's share of the wall time.
-    pub fn share(&self, group: Group) -> f64 {
+    pub fn share(&self, group: CostGroup) -> f64 {
         self.cost(group).map_or(0.0, |cost| cost.share)
     }
 
@@ -361,7 +361,7 @@ impl EndProfile {
             let stacks = self.stacks.iter().filter(is_counted);
             stacks.map(|stack| stack.weight).sum()
         };
-        let other = weight(|stack| stack.group == Group::Other);
+        let other = weight(|stack| stack.group == CostGroup::Other);
         Some(other as f64 / weight(|_| true).max(1) as f64)
     }
 }

@@ -108,12 +108,12 @@ const MAX_LINE: usize = 60;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::groups::Group;
+    use crate::profile::groups::CostGroup;
 
     fn stack(frames: &str, weight: u64) -> Stack {
         Stack {
             frames: frames.split(' ').map(str::to_owned).collect(),
-            group: Group::Other,
+            group: CostGroup::Other,
             weight,
         }
     }

@@ -10,7 +10,7 @@ use super::ends::{Endpoint, FileKind};
 use super::messages::{self, Next};
 use super::private::PrivatePipe;
 use super::report::Side;
-use super::sink::Sink;
+use super::sink::RelaySink;
 use super::step::{Needs, Step};
 use crate::buffer::Buffer;
 use crate::pipe::page_size;
@@ -27,7 +27,7 @@ pub(super) struct Copying<'a> {
     source: Input<BorrowedFd<'a>>,
     output: Endpoint<'a>,
     /// Created when first needed, since it may have to open something.
-    sink: Option<Sink<'a>>,
+    sink: Option<RelaySink<'a>>,
     size: usize,
     /// Mapped when first needed.
     buffer: Option<Buffer>,
@@ -188,7 +188,7 @@ impl<'a> Copying<'a> {
         };
         let data = &buffer[self.start..self.end];
         let output = &self.output;
-        let sink = self.sink.get_or_insert_with(|| Sink::new(output));
+        let sink = self.sink.get_or_insert_with(|| RelaySink::new(output));
         match sink.give(data) {
             Ok(0) => Step::Failed(Side::Output, ErrorKind::WriteZero.into()),
             Ok(n) => {

@@ -17,7 +17,7 @@ const SMALL: usize = 512;
 
 /// Technique for writing to an output.
 #[derive(Debug)]
-pub(super) enum Sink<'a> {
+pub(super) enum RelaySink<'a> {
     /// A socket. MSG_DONTWAIT applies to one call, and exists on every kernel.
     Socket(BorrowedFd<'a>),
     /// A terminal, opened again with O_NONBLOCK: an open file of our own.
@@ -26,19 +26,19 @@ pub(super) enum Sink<'a> {
     Plain(Output<BorrowedFd<'a>>, usize),
 }
 
-impl<'a> Sink<'a> {
+impl<'a> RelaySink<'a> {
     pub(super) fn new(output: &Endpoint<'a>) -> Self {
         let most = match output.kind {
-            FileKind::Stream { .. } | FileKind::Messages => return Sink::Socket(output.fd),
+            FileKind::Stream { .. } | FileKind::Messages => return RelaySink::Socket(output.fd),
             FileKind::Terminal { master: false } => match reopen(output.fd) {
-                Ok(own) => return Sink::Own(own),
+                Ok(own) => return RelaySink::Own(own),
                 Err(_) => SMALL,
             },
             // Opening a master again would create a new pseudo-terminal.
             FileKind::Terminal { master: true } | FileKind::Other => SMALL,
             _ => usize::MAX,
         };
-        Sink::Plain(Output::new(output.fd, Wait::Never), most)
+        RelaySink::Plain(Output::new(output.fd, Wait::Never), most)
     }
 
     /// Writes a part of `data`. Returns the number of bytes written.
@@ -47,11 +47,11 @@ impl<'a> Sink<'a> {
     /// `WouldBlock`, and those of write(2) and send(2).
     pub(super) fn give(&mut self, data: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::Socket(fd) => retry_on_signal(|| {
+            RelaySink::Socket(fd) => retry_on_signal(|| {
                 rustix::net::send(*fd, data, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             }),
-            Sink::Own(own) => retry_on_signal(|| rustix::io::write(&*own, data)),
-            Sink::Plain(output, most) => {
+            RelaySink::Own(own) => retry_on_signal(|| rustix::io::write(&*own, data)),
+            RelaySink::Plain(output, most) => {
                 let data = &data[..data.len().min(*most)];
                 match output.write(data) {
                     Ok(()) => Ok(data.len()),

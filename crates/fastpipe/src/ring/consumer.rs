@@ -12,7 +12,7 @@ use super::handover;
 use super::in_place::View;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
-use super::side::{Side, WaitOutcome};
+use super::side::{RingSide, WaitOutcome};
 use crate::transfer::Counts;
 use crate::wait::Wait;
 
@@ -34,7 +34,7 @@ use crate::wait::Wait;
 /// | `WouldBlock` | | there is no data, under [`Wait::Never`] |
 #[derive(Debug)]
 pub struct Consumer {
-    side: Side,
+    side: RingSide,
 }
 
 both_ends!(Consumer, "consumer", "Producer", "producer", "data");

@@ -2,7 +2,7 @@
 //! [`Consumer`](super::Consumer): creation, passing on, waiting, watching the peer.
 
 /// Implements the shared methods for `$End`, a struct around a
-/// [`Side`](super::side::Side). `$mine` and `$other` name the ends, `$awaited` what
+/// [`RingSide`](super::side::RingSide). `$mine` and `$other` name the ends, `$awaited` what
 /// this one waits for.
 macro_rules! both_ends {
     ($End:ident, $mine:literal, $Other:literal, $other:literal, $awaited:literal) => {
@@ -60,7 +60,7 @@ macro_rules! both_ends {
             }
 
             pub(super) fn from_memory(memory: Memory) -> io::Result<Self> {
-                let side = Side::attach(memory, Role::$End)?;
+                let side = RingSide::attach(memory, Role::$End)?;
                 Ok($End { side })
             }
 

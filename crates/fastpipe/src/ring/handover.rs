@@ -23,7 +23,7 @@ use rustix::net::{
 use super::cursor::Role;
 use super::memory::Memory;
 use super::peer::{Peer, own_pidfd};
-use super::side::Side;
+use super::side::RingSide;
 use crate::sealed::refused;
 
 /// Returns the message that offers the end `role`.
@@ -38,10 +38,10 @@ const TAKEN: &[u8; 1] = b"y";
 const REFUSED: &[u8; 1] = b"n";
 
 /// Creates a ring, keeps the end `role` and passes the other one on.
-pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Result<Side> {
+pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Result<RingSide> {
     // Attached before the offer, so that a process that accepts an offer which has
     // failed meanwhile finds an abandoned ring.
-    let mut side = Side::attach(Memory::create(capacity)?, role)?;
+    let mut side = RingSide::attach(Memory::create(capacity)?, role)?;
     match hand_over(stream, role.other(), side.memory()) {
         Ok(peer) => {
             side.watch_first(peer);
@@ -72,7 +72,7 @@ fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Pee
 }
 
 /// Takes the end `role` of a ring of at most `limit` bytes that is offered.
-pub(super) fn accept(stream: &UnixStream, role: Role, limit: usize) -> io::Result<Side> {
+pub(super) fn accept(stream: &UnixStream, role: Role, limit: usize) -> io::Result<RingSide> {
     let mut offered = [0; 8];
     let (fds, cut_off) = receive(stream, &mut offered)?;
     let mut fds = fds.into_iter();
@@ -106,8 +106,8 @@ fn attach(
     role: Role,
     pidfd: Option<OwnedFd>,
     stream: &UnixStream,
-) -> io::Result<Side> {
-    let mut side = Side::attach(memory, role)?;
+) -> io::Result<RingSide> {
+    let mut side = RingSide::attach(memory, role)?;
     side.watch_first(Peer::handed_over(pidfd, stream)?);
     Ok(side)
 }
@@ -218,9 +218,9 @@ mod tests {
         let taking = thread::spawn(move || {
             let mut offered = [0; 8];
             let file = receive(&there, &mut offered).unwrap().0.swap_remove(0);
-            let taken = Side::attach(Memory::open(file).unwrap(), Role::Consumer).unwrap();
+            let taken = RingSide::attach(Memory::open(file).unwrap(), Role::Consumer).unwrap();
             let passed_on = Memory::open(taken.into_fd().unwrap()).unwrap();
-            let next = Side::attach(passed_on, Role::Consumer).unwrap();
+            let next = RingSide::attach(passed_on, Role::Consumer).unwrap();
             send(&there, TAKEN, &[pidfd.as_fd()]).unwrap();
             (there, next)
         });

@@ -30,8 +30,8 @@ pub(super) struct Header {
     head: Line<AtomicU64>,
     /// Number of bytes released so far.
     tail: Line<AtomicU64>,
-    producer: Line<End>,
-    consumer: Line<End>,
+    producer: Line<EndFields>,
+    consumer: Line<EndFields>,
 }
 
 /// Written before the file is shared, and read once by each end.
@@ -46,7 +46,7 @@ struct Identity {
 /// State of an end. Rarely written; read by the peer at each commit or release.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct End {
+struct EndFields {
     state: AtomicU32,
     /// 1 while this end is asleep or about to sleep.
     asleep: Word,
@@ -63,7 +63,7 @@ struct End {
 #[cfg(not(fastpipe_loom))]
 const _: () = assert!(size_of::<Header>() == 5 * 128);
 
-/// Values of [`End::state`].
+/// Values of [`EndFields::state`].
 const FREE: u32 = 0;
 const ATTACHED: u32 = 1;
 const CLOSED: u32 = 2;
@@ -115,7 +115,7 @@ impl Header {
         }
     }
 
-    fn end(&self, role: Role) -> &End {
+    fn end(&self, role: Role) -> &EndFields {
         match role {
             Role::Producer => &self.producer.0,
             Role::Consumer => &self.consumer.0,

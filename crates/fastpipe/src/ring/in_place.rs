@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
 
-use super::side::Side;
+use super::side::RingSide;
 
 /// Room for the next bytes of a ring, from
 /// [`Producer::lend`](super::Producer::lend). It holds zeroes or old bytes.
@@ -15,12 +15,12 @@ use super::side::Side;
 #[derive(Debug)]
 #[must_use = "a slot that is not committed adds nothing"]
 pub struct Slot<'a> {
-    side: &'a mut Side,
+    side: &'a mut RingSide,
 }
 
 impl<'a> Slot<'a> {
     #[inline]
-    pub(super) fn new(side: &'a mut Side) -> Self {
+    pub(super) fn new(side: &'a mut RingSide) -> Self {
         Slot { side }
     }
 
@@ -94,12 +94,12 @@ impl<'a> Slot<'a> {
 #[derive(Debug)]
 #[must_use = "a view that is not released takes nothing out"]
 pub struct View<'a> {
-    side: &'a mut Side,
+    side: &'a mut RingSide,
 }
 
 impl<'a> View<'a> {
     #[inline]
-    pub(super) fn new(side: &'a mut Side) -> Self {
+    pub(super) fn new(side: &'a mut RingSide) -> Self {
         View { side }
     }
 
@@ -154,7 +154,7 @@ impl<'a> View<'a> {
     /// That of [`bytes`](Self::bytes).
     #[inline]
     pub unsafe fn into_bytes(self) -> &'a [u8] {
-        let side: &'a Side = self.side;
+        let side: &'a RingSide = self.side;
         // SAFETY: as promised by the caller.
         unsafe { side.memory().bytes(side.position(), side.available()) }
     }
@@ -171,7 +171,7 @@ impl<'a> View<'a> {
 
 /// Returns the stream offset of `at`, from which `len` bytes must be available.
 #[inline]
-fn position(side: &Side, at: usize, len: usize) -> u64 {
+fn position(side: &RingSide, at: usize, len: usize) -> u64 {
     let available = side.available();
     assert!(
         at <= available && len <= available - at,

@@ -11,7 +11,7 @@ use super::handover;
 use super::in_place::Slot;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
-use super::side::{Side, WaitOutcome};
+use super::side::{RingSide, WaitOutcome};
 use crate::transfer::Counts;
 use crate::wait::Wait;
 
@@ -35,7 +35,7 @@ use crate::wait::Wait;
 /// | `WouldBlock` | | there is no room, under [`Wait::Never`] |
 #[derive(Debug)]
 pub struct Producer {
-    side: Side,
+    side: RingSide,
 }
 
 both_ends!(Producer, "producer", "Consumer", "consumer", "room");

@@ -1,4 +1,4 @@
-//! [`Side`]: an end attached to a ring's memory, which waits for its peer. Common
+//! [`RingSide`]: an end attached to a ring's memory, which waits for its peer. Common
 //! part of both ends.
 
 use std::hint;
@@ -34,7 +34,7 @@ pub(super) enum WaitOutcome {
 }
 
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct RingSide {
     role: Role,
     memory: Memory,
     cursor: Cursor,
@@ -57,7 +57,7 @@ pub(super) struct Side {
     owner: Option<Pid>,
 }
 
-impl Side {
+impl RingSide {
     /// Attaches the end `role` of the ring in `memory`.
     pub(super) fn attach(memory: Memory, role: Role) -> io::Result<Self> {
         let cursor = memory.header().attach(role, memory.capacity() as u64);
@@ -70,7 +70,7 @@ impl Side {
                 )
             })?;
         memory.header().set_bound(role, Bound::of_this_thread());
-        Ok(Side {
+        Ok(RingSide {
             role,
             peer_generation: memory.header().peer_generation(role),
             memory,
@@ -361,7 +361,7 @@ fn too_large_request<T>() -> io::Result<T> {
     ))
 }
 
-impl Drop for Side {
+impl Drop for RingSide {
     fn drop(&mut self) {
         if self.owner == Some(getpid()) {
             self.header().close(self.role, !thread::panicking());

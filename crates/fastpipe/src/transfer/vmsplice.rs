@@ -45,7 +45,7 @@ impl<F: AsFd> Output<F> {
         })?;
         let fd = target(&self.fd, &self.duplicate);
         let total = pieces.iter().map(|p| p.as_bytes().len() as u64).sum();
-        let mut cursor = Cursor::default();
+        let mut cursor = PieceCursor::default();
         transfer(
             total,
             Zero::Refusal,
@@ -108,13 +108,13 @@ fn check_read_end(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Position of a transfer in a list of pieces.
 #[derive(Default)]
-struct Cursor {
+struct PieceCursor {
     moved: u64,
     piece: usize,
     offset: usize,
 }
 
-impl Cursor {
+impl PieceCursor {
     fn advance_to(&mut self, moved: u64, pieces: &[PageSlice<'_>]) {
         let mut step = (moved - self.moved) as usize;
         self.moved = moved;

@@ -6,7 +6,7 @@ use std::io;
 use fastpipe::buffer::Buffer;
 use fastpipe::pipe::page_size;
 
-use super::{FrameFlags, Pagemap, Process, Region, regions};
+use super::{ExaminedProcess, FrameFlags, MappedRegion, Pagemap, regions};
 
 /// Page sizes behind a buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Backing {
             file: "/proc/self/smaps",
             source,
         };
-        let regions = regions(Process::Own).map_err(fail)?;
+        let regions = regions(ExaminedProcess::Own).map_err(fail)?;
         sum_amounts(&regions, address(buffer), buffer.mapped_len()).ok_or_else(|| {
             fail(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -110,7 +110,7 @@ fn address(buffer: &Buffer) -> usize {
 /// without CAP_SYS_ADMIN.
 fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
     let page = page_size();
-    let entries = Pagemap::open(Process::Own)?.entries(address as u64, len / page)?;
+    let entries = Pagemap::open(ExaminedProcess::Own)?.entries(address as u64, len / page)?;
     if entries.len() < len / page {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -150,7 +150,7 @@ pub fn page_bytes(buffer: &Buffer) -> Result<Option<usize>, BackingError> {
     let (address, len) = (address(buffer), buffer.mapped_len());
     let failed = |file| move |source| BackingError { file, source };
     let pagemap = failed("/proc/self/pagemap");
-    let map = Pagemap::open(Process::Own).map_err(pagemap)?;
+    let map = Pagemap::open(ExaminedProcess::Own).map_err(pagemap)?;
     let entries = map.entries(address as u64, len / page_size());
     let entries = entries.map_err(pagemap)?;
     if entries.iter().any(|entry| !entry.is_present()) {
@@ -191,7 +191,7 @@ pub fn page_bytes(buffer: &Buffer) -> Result<Option<usize>, BackingError> {
 }
 
 /// Sums over the mappings within the range.
-fn sum_amounts(regions: &[Region], address: usize, len: usize) -> Option<Backing> {
+fn sum_amounts(regions: &[MappedRegion], address: usize, len: usize) -> Option<Backing> {
     let mut backing = Backing {
         mapped: len as u64,
         resident: 0,

@@ -16,23 +16,23 @@ use std::fmt;
 
 pub use self::backing::{Backing, BackingError, ShownBy, page_bytes};
 pub use self::pagemap::{Entry, FrameFlags, PageFlags, Pagemap};
-pub use self::smaps::{Amounts, Region, regions};
+pub use self::smaps::{Amounts, MappedRegion, regions};
 
 /// A process whose memory is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Process {
+pub enum ExaminedProcess {
     /// The calling process.
     Own,
     /// The process with this id.
     Other(u32),
 }
 
-impl fmt::Display for Process {
+impl fmt::Display for ExaminedProcess {
     /// The name of its directory in /proc.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Process::Own => f.write_str("self"),
-            Process::Other(pid) => write!(f, "{pid}"),
+            ExaminedProcess::Own => f.write_str("self"),
+            ExaminedProcess::Other(pid) => write!(f, "{pid}"),
         }
     }
 }

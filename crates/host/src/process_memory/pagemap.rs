@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::Process;
+use super::ExaminedProcess;
 use fastpipe::pipe::page_size;
 
 /// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
@@ -22,7 +22,7 @@ impl Pagemap {
     ///
     /// # Errors
     /// Those of open(2): `PermissionDenied` for another user's process.
-    pub fn open(process: Process) -> io::Result<Self> {
+    pub fn open(process: ExaminedProcess) -> io::Result<Self> {
         File::open(format!("/proc/{process}/pagemap")).map(Pagemap)
     }
 
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn the_last_address_has_no_entry() {
-        let pagemap = Pagemap::open(Process::Own).unwrap();
+        let pagemap = Pagemap::open(ExaminedProcess::Own).unwrap();
         assert_eq!(pagemap.entries(u64::MAX, 3).unwrap(), []);
     }
 
     #[test]
     fn more_pages_than_the_address_space_has_are_no_error() {
-        let pagemap = Pagemap::open(Process::Own).unwrap();
+        let pagemap = Pagemap::open(ExaminedProcess::Own).unwrap();
         let beyond_every_process = 1 << 60;
         for pages in [usize::MAX, usize::MAX / 8 + 1, usize::MAX / 16] {
             let entries = pagemap.entries(beyond_every_process, pages).unwrap();
@@ -266,14 +266,14 @@ mod tests {
     #[test]
     fn a_long_range_has_one_entry_for_each_page() {
         let pages = MAX_WORDS_PER_READ + 3;
-        let pagemap = Pagemap::open(Process::Own).unwrap();
+        let pagemap = Pagemap::open(ExaminedProcess::Own).unwrap();
         assert_eq!(pagemap.entries(0, pages).unwrap().len(), pages);
     }
 
     #[test]
     fn a_page_on_the_stack_is_present() {
         let here = 7u8;
-        let pagemap = Pagemap::open(Process::Own).unwrap();
+        let pagemap = Pagemap::open(ExaminedProcess::Own).unwrap();
         let address = (&raw const here).addr() as u64;
         let entries = pagemap.entries(address, 1).unwrap();
         assert!(entries[0].is_present());

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io;
 
-use super::Process;
+use super::ExaminedProcess;
 
 /// One mapping of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Region {
+pub struct MappedRegion {
     /// First address.
     pub start: u64,
     /// Address after the last.
@@ -37,7 +37,7 @@ pub struct Amounts {
     pub page: u64,
 }
 
-impl Region {
+impl MappedRegion {
     /// Whether the address is in the mapping.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
@@ -50,7 +50,7 @@ impl Region {
 /// # Errors
 /// Those of open(2) and read(2): `NotFound` if there is no such process,
 /// `PermissionDenied` for another user's.
-pub fn regions(process: Process) -> io::Result<Vec<Region>> {
+pub fn regions(process: ExaminedProcess) -> io::Result<Vec<MappedRegion>> {
     let directory = format!("/proc/{process}");
     // A file's name need not be UTF-8.
     let text = match fs::read(format!("{directory}/smaps")) {
@@ -63,8 +63,8 @@ pub fn regions(process: Process) -> io::Result<Vec<Region>> {
 }
 
 /// Parses the text of smaps or maps.
-pub(super) fn parse(text: &str) -> Vec<Region> {
-    let mut regions: Vec<Region> = Vec::new();
+pub(super) fn parse(text: &str) -> Vec<MappedRegion> {
+    let mut regions: Vec<MappedRegion> = Vec::new();
     for line in text.lines() {
         if let Some(region) = parse_heading(line) {
             regions.push(region);
@@ -76,7 +76,7 @@ pub(super) fn parse(text: &str) -> Vec<Region> {
 }
 
 /// Parses the first line of a mapping: `7f00-7f10 rw-p 00000000 00:00 0  name`.
-fn parse_heading(line: &str) -> Option<Region> {
+fn parse_heading(line: &str) -> Option<MappedRegion> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     // Permissions, offset, device, inode; then blanks, and a name that may
@@ -84,7 +84,7 @@ fn parse_heading(line: &str) -> Option<Region> {
     let mut fields = rest.splitn(5, ' ');
     let permissions = fields.next()?.to_owned();
     let name = fields.nth(3).unwrap_or_default().trim_start().to_owned();
-    Some(Region {
+    Some(MappedRegion {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         permissions,
@@ -94,7 +94,7 @@ fn parse_heading(line: &str) -> Option<Region> {
 }
 
 /// Parses one of the following lines, such as `Rss:    2048 kB`.
-fn parse_amount(line: &str, region: &mut Region) {
+fn parse_amount(line: &str, region: &mut MappedRegion) {
     let mut words = line.split_ascii_whitespace();
     let (Some(key), Some(value)) = (words.next(), words.next()) else {
         return;
@@ -163,7 +163,7 @@ Shared_Hugetlb:     2048 kB
 
     #[test]
     fn the_stack_is_among_our_mappings() {
-        let regions = regions(Process::Own).unwrap();
+        let regions = regions(ExaminedProcess::Own).unwrap();
         assert!(regions.iter().any(|region| region.name == "[stack]"));
     }
 }

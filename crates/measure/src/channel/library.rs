@@ -12,8 +12,8 @@ use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
-use crate::data::Producer;
-use crate::spec::{PipeWriter, Reuse, SinkSpec};
+use crate::data::DataProducer;
+use crate::spec::{PageReuse, PipeWriter, SinkSpec};
 
 /// The writing end.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ enum AnyWriter {
     /// buffer, in the buffer and then written.
     Writer {
         out: Writer<OwnedFd>,
-        reuse: Reuse,
+        reuse: PageReuse,
         buffer: Option<Buffer>,
     },
     /// The standard library's.
@@ -46,7 +46,7 @@ impl LibrarySink {
     /// # Errors
     /// If memory can't be mapped, or the technique is not a library's.
     pub fn new(channel: OwnedFd, library: PipeWriter, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let open = |reuse: Reuse| {
+        let open = |reuse: PageReuse| {
             let builder = Writer::builder()
                 .wait(spec.wait.into())
                 .pages(spec.pages.into())
@@ -54,12 +54,12 @@ impl LibrarySink {
                 .at_once();
             let builder = match reuse {
                 // Its loans are as long as suits the way in use.
-                Reuse::Auto => builder.method(Method::Auto),
-                Reuse::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
-                Reuse::Drained => builder
+                PageReuse::Auto => builder.method(Method::Auto),
+                PageReuse::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
+                PageReuse::Drained => builder
                     .method(Method::Drained(AssertReaderCopies))
                     .loan(spec.loan_bytes),
-                Reuse::CowChecked => builder.method(Method::CowChecked).loan(spec.loan_bytes),
+                PageReuse::CowChecked => builder.method(Method::CowChecked).loan(spec.loan_bytes),
             };
             builder.open(channel)
         };
@@ -72,8 +72,8 @@ impl LibrarySink {
                 buffer: None,
             },
             PipeWriter::FastpipeIo => AnyWriter::Writer {
-                out: open(Reuse::Auto)?,
-                reuse: Reuse::Auto,
+                out: open(PageReuse::Auto)?,
+                reuse: PageReuse::Auto,
                 buffer: Some(buffer()?),
             },
             PipeWriter::BufWriter => AnyWriter::Buffered {
@@ -88,7 +88,7 @@ impl LibrarySink {
 }
 
 impl Sink for LibrarySink {
-    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+    fn send(&mut self, producer: &mut DataProducer) -> io::Result<()> {
         match &mut self.writer {
             AnyWriter::Writer {
                 out,
@@ -141,10 +141,10 @@ impl Sink for LibrarySink {
             AnyWriter::Buffered { .. } => return Ok(()),
         };
         let actual = match (path, reuse) {
-            (_, Reuse::Auto)
-            | (Path::Vmsplice(method::Reuse::Fresh), Reuse::Fresh)
-            | (Path::Vmsplice(method::Reuse::Drained), Reuse::Drained)
-            | (Path::Vmsplice(method::Reuse::CowChecked), Reuse::CowChecked) => return Ok(()),
+            (_, PageReuse::Auto)
+            | (Path::Vmsplice(method::Reuse::Fresh), PageReuse::Fresh)
+            | (Path::Vmsplice(method::Reuse::Drained), PageReuse::Drained)
+            | (Path::Vmsplice(method::Reuse::CowChecked), PageReuse::CowChecked) => return Ok(()),
             (path, _) => path,
         };
         Err(format!(
@@ -153,7 +153,7 @@ impl Sink for LibrarySink {
     }
 }
 
-fn send_lent(out: &mut Writer<OwnedFd>, producer: &mut Producer) -> io::Result<()> {
+fn send_lent(out: &mut Writer<OwnedFd>, producer: &mut DataProducer) -> io::Result<()> {
     let mut loan = out.lend(0)?;
     let len = loan.len();
     if !producer.is_idle() {
@@ -162,7 +162,7 @@ fn send_lent(out: &mut Writer<OwnedFd>, producer: &mut Producer) -> io::Result<(
     loan.commit(len)
 }
 
-fn write(out: &mut impl Write, buffer: &mut Buffer, producer: &mut Producer) -> io::Result<()> {
+fn write(out: &mut impl Write, buffer: &mut Buffer, producer: &mut DataProducer) -> io::Result<()> {
     if !producer.is_idle() {
         producer.produce(buffer);
     }

@@ -10,7 +10,7 @@ use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 
 use super::{Receiver, Sink, Source, Taken, Transmitter};
-use crate::data::Producer;
+use crate::data::DataProducer;
 use crate::record::Setup;
 
 /// Memory for messages of one length, in pieces that are sent in turn.
@@ -156,7 +156,7 @@ impl<T: Transmitter + ?Sized> MessageSink<T> {
 }
 
 impl<T: Transmitter + ?Sized> Sink for MessageSink<T> {
-    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+    fn send(&mut self, producer: &mut DataProducer) -> io::Result<()> {
         if !producer.is_idle() {
             producer.produce(self.message.bytes_mut(0));
         }

@@ -31,12 +31,12 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::SocketType;
 
 use self::message::Message;
-use self::mqueue::Queue;
+use self::mqueue::MessageQueue;
 use self::pipe::{Plain, Vmsplice};
 use self::ring::{RingReceiver, RingTransmitter};
 use self::socket::Socket;
 use self::uring::Uring;
-use crate::data::Producer;
+use crate::data::DataProducer;
 use crate::failure::{TrialError, open_error};
 use crate::record::{Granted, NotRun, Setup};
 use crate::spec::{Channel, ChannelSizes, PipeWriter, Waiting};
@@ -97,7 +97,7 @@ pub(crate) fn transmitter(
         | Channel::Datagram
         | Channel::Unix
         | Channel::Tcp => Box::new(Socket::new(fd, !wait.spins())),
-        Channel::Mqueue => Box::new(Queue::new(fd, !wait.spins())?),
+        Channel::Mqueue => Box::new(MessageQueue::new(fd, !wait.spins())?),
         Channel::Ring => Box::new(RingTransmitter::offer(fd, sizes, wait, true)?),
         Channel::RingCopy => Box::new(RingTransmitter::offer(fd, sizes, wait, false)?),
     })
@@ -121,7 +121,7 @@ pub(crate) fn receiver(
         | Channel::Datagram
         | Channel::Unix
         | Channel::Tcp => Box::new(Socket::new(fd, !wait.spins())),
-        Channel::Mqueue => Box::new(Queue::new(fd, !wait.spins())?),
+        Channel::Mqueue => Box::new(MessageQueue::new(fd, !wait.spins())?),
         Channel::Ring => Box::new(RingReceiver::accept(fd, sizes, wait, true)?),
         Channel::RingCopy => Box::new(RingReceiver::accept(fd, sizes, wait, false)?),
     })
@@ -145,7 +145,7 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<OpenChannel
 }
 
 /// An end of a channel that moves messages one system call at a time.
-pub trait End {
+pub trait ChannelEnd {
     /// The descriptor to poll; `None` if [`sleep`](Self::sleep) must be called instead.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -181,7 +181,7 @@ fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// The writing end of a channel, one system call at a time.
-pub trait Transmitter: End {
+pub trait Transmitter: ChannelEnd {
     /// Sends as much of a message as there is room for. Returns the number of bytes
     /// sent.
     ///
@@ -223,7 +223,7 @@ pub trait Transmitter: End {
 }
 
 /// The reading end of a channel, one system call at a time.
-pub trait Receiver: End {
+pub trait Receiver: ChannelEnd {
     /// Receives the available part of a message, up to the length of `into`. Returns
     /// the number of bytes.
     ///
@@ -246,7 +246,7 @@ pub trait Sink {
     /// # Errors
     /// `BrokenPipe` if the reader is gone; `TimedOut` after
     /// [`expect_reader_exit`](Self::expect_reader_exit) if it may be gone.
-    fn send(&mut self, producer: &mut Producer) -> io::Result<()>;
+    fn send(&mut self, producer: &mut DataProducer) -> io::Result<()>;
 
     /// The actual setup.
     fn setup(&self) -> Setup {

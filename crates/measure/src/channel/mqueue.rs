@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::OpenChannel;
 use super::message::{Message, counted};
-use super::{End, Receiver, Transmitter, set_nonblocking};
+use super::{ChannelEnd, Receiver, Transmitter, set_nonblocking};
 use crate::failure::{TrialError, open_error, over_limit};
 use crate::record::{Granted, NotRun};
 use crate::sys;
@@ -106,7 +106,7 @@ fn limit_error(errno: Errno, message: usize) -> TrialError {
 
 /// An end of a message queue.
 #[derive(Debug)]
-pub struct Queue {
+pub struct MessageQueue {
     fd: OwnedFd,
     blocks: bool,
     /// Whether the reader may have exited, so that sends must time out.
@@ -116,13 +116,13 @@ pub struct Queue {
     counts: Counts,
 }
 
-impl Queue {
+impl MessageQueue {
     /// Creates an end whose calls block, or else fail with `AGAIN`.
     ///
     /// # Errors
     /// Those of fcntl(2).
     pub fn new(fd: OwnedFd, blocks: bool) -> io::Result<Self> {
-        let mut queue = Queue {
+        let mut queue = MessageQueue {
             fd,
             blocks,
             reader_may_be_gone: false,
@@ -136,7 +136,7 @@ impl Queue {
     }
 }
 
-impl End for Queue {
+impl ChannelEnd for MessageQueue {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
@@ -151,7 +151,7 @@ impl End for Queue {
     }
 }
 
-impl Transmitter for Queue {
+impl Transmitter for MessageQueue {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         let bytes = message.bytes();
         let deadline = (self.reader_may_be_gone && self.blocks).then(send_deadline);
@@ -178,7 +178,7 @@ impl Transmitter for Queue {
     }
 }
 
-impl Receiver for Queue {
+impl Receiver for MessageQueue {
     /// The buffer must be at least as long as the queue's maximum message.
     fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
         counted(&mut self.counts, sys::mq_receive(self.fd.as_fd(), into))

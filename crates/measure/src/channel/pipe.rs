@@ -18,9 +18,9 @@ pub(crate) use self::calls::{Plain, Vmsplice};
 use self::pauses::Pauses;
 pub use self::source::PipeSource;
 use super::Sink;
-use crate::data::Producer;
+use crate::data::DataProducer;
 use crate::record::Setup;
-use crate::spec::{PipeWriter, Reuse, SinkSpec};
+use crate::spec::{PageReuse, PipeWriter, SinkSpec};
 
 /// The writing end: buffers that are sent in turn.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl<F: AsFd> PipeSink<F> {
     pub fn lend(&mut self) -> io::Result<&mut [u8]> {
         let piece = self.pieces[self.next];
         match self.technique {
-            PipeWriter::Vmsplice(Reuse::Drained) if piece.sent_to > 0 => {
+            PipeWriter::Vmsplice(PageReuse::Drained) if piece.sent_to > 0 => {
                 self.wait_until_read(piece.sent_to)?;
             }
             PipeWriter::Vmsplice(_) if piece.sent_to > 0 => self.buffers[piece.buffer].renew()?,
@@ -246,7 +246,7 @@ impl<F: AsFd> PipeSink<F> {
 }
 
 impl<F: AsFd> Sink for PipeSink<F> {
-    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+    fn send(&mut self, producer: &mut DataProducer) -> io::Result<()> {
         if !producer.is_idle() {
             producer.produce(self.lend()?);
         }
@@ -282,9 +282,9 @@ impl<F: AsFd> Sink for PipeSink<F> {
 /// The number of pieces to send in turn. If pieces are written again once they have
 /// left the pipe: enough to fill the pipe plus one, so that the next piece has always
 /// left it and there is no wait. Otherwise two.
-fn pieces_needed(fd: impl AsFd, reuse: Reuse, spec: &SinkSpec) -> usize {
+fn pieces_needed(fd: impl AsFd, reuse: PageReuse, spec: &SinkSpec) -> usize {
     match (spec.rewritten, reuse, pipe::capacity(fd)) {
-        (true, Reuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
+        (true, PageReuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
         _ => 2,
     }
 }

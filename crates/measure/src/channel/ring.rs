@@ -19,9 +19,9 @@ use rustix::net::SocketType;
 use rustix::process::{Resource, getrlimit};
 
 use super::message::Message;
-use super::{End, Receiver, Sink, Source, Taken, Transmitter};
+use super::{ChannelEnd, Receiver, Sink, Source, Taken, Transmitter};
 use super::{OpenChannel, unix};
-use crate::data::Producer;
+use crate::data::DataProducer;
 use crate::failure::{PeerGone, TrialError, refusal_or_failure};
 use crate::record::{Granted, NotRun, Setup};
 use crate::spec::{ChannelSizes, Waiting};
@@ -114,7 +114,7 @@ impl RingTransmitter {
     }
 }
 
-impl End for RingTransmitter {
+impl ChannelEnd for RingTransmitter {
     fn never_sleep(&mut self) -> io::Result<()> {
         self.blocks = false;
         Ok(())
@@ -244,7 +244,7 @@ impl RingReceiver {
     }
 }
 
-impl End for RingReceiver {
+impl ChannelEnd for RingReceiver {
     fn never_sleep(&mut self) -> io::Result<()> {
         self.blocks = false;
         Ok(())
@@ -331,7 +331,7 @@ fn setup_error(error: io::Error) -> anyhow::Error {
 
 /// Messages are produced in place.
 impl Sink for RingTransmitter {
-    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+    fn send(&mut self, producer: &mut DataProducer) -> io::Result<()> {
         let mut slot = self.ring.lend(self.message).map_err(errno)?;
         if !producer.is_idle() {
             // SAFETY: the other process is this program, and touches only

@@ -6,7 +6,7 @@ use fastpipe::transfer::Counts;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::message::{Message, counted};
-use super::{End, Receiver, Transmitter};
+use super::{ChannelEnd, Receiver, Transmitter};
 
 /// A socket.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Socket {
     }
 }
 
-impl End for Socket {
+impl ChannelEnd for Socket {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }

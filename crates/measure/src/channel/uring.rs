@@ -16,7 +16,7 @@ use io_uring::{IoUring, opcode, squeue};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::message::Message;
-use super::{End, Receiver, Transmitter};
+use super::{ChannelEnd, Receiver, Transmitter};
 use crate::failure::refusal_or_failure;
 
 /// The capacity of the ring, in requests; one is used.
@@ -123,7 +123,7 @@ impl Uring {
     }
 }
 
-impl End for Uring {
+impl ChannelEnd for Uring {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }

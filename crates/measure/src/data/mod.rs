@@ -9,17 +9,17 @@ use crate::spec::DataUse;
 
 /// Produces the bytes that a writer sends.
 #[derive(Debug)]
-pub struct Producer {
+pub struct DataProducer {
     produces: bool,
     work: u32,
     offset: u64,
 }
 
-impl Producer {
+impl DataProducer {
     /// A producer of fresh bytes if `data` is touched or verified; else the
     /// buffers are sent as they are.
     pub fn new(data: DataUse, work: u32) -> Self {
-        Producer {
+        DataProducer {
             produces: matches!(data, DataUse::Touch | DataUse::Verify),
             work,
             offset: 0,
@@ -43,16 +43,16 @@ impl Producer {
 
 /// Consumes the bytes that a reader receives.
 #[derive(Debug)]
-pub struct Consumer {
+pub struct DataConsumer {
     data: DataUse,
     work: u32,
     offset: u64,
 }
 
-impl Consumer {
+impl DataConsumer {
     /// A consumer that reads, touches or verifies the bytes, as `data` specifies.
     pub fn new(data: DataUse, work: u32) -> Self {
-        Consumer {
+        DataConsumer {
             data,
             work,
             offset: 0,

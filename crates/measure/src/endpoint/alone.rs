@@ -3,11 +3,11 @@
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Counts;
 
-use super::clock::Clock;
+use super::clock::TrialClock;
 use super::control::Control;
 use super::counters::Meter;
 use super::outcome::Outcome;
-use crate::data::{Consumer, Producer, pattern};
+use crate::data::{DataConsumer, DataProducer, pattern};
 use crate::record::{EndCounters, Setup};
 use crate::spec::{EndSpec, SinkSpec, SourceSpec};
 
@@ -26,7 +26,7 @@ pub(super) fn produce(
     };
     let mut memory = [map()?, map()?];
     control.wait_for_start(Setup::default())?;
-    let mut producer = Producer::new(spec.data, spec.work);
+    let mut producer = DataProducer::new(spec.data, spec.work);
     let mut next = 0;
     timed_alone(spec, move || {
         let at = next % memory.len();
@@ -49,7 +49,7 @@ pub(super) fn consume(
         .map()?;
     pattern::fill(&mut memory, 0);
     control.wait_for_start(Setup::default())?;
-    let mut consumer = Consumer::new(spec.data, spec.work);
+    let mut consumer = DataConsumer::new(spec.data, spec.work);
     timed_alone(spec, move || {
         let bytes = std::hint::black_box(&memory[..]);
         consumer.rewind();
@@ -65,7 +65,7 @@ pub(super) fn timed_alone(
     mut pass: impl FnMut() -> anyhow::Result<usize>,
 ) -> anyhow::Result<Outcome> {
     let meter = Meter::new();
-    let mut clock = Clock::new(spec);
+    let mut clock = TrialClock::new(spec);
     let mut done = 0;
     clock.restart(done);
     while clock.update(done) < clock.warm_up {

@@ -13,7 +13,7 @@ const MAX_PART_BYTES: u64 = 256 << 20;
 
 /// Measures the time of a trial. Reads the system's clock only after every `read_every`
 /// bytes, since a read takes time.
-pub(super) struct Clock {
+pub(super) struct TrialClock {
     pub(super) warm_up: Duration,
     pub(super) timed: Duration,
     /// The volume that ends the timed part, if time does not.
@@ -29,13 +29,13 @@ pub(super) struct Clock {
     progress: Vec<(Duration, u64)>,
 }
 
-impl Clock {
+impl TrialClock {
     pub(super) fn new(spec: &EndSpec) -> Self {
         let now = Instant::now();
         let parts = spec.timed_bytes.map_or(PARTS, |bytes| {
             bytes.div_ceil(MAX_PART_BYTES).max(MIN_PARTS_OF_VOLUME)
         });
-        Clock {
+        TrialClock {
             warm_up: Duration::from_secs_f64(spec.warm_up_s),
             timed: Duration::from_secs_f64(spec.timed_s),
             timed_bytes: spec.timed_bytes,

@@ -29,7 +29,7 @@ use pipespeed_base::size;
 /// What a process of a trial reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report<S, O> {
+pub(crate) enum ProcessReport<S, O> {
     /// It is set up and waits for the start.
     Ready(S),
     /// The machine does not provide what the case needs.
@@ -137,7 +137,7 @@ impl Control {
     /// those of the socket.
     pub(crate) fn wait_for_start(&mut self, setup: impl Serialize) -> anyhow::Result<()> {
         require_memory()?;
-        self.send(&Report::<_, ()>::Ready(setup))?;
+        self.send(&ProcessReport::<_, ()>::Ready(setup))?;
         let _: String = self.receive().context("the session is gone")?;
         Ok(())
     }

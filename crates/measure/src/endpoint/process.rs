@@ -17,8 +17,8 @@ use crate::channel::ring::{RingReceiver, RingTransmitter};
 use crate::channel::{self, Sink, Source};
 use crate::record::Setup;
 use crate::spec::{
-    Channel, ChannelSizes, EndSpec, PageKind, PipeReader, PipeWriter, Role, SinkSpec, SourceSpec,
-    Subject,
+    Channel, ChannelSizes, EndSpec, PageKind, PipeReader, PipeWriter, ProcessRole, SinkSpec,
+    SourceSpec, Subject,
 };
 use pipespeed_host::process_memory::Backing;
 
@@ -26,7 +26,7 @@ use pipespeed_host::process_memory::Backing;
 ///
 /// # Errors
 /// If the report can't be sent.
-pub(crate) fn main(role: Role) -> io::Result<()> {
+pub(crate) fn main(role: ProcessRole) -> io::Result<()> {
     serve(role, |control, instructions: Instructions<EndSpec>| {
         let spec = &instructions.spec;
         let driver = Driver {
@@ -37,7 +37,7 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
         match &spec.subject {
             Subject::Channel {
                 channel, reader, ..
-            } if role == Role::Reader => driver.read(*channel, reader, instructions.channel),
+            } if role == ProcessRole::Reader => driver.read(*channel, reader, instructions.channel),
             Subject::Channel {
                 channel, writer, ..
             } => driver.write(*channel, writer, instructions.channel),

@@ -9,10 +9,10 @@ use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::control::{Control, Report};
+use super::control::{Control, ProcessReport};
 use crate::failure::{PeerGone, not_allowed, os_error};
 use crate::record::NotRun;
-use crate::spec::Role;
+use crate::spec::ProcessRole;
 use crate::sys::SharedWords;
 use pipespeed_base::failure::{full_message, out_of_descriptors};
 
@@ -35,29 +35,29 @@ pub(crate) struct Instructions<T> {
 /// # Errors
 /// If the report can't be sent.
 pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
-    role: Role,
+    role: ProcessRole,
     run: impl FnOnce(&mut Control, Instructions<T>) -> anyhow::Result<O>,
 ) -> io::Result<()> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let stdout = io::stdout().as_fd().try_clone_to_owned()?;
     let (control, channel) = match role {
-        Role::Reader => (stdout, stdin),
+        ProcessRole::Reader => (stdout, stdin),
         _ => (stdin, stdout),
     };
     let mut control = Control::new(UnixStream::from(control));
     let outcome = receive_and_pin(&mut control, channel)
         .and_then(|instructions| run(&mut control, instructions));
-    let report: Report<(), O> = match outcome {
-        Ok(outcome) => Report::Done(Box::new(outcome)),
+    let report: ProcessReport<(), O> = match outcome {
+        Ok(outcome) => ProcessReport::Done(Box::new(outcome)),
         Err(error) => match (
             error.downcast_ref::<NotRun>(),
             error.downcast_ref::<PeerGone>(),
         ) {
-            (Some(not_run), _) => Report::NotRun(not_run.clone()),
-            (None, Some(PeerGone(how))) => Report::PeerGone(how.clone()),
+            (Some(not_run), _) => ProcessReport::NotRun(not_run.clone()),
+            (None, Some(PeerGone(how))) => ProcessReport::PeerGone(how.clone()),
             (None, None) => {
                 let hint = os_error(&error).and_then(|cause| out_of_descriptors(&cause));
-                Report::Failed(hint.unwrap_or_else(|| full_message(&error)))
+                ProcessReport::Failed(hint.unwrap_or_else(|| full_message(&error)))
             }
         },
     };

@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::bail;
 
-use super::clock::Clock;
+use super::clock::TrialClock;
 use super::counters::{Meter, Reading};
 use super::outcome::Outcome;
 use crate::channel::{Sink, Source, Taken};
-use crate::data::{Consumer, Producer};
+use crate::data::{DataConsumer, DataProducer};
 use crate::failure::{PeerGone, refusal_or_failure};
 use crate::record::NotRun;
 use crate::spec::EndSpec;
@@ -42,7 +42,7 @@ pub(super) fn writer(
     words: &[AtomicU64],
 ) -> anyhow::Result<Outcome> {
     let meter = Meter::new();
-    let mut producer = Producer::new(spec.data, spec.work);
+    let mut producer = DataProducer::new(spec.data, spec.work);
     let mut first: Option<Reading> = None;
     let mut second: Option<Reading> = None;
     loop {
@@ -105,9 +105,9 @@ pub(super) fn reader(
     source: &mut impl Source,
     words: &[AtomicU64],
 ) -> anyhow::Result<Outcome> {
-    let mut consumer = Consumer::new(spec.data, spec.work);
+    let mut consumer = DataConsumer::new(spec.data, spec.work);
     let meter = Meter::new();
-    let mut clock = Clock::new(spec);
+    let mut clock = TrialClock::new(spec);
     let mut received = 0;
     // An offset that the writer can't have reached yet.
     let ahead = |received: u64| received.max(words[SENT].load(Ordering::Acquire)) + spec.margin;
@@ -151,7 +151,11 @@ pub(super) fn reader(
 }
 
 /// Takes and consumes the available data. Returns the number of bytes.
-fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> anyhow::Result<u64> {
+fn take(
+    received: u64,
+    source: &mut impl Source,
+    consumer: &mut DataConsumer,
+) -> anyhow::Result<u64> {
     let call = source.call();
     let taken = source
         .take()

@@ -4,13 +4,13 @@
 use serde::Serialize;
 
 use super::record::{CaseRecord, LatencyRecord, LatencySettings, Launch};
-use super::spec::{Mode, Naive};
+use super::spec::{ExchangeMode, Naive};
 use crate::record::NotRunKind;
 use crate::spec::Waiting;
 
 /// A row; its fields are the columns.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct LatencyRow<'a> {
     channel: &'static str,
     size: usize,
     round: Option<usize>,
@@ -39,17 +39,21 @@ struct Row<'a> {
     failed: Option<usize>,
 }
 
-impl<'a> Row<'a> {
-    fn new(case: &CaseRecord, settings: &LatencySettings, launch: Option<&Launch>) -> Row<'a> {
+impl<'a> LatencyRow<'a> {
+    fn new(
+        case: &CaseRecord,
+        settings: &LatencySettings,
+        launch: Option<&Launch>,
+    ) -> LatencyRow<'a> {
         let of = |value: fn(&Launch) -> f64| launch.map(value);
         let (mode, rate) = match case.mode {
-            Mode::Closed => ("closed", None),
-            Mode::Open(rate) => ("open", Some(rate)),
-            Mode::Naive(_) => ("naive", None),
+            ExchangeMode::Closed => ("closed", None),
+            ExchangeMode::Open(rate) => ("open", Some(rate)),
+            ExchangeMode::Naive(_) => ("naive", None),
         };
         let flags = launch.map_or(&[][..], |launch| &launch.flags);
         let flags: Vec<String> = flags.iter().map(|flag| flag.name()).collect();
-        Row {
+        LatencyRow {
             channel: case.channel.name(),
             size: case.size,
             round: launch.map(|launch| launch.round),
@@ -87,16 +91,16 @@ impl LatencyRecord {
         let mut out = csv::Writer::from_writer(Vec::new());
         for case in &self.cases {
             for launch in &case.launches {
-                out.serialize(Row::new(case, &self.settings, Some(launch)))?;
+                out.serialize(LatencyRow::new(case, &self.settings, Some(launch)))?;
             }
             let is_empty = case.launches.is_empty();
             if is_empty || case.not_run.is_some() || case.deadlock.is_some() {
-                out.serialize(Row {
+                out.serialize(LatencyRow {
                     not_run: case.not_run.as_ref().map(|not_run| not_run.kind),
                     reason: case.not_run.as_ref().map(|not_run| &*not_run.reason),
                     deadlock: case.explain_deadlock(),
                     failed: Some(case.failed),
-                    ..Row::new(case, &self.settings, None)
+                    ..LatencyRow::new(case, &self.settings, None)
                 })?;
             }
         }
@@ -107,11 +111,11 @@ impl LatencyRecord {
 #[cfg(test)]
 mod tests {
     use crate::fixtures::latency_record;
-    use crate::latency::spec::{Mode, Naive};
+    use crate::latency::spec::{ExchangeMode, Naive};
 
     #[test]
     fn what_was_not_measured_has_a_row_with_the_reason() {
-        let text = latency_record(Mode::Naive(Naive::ShortReads))
+        let text = latency_record(ExchangeMode::Naive(Naive::ShortReads))
             .csv()
             .unwrap();
         let mut rows = csv::Reader::from_reader(text.as_bytes());
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_an_open_loop_is_in_every_row() {
-        let text = latency_record(Mode::Open(2000.0)).csv().unwrap();
+        let text = latency_record(ExchangeMode::Open(2000.0)).csv().unwrap();
         let rows = text.lines().skip(1);
         assert!(
             rows.clone().all(|row| row.contains(",open,2000.0,,block,")),

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::port::{WORDS, WRITING};
-use super::spec::{Mode, Naive, Spec};
+use super::spec::{ExchangeMode, Naive, Spec};
 use crate::failure::TrialError;
-use crate::record::{Deadlock, ProcessState, ReadSleep};
-use crate::session::Watch;
-use crate::spec::Role;
+use crate::record::{ProcessState, ReadSleep, TrialDeadlock};
+use crate::session::TrialWatch;
+use crate::spec::ProcessRole;
 use pipespeed_base::{size, text::pluralize};
 
 /// A trial fails if nothing moves for this long.
@@ -48,7 +48,7 @@ impl Watcher {
             pids,
             read_sleep,
             moved: 0,
-            detector: matches!(spec.mode, Mode::Naive(_)).then(Detector::default),
+            detector: matches!(spec.mode, ExchangeMode::Naive(_)).then(Detector::default),
             limit,
             size: spec.size,
             capacity,
@@ -56,7 +56,7 @@ impl Watcher {
     }
 }
 
-impl Watch for Watcher {
+impl TrialWatch for Watcher {
     fn interval(&self) -> Duration {
         match self.detector {
             Some(_) => CHECK_INTERVAL,
@@ -83,8 +83,8 @@ impl Watch for Watcher {
             .as_mut()
             .and_then(|detector| detector.update(&states, now));
         if stuck.is_some_and(|time| time >= self.limit) {
-            let deadlock = Deadlock {
-                round_trips: states[Role::Sender.index()].read / self.size as u64,
+            let deadlock = TrialDeadlock {
+                round_trips: states[ProcessRole::Sender.index()].read / self.size as u64,
                 seconds: self.limit.as_secs_f64(),
                 capacity: self.capacity.clone(),
                 processes: states,
@@ -95,10 +95,10 @@ impl Watch for Watcher {
     }
 }
 
-impl Deadlock {
+impl TrialDeadlock {
     /// Describes the deadlock of an exchange of messages of `size` bytes.
     pub fn explain(&self, naive: Naive, size: usize) -> String {
-        let process = |role: Role| {
+        let process = |role: ProcessRole| {
             let state = &self.processes[role.index()];
             format!(
                 "the {role} (process {}) has finished writing {} bytes and reading {}, and sleeps {}, \
@@ -126,8 +126,8 @@ impl Deadlock {
             "deadlock after {}: {}; {}. Neither has moved a byte for {:.1} s: {reason}. Both were \
              ended.",
             pluralize(self.round_trips as usize, "round trip"),
-            process(Role::Sender),
-            process(Role::Echo),
+            process(ProcessRole::Sender),
+            process(ProcessRole::Echo),
             self.seconds,
         )
     }

@@ -10,7 +10,7 @@
 use fastpipe::buffer::BufferError;
 use fastpipe::pipe::page_size;
 
-use super::spec::Mode;
+use super::spec::ExchangeMode;
 use crate::channel::message::{Message, Pieces};
 use crate::spec::Channel;
 
@@ -29,15 +29,15 @@ pub(super) struct Messages {
 }
 
 /// The number of slots that a channel needs.
-pub(super) fn slots(channel: Channel, size: usize, mode: Mode) -> usize {
+pub(super) fn slots(channel: Channel, size: usize, mode: ExchangeMode) -> usize {
     match mode {
         _ if !channel.refers_to_memory() => 1,
         // The answer shows that the message was read.
-        Mode::Closed => 1,
+        ExchangeMode::Closed => 1,
         // Each end writes before it reads: the peer's message n shows that it has read
         // ours up to n - 1.
-        Mode::Naive(_) => 2,
-        Mode::Open(_) => (MAX_BYTES / size).clamp(2, MAX_SLOTS),
+        ExchangeMode::Naive(_) => 2,
+        ExchangeMode::Open(_) => (MAX_BYTES / size).clamp(2, MAX_SLOTS),
     }
 }
 
@@ -163,12 +163,16 @@ mod tests {
 
     #[test]
     fn only_channels_that_refer_to_memory_need_several_slots() {
-        let (open, naive) = (Mode::Open(10.0), Mode::Naive(Naive::WriteFirst));
-        for mode in [Mode::Closed, naive, open] {
+        let (open, naive) = (
+            ExchangeMode::Open(10.0),
+            ExchangeMode::Naive(Naive::WriteFirst),
+        );
+        for mode in [ExchangeMode::Closed, naive, open] {
             assert_eq!(slots(Channel::PIPE, 8, mode), 1);
         }
-        let of =
-            |size| [Mode::Closed, naive, open].map(|mode| slots(Channel::VMSPLICE, size, mode));
+        let of = |size| {
+            [ExchangeMode::Closed, naive, open].map(|mode| slots(Channel::VMSPLICE, size, mode))
+        };
         assert_eq!(of(8), [1, 2, 64]);
         assert_eq!(of(16 << 20), [1, 2, 2]);
     }

@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 
 use super::closed::{WRONG_MESSAGE, warm_up};
 use super::histogram::Latencies;
-use super::port::{Moved, Port};
+use super::port::{AttemptOutcome, Port};
 use super::spec::{Length, RoundTripOutcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 use crate::spec::Waiting;
@@ -175,7 +175,7 @@ impl Traffic {
     /// Receives what has arrived. Returns whether anything had.
     fn receive(&mut self, port: &mut Port) -> anyhow::Result<bool> {
         let moved = port.try_receive()?;
-        if moved == Some(Moved::All) {
+        if moved == Some(AttemptOutcome::All) {
             let number = self.first + self.times.answered;
             self.times.record_answer(now_ns());
             ensure!(port.has_same_ends(number), "{WRONG_MESSAGE}");
@@ -199,8 +199,8 @@ impl Traffic {
         }
         match port.try_send()? {
             None => return Ok(Some(Full::Channel)),
-            Some(Moved::Part) => {}
-            Some(Moved::All) => {
+            Some(AttemptOutcome::Part) => {}
+            Some(AttemptOutcome::All) => {
                 times.sent += 1;
                 self.is_made = false;
             }

@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::memory::{Messages, slots};
-use super::spec::{Mode, Naive, Spec};
+use super::spec::{ExchangeMode, Naive, Spec};
 use crate::channel::{self, Receiver, Transmitter, moved};
 use crate::failure::{PeerGone, refusal_or_failure};
 use crate::record::NotRun;
-use crate::spec::{Channel, ChannelSizes, Role, Waiting};
+use crate::spec::{Channel, ChannelSizes, ProcessRole, Waiting};
 use crate::sys::SharedWords;
 
 // Each process has some of the shared words, the sender the first ones: the bytes it
@@ -29,9 +29,9 @@ pub(super) const WRITING: u64 = 1;
 /// The process is not writing.
 const IDLE: u64 = 0;
 
-/// RoundTripOutcome of one attempt to move a message.
+/// The outcome of one attempt to move a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum AttemptOutcome {
     /// Part of the message was moved.
     Part,
     /// The rest of the message was moved.
@@ -71,15 +71,17 @@ impl Port {
     /// If memory can't be mapped; [`NotRun`] if this machine does not allow a call that
     /// is needed.
     pub(super) fn new(
-        role: Role,
+        role: ProcessRole,
         spec: &Spec,
         (input, output): (OwnedFd, Option<OwnedFd>),
         words: SharedWords,
     ) -> anyhow::Result<Self> {
         let slots = slots(spec.channel, spec.size, spec.mode);
         let answers = match spec.mode {
-            Mode::Closed | Mode::Open(_) | Mode::Naive(Naive::ShortReads) => role == Role::Echo,
-            Mode::Naive(Naive::WriteFirst) => false,
+            ExchangeMode::Closed
+            | ExchangeMode::Open(_)
+            | ExchangeMode::Naive(Naive::ShortReads) => role == ProcessRole::Echo,
+            ExchangeMode::Naive(Naive::WriteFirst) => false,
         };
         // A channel in both directions has one descriptor.
         let output = output.map_or_else(|| input.try_clone(), Ok)?;
@@ -93,7 +95,7 @@ impl Port {
         let transmitter = || channel::transmitter(spec.channel, output, sizes, wait);
         let receiver = || channel::receiver(spec.channel, input, sizes, wait);
         // The reader of a ring receives it from the writer, who waits until it has.
-        let (transmitter, receiver) = if role == Role::Sender {
+        let (transmitter, receiver) = if role == ProcessRole::Sender {
             (transmitter()?, receiver()?)
         } else {
             let receiver = receiver()?;
@@ -202,7 +204,7 @@ impl Port {
     /// call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(2).store(WRITING, Ordering::Relaxed);
-        while self.retry(PollFlags::OUT, Self::send_part)? != Moved::All {}
+        while self.retry(PollFlags::OUT, Self::send_part)? != AttemptOutcome::All {}
         self.word(2).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
@@ -226,8 +228,8 @@ impl Port {
     pub(super) fn receive_once(&mut self) -> anyhow::Result<usize> {
         let number = self.incoming.0;
         let bytes = match self.retry(PollFlags::IN, Self::receive_part)? {
-            Moved::All => self.size,
-            Moved::Part => self.incoming.1,
+            AttemptOutcome::All => self.size,
+            AttemptOutcome::Part => self.incoming.1,
         };
         self.incoming = (number + 1, 0);
         if self.received.is_none() {
@@ -246,7 +248,7 @@ impl Port {
             self.wait_for_room()?;
             self.outgoing.0 = self.incoming.0;
         }
-        while self.retry(PollFlags::IN, Self::receive_part)? != Moved::All {}
+        while self.retry(PollFlags::IN, Self::receive_part)? != AttemptOutcome::All {}
         Ok(())
     }
 
@@ -254,7 +256,7 @@ impl Port {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_send(&mut self) -> anyhow::Result<Option<Moved>> {
+    pub(super) fn try_send(&mut self) -> anyhow::Result<Option<AttemptOutcome>> {
         let moved = self.send_part();
         self.unless_blocked(moved)
     }
@@ -263,7 +265,7 @@ impl Port {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<Moved>> {
+    pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<AttemptOutcome>> {
         let moved = self.receive_part();
         self.unless_blocked(moved)
     }
@@ -275,7 +277,7 @@ impl Port {
         }
     }
 
-    fn send_part(&mut self) -> Result<Moved, Errno> {
+    fn send_part(&mut self) -> Result<AttemptOutcome, Errno> {
         let slot = self.messages.slot(self.outgoing.0);
         let (at, bytes) = (self.outgoing.1, self.outgoing_bytes);
         let message = self.messages.message(slot, at).first(bytes - at);
@@ -284,7 +286,7 @@ impl Port {
         Ok(advance(&mut self.outgoing, moved, bytes))
     }
 
-    fn receive_part(&mut self) -> Result<Moved, Errno> {
+    fn receive_part(&mut self) -> Result<AttemptOutcome, Errno> {
         let (number, at) = self.incoming;
         let receiver = &mut self.receiver;
         let outcome = match &mut self.received {
@@ -391,14 +393,14 @@ impl Port {
 }
 
 /// Advances by `moved` bytes; at the end of a message, to the next one.
-fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved {
+fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> AttemptOutcome {
     *at += moved;
     if *at < size {
-        return Moved::Part;
+        return AttemptOutcome::Part;
     }
     *at = 0;
     *number += 1;
-    Moved::All
+    AttemptOutcome::All
 }
 
 /// Converts an error of a call: [`PeerGone`] if the peer is gone, [`NotRun`] if the

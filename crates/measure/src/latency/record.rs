@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
-use super::spec::{Length, Mode, Naive};
+use super::spec::{ExchangeMode, Length, Naive};
 use super::trial::Measured;
-use crate::record::{Deadlock, Flag, Header, NotRun};
+use crate::record::{Flag, NotRun, RecordHeader, TrialDeadlock};
 use crate::rounds::{RUN_DELAY, from_outside};
 use crate::spec::{Channel, Waiting};
 use pipespeed_base::size;
@@ -22,7 +22,7 @@ const WAKE_UP_S: f64 = 5e-6;
 pub struct LatencyRecord {
     /// The header of all records.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The signal that ended it before its last round; null if it was completed.
     pub interrupted: Option<String>,
     /// What was asked for.
@@ -43,8 +43,8 @@ impl LatencyRecord {
     /// The rate of the open loop per second, if it is one.
     pub fn rate(&self) -> Option<f64> {
         self.cases.iter().find_map(|case| match case.mode {
-            Mode::Open(rate) => Some(rate),
-            Mode::Closed | Mode::Naive(_) => None,
+            ExchangeMode::Open(rate) => Some(rate),
+            ExchangeMode::Closed | ExchangeMode::Naive(_) => None,
         })
     }
 }
@@ -77,12 +77,12 @@ pub struct CaseRecord {
     /// Bytes of a message.
     pub size: usize,
     /// The kind of exchange.
-    pub mode: Mode,
+    pub mode: ExchangeMode,
     /// Why it was not measured: something is not allowed here, or the message is too
     /// long.
     pub not_run: Option<NotRun>,
     /// Its deadlock, if there was one.
-    pub deadlock: Option<Deadlock>,
+    pub deadlock: Option<TrialDeadlock>,
     /// Launches that failed, the pilot's too.
     pub failed: usize,
     /// The launches.
@@ -208,7 +208,7 @@ pub struct LatencySummary {
 
 impl CaseRecord {
     /// A case without launches.
-    pub fn new(channel: Channel, size: usize, mode: Mode) -> Self {
+    pub fn new(channel: Channel, size: usize, mode: ExchangeMode) -> Self {
         CaseRecord {
             channel,
             size,
@@ -236,8 +236,8 @@ impl CaseRecord {
     /// The naive exchange, if it is one.
     pub fn naive(&self) -> Option<Naive> {
         match self.mode {
-            Mode::Closed | Mode::Open(_) => None,
-            Mode::Naive(naive) => Some(naive),
+            ExchangeMode::Closed | ExchangeMode::Open(_) => None,
+            ExchangeMode::Naive(naive) => Some(naive),
         }
     }
 
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
-        let mut case = CaseRecord::new(Channel::PIPE, 8, Mode::Closed);
+        let mut case = CaseRecord::new(Channel::PIPE, 8, ExchangeMode::Closed);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
             case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
         }
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
-        let mut case = CaseRecord::new(Channel::Ring, 8, Mode::Closed);
+        let mut case = CaseRecord::new(Channel::Ring, 8, ExchangeMode::Closed);
         case.add(0, &measured(&[210; 50_000], 1.0), true);
         for round in 1..3 {
             case.add(round, &measured(&[30_000; 1000], 1.0), true);

@@ -4,10 +4,12 @@
 use std::time::Instant;
 
 use super::record::LatencyRecord;
-use super::spec::{Length, Mode, Spec};
+use super::spec::{ExchangeMode, Length, Spec};
 use super::trial::{Measured, TrialError};
 use crate::record::NotRun;
-use crate::rounds::{Budget, Observer, Place, Rounds, Work, by_case, waiting_for_processor};
+use crate::rounds::{
+    Rounds, RunObserver, TimeBudget, TrialPlace, Work, by_case, waiting_for_processor,
+};
 use pipespeed_base::{signal_name, text::pluralize};
 use pipespeed_host::{NoiseDelta, Warning, WarningKind, warnings};
 
@@ -34,7 +36,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
     fn launch(
         &mut self,
         case: usize,
-        mode: Mode,
+        mode: ExchangeMode,
         length: Length,
     ) -> Result<Option<Measured>, TrialError> {
         let settings = &self.record.settings;
@@ -93,7 +95,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
         // At a low rate one message would take long.
         let mode = match self.record.cases[case].mode {
-            Mode::Open(_) => Mode::Closed,
+            ExchangeMode::Open(_) => ExchangeMode::Closed,
             mode => mode,
         };
         let started = Instant::now();
@@ -106,7 +108,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
         Ok(())
     }
 
-    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+    fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let (mode, length) = (self.record.cases[case].mode, self.record.settings.length);
         if let Some(measured) = self.launch(case, mode, length)? {
             self.record.cases[case].add(place.round, &measured, self.apart);
@@ -144,8 +146,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     /// On a signal, or if the given time is too short.
     pub fn measure(
         &mut self,
-        budget: &Budget,
-        observer: &mut impl Observer<LatencyRecord>,
+        budget: &TimeBudget,
+        observer: &mut impl RunObserver<LatencyRecord>,
     ) -> anyhow::Result<()> {
         let rounds = self.work.record.settings.rounds;
         let is_timed = matches!(self.work.record.settings.length, Length::Time(_));
@@ -160,7 +162,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     }
 
     /// Sets the length of launches so that all of them fit into the time.
-    fn share_time(&mut self, rounds: usize, budget: &Budget) -> anyhow::Result<()> {
+    fn share_time(&mut self, rounds: usize, budget: &TimeBudget) -> anyhow::Result<()> {
         let cases = (0..self.work.cases()).filter(|case| self.work.is_open(*case));
         let (launches, overhead_s) = cases.fold((0, 0.0), |(launches, sum), case| {
             (
@@ -201,7 +203,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
 ///
 /// # Errors
 /// Bad usage, with the time needed.
-pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Result<()> {
+pub fn require(budget: &TimeBudget, launches: usize, needed_s: f64) -> anyhow::Result<()> {
     let what = format!("trials ({launches} in all)");
     budget.require(needed_s, &what, "take fewer channels, sizes or --rounds")
 }
@@ -233,10 +235,10 @@ mod tests {
     use crate::spec::Channel;
 
     fn record(length: Length) -> LatencyRecord {
-        let mut record = latency_record(Mode::Closed);
+        let mut record = latency_record(ExchangeMode::Closed);
         let kinds = [Channel::PIPE, Channel::Tcp, Channel::Eventfd, Channel::Unix];
         record.cases = kinds
-            .map(|kind| CaseRecord::new(kind, 9, Mode::Closed))
+            .map(|kind| CaseRecord::new(kind, 9, ExchangeMode::Closed))
             .to_vec();
         record.warnings.clear();
         record.settings.length = length;
@@ -268,7 +270,7 @@ mod tests {
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
-        run.measure(&Budget::new(1.0, false), &mut ()).unwrap();
+        run.measure(&TimeBudget::new(1.0, false), &mut ()).unwrap();
         let record = run.finish(Some(15));
         let launches: Vec<usize> = record
             .cases
@@ -293,19 +295,19 @@ mod tests {
 
     #[test]
     fn launches_share_the_time_or_the_time_is_refused() {
-        let run = |budget: Budget| {
+        let run = |budget: TimeBudget| {
             let launch = |_: &Spec| Ok(measured());
             let mut run = Rounds::of_round_trips(record(Length::Time(0)), true, launch);
             let outcome = run.measure(&budget, &mut ());
             outcome.map(|()| run.finish(None).settings.length)
         };
-        let Length::Time(ns) = run(Budget::new(100.0, true)).unwrap() else {
+        let Length::Time(ns) = run(TimeBudget::new(100.0, true)).unwrap() else {
             panic!("counted");
         };
         // 24 launches; the pilot is over at once.
         assert!((3_500_000_000..4_170_000_000).contains(&ns), "{ns}");
         // 24 launches of at least 20 ms fit, but not 400.
-        let budget = Budget::new(1e-3, true);
+        let budget = TimeBudget::new(1e-3, true);
         assert!(require(&budget, 24, 0.48).is_ok());
         let error = require(&budget, 400, 8.0).unwrap_err().to_string();
         assert!(
@@ -313,7 +315,7 @@ mod tests {
             "{error}"
         );
         // Time to spare for a busy machine.
-        let budget = Budget::new(0.4, true);
+        let budget = TimeBudget::new(0.4, true);
         assert_eq!(run(budget).unwrap(), Length::Time(20_000_000));
     }
 
@@ -325,10 +327,10 @@ mod tests {
             few_messages(&record)
         };
         let launch = Length::Time(420_000_000);
-        assert_eq!(warning(Mode::Closed, launch), None);
-        assert_eq!(warning(Mode::Open(24.0), launch), None);
-        assert_eq!(warning(Mode::Open(1.0), Length::Count(3)), None);
-        let warning = warning(Mode::Open(1.0), launch).unwrap().message;
+        assert_eq!(warning(ExchangeMode::Closed, launch), None);
+        assert_eq!(warning(ExchangeMode::Open(24.0), launch), None);
+        assert_eq!(warning(ExchangeMode::Open(1.0), Length::Count(3)), None);
+        let warning = warning(ExchangeMode::Open(1.0), launch).unwrap().message;
         assert!(warning.contains("0.42 s has 1 message,"), "{warning}");
     }
 }

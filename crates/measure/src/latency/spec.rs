@@ -18,7 +18,7 @@ pub enum Length {
 /// The kind of exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum ExchangeMode {
     /// The next message is sent when the previous one has come back.
     Closed,
     /// Messages are sent at this rate per second, whether or not any came back.
@@ -53,7 +53,7 @@ pub struct Spec {
     /// The capacity of pipes; `None` for the default.
     pub pipe_bytes: Option<usize>,
     /// The kind of exchange.
-    pub mode: Mode,
+    pub mode: ExchangeMode,
     /// How long the timed part lasts.
     pub length: Length,
     /// How it waits.

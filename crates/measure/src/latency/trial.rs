@@ -13,7 +13,7 @@ use crate::endpoint::counters::run_delay_s;
 pub use crate::failure::TrialError;
 use crate::record::ReadSleep;
 use crate::session::{Session, with_noise};
-use crate::spec::Role;
+use crate::spec::ProcessRole;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
@@ -73,7 +73,7 @@ impl Trials {
             Session::new(&self.program, &self.interrupt, HANG_TIMEOUT)?;
         // The ends are dropped here: only the processes hold them, so a process that
         // exits closes its own.
-        for (role, ends) in [(Role::Sender, sender), (Role::Echo, echo)] {
+        for (role, ends) in [(ProcessRole::Sender, sender), (ProcessRole::Echo, echo)] {
             let fds: Vec<BorrowedFd<'_>> = ends.iter().map(AsFd::as_fd).collect();
             session.spawn(role, self.cpus[role.index()], None, spec, &fds)?;
         }

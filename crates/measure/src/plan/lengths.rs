@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::fixtures::sizes;
     use crate::record::comparisons;
-    use crate::rounds::Budget;
+    use crate::rounds::TimeBudget;
     use crate::spec::Suite::{self, Changes, Channels, Ladder, Memory, Touched, Volumes};
     use crate::suite::Overrides;
 
@@ -98,7 +98,7 @@ mod tests {
             assert_eq!(lengths.min_rounds_in_time, lengths.min_rounds);
             // With the null control and a second pilot.
             let needed_s = lengths.estimate_s(lengths.min_rounds + 1, cases.len() + 1);
-            let time_s = Budget::new(lengths.budget_s, false).trials_s();
+            let time_s = TimeBudget::new(lengths.budget_s, false).trials_s();
             assert!(needed_s <= time_s, "{needed_s} of {time_s} s");
         }
     }

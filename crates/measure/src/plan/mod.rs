@@ -7,9 +7,9 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use crate::record::{Header, Run, Settings, Warning, WarningKind};
-use crate::rounds::Budget;
-use crate::search::{Purpose, SearchPlan};
+use crate::record::{RecordHeader, Run, Settings, Warning, WarningKind};
+use crate::rounds::TimeBudget;
+use crate::search::{SearchPlan, SearchPurpose};
 use crate::spec::{Case, Suite};
 use crate::suite::{Lengths, Overrides, Preparation, changes};
 use pipespeed_base::text::pluralize;
@@ -49,7 +49,7 @@ pub struct Request {
 
 /// What a run is going to do.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// The suite.
     pub suite: Suite,
     /// The cases, without the null control's twin.
@@ -68,12 +68,12 @@ pub struct Plan {
     pub machine: Machine,
     warnings: Vec<Warning>,
     settings: Settings,
-    budget: Budget,
+    budget: TimeBudget,
     /// Requested number of rounds.
     rounds: Option<usize>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Plans a run on the chosen processors.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Plan {
         let mut overrides = request.overrides.clone();
         let lengths = *suite.lengths(overrides.quick);
         let time_s = request.time_s.unwrap_or(lengths.budget_s);
-        let budget = Budget::new(time_s, request.time_s.is_some());
+        let budget = TimeBudget::new(time_s, request.time_s.is_some());
         let same = || placement::choose(Placement::Same, topology).ok()?.writer;
         overrides.one_cpu = chosen.writer.or_else(same);
         let preparation = (suite.definition().prepare)(&mut overrides);
@@ -118,7 +118,7 @@ impl Plan {
         };
         warnings.extend_from_slice(&request.warnings);
         warnings.extend(lengths::quick_note(request, &lengths));
-        Ok(Plan {
+        Ok(RunPlan {
             suite,
             null_control: cases::null_control(suite, &cases, &refused),
             settings: Settings {
@@ -163,12 +163,12 @@ impl Plan {
         if let Some(search) = &search {
             let pairs = pluralize(search.grid.runnable(), "pair");
             match search.purpose {
-                Purpose::Sizes => {
+                SearchPurpose::Sizes => {
                     cases += &format!(" with {pairs} of sizes each");
                     // Of the best sizes.
                     trials += self.cases.len();
                 }
-                Purpose::Baseline => {
+                SearchPurpose::Baseline => {
                     cases += &format!(" after a search through {pairs} of sizes");
                 }
             }
@@ -192,7 +192,7 @@ impl Plan {
     }
 
     /// Returns the record, without cases.
-    pub fn empty_run(&self, header: Header) -> Run {
+    pub fn empty_run(&self, header: RecordHeader) -> Run {
         Run {
             header,
             suite: self.suite,
@@ -241,7 +241,7 @@ impl Plan {
     pub fn check_time(&self) -> anyhow::Result<()> {
         let search = self.search();
         if let Some(search) = &search
-            && search.purpose == Purpose::Sizes
+            && search.purpose == SearchPurpose::Sizes
         {
             return self.check_search_time(search);
         }
@@ -294,7 +294,7 @@ impl Plan {
     }
 
     /// Returns the time for the whole run, unless a number of rounds was requested.
-    pub fn limit(&self) -> Option<Budget> {
+    pub fn limit(&self) -> Option<TimeBudget> {
         self.rounds.is_none().then_some(self.budget)
     }
 }

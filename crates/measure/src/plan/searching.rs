@@ -2,9 +2,9 @@
 //! sizes to try, and plan of the search before the rounds.
 
 use super::lengths::trial_s;
-use super::{Plan, Request};
+use super::{Request, RunPlan};
 use crate::record::{Sizes, Warning, WarningKind};
-use crate::search::{Purpose, SearchPlan};
+use crate::search::{SearchPlan, SearchPurpose};
 use crate::spec::{Case, PageKind};
 use crate::suite::sizes::{Grid, with_one_processor, with_sizes};
 use crate::suite::{Preparation, touched};
@@ -56,7 +56,7 @@ impl SearchPlan {
     }
 }
 
-impl Plan {
+impl RunPlan {
     /// Returns the cases with their largest sizes: those of the grid, in a search.
     pub fn sized_cases(&self) -> Vec<Case> {
         let Preparation::Search(grid) = &self.preparation else {
@@ -77,12 +77,12 @@ impl Plan {
     /// Returns the plan of the search; none in other suites, or without a case to search.
     pub fn search(&self) -> Option<SearchPlan> {
         let (purpose, grid) = match &self.preparation {
-            Preparation::Search(grid) => (Purpose::Sizes, grid),
-            Preparation::Baseline(grid) => (Purpose::Baseline, grid),
+            Preparation::Search(grid) => (SearchPurpose::Sizes, grid),
+            Preparation::Baseline(grid) => (SearchPurpose::Baseline, grid),
             Preparation::Pilot | Preparation::Combination | Preparation::Volumes => return None,
         };
         let is_searched = |case: &&Case| {
-            let is_named = purpose == Purpose::Sizes || case.name == touched::BEST;
+            let is_named = purpose == SearchPurpose::Sizes || case.name == touched::BEST;
             is_named && !self.refused.contains_key(&case.name)
         };
         let plan = SearchPlan {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::lengths::trial_s;
-use super::{Plan, in_words};
+use super::{RunPlan, in_words};
 use crate::record::{CaseResult, Run};
 use crate::spec::pilot_bytes;
 use pipespeed_base::text::pluralize;
@@ -18,7 +18,7 @@ const MAX_ROUNDS: usize = 60;
 /// VolumeTrials longer than this are announced.
 const LONG_S: f64 = 3.0;
 
-impl Plan {
+impl RunPlan {
     /// Plans the trials of each volume from the pilot's time.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Plan {
     pub fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<VolumeTrials> {
         let min_rounds = self.lengths.min_rounds;
         let times = TrialTime::estimate(run, pilot_s, trial_s(self.lengths.durations));
-        let limits = Limits {
+        let limits = VolumeLimits {
             rounds: self.rounds,
             remaining_s: self.budget.remaining_s(),
             min_rounds,
@@ -65,7 +65,7 @@ impl TrialTime {
 
 /// Limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Limits {
+struct VolumeLimits {
     /// Requested rounds; every volume then runs in each round.
     rounds: Option<usize>,
     /// Time limit in seconds.
@@ -92,7 +92,7 @@ impl VolumeTrials {
     /// volume; the remaining time goes to larger volumes and to more rounds. A
     /// volume for which one trial is too long is skipped. The smallest volume, which
     /// the null control repeats, always runs in every round.
-    fn plan(times: Vec<TrialTime>, limits: &Limits) -> VolumeTrials {
+    fn plan(times: Vec<TrialTime>, limits: &VolumeLimits) -> VolumeTrials {
         let sum = |times: &[TrialTime]| times.iter().map(|time| time.seconds).sum::<f64>();
         let mut ascending = times.clone();
         ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -196,8 +196,8 @@ mod tests {
         seconds.iter().enumerate().map(time).collect()
     }
 
-    fn limits(remaining_s: f64) -> Limits {
-        Limits {
+    fn limits(remaining_s: f64) -> VolumeLimits {
+        VolumeLimits {
             rounds: None,
             remaining_s,
             min_rounds: 9,
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn requested_rounds_run_every_volume() {
-        let requested = Limits {
+        let requested = VolumeLimits {
             rounds: Some(7),
             ..limits(1.0)
         };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Act, Case, Channel, PageKind, PipeReader, Reuse, Subject, Waiting};
+use crate::spec::{Act, Case, Channel, PageKind, PageReuse, PipeReader, Subject, Waiting};
 
 /// The configuration that took effect, as the ends of the case reported it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ pub struct EndWords {
     pub channel: Option<Cow<'static, str>>,
     /// When vmspliced pages are written again; null where the writer does not use vmsplice
     /// itself.
-    pub reuse: Option<Reuse>,
+    pub reuse: Option<PageReuse>,
 }
 
 impl From<Ends> for EndWords {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A deadlock: both processes sleep in a write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Deadlock {
+pub struct TrialDeadlock {
     /// Messages whose bytes had all come back.
     pub round_trips: u64,
     /// For how long no byte had been moved when the processes were ended.

@@ -42,7 +42,7 @@ pub enum Kind {
 
 /// The header of a saved record. Its fields are saved at the level of the record's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordHeader {
     /// The kind of the record.
     pub kind: Kind,
     /// [`SCHEMA_VERSION`] of the program that wrote the record.
@@ -58,10 +58,10 @@ pub struct Header {
     pub machine: Machine,
 }
 
-impl Header {
+impl RecordHeader {
     /// The header of a record that this program writes.
     pub fn new(kind: Kind, command: Vec<String>, started_at: String, machine: Machine) -> Self {
-        Header {
+        RecordHeader {
             kind,
             schema_version: SCHEMA_VERSION,
             pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),

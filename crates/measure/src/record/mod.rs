@@ -16,8 +16,8 @@ mod setup;
 
 pub use self::configuration::{Configuration, Ends};
 pub use self::csv::write_csv;
-pub use self::deadlock::{Deadlock, ProcessState, ReadSleep, Sleep};
-pub use self::header::{Header, Kind, SCHEMA_VERSION};
+pub use self::deadlock::{ProcessState, ReadSleep, Sleep, TrialDeadlock};
+pub use self::header::{Kind, RecordHeader, SCHEMA_VERSION};
 pub use self::json::{LoadError, SavedFile, load, to_json};
 pub use self::not_run::{NotRun, NotRunKind};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
@@ -39,7 +39,7 @@ pub const GIB: f64 = (1u64 << 30) as f64;
 pub struct Run {
     /// The header of all records.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// The suite.
     pub suite: Suite,
     /// Why the run ended before its last round; null when it was completed.

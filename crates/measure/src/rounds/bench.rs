@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::sample::{sample_of, summary};
-use super::{Observer, Place, Rounds, Work, disturbances};
+use super::{Rounds, RunObserver, TrialPlace, Work, disturbances};
 use crate::failure::TrialError;
 use crate::record::{
     CaseResult, Configuration, EndCounters, Flag, NotRun, NullControl, Run, Sample, comparisons,
@@ -131,7 +131,7 @@ impl<R: Runner> Work for Bench<R> {
         Ok(())
     }
 
-    fn trial(&mut self, at: usize, place: Place) -> Result<(), TrialError> {
+    fn trial(&mut self, at: usize, place: TrialPlace) -> Result<(), TrialError> {
         let trial = self.runner.run(&self.cases[at])?;
         let case = &self.cases[at];
         let own_processors = match case.cpus {
@@ -196,7 +196,7 @@ impl<R: Runner> Measurement<R> {
     ///
     /// # Errors
     /// On a signal.
-    pub fn verify(&mut self, observer: &mut impl Observer<Run>) -> Result<(), Interrupted> {
+    pub fn verify(&mut self, observer: &mut impl RunObserver<Run>) -> Result<(), Interrupted> {
         let control = self.work.run.null_control.as_ref();
         let twin = control.map(|control| control.twin.clone());
         self.pass(observer, |work, case| {

@@ -15,7 +15,7 @@ const TOLERANCE_S: f64 = 1.0;
 
 /// The time for a whole run, from its start to its exit.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
+pub struct TimeBudget {
     /// In seconds.
     pub time_s: f64,
     /// Whether the user set it. Then the run must keep it.
@@ -23,10 +23,10 @@ pub struct Budget {
     started: Instant,
 }
 
-impl Budget {
+impl TimeBudget {
     /// The budget of a run that starts now.
     pub fn new(time_s: f64, is_given: bool) -> Self {
-        Budget {
+        TimeBudget {
             time_s,
             is_given,
             started: Instant::now(),
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_time_that_is_too_short_is_refused_if_given() {
-        let given = Budget::new(10.0, true);
+        let given = TimeBudget::new(10.0, true);
         assert!(given.require(10.5, "9 rounds", "name fewer").is_ok());
         let error = given.require(30.0, "9 rounds", "name fewer").unwrap_err();
         let expected = "--time 10: 9 rounds take about 32 s: allow --time 32, or name fewer";
         assert_eq!(error.to_string(), expected);
-        let default = Budget::new(10.0, false);
+        let default = TimeBudget::new(10.0, false);
         assert!(default.require(30.0, "9 rounds", "name fewer").is_ok());
     }
 }

@@ -22,7 +22,7 @@ use pipespeed_stats::schedule::Schedule;
 
 pub(crate) use self::bench::unmeasured;
 pub use self::bench::{Bench, Measurement};
-pub use self::budget::Budget;
+pub use self::budget::TimeBudget;
 pub use self::disturbances::rounds_for_verdicts;
 pub(crate) use self::disturbances::{by_case, waiting_for_processor};
 pub(crate) use self::sample::{RUN_DELAY, from_outside, sample_of};
@@ -35,7 +35,7 @@ const MAX_EXTRA_ROUNDS: usize = 3;
 
 /// The place of a trial in its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TrialPlace {
     /// The round, from 0.
     pub round: usize,
     /// The position within the round, from 0.
@@ -87,7 +87,7 @@ pub trait Work {
     ///
     /// # Errors
     /// [`TrialError`].
-    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError>;
+    fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError>;
 
     /// The seed of the order of the trials.
     fn seed(&self) -> u64;
@@ -101,7 +101,7 @@ pub trait Work {
 }
 
 /// Receives the progress of a run.
-pub trait Observer<R> {
+pub trait RunObserver<R> {
     /// A trial is about to begin: number `done` (from 0) of `all`.
     fn before_trial(&mut self, case: &str, done: usize, all: usize);
 
@@ -113,7 +113,7 @@ pub trait Observer<R> {
 }
 
 /// Ignores the progress.
-impl<R> Observer<R> for () {
+impl<R> RunObserver<R> for () {
     fn before_trial(&mut self, _: &str, _: usize, _: usize) {}
 
     fn after_round(&mut self, _: &R) {}
@@ -167,14 +167,14 @@ impl<W: Work> Rounds<W> {
     ///
     /// # Errors
     /// On a signal.
-    pub fn pilot(&mut self, observer: &mut impl Observer<W::Record>) -> Result<(), Interrupted> {
+    pub fn pilot(&mut self, observer: &mut impl RunObserver<W::Record>) -> Result<(), Interrupted> {
         self.pass(observer, W::pilot)
     }
 
     /// Runs a trial of each case until one succeeds, or the case is given up.
     fn pass(
         &mut self,
-        observer: &mut impl Observer<W::Record>,
+        observer: &mut impl RunObserver<W::Record>,
         mut trial: impl FnMut(&mut W, usize) -> Result<(), TrialError>,
     ) -> Result<(), Interrupted> {
         let all = self.work.cases();
@@ -196,8 +196,8 @@ impl<W: Work> Rounds<W> {
     pub fn rounds(
         &mut self,
         rounds: usize,
-        budget: Option<&Budget>,
-        observer: &mut impl Observer<W::Record>,
+        budget: Option<&TimeBudget>,
+        observer: &mut impl RunObserver<W::Record>,
     ) -> Result<(), Interrupted> {
         let open: Vec<usize> = self.open().collect();
         let seed = self.work.seed();
@@ -219,7 +219,7 @@ impl<W: Work> Rounds<W> {
                 if self.is_open(case) && !self.work.is_over() {
                     let all = rows.iter().map(Vec::len).sum();
                     observer.before_trial(&self.work.name(case), done, all);
-                    let place = Place { round, position };
+                    let place = TrialPlace { round, position };
                     let trial = |work: &mut W, case| work.trial(case, place);
                     if !self.attempt(case, observer, trial)? {
                         self.trials[case].missing_rounds.push(round);
@@ -258,7 +258,7 @@ impl<W: Work> Rounds<W> {
     fn attempt(
         &mut self,
         case: usize,
-        observer: &mut impl Observer<W::Record>,
+        observer: &mut impl RunObserver<W::Record>,
         trial: impl FnOnce(&mut W, usize) -> Result<(), TrialError>,
     ) -> Result<bool, Interrupted> {
         let outcome = trial(&mut self.work, case);
@@ -401,7 +401,7 @@ mod tests {
             (self.outcome)(case, 99)
         }
 
-        fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+        fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
             (self.outcome)(case, place.round)?;
             self.samples.push((case, place.round));
             Ok(())
@@ -420,7 +420,7 @@ mod tests {
     #[derive(Default)]
     struct Notes(Vec<String>, usize);
 
-    impl<R> Observer<R> for Notes {
+    impl<R> RunObserver<R> for Notes {
         fn before_trial(&mut self, _: &str, done: usize, all: usize) {
             assert!(done < all);
         }
@@ -437,7 +437,7 @@ mod tests {
     fn run<F: FnMut(usize, usize) -> Result<(), TrialError>>(
         outcome: F,
         rounds: usize,
-        budget: Option<&Budget>,
+        budget: Option<&TimeBudget>,
     ) -> (Rounds<Invented<F>>, Vec<String>, Result<(), Interrupted>) {
         let mut run = Rounds::begin(Invented {
             outcome,
@@ -494,7 +494,7 @@ mod tests {
         assert_eq!((all.work.complete.len(), notes.len()), (9, 3));
         let message = all.missing()[0].message.clone();
         assert!(message.starts_with("2 trials failed"), "{message}");
-        let (none, ..) = run(fails, 6, Some(&Budget::new(1e-9, true)));
+        let (none, ..) = run(fails, 6, Some(&TimeBudget::new(1e-9, true)));
         assert_eq!(none.work.complete.len(), 6);
     }
 

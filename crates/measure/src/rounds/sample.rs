@@ -1,6 +1,6 @@
 //! Makes samples of trials, and summaries of samples.
 
-use super::Place;
+use super::TrialPlace;
 use crate::record::{EndCounters, Estimate, Flag, GIB, Sample, Summary};
 use crate::trial::Trial;
 use pipespeed_host::NoiseDelta;
@@ -28,7 +28,7 @@ pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
 }
 
 /// The sample of a trial; `None` without a process.
-pub(crate) fn sample_of(trial: &Trial, place: Place, own_processors: bool) -> Option<Sample> {
+pub(crate) fn sample_of(trial: &Trial, place: TrialPlace, own_processors: bool) -> Option<Sample> {
     // The reader keeps the time or, if there is none, the writer.
     let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
     let seconds = timed.counters.seconds;

@@ -115,7 +115,7 @@ pub fn plan(time_s: f64) -> SearchPlan {
     let overrides = Overrides::default();
     let cases = Suite::Sizes.cases(&overrides);
     SearchPlan {
-        purpose: Purpose::Sizes,
+        purpose: SearchPurpose::Sizes,
         cases: with_one_processor(cases, 0),
         grid: grid(4096, &overrides, |bytes| {
             (bytes > 1 << 20).then(|| "above the limit, invented".to_owned())
@@ -138,7 +138,7 @@ pub fn baseline_plan(time_s: f64) -> SearchPlan {
     let mut cases = Suite::Touched.cases(&overrides);
     cases.truncate(1);
     SearchPlan {
-        purpose: Purpose::Baseline,
+        purpose: SearchPurpose::Baseline,
         cases,
         grid: touched::grid(4096, &overrides, |bytes| {
             (bytes == 256 << 10).then(|| "in between, invented".to_owned())

@@ -4,10 +4,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-type Reports = Report<(), ()>;
+type Reports = ProcessReport<(), ()>;
 
 /// A live process and its end of the control socket.
-fn end(role: Role) -> (EndProcess, Control) {
+fn end(role: ProcessRole) -> (EndProcess, Control) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     // Waits forever: nothing is written to it.
     let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -24,8 +24,8 @@ fn end(role: Role) -> (EndProcess, Control) {
 /// The error of a trial whose writer found the reader gone, after the reader
 /// reported this and was killed by `signal`.
 fn error_after(reports: &[Reports], signal: Signal) -> TrialError {
-    let (writer, mut from_writer) = end(Role::Writer);
-    let (mut reader, mut from_reader) = end(Role::Reader);
+    let (writer, mut from_writer) = end(ProcessRole::Writer);
+    let (mut reader, mut from_reader) = end(ProcessRole::Reader);
     for report in reports {
         from_reader.send(report).unwrap();
     }

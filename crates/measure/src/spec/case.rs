@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::spec::{
-    Channel, DataUse, Durations, EndSpec, PageKind, PipeReader, PipeWriter, Reuse, SinkSpec,
+    Channel, DataUse, Durations, EndSpec, PageKind, PageReuse, PipeReader, PipeWriter, SinkSpec,
     SourceSpec, Subject, Waiting,
 };
 
@@ -148,7 +148,7 @@ impl Case {
 
     /// The writer uses vmsplice.
     pub fn vmsplice(self) -> Self {
-        self.change_pipe(|writer, _| *writer = PipeWriter::Vmsplice(Reuse::Drained))
+        self.change_pipe(|writer, _| *writer = PipeWriter::Vmsplice(PageReuse::Drained))
     }
 
     /// The writer is a library's. It makes `piece` bytes at a time, and the library
@@ -236,7 +236,7 @@ impl Case {
             self = self.change_pipe(|writer, reader| {
                 *reader = PipeReader::SpliceThrough;
                 if writer.vmsplices() {
-                    *writer = PipeWriter::Vmsplice(Reuse::Fresh);
+                    *writer = PipeWriter::Vmsplice(PageReuse::Fresh);
                 }
             });
         }
@@ -272,7 +272,7 @@ impl Case {
     pub fn adapts(&self) -> bool {
         matches!(
             self.pipe_writer(),
-            Some(PipeWriter::Fastpipe(Reuse::Auto) | PipeWriter::FastpipeIo)
+            Some(PipeWriter::Fastpipe(PageReuse::Auto) | PipeWriter::FastpipeIo)
         )
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::pages::Reuse;
+use super::pages::PageReuse;
 use pipespeed_base::Named;
 
 /// What connects two processes, and how they use it.
@@ -45,9 +45,9 @@ pub enum PipeWriter {
     /// write(2).
     Write,
     /// vmsplice(2).
-    Vmsplice(Reuse),
+    Vmsplice(PageReuse),
     /// fastpipe's `Writer`, with the data produced in the memory that it lends.
-    Fastpipe(Reuse),
+    Fastpipe(PageReuse),
     /// fastpipe's `Writer` as an `io::Write`, which copies the data.
     FastpipeIo,
     /// The standard library's `BufWriter` on standard output.
@@ -60,10 +60,10 @@ impl PipeWriter {
         match self {
             PipeWriter::Write => "write",
             PipeWriter::Vmsplice(_) => "vmsplice",
-            PipeWriter::Fastpipe(Reuse::Auto) => "fastpipe, auto",
-            PipeWriter::Fastpipe(Reuse::Fresh) => "fastpipe, fresh",
-            PipeWriter::Fastpipe(Reuse::Drained) => "fastpipe, drained",
-            PipeWriter::Fastpipe(Reuse::CowChecked) => "fastpipe, cow_checked",
+            PipeWriter::Fastpipe(PageReuse::Auto) => "fastpipe, auto",
+            PipeWriter::Fastpipe(PageReuse::Fresh) => "fastpipe, fresh",
+            PipeWriter::Fastpipe(PageReuse::Drained) => "fastpipe, drained",
+            PipeWriter::Fastpipe(PageReuse::CowChecked) => "fastpipe, cow_checked",
             PipeWriter::FastpipeIo => "fastpipe as io::Write, auto",
             PipeWriter::BufWriter => "BufWriter",
         }
@@ -113,10 +113,10 @@ impl Channel {
     pub const PIPE: Channel = Channel::Pipe(PipeWriter::Write, PipeReader::Read);
     /// A pipe, by vmsplice(2) of pages that are written again once they have left it.
     pub const VMSPLICE: Channel =
-        Channel::Pipe(PipeWriter::Vmsplice(Reuse::Drained), PipeReader::Read);
+        Channel::Pipe(PipeWriter::Vmsplice(PageReuse::Drained), PipeReader::Read);
     /// The same, pages never written again; for throughput only.
     pub const VMSPLICE_FRESH: Channel =
-        Channel::Pipe(PipeWriter::Vmsplice(Reuse::Fresh), PipeReader::Read);
+        Channel::Pipe(PipeWriter::Vmsplice(PageReuse::Fresh), PipeReader::Read);
 
     /// Channels whose throughput can be measured.
     pub fn with_data() -> Vec<Channel> {
@@ -162,7 +162,7 @@ impl Channel {
     }
 
     /// When pages are written again, if the writer calls vmsplice(2) itself.
-    pub(crate) fn own_reuse(self) -> Option<Reuse> {
+    pub(crate) fn own_reuse(self) -> Option<PageReuse> {
         match self {
             Channel::Pipe(PipeWriter::Vmsplice(reuse), _) => Some(reuse),
             _ => None,
@@ -207,9 +207,9 @@ impl Channel {
 
     /// All channels: those with names, and pipes with other ends.
     pub(crate) fn all() -> impl Iterator<Item = Channel> {
+        use PageReuse::{Auto, CowChecked, Drained, Fresh};
         use PipeReader::{Read, Splice, SpliceThrough};
         use PipeWriter::{BufWriter, Fastpipe, FastpipeIo, Vmsplice, Write};
-        use Reuse::{Auto, CowChecked, Drained, Fresh};
         let own = [Write, Vmsplice(Drained), Vmsplice(Fresh)];
         let library = [Auto, Fresh, Drained, CowChecked].map(Fastpipe);
         let writers = own

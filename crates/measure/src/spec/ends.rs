@@ -129,7 +129,7 @@ impl SourceSpec {
 
 /// What a process of a trial does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ProcessRole {
     /// Writes to a channel, which is its standard output.
     Writer,
     /// Reads from a channel, which is its standard input.
@@ -140,25 +140,25 @@ pub enum Role {
     Echo,
 }
 
-pipespeed_base::named!(Role {
+pipespeed_base::named!(ProcessRole {
     Writer = "writer": "writes to a channel",
     Reader = "reader": "reads from a channel",
     Sender = "sender": "sends messages and receives them back",
     Echo = "echo": "sends back what it receives",
 });
 
-impl Role {
+impl ProcessRole {
     /// Index of the role in its pair: 0 for the one that sends first.
     pub fn index(self) -> usize {
         match self {
-            Role::Writer | Role::Sender => 0,
-            Role::Reader | Role::Echo => 1,
+            ProcessRole::Writer | ProcessRole::Sender => 0,
+            ProcessRole::Reader | ProcessRole::Echo => 1,
         }
     }
 
     /// Whether a trial waits for this process's outcome. An echo runs until the sender
     /// has exited.
     pub(crate) fn has_outcome(self) -> bool {
-        self != Role::Echo
+        self != ProcessRole::Echo
     }
 }

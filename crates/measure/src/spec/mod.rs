@@ -10,8 +10,8 @@ mod trial;
 
 pub use self::case::{Case, pilot_bytes};
 pub use self::channel::{Channel, ChannelSizes, PipeReader, PipeWriter};
-pub use self::ends::{Role, SinkSpec, SourceSpec, Waiting};
-pub use self::pages::{PageKind, Reuse};
+pub use self::ends::{ProcessRole, SinkSpec, SourceSpec, Waiting};
+pub use self::pages::{PageKind, PageReuse};
 pub use self::subject::{Act, MemorySpec, Subject};
 pub use self::suite::Suite;
 pub use self::trial::{DataUse, Durations, EndSpec};

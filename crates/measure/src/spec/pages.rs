@@ -107,7 +107,7 @@ impl From<PageKind> for Pages {
 /// When a page that was sent by reference may be written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reuse {
+pub enum PageReuse {
     /// Once it has left the pipe. Correct if the reader copies.
     #[default]
     Drained,
@@ -119,7 +119,7 @@ pub enum Reuse {
     Auto,
 }
 
-pipespeed_base::named!(Reuse {
+pipespeed_base::named!(PageReuse {
     Drained = "drained": "After they have left the pipe: faster, but wrong if the reader splices or tees them onward",
     Fresh = "fresh": "Never: correct for every reader",
     CowChecked = "cow_checked": "After the kernel has found nothing else that refers to them",

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Channel, PageKind, PipeWriter, Role, SinkSpec, SourceSpec, Waiting};
+use crate::spec::{Channel, PageKind, PipeWriter, ProcessRole, SinkSpec, SourceSpec, Waiting};
 use pipespeed_base::named;
 
 /// The processes of a trial and what connects them.
@@ -143,11 +143,11 @@ impl Subject {
     }
 
     /// Whether a process of this role takes part. A block of memory is a writer's.
-    pub(crate) fn has(&self, role: Role) -> bool {
+    pub(crate) fn has(&self, role: ProcessRole) -> bool {
         match self {
             Subject::Channel { .. } => true,
-            Subject::Memory(_) | Subject::Produce(_) => role == Role::Writer,
-            Subject::Consume(_) => role == Role::Reader,
+            Subject::Memory(_) | Subject::Produce(_) => role == ProcessRole::Writer,
+            Subject::Consume(_) => role == ProcessRole::Reader,
         }
     }
 }

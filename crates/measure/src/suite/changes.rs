@@ -9,7 +9,7 @@
 use super::{
     DEFAULT_PIPE, DataRule, Definition, FEW_ROUNDS, LADDER, Lengths, Overrides, Preparation,
 };
-use crate::spec::{Case, DataUse, PageKind, PipeWriter, Reuse};
+use crate::spec::{Case, DataUse, PageKind, PageReuse, PipeWriter};
 use pipespeed_base::{Named, named};
 
 /// Name of the case that all others are compared with.
@@ -90,14 +90,14 @@ impl Change {
             Change::Spinning => case.spin(),
             Change::LargePipe => case.with_pipe(LARGE_PIPE),
             Change::SmallPieces => case.with_buffers(SMALL_PIECE),
-            Change::FreshBase => by_pipe_writer(case, Reuse::Fresh, PageKind::Base),
-            Change::FreshHuge => by_pipe_writer(case, Reuse::Fresh, PageKind::Huge),
-            Change::Drained => by_pipe_writer(case, Reuse::Drained, PageKind::Huge),
+            Change::FreshBase => by_pipe_writer(case, PageReuse::Fresh, PageKind::Base),
+            Change::FreshHuge => by_pipe_writer(case, PageReuse::Fresh, PageKind::Huge),
+            Change::Drained => by_pipe_writer(case, PageReuse::Drained, PageKind::Huge),
         }
     }
 }
 
-fn by_pipe_writer(case: Case, reuse: Reuse, pages: PageKind) -> Case {
+fn by_pipe_writer(case: Case, reuse: PageReuse, pages: PageKind) -> Case {
     let piece = case.subject.buffer_bytes();
     case.library(PipeWriter::Fastpipe(reuse), piece, piece)
         .change_writer(|writer| writer.pages = pages)

@@ -3,7 +3,7 @@
 use super::changes::{BASELINE, COMBINED, Change, combine};
 use crate::failure::TrialError;
 use crate::record::{NotRun, Run, Warning, WarningKind};
-use crate::rounds::{Measurement, Observer, Place, sample_of, unmeasured};
+use crate::rounds::{Measurement, RunObserver, TrialPlace, sample_of, unmeasured};
 use crate::spec::Case;
 use crate::trial::Runner;
 use pipespeed_base::Named;
@@ -26,7 +26,7 @@ impl<R: Runner> Measurement<R> {
     /// On a signal.
     pub fn choose_combination(
         &mut self,
-        observer: &mut impl Observer<Run>,
+        observer: &mut impl RunObserver<Run>,
     ) -> Result<(), Interrupted> {
         let (Some(place), Some(baseline)) = (self.runs(COMBINED), self.runs(BASELINE)) else {
             return Ok(());
@@ -117,7 +117,7 @@ impl<R: Runner> Measurement<R> {
     fn try_out(
         &mut self,
         cases: &[Case],
-        observer: &mut impl Observer<Run>,
+        observer: &mut impl RunObserver<Run>,
     ) -> Result<Vec<Option<f64>>, Interrupted> {
         let mut rates = vec![Vec::new(); cases.len()];
         for pass in 0..TRIALS {
@@ -126,7 +126,7 @@ impl<R: Runner> Measurement<R> {
                 observer.before_trial(&case.name, pass * cases.len() + at, all);
                 match self.work.runner.run(case) {
                     Ok(trial) => {
-                        let sample = sample_of(&trial, Place::default(), true);
+                        let sample = sample_of(&trial, TrialPlace::default(), true);
                         rates[at].extend(sample.map(|sample| sample.gib_per_s));
                     }
                     Err(TrialError::NotRun(_)) => {}

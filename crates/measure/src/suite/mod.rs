@@ -216,7 +216,7 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{PipeReader, PipeWriter, Reuse, SinkSpec};
+    use crate::spec::{PageReuse, PipeReader, PipeWriter, SinkSpec};
     use pipespeed_base::Named;
     use std::collections::HashSet;
 
@@ -353,7 +353,12 @@ mod tests {
             let (writer, reader) = case.subject.channel().unwrap().pipe_ends().unwrap();
             assert_ne!(reader, PipeReader::Splice, "{}", case.name);
             if reader == PipeReader::SpliceThrough && writer.vmsplices() {
-                assert_eq!(writer, PipeWriter::Vmsplice(Reuse::Fresh), "{}", case.name);
+                assert_eq!(
+                    writer,
+                    PipeWriter::Vmsplice(PageReuse::Fresh),
+                    "{}",
+                    case.name
+                );
             }
         }
     }

@@ -12,7 +12,7 @@
 use super::sizes::{Grid, refusal, sizes_of};
 use super::{BUFFER, DEFAULT_PIPE, DataRule, Definition, LADDER, Overrides, Preparation};
 use crate::record::Sizes;
-use crate::spec::{Case, PageKind, PipeWriter, Reuse, SinkSpec, SourceSpec, Subject};
+use crate::spec::{Case, PageKind, PageReuse, PipeWriter, SinkSpec, SourceSpec, Subject};
 use fastpipe::pipe::page_size;
 use pipespeed_base::size;
 
@@ -81,27 +81,27 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
             "vmsplice",
         ),
         (
-            lent("fastpipe_auto", Reuse::Auto),
+            lent("fastpipe_auto", PageReuse::Auto),
             "fastpipe's Writer as it is: tries the safe methods while sending",
             "Auto",
         ),
         (
-            lent("fastpipe_auto_spin", Reuse::Auto).spin(),
+            lent("fastpipe_auto_spin", PageReuse::Auto).spin(),
             "the same, neither end ever sleeping",
             "Auto, spinning",
         ),
         (
-            lent("fastpipe_fresh", Reuse::Fresh),
+            lent("fastpipe_fresh", PageReuse::Fresh),
             "pages are never written again",
             "Fresh",
         ),
         (
-            lent("fastpipe_cow_checked", Reuse::CowChecked),
+            lent("fastpipe_cow_checked", PageReuse::CowChecked),
             "pages are written again once the kernel finds nobody holding them",
             "CowChecked",
         ),
         (
-            lent("fastpipe_drained", Reuse::Drained),
+            lent("fastpipe_drained", PageReuse::Drained),
             "pages are written again once they left the pipe",
             "Drained",
         ),

@@ -59,7 +59,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether a pipe named [`Subject::except`](super::Subject::except) was left as it is.
+    /// Whether a pipe named [`RaiseScope::except`](super::RaiseScope::except) was left as it is.
     pub fn has_excluded(&self) -> bool {
         let excluded = Treatment::Left(Exemption::Excluded);
         self.pipes

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use pipespeed_base::orphan::run_orphan;
-use pipespeed_base::process::Process;
+use pipespeed_base::process::ProcessHandle;
 use pipespeed_base::standard;
 use rustix::process::{Pid, geteuid, getpid};
 use rustix::stdio;
 use rustix::thread;
 
-use super::{Booster, Subject};
+use super::{Booster, RaiseScope};
 use crate::proc::Proc;
 use crate::proc::pipe_probe::PipeProbe;
 use crate::raise;
@@ -30,7 +30,7 @@ const NAME: &CStr = c"pipespeed-boost";
 ///
 /// # Errors
 /// The process does not exist, the file can't be opened, or no process can be started.
-pub fn start(subject: Subject, account: Option<&str>) -> io::Result<()> {
+pub fn start(subject: RaiseScope, account: Option<&str>) -> io::Result<()> {
     // Opened here, since both may be gone when the sidecar runs.
     let root = open_process(subject.pid)?;
     let account = account.map(|path| File::options().write(true).open(path));
@@ -56,7 +56,11 @@ fn leave_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 /// In the sidecar.
-fn attend(subject: Subject, root: Process, mut account_file: Option<File>) -> io::Result<()> {
+fn attend(
+    subject: RaiseScope,
+    root: ProcessHandle,
+    mut account_file: Option<File>,
+) -> io::Result<()> {
     if let Some(file) = &mut account_file {
         file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
@@ -89,6 +93,6 @@ pub fn find_other(proc: &Proc) -> Option<i32> {
 ///
 /// # Errors
 /// ESRCH if there is no such process.
-pub fn open_process(pid: i32) -> io::Result<Process> {
-    Process::open(Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?)
+pub fn open_process(pid: i32) -> io::Result<ProcessHandle> {
+    ProcessHandle::open(Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?)
 }

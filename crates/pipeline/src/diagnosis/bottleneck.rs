@@ -7,12 +7,12 @@ use serde::Serialize;
 use pipespeed_host::CpuList;
 
 use super::{Finding, Observed, Who};
-use crate::graph::{Adjacency, Edge, Side, reach};
+use crate::graph::{Adjacency, Edge, LinkSide, reach};
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::processors::Quota;
 use crate::sample::{Children, OnLink, Shares};
-use crate::wait::{Outside, State};
+use crate::wait::{Outside, ThreadState};
 
 /// With less evidence no stage is named.
 const MIN_LIKELY: f64 = 0.6;
@@ -162,23 +162,23 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
 
 /// How full and how empty a pipe was, as shares of the time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Level {
+struct FillLevel {
     full: f64,
     empty: f64,
 }
 
-impl Level {
+impl FillLevel {
     /// What waiting proves of each pipe: it is full while a writer waits for room, and empty
     /// while a reader waits for input.
-    fn by_waits(stages: &[&Observed]) -> BTreeMap<LinkId, Level> {
-        let mut levels: BTreeMap<LinkId, Level> = BTreeMap::new();
+    fn by_waits(stages: &[&Observed]) -> BTreeMap<LinkId, FillLevel> {
+        let mut levels: BTreeMap<LinkId, FillLevel> = BTreeMap::new();
         let own = stages.iter().flat_map(|stage| &stage.on);
         let theirs = stages.iter().flat_map(|stage| stage.children_on());
         for on in own.chain(theirs) {
             let level = levels.entry(on.pipe).or_default();
             match on.side {
-                Side::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
-                Side::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
+                LinkSide::Room => level.full = level.full.max(on.share.min(1.0 - level.empty)),
+                LinkSide::Input => level.empty = level.empty.max(on.share.min(1.0 - level.full)),
             }
         }
         levels
@@ -186,12 +186,12 @@ impl Level {
 
     /// Adds the mean fill, for the rest of the time. It is known from few looks, so that it
     /// does not overrule the waiting, least of all where both sides wait by turns.
-    fn with_fill(self, fill: f64) -> Level {
+    fn with_fill(self, fill: f64) -> FillLevel {
         if self.full.min(self.empty) >= MIN_TURNS {
             return self;
         }
         let full = fill.max(self.full).min(1.0 - self.empty);
-        Level {
+        FillLevel {
             full,
             empty: 1.0 - full,
         }
@@ -238,7 +238,7 @@ impl<'a> Candidate<'a> {
 
     /// The mean of the share of time in which the stage does not wait for pipes, of how full
     /// each pipe before it was, and of how empty each one after it.
-    fn evidence(&self, levels: &BTreeMap<LinkId, Level>) -> f64 {
+    fn evidence(&self, levels: &BTreeMap<LinkId, FillLevel>) -> f64 {
         let level = |pipe| levels.get(pipe).copied().unwrap_or_default();
         let own = 1.0 - self.waits;
         let inputs = self.inputs.iter().map(|pipe| level(pipe).full);
@@ -254,7 +254,7 @@ impl<'a> Candidate<'a> {
 fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -> Option<Finding> {
     let current = without_replaced(stages);
     let stages = &current[..];
-    let by_waits = Level::by_waits(stages);
+    let by_waits = FillLevel::by_waits(stages);
     let mut levels = by_waits.clone();
     for pipe in &observation.pipes {
         if let Some(fill) = pipe.pressure() {
@@ -324,7 +324,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         outside: best.stage.mainly(),
         children,
         delay,
-        is_stopped: stage.threads.contains(&State::Stopped),
+        is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),
         waits: best.waits,
         before: waiting(&best.before, |shares| shares.blocked),
@@ -483,7 +483,7 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
     let mut inputs = candidate
         .inputs
         .iter()
-        .filter(|pipe| stage.process.holds(**pipe, Side::Input));
+        .filter(|pipe| stage.process.holds(**pipe, LinkSide::Input));
     let input = inputs.next().filter(|_| inputs.next().is_none())?;
     let mut pipes = observation.pipes.iter();
     let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
@@ -505,8 +505,8 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
         let mut waits = stage.on.iter();
         waits.any(|on| on.side == side && on.share >= MIN_TURNS)
     };
-    let blocked = stages.iter().any(|stage| waits(&stage, Side::Room));
-    let starved = stages.iter().any(|stage| waits(&stage, Side::Input));
+    let blocked = stages.iter().any(|stage| waits(&stage, LinkSide::Room));
+    let starved = stages.iter().any(|stage| waits(&stage, LinkSide::Input));
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     let waits_outside = stages
         .iter()

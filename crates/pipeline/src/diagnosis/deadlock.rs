@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Certainty, Observed, Who};
-use crate::graph::{Side, Unseen};
+use crate::graph::{LinkSide, Unseen};
 use crate::observe::Observation;
 use crate::proc::LinkId;
-use crate::wait::{BlockedOn, LinkWait, Outside, State};
+use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// Processes that wait for each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,13 +60,13 @@ pub struct DeadlockMember {
     /// The process.
     pub who: Who,
     /// What it waits for: any of these would do.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<WaitReason>,
 }
 
 /// What a process in a deadlock waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum WaitReason {
     /// A pipe: data in it, or room.
     Pipe {
         /// The pipe, with the descriptor if known, and the side.
@@ -89,11 +89,11 @@ pub enum Reason {
     Continue,
 }
 
-impl Reason {
+impl WaitReason {
     fn others(&self) -> &[Who] {
         match self {
-            Reason::Pipe { others, .. } | Reason::Child { others } => others,
-            Reason::FifoPeer { .. } | Reason::Continue => &[],
+            WaitReason::Pipe { others, .. } | WaitReason::Child { others } => others,
+            WaitReason::FifoPeer { .. } | WaitReason::Continue => &[],
         }
     }
 }
@@ -123,11 +123,12 @@ const REQUESTS: &[i32] = &[libc::SIGUSR1, libc::SIGUSR2, libc::SIGIO, libc::SIGA
 /// is left. What remains can't go on by itself. A pipe on both sides of which somebody waits is
 /// about to move: it can't be both full and empty.
 pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
-    let mut waits: BTreeMap<i32, Vec<Reason>> = observation
+    let mut waits: BTreeMap<i32, Vec<WaitReason>> = observation
         .living()
         .filter_map(|process| Some((process.process.id.pid, reasons(observation, process)?)))
         .collect();
-    let waited_on: BTreeSet<(LinkId, Side)> = waits.values().flatten().filter_map(known).collect();
+    let waited_on: BTreeSet<(LinkId, LinkSide)> =
+        waits.values().flatten().filter_map(known).collect();
     waits.retain(|_, reasons| {
         let mut known = reasons.iter().filter_map(known);
         !known.any(|(pipe, side)| waited_on.contains(&(pipe, side.other())))
@@ -136,7 +137,10 @@ pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
         let before = waits.len();
         let known: BTreeSet<i32> = waits.keys().copied().collect();
         waits.retain(|pid, reasons| {
-            let others = reasons.iter().flat_map(Reason::others).map(|who| who.pid);
+            let others = reasons
+                .iter()
+                .flat_map(WaitReason::others)
+                .map(|who| who.pid);
             let mut others = others.chain(signalling(observation, *pid, reasons));
             others.all(|pid| known.contains(&pid))
         });
@@ -168,19 +172,19 @@ pub(super) fn deadlocks(observation: &Observation) -> Vec<Deadlock> {
 }
 
 /// The side of the pipe for which a process waits, unless it may be another one.
-fn known(reason: &Reason) -> Option<(LinkId, Side)> {
+fn known(reason: &WaitReason) -> Option<(LinkId, LinkSide)> {
     match reason {
-        Reason::Pipe { on, .. } => on.fd.map(|_| (on.pipe, on.side)),
+        WaitReason::Pipe { on, .. } => on.fd.map(|_| (on.pipe, on.side)),
         _ => None,
     }
 }
 
 /// The processes that one waits for, directly or through others.
-fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
+fn reach(pid: i32, waits: &BTreeMap<i32, Vec<WaitReason>>) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut open = vec![pid];
     while let Some(pid) = open.pop() {
-        for who in waits[&pid].iter().flat_map(Reason::others) {
+        for who in waits[&pid].iter().flat_map(WaitReason::others) {
             if found.insert(who.pid) {
                 open.push(who.pid);
             }
@@ -192,7 +196,7 @@ fn reach(pid: i32, waits: &BTreeMap<i32, Vec<Reason>>) -> BTreeSet<i32> {
 /// Makes a deadlock of its core. `None` if it may be meant that way, or concerns only others.
 fn deadlock(
     observation: &Observation,
-    waits: &BTreeMap<i32, Vec<Reason>>,
+    waits: &BTreeMap<i32, Vec<WaitReason>>,
     reached: &BTreeMap<i32, BTreeSet<i32>>,
     core: &BTreeSet<i32>,
 ) -> Option<Deadlock> {
@@ -207,7 +211,8 @@ fn deadlock(
         .collect();
     let kind = kind(waits, core);
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
-    let is_fifo = |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.pipe.is_fifo());
+    let is_fifo =
+        |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if on.pipe.is_fifo());
     if !observed
         .iter()
         .chain(&waiting)
@@ -259,38 +264,38 @@ fn deadlock(
     })
 }
 
-fn kind(waits: &BTreeMap<i32, Vec<Reason>>, core: &BTreeSet<i32>) -> DeadlockKind {
+fn kind(waits: &BTreeMap<i32, Vec<WaitReason>>, core: &BTreeSet<i32>) -> DeadlockKind {
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
-    let on_side = |wanted: Side| move |reason: &Reason| matches!(reason, Reason::Pipe { on, .. } if on.side == wanted);
+    let on_side = |wanted: LinkSide| move |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if on.side == wanted);
     // A process waits for its child, which waits on this side of a pipe for that process: a
     // shell that only waits has no part in it.
-    let is_parents_fault = |side: Side| {
+    let is_parents_fault = |side: LinkSide| {
         core.iter().any(|parent| {
             let reasons = waits[parent].iter();
-            let children = reasons.filter(|reason| matches!(reason, Reason::Child { .. }));
+            let children = reasons.filter(|reason| matches!(reason, WaitReason::Child { .. }));
             let mut theirs = children
-                .flat_map(Reason::others)
+                .flat_map(WaitReason::others)
                 .flat_map(|child| waits.get(&child.pid).into_iter().flatten())
                 .filter(|reason| on_side(side)(reason));
             theirs.any(|reason| reason.others().iter().any(|who| who.pid == *parent))
         })
     };
-    if reasons().any(|reason| matches!(reason, Reason::Continue)) {
+    if reasons().any(|reason| matches!(reason, WaitReason::Continue)) {
         return DeadlockKind::Stopped;
     }
-    if reasons().any(|reason| matches!(reason, Reason::FifoPeer { .. })) {
+    if reasons().any(|reason| matches!(reason, WaitReason::FifoPeer { .. })) {
         return DeadlockKind::NoPeer;
     }
     let (input, room) = (
-        reasons().any(on_side(Side::Input)),
-        reasons().any(on_side(Side::Room)),
+        reasons().any(on_side(LinkSide::Input)),
+        reasons().any(on_side(LinkSide::Room)),
     );
     match (input, room) {
         (true, true) => DeadlockKind::OtherPipe,
-        (false, _) if is_parents_fault(Side::Room) => DeadlockKind::UnreadOutput,
+        (false, _) if is_parents_fault(LinkSide::Room) => DeadlockKind::UnreadOutput,
         (false, _) if core.len() == 1 => DeadlockKind::OwnOutput,
         (false, _) => DeadlockKind::AllWrite,
-        (true, _) if is_parents_fault(Side::Input) => DeadlockKind::MissingEnd,
+        (true, _) if is_parents_fault(LinkSide::Input) => DeadlockKind::MissingEnd,
         (true, _) if core.len() == 1 => DeadlockKind::OwnEnd,
         (true, _) => DeadlockKind::AllRead,
     }
@@ -316,7 +321,7 @@ fn handles_signals(observed: &Observed) -> bool {
 
 /// What a process waits for, if it did not run at all and all that could wake it is known.
 /// `None` if something outside could.
-fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>> {
+fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<WaitReason>> {
     // A relative of it that can't be examined may have its pipes.
     let is_known = observed.unseen != Unseen::Relatives;
     if !observed.is_frozen || !is_known {
@@ -325,9 +330,9 @@ fn reasons(observation: &Observation, observed: &Observed) -> Option<Vec<Reason>
     let mut reasons = Vec::new();
     for state in &observed.threads {
         match state {
-            State::Working | State::Disk => return None,
-            State::Stopped => reasons.push(Reason::Continue),
-            State::Waiting(wait) => reasons.extend(of_wait(observation, observed, wait)?),
+            ThreadState::Working | ThreadState::Disk => return None,
+            ThreadState::Stopped => reasons.push(WaitReason::Continue),
+            ThreadState::Waiting(wait) => reasons.extend(of_wait(observation, observed, wait)?),
         }
     }
     // A process whose threads wait only for each other is none of a pipeline's.
@@ -338,7 +343,7 @@ fn of_wait(
     observation: &Observation,
     observed: &Observed,
     wait: &BlockedOn,
-) -> Option<Vec<Reason>> {
+) -> Option<Vec<WaitReason>> {
     match wait {
         // It waits for the signal of its child's end, or of its timer: see `has_timeout`.
         BlockedOn::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
@@ -346,7 +351,7 @@ fn of_wait(
         }
         BlockedOn::Outside(_) | BlockedOn::PipeLock | BlockedOn::Pipes { or: Some(_), .. } => None,
         BlockedOn::Thread => Some(Vec::new()),
-        BlockedOn::FifoPeer { path } => Some(vec![Reason::FifoPeer { path: path.clone() }]),
+        BlockedOn::FifoPeer { path } => Some(vec![WaitReason::FifoPeer { path: path.clone() }]),
         BlockedOn::Child(pid) => {
             let own = observed.process.id.pid;
             let children: Vec<&Observed> = children(observation, own).collect();
@@ -360,13 +365,13 @@ fn of_wait(
                 // In another namespace the child has another number.
                 None => children.into_iter().map(Observed::who).collect(),
             };
-            (!others.is_empty()).then(|| vec![Reason::Child { others }])
+            (!others.is_empty()).then(|| vec![WaitReason::Child { others }])
         }
         BlockedOn::Pipes { any_of, or: None } => any_of
             .iter()
             .map(|on| {
                 let others = others(observation, on.pipe, on.side)?;
-                Some(Reason::Pipe { on: *on, others })
+                Some(WaitReason::Pipe { on: *on, others })
             })
             .collect(),
     }
@@ -379,11 +384,11 @@ fn children(observation: &Observation, parent: i32) -> impl Iterator<Item = &Obs
 
 /// Children whose end wakes a process from its wait for a pipe, by a signal: make waits so for
 /// a job's end or a free slot.
-fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i32> {
+fn signalling(observation: &Observation, pid: i32, reasons: &[WaitReason]) -> Vec<i32> {
     let waits_for_pipe = || {
         reasons
             .iter()
-            .any(|reason| matches!(reason, Reason::Pipe { .. }))
+            .any(|reason| matches!(reason, WaitReason::Pipe { .. }))
     };
     let handles_end = |process: &Observed| handles(process, libc::SIGCHLD) && waits_for_pipe();
     if !observation.find(pid).is_some_and(handles_end) {
@@ -397,11 +402,11 @@ fn signalling(observation: &Observation, pid: i32, reasons: &[Reason]) -> Vec<i3
 
 /// The processes that could end a wait on a pipe. `None` if there may be others: if none is
 /// seen, or if it is a FIFO that somebody holds open for both, for any future process.
-fn others(observation: &Observation, pipe: LinkId, side: Side) -> Option<Vec<Who>> {
+fn others(observation: &Observation, pipe: LinkId, side: LinkSide) -> Option<Vec<Who>> {
     let mut ends = observation
         .living()
         .flat_map(|process| &process.process.ends);
-    let is_kept_open = |end: &crate::proc::End| end.pipe == pipe && end.reads && end.writes;
+    let is_kept_open = |end: &crate::proc::LinkFd| end.pipe == pipe && end.reads && end.writes;
     if pipe.is_fifo() && ends.any(is_kept_open) {
         return None;
     }

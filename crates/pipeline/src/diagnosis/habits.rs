@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, Who};
-use crate::graph::{Node, Side};
-use crate::observe::{NewPipe, Observation, Pipe, default_capacity};
+use crate::graph::{LinkSide, Node};
+use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
 
 /// A reader that waited for input for at least this share is short of it.
@@ -47,19 +47,19 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
 pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pipe in &observation.pipes {
-        let readers = observation.users(pipe.id, Side::Input);
+        let readers = observation.users(pipe.id, LinkSide::Input);
         let starved = readers
             .iter()
-            .find(|process| process.share_on(pipe.id, Side::Input) >= MIN_STARVED);
+            .find(|process| process.share_on(pipe.id, LinkSide::Input) >= MIN_STARVED);
         let Some(reader) = starved.filter(|reader| reader.is_asked && !reader.has_ended) else {
             continue;
         };
         let holders: Vec<&Observed> = observation
-            .holders(pipe.id, Side::Room)
+            .holders(pipe.id, LinkSide::Room)
             .filter(|process| !process.has_ended)
             .collect();
         // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
-        let has_both = |process: &&&Observed| process.process.holds(pipe.id, Side::Input);
+        let has_both = |process: &&&Observed| process.process.holds(pipe.id, LinkSide::Input);
         let is_token = holders.iter().filter(has_both).count() > 1;
         let is_reader = |process: &&&Observed| process.process.id == reader.process.id;
         let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
@@ -81,7 +81,7 @@ pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>)
                 .map(|end| end.fd)
                 .next();
             let is_idle = |process: &&Observed| {
-                process.is_idle(Side::Room) || process.only_waits_for_children()
+                process.is_idle(LinkSide::Room) || process.only_waits_for_children()
             };
             findings.extend(fd.map(|fd| Finding::LeakedWriteEnd {
                 pipe: pipe.id,
@@ -121,15 +121,16 @@ fn is_meant(
             .iter()
             .filter(|process| process.process.id.pid != own)
     };
-    if holder.waited_on(pipe, Side::Room) || !holder.is_idle(Side::Room) {
+    if holder.waited_on(pipe, LinkSide::Room) || !holder.is_idle(LinkSide::Room) {
         return true;
     }
     // A shell whose children write, and end before they can be seen.
-    if holder.has_reaped && holder.is_standard(pipe, Side::Room) {
+    if holder.has_reaped && holder.is_standard(pipe, LinkSide::Room) {
         return true;
     }
     // A shell that keeps a FIFO open for others, while it waits for them.
-    let keeps_open = holder.process.holds(pipe, Side::Input) && holder.only_waits_for_children();
+    let keeps_open =
+        holder.process.holds(pipe, LinkSide::Input) && holder.only_waits_for_children();
     if keeps_open && pipe.is_fifo() {
         let mut others = others().filter(|other| other.process.id != reader.process.id);
         return others.any(|other| observation.descends(other, own));
@@ -137,7 +138,7 @@ fn is_meant(
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
     let writes = |process: &&&Observed| {
-        !process.is_idle(Side::Room) || process.is_standard(pipe, Side::Room)
+        !process.is_idle(LinkSide::Room) || process.is_standard(pipe, LinkSide::Room)
     };
     if observation.descends(reader, own) && !others().any(|process| writes(&process)) {
         return true;
@@ -148,7 +149,7 @@ fn is_meant(
         return others().any(|process| observation.descends(process, own));
     }
     // A stage that has not written yet, unless it was left behind by one.
-    holder.is_standard(pipe, Side::Room) && !is_left_behind(holder, reader)
+    holder.is_standard(pipe, LinkSide::Room) && !is_left_behind(holder, reader)
 }
 
 /// Whether a process's parent has ended, which it has in common with the reader of its output.
@@ -175,21 +176,21 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
         let mut before = edges.iter().filter(|(_, to, _)| *to == own);
         let has_cause = before.any(|(from, ..)| {
             let writer = observation.find(*from);
-            writer.is_some_and(|process| small(observation, process, Side::Room).is_some())
+            writer.is_some_and(|process| small(observation, process, LinkSide::Room).is_some())
         });
         if !has_cause {
-            let sides = [Side::Input, Side::Room].into_iter();
+            let sides = [LinkSide::Input, LinkSide::Room].into_iter();
             findings.extend(sides.filter_map(|side| small(observation, observed, side)));
         }
     }
     findings
 }
 
-fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<Finding> {
+fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<Finding> {
     let io = observed.io.filter(|_| !observed.splices)?;
     let (bytes, calls) = match side {
-        Side::Input => (io.read_bytes, io.reads),
-        Side::Room => (io.written_bytes, io.writes),
+        LinkSide::Input => (io.read_bytes, io.reads),
+        LinkSide::Room => (io.written_bytes, io.writes),
     };
     let mut pipes = observation.pipes.iter();
     let has_end = pipes.any(|pipe| observed.process.holds(pipe.id, side));
@@ -198,7 +199,7 @@ fn small(observation: &Observation, observed: &Observed, side: Side) -> Option<F
     if !has_end || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
-    let wakes = woken(observation, observed, calls_per_s).filter(|_| side == Side::Room);
+    let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
     let is_costly = calls_per_s >= MIN_CALLS_PER_S || wakes.is_some();
     is_costly.then(|| Finding::SmallCalls {
         process: observed.who(),
@@ -217,7 +218,7 @@ fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Opt
     readers.find_map(|(_, to, pipe)| {
         let reader = observation.find(to)?;
         let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
-        let is_woken = reader.share_on(pipe, Side::Input) > 0.5
+        let is_woken = reader.share_on(pipe, LinkSide::Input) > 0.5
             && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
         is_woken.then(|| reader.who())
     })
@@ -242,7 +243,7 @@ pub enum SmallPipeCause {
 /// Why a pipe is small. The kernel gives a new pipe two pages once the pipes of an unprivileged
 /// user exceed the soft limit (one before Linux 5.14), and never more than the maximum
 /// (alloc_pipe_info() in fs/pipe.c).
-fn cause(pipe: &Pipe, capacity: u64, new: Option<NewPipe>) -> SmallPipeCause {
+fn cause(pipe: &ObservedLink, capacity: u64, new: Option<NewPipe>) -> SmallPipeCause {
     let page = fastpipe::pipe::page_size() as u64;
     let is_minimal = capacity <= 2 * page;
     let Some(new) = new else {
@@ -272,8 +273,8 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pipe in observation.pipes.iter().filter(|pipe| pipe.is_small()) {
         let capacity = pipe.capacity.unwrap_or_default();
-        let mut between = observation.users(pipe.id, Side::Room);
-        between.extend(observation.users(pipe.id, Side::Input));
+        let mut between = observation.users(pipe.id, LinkSide::Room);
+        between.extend(observation.users(pipe.id, LinkSide::Input));
         // A program that made itself a small pipe knows why.
         let is_shared = between.len() > 1;
         if is_shared && between.iter().any(is_asked) {
@@ -293,15 +294,15 @@ mod tests {
     use super::*;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::graph::Process;
-    use crate::proc::{End, Io};
-    use crate::wait::{BlockedOn, LinkWait, Outside, State};
+    use crate::proc::{Io, LinkFd};
+    use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
-    fn sleeping() -> State {
-        State::Waiting(BlockedOn::Outside(Outside::Timer))
+    fn sleeping() -> ThreadState {
+        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer))
     }
 
-    fn on_child() -> State {
-        State::Waiting(BlockedOn::Child(None))
+    fn on_child() -> ThreadState {
+        ThreadState::Waiting(BlockedOn::Child(None))
     }
 
     /// The processes with a spare end of a pipe from which process 2 reads.
@@ -390,7 +391,7 @@ mod tests {
     #[test]
     fn who_made_the_pipe_for_the_reader_may_write_later() {
         // An interactive shell and its coprocess.
-        let terminal = State::Waiting(BlockedOn::Outside(Outside::Terminal));
+        let terminal = ThreadState::Waiting(BlockedOn::Outside(Outside::Terminal));
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
         assert!(spare([frozen(shell().process, on_child())]).is_empty());
@@ -423,24 +424,24 @@ mod tests {
 
     #[test]
     fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
-        let fifo = |end: End| End {
+        let fifo = |end: LinkFd| LinkFd {
             pipe: LinkId {
                 device: 5,
                 inode: 7,
             },
             ..end
         };
-        let both = fifo(End {
+        let both = fifo(LinkFd {
             writes: true,
             ..reads(3, 7)
         });
         let shell = frozen(process(9, "bash", vec![both]), on_child());
         let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
-        let waits = State::Waiting(BlockedOn::Pipes {
+        let waits = ThreadState::Waiting(BlockedOn::Pipes {
             any_of: vec![LinkWait {
                 pipe: cat.ends[0].pipe,
                 fd: Some(0),
-                side: Side::Input,
+                side: LinkSide::Input,
             }],
             or: None,
         });
@@ -459,7 +460,7 @@ mod tests {
         let page = fastpipe::pipe::page_size() as u64;
         let usual = default_capacity();
         let find = |capacity, owner, user, new_capacity, max| {
-            let pipe = Pipe {
+            let pipe = ObservedLink {
                 owner: Some(owner),
                 ..observation(vec![sleeper(1, 1)]).pipes[0].clone()
             };

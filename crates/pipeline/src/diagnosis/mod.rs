@@ -11,14 +11,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
-pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, Reason};
+pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, WaitReason};
 pub use self::habits::SmallPipeCause;
 pub use self::unread::{Idle, Unread};
-use crate::graph::{Edge, Node, Process, Side, Stages, pipelines};
-use crate::observe::{self, Observation, Pipe, Plan};
+use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
+use crate::observe::{self, Observation, ObservationPlan, ObservedLink};
 use crate::proc::{LinkId, Proc};
 use crate::sample::{Observed, OnLink};
-use crate::wait::{Outside, State};
+use crate::wait::{Outside, ThreadState};
 
 /// A process with fewer samples, as a share of those of others, is too short-lived to judge.
 const MIN_PRESENT: f64 = 0.25;
@@ -60,7 +60,7 @@ impl Observed {
     }
 
     /// The share of the time in which it waited on a pipe.
-    fn share_on(&self, pipe: LinkId, side: Side) -> f64 {
+    fn share_on(&self, pipe: LinkId, side: LinkSide) -> f64 {
         let on = self.on.iter();
         on.filter(|on| on.pipe == pipe && on.side == side)
             .map(|on| on.share)
@@ -90,7 +90,7 @@ impl Node for Observed {
         &self.ancestors
     }
 
-    fn waited_on(&self, link: LinkId, side: Side) -> bool {
+    fn waited_on(&self, link: LinkId, side: LinkSide) -> bool {
         self.share_on(link, side) > 0.0
     }
 
@@ -98,10 +98,10 @@ impl Node for Observed {
         self.waits_for_children() >= MIN_ONLY_WAITS
     }
 
-    fn is_idle(&self, side: Side) -> bool {
+    fn is_idle(&self, side: LinkSide) -> bool {
         let has_none = self.io.is_some_and(|io| match side {
-            Side::Input => io.reads == 0,
-            Side::Room => io.writes == 0,
+            LinkSide::Input => io.reads == 0,
+            LinkSide::Room => io.writes == 0,
         });
         !self.splices && (self.is_frozen || has_none)
     }
@@ -118,7 +118,7 @@ impl Observation {
     }
 
     /// The processes that held an end of a pipe, also those that have ended.
-    pub(crate) fn holders(&self, pipe: LinkId, side: Side) -> impl Iterator<Item = &Observed> {
+    pub(crate) fn holders(&self, pipe: LinkId, side: LinkSide) -> impl Iterator<Item = &Observed> {
         self.processes
             .iter()
             .filter(move |process| process.process.holds(pipe, side))
@@ -138,7 +138,7 @@ impl Observation {
     }
 
     /// The processes that use an end of a pipe for most of the time.
-    pub fn users(&self, pipe: LinkId, side: Side) -> Vec<&Observed> {
+    pub fn users(&self, pipe: LinkId, side: LinkSide) -> Vec<&Observed> {
         self.stages().users(pipe, side)
     }
 
@@ -153,10 +153,10 @@ impl Observation {
     pub fn short_lived_pipes(&self) -> usize {
         let min = self.min_samples();
         let is_short = |process: &&Observed| process.is_asked && !process.is_lasting(min);
-        let between = |pipe: &&Pipe| {
-            let mut readers = self.holders(pipe.id, Side::Input).filter(is_short);
+        let between = |pipe: &&ObservedLink| {
+            let mut readers = self.holders(pipe.id, LinkSide::Input).filter(is_short);
             readers.any(|reader| {
-                let mut writers = self.holders(pipe.id, Side::Room).filter(is_short);
+                let mut writers = self.holders(pipe.id, LinkSide::Room).filter(is_short);
                 writers.any(|writer| writer.process.id != reader.process.id)
             })
         };
@@ -172,7 +172,7 @@ impl Observation {
     /// that nothing will.
     pub fn is_still(&self) -> bool {
         let mut states = self.living().flat_map(|process| &process.threads);
-        states.all(|state| !matches!(state, State::Working | State::Disk))
+        states.all(|state| !matches!(state, ThreadState::Working | ThreadState::Disk))
     }
 
     /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
@@ -262,7 +262,7 @@ pub enum Finding {
         /// The process.
         process: Who,
         /// Whether it reads (`Input`) or writes.
-        side: Side,
+        side: LinkSide,
         /// The mean number of bytes.
         bytes_per_call: f64,
         /// The number of calls.
@@ -353,7 +353,11 @@ impl Finding {
 
 /// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
 /// a finding depends on it.
-pub fn observe(proc: &Proc, plan: &Plan, pause: &mut dyn FnMut(Duration) -> bool) -> Observation {
+pub fn observe(
+    proc: &Proc,
+    plan: &ObservationPlan,
+    pause: &mut dyn FnMut(Duration) -> bool,
+) -> Observation {
     let needs_all =
         |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
     observe::observe(proc, plan, needs_all, pause)
@@ -407,7 +411,7 @@ mod tests {
             BlockedOn::Outside(Outside::Socket),
         ] {
             let ends = || vec![reads(0, 7), writes(1, 8)];
-            let timeout = frozen(process(2, "timeout", ends()), State::Waiting(wait));
+            let timeout = frozen(process(2, "timeout", ends()), ThreadState::Waiting(wait));
             let cat = Process {
                 parent: 2,
                 ..process(3, "cat", ends())
@@ -448,7 +452,7 @@ mod tests {
             0.0,
             0.1,
         );
-        xz.on.retain(|on| on.side == Side::Input);
+        xz.on.retain(|on| on.side == LinkSide::Input);
         xz.ancestors = vec![2];
         let observation = observation(vec![
             busy(process(1, "cat", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
@@ -469,7 +473,7 @@ mod tests {
             let seq = process(first, "seq", ends);
             let wc = process(first + 1, "wc", vec![reads(0, pipe), writes(1, 99)]);
             let mut wc = busy(wc, 0.9, 0.0, 0.1);
-            wc.on.retain(|on| on.side == Side::Input);
+            wc.on.retain(|on| on.side == LinkSide::Input);
             if !writes_much {
                 wc.io = wc.io.map(|io| Io { writes: 0, ..io });
             }
@@ -520,7 +524,7 @@ mod tests {
         };
         let calls = Finding::SmallCalls {
             process: who(),
-            side: Side::Room,
+            side: LinkSide::Room,
             bytes_per_call: 1.0,
             calls_per_s: 1.0,
             wakes: None,
@@ -575,6 +579,6 @@ mod tests {
             busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
             busy(cat, 0.5, 0.0, 0.5),
         ]);
-        assert_eq!(observation.users(LinkId::pipe(7), Side::Input).len(), 2);
+        assert_eq!(observation.users(LinkId::pipe(7), LinkSide::Input).len(), 2);
     }
 }

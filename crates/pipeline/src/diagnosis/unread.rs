@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Observed, Who};
-use crate::graph::{Node, Side};
+use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::sample::{Children, Shares};
-use crate::wait::{BlockedOn, Outside, State};
+use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A writer that waited for this share of the time waited all the time.
 const MIN_BLOCKED: f64 = 0.95;
@@ -55,9 +55,9 @@ impl Unread {
 pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unread> {
     let mut found = Vec::new();
     for pipe in &observation.pipes {
-        let writers = observation.holders(pipe.id, Side::Room);
+        let writers = observation.holders(pipe.id, LinkSide::Room);
         let mut blocked = writers.filter(|process| {
-            let waited = process.share_on(pipe.id, Side::Room) >= MIN_BLOCKED;
+            let waited = process.share_on(pipe.id, LinkSide::Room) >= MIN_BLOCKED;
             waited
                 && process.is_frozen
                 && !process.has_ended
@@ -66,7 +66,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let Some(writer) = blocked.next() else {
             continue;
         };
-        let readers = observation.holders(pipe.id, Side::Input);
+        let readers = observation.holders(pipe.id, LinkSide::Input);
         let readers =
             readers.filter(|process| !process.has_ended && process.process.id != writer.process.id);
         let readers: Vec<&Observed> = readers.collect();
@@ -79,7 +79,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .map_or(0.0, |children| awake(&children.shares));
             awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |process: &&Observed| process.waited_on(pipe.id, Side::Input);
+        let is_starved = |process: &&Observed| process.waited_on(pipe.id, LinkSide::Input);
         // A writer is only woken once a whole page has been read.
         let was_read = match pipe.fill_change {
             Some(change) => !change.is_constant,
@@ -107,7 +107,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
 
 fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle {
     let own = reader.process.id.pid;
-    let waits_for_child = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
+    let waits_for_child =
+        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
     let is_parent = observation.descends(writer, own) && reader.threads.iter().any(waits_for_child);
     // The nearest child on the way to the writer.
     let line = writer.ancestors.iter().copied();
@@ -131,8 +132,8 @@ mod tests {
     use crate::fixtures::{busy, frozen, observation, on_room, process, reads, writes};
     use crate::graph::Process;
 
-    fn waiting(outside: Outside) -> State {
-        State::Waiting(BlockedOn::Outside(outside))
+    fn waiting(outside: Outside) -> ThreadState {
+        ThreadState::Waiting(BlockedOn::Outside(outside))
     }
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -147,7 +148,7 @@ mod tests {
         frozen(yes, on_room(7))
     }
 
-    fn reader(thread: State) -> Observed {
+    fn reader(thread: ThreadState) -> Observed {
         frozen(process(2, "python3", vec![reads(5, 7)]), thread)
     }
 
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(unread.readers[0].child, None);
         parent
             .threads
-            .push(State::Waiting(BlockedOn::Child(Some(1))));
+            .push(ThreadState::Waiting(BlockedOn::Child(Some(1))));
         let [unread] = &found(vec![blocked(), parent])[..] else {
             panic!();
         };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Process, Side};
-use crate::proc::{End, LinkId, ProcessId};
+use super::{LinkSide, Process};
+use crate::proc::{LinkFd, LinkId, ProcessId};
 
 /// A process's end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub struct Link {
 
 impl Link {
     /// The processes that hold this side of it, each once.
-    pub fn holders(&self, side: Side) -> Vec<i32> {
+    pub fn holders(&self, side: LinkSide) -> Vec<i32> {
         let mut pids: Vec<i32> = self
             .ends
             .iter()
             .filter(|end| match side {
-                Side::Input => end.reads,
-                Side::Room => end.writes,
+                LinkSide::Input => end.reads,
+                LinkSide::Room => end.writes,
             })
             .map(|end| end.pid)
             .collect();
@@ -46,7 +46,7 @@ impl Link {
     /// Whether one process writes and another one reads. Where all do both, as with the tokens of
     /// make, nothing flows.
     fn has_flow(&self) -> bool {
-        let (readers, writers) = (self.holders(Side::Input), self.holders(Side::Room));
+        let (readers, writers) = (self.holders(LinkSide::Input), self.holders(LinkSide::Room));
         !readers.is_empty() && !writers.is_empty() && readers != writers
     }
 }
@@ -108,17 +108,17 @@ pub fn groups<'a>(links: impl IntoIterator<Item = &'a Link>) -> Vec<BTreeSet<i32
 /// inherited by accident, and standard error is often collected from all stages.
 pub(crate) fn with_flow(
     process: &Process,
-    used: &BTreeMap<(LinkId, Side), u32>,
+    used: &BTreeMap<(LinkId, LinkSide), u32>,
     links: &BTreeMap<LinkId, Link>,
 ) -> Option<Process> {
-    let flows = |end: &End, side: Side, standard: i32| {
+    let flows = |end: &LinkFd, side: LinkSide, standard: i32| {
         let is_own = || end.fd > 2 && links[&end.pipe].holders(side).len() < 2;
         end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own()
     };
     let mut ends = process.ends.clone();
     for end in &mut ends {
-        end.reads &= flows(end, Side::Input, 0);
-        end.writes &= flows(end, Side::Room, 1);
+        end.reads &= flows(end, LinkSide::Input, 0);
+        end.writes &= flows(end, LinkSide::Room, 1);
     }
     ends.retain(|end| end.reads || end.writes);
     (!ends.is_empty()).then(|| Process {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(with_flow(&all[2], &unused, &links), Some(all[2].clone()));
         let inherits = process(4, "c", vec![writes(2, 9)]);
         assert_eq!(with_flow(&inherits, &unused, &links), None);
-        let used = [9, 8].map(|inode| ((LinkId::pipe(inode), Side::Room), 1));
+        let used = [9, 8].map(|inode| ((LinkId::pipe(inode), LinkSide::Room), 1));
         let flowing = with_flow(&all[0], &used.into(), &links);
         assert_eq!(flowing, Some(all[0].clone()));
     }

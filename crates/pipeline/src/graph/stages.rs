@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Process, Side};
+use super::{LinkSide, Process};
 use crate::proc::LinkId;
 
 /// Standard input of a process started from a shell.
@@ -27,23 +27,23 @@ pub trait Node {
     fn ancestors(&self) -> &[i32];
 
     /// Whether it waited on this side of a link.
-    fn waited_on(&self, link: LinkId, side: Side) -> bool;
+    fn waited_on(&self, link: LinkId, side: LinkSide) -> bool;
 
     /// Whether it only waits for its children, as a shell does.
     fn only_waits_for_children(&self) -> bool;
 
     /// Whether it did nothing by which it could have used this side of any link.
-    fn is_idle(&self, side: Side) -> bool;
+    fn is_idle(&self, side: LinkSide) -> bool;
 
     /// Whether it did not run at all.
     fn is_frozen(&self) -> bool;
 
     /// Whether an end of a link is among the descriptors by which a process started from a
     /// shell reads or writes.
-    fn is_standard(&self, link: LinkId, side: Side) -> bool {
+    fn is_standard(&self, link: LinkId, side: LinkSide) -> bool {
         let standard: &[i32] = match side {
-            Side::Input => &[STDIN],
-            Side::Room => &[STDOUT, STDERR],
+            LinkSide::Input => &[STDIN],
+            LinkSide::Room => &[STDOUT, STDERR],
         };
         let mut ends = self.process().ends.iter();
         ends.any(|end| end.pipe == link && standard.contains(&end.fd))
@@ -55,13 +55,13 @@ pub trait Node {
     fn seems_to_write(&self, link: LinkId) -> bool {
         let mut ends = self.process().ends.iter();
         let is_output = ends.any(|end| end.pipe == link && end.fd == STDOUT);
-        self.waited_on(link, Side::Room) || is_output && !self.is_idle(Side::Room)
+        self.waited_on(link, LinkSide::Room) || is_output && !self.is_idle(LinkSide::Room)
     }
 
     /// Whether it holds an end of a link without using it: it never waited there, and only waits for
     /// others, or started another one that has this end, or did nothing by which it could have
     /// been used.
-    fn holds_idly(&self, link: LinkId, side: Side, is_wrapper: bool) -> bool {
+    fn holds_idly(&self, link: LinkId, side: LinkSide, is_wrapper: bool) -> bool {
         !self.waited_on(link, side)
             && (self.only_waits_for_children()
                 || self.is_idle(side) && !self.is_standard(link, side)
@@ -84,7 +84,7 @@ pub struct Stages<'a, N, L> {
 impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
     /// The processes that use an end of a link for most of the time. If all hold it idly, as a
     /// shell that waits for one short-lived child after another, any of them may.
-    pub fn users(&self, link: LinkId, side: Side) -> Vec<&'a N> {
+    pub fn users(&self, link: LinkId, side: LinkSide) -> Vec<&'a N> {
         let holders: Vec<&N> = self
             .nodes
             .iter()
@@ -110,10 +110,10 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
     pub fn edges(&self, links: impl IntoIterator<Item = LinkId>) -> Vec<Edge> {
         let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for link in links {
-            let writers = self.users(link, Side::Room);
+            let writers = self.users(link, LinkSide::Room);
             for writer in &writers {
                 let is_silent = writers.len() > 1 && !writer.seems_to_write(link);
-                for reader in self.users(link, Side::Input) {
+                for reader in self.users(link, LinkSide::Input) {
                     if writer.process().id != reader.process().id {
                         let found = if is_silent { &mut silent } else { &mut edges };
                         found.insert((writer.number(), reader.number(), link));

@@ -21,7 +21,7 @@ const MIN_SAMPLES: u32 = 5;
 
 /// What a process did during some time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Window {
+pub struct StageWindow {
     /// The number of samples.
     pub samples: u32,
     /// How often it was in which state.
@@ -38,12 +38,12 @@ pub struct Window {
 }
 
 impl Slice {
-    pub(super) fn window(&self) -> Window {
+    pub(super) fn window(&self) -> StageWindow {
         let seconds = self.counted.as_secs_f64();
         let is_counted = seconds > 0.0;
         let io = self.io.filter(|_| !self.counts.splices && is_counted);
         let outside = self.counts.outside.iter();
-        Window {
+        StageWindow {
             samples: self.counts.samples,
             shares: self.divide().shares(&self.counts),
             waits_for: outside.max_by_key(|(_, count)| **count).map(|most| *most.0),
@@ -112,19 +112,19 @@ impl History {
 pub(super) mod tests {
     use super::*;
     use crate::proc::Io;
-    use crate::sample::counts::Counts;
+    use crate::sample::counts::StateCounts;
 
     /// A second of a process, in percent of its samples.
     pub(in crate::live) fn slice(working: u32, blocked: u32, starved: u32) -> Slice {
         let outside = 100 - working - blocked - starved;
         Slice {
-            counts: Counts {
+            counts: StateCounts {
                 samples: 100,
                 awake: working,
                 blocked,
                 starved,
                 outside: [(Outside::Socket, outside)].into(),
-                ..Counts::default()
+                ..StateCounts::default()
             },
             counted: TICK,
             ran: TICK.mul_f64(f64::from(working) / 100.0),

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::history::{History, TICK, Window};
+use super::history::{History, StageWindow, TICK};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
-use crate::observe::{Observation, Pipe};
+use crate::observe::{Observation, ObservedLink};
 use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
@@ -53,7 +53,7 @@ pub struct Pipeline {
     /// For how long no stage has run.
     pub still_s: f64,
     /// The stages, in the order of the flow.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<LiveStage>,
     /// The pipes between them.
     pub links: Vec<StageLink>,
 }
@@ -68,7 +68,7 @@ impl Pipeline {
 
 /// A stage of a pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Stage {
+pub struct LiveStage {
     /// Its number.
     pub pid: i32,
     /// When it started, in ticks since boot.
@@ -81,9 +81,9 @@ pub struct Stage {
     /// Whether it has ended.
     pub has_ended: bool,
     /// The last second.
-    pub second: Window,
+    pub second: StageWindow,
     /// The last minute.
-    pub minute: Window,
+    pub minute: StageWindow,
 }
 
 /// A pipe between two stages.
@@ -95,7 +95,7 @@ pub struct StageLink {
     pub to: i32,
     /// The pipe; its fill is that of the last second.
     #[serde(flatten)]
-    pub pipe: Pipe,
+    pub pipe: ObservedLink,
 }
 
 /// A process that is watched, with its history.
@@ -119,8 +119,8 @@ impl LiveProcess<'_> {
         }
     }
 
-    fn stage(&self) -> Stage {
-        Stage {
+    fn stage(&self) -> LiveStage {
+        LiveStage {
             pid: self.process.id.pid,
             start: self.process.id.start,
             name: self.process.name.clone(),
@@ -136,7 +136,7 @@ impl LiveProcess<'_> {
 /// holds the ends of others' pipes.
 pub(super) fn pipelines(
     members: &[LiveProcess<'_>],
-    pipes: &BTreeMap<LinkId, Pipe>,
+    pipes: &BTreeMap<LinkId, ObservedLink>,
     load: &Load,
     is_survey: bool,
 ) -> Vec<Pipeline> {
@@ -181,7 +181,7 @@ pub(super) fn pipelines(
                     .map(|(from, to, pipe)| StageLink {
                         from: *from,
                         to: *to,
-                        pipe: Pipe {
+                        pipe: ObservedLink {
                             bytes_per_s: second.rate(*pipe),
                             ..pipes[pipe].clone()
                         },
@@ -223,7 +223,7 @@ pub(super) fn pipelines(
 mod tests {
     use super::*;
     use crate::fixtures::{busy, observation, process, reads, writes};
-    use crate::graph::Side;
+    use crate::graph::LinkSide;
     use crate::live::history::tests::{history, slice};
     use crate::wait::Outside;
 
@@ -243,9 +243,9 @@ mod tests {
                 let mut slice = slice.clone();
                 for end in &process.ends {
                     let (side, count) = if end.reads {
-                        (Side::Input, slice.counts.starved)
+                        (LinkSide::Input, slice.counts.starved)
                     } else {
-                        (Side::Room, slice.counts.blocked)
+                        (LinkSide::Room, slice.counts.blocked)
                     };
                     slice.counts.on.insert((end.pipe, side), count);
                 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, Pipe, Plan};
+use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
-use crate::sample::slice::Limits;
+use crate::sample::slice::ProcessorLimits;
 use crate::sample::tally::Tally;
 use crate::wait::is_moving;
 
@@ -47,7 +47,7 @@ pub(crate) struct PipeSamples {
 /// A running observation.
 pub(crate) struct Observer<'a> {
     pub(crate) proc: &'a Proc,
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a ObservationPlan,
     pub(crate) fd_budget: FdBudget,
     pub(crate) scanner: Scanner,
     pub(crate) users: BTreeMap<ProcessId, Option<u32>>,
@@ -109,7 +109,7 @@ impl Chores {
 }
 
 impl<'a> Observer<'a> {
-    pub(crate) fn new(proc: &'a Proc, plan: &'a Plan) -> Self {
+    pub(crate) fn new(proc: &'a Proc, plan: &'a ObservationPlan) -> Self {
         Observer {
             proc,
             plan,
@@ -278,7 +278,7 @@ impl Observer<'_> {
     }
 
     /// What may have kept a process from running since the times of the processors were read.
-    pub(crate) fn limits(&self, tally: &Tally, load: &Load) -> Limits {
+    pub(crate) fn limits(&self, tally: &Tally, load: &Load) -> ProcessorLimits {
         let proc = self.proc;
         let groups = tally.groups.as_ref();
         let quota = groups.and_then(|groups| self.quotas.used_up(proc, groups));
@@ -295,7 +295,7 @@ impl Observer<'_> {
         let count = allowed
             .as_ref()
             .map_or(load.0.len(), |allowed| allowed.len());
-        Limits {
+        ProcessorLimits {
             contention,
             allowed,
             processors: count,
@@ -436,11 +436,11 @@ impl Observer<'_> {
     }
 
     /// What was seen of a pipe.
-    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> Pipe {
+    pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> ObservedLink {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
         let sum: f64 = seen.fills.iter().map(|look| look.share).sum();
-        Pipe {
+        ObservedLink {
             id,
             path,
             capacity: seen.capacity,
@@ -519,7 +519,7 @@ impl Observer<'_> {
             ..Observation::default()
         };
         observation.set_rates();
-        if observation.pipes.iter().any(Pipe::is_small) {
+        if observation.pipes.iter().any(ObservedLink::is_small) {
             observation.new_pipe = NewPipe::read(self.proc);
         }
         observation

@@ -5,7 +5,7 @@
 //! moves data elsewhere, or moves some by calls that are not counted.
 
 use super::Observation;
-use crate::graph::Side;
+use crate::graph::LinkSide;
 use crate::proc::LinkId;
 use crate::sample::Observed;
 
@@ -41,7 +41,7 @@ impl Observation {
 
     /// Bytes per second through a pipe; `None` if not known.
     pub(crate) fn rate(&self, pipe: LinkId) -> Option<f64> {
-        let ends = [Side::Input, Side::Room].map(|side| self.moved(pipe, side));
+        let ends = [LinkSide::Input, LinkSide::Room].map(|side| self.moved(pipe, side));
         let mut pipes = self.pipes.iter();
         let change = pipes
             .find(|known| known.id == pipe)
@@ -87,12 +87,12 @@ impl Observation {
     /// Whether a process may have moved its bytes through another pipe on this side. Not through one
     /// that was left to it by accident, which others have, too; and standard error mostly carries
     /// little.
-    fn uses_others(&self, process: &Observed, pipe: LinkId, side: Side) -> bool {
+    fn uses_others(&self, process: &Observed, pipe: LinkId, side: LinkSide) -> bool {
         let mut ends = process.process.ends.iter();
         ends.any(|end| {
             let (is_open, standard) = match side {
-                Side::Input => (end.reads, 0),
-                Side::Room => (end.writes, 1),
+                LinkSide::Input => (end.reads, 0),
+                LinkSide::Room => (end.writes, 1),
             };
             let is_other = end.pipe != pipe && is_open;
             let is_inherited = || {
@@ -111,7 +111,7 @@ impl Observation {
         })
     }
 
-    fn moved(&self, pipe: LinkId, side: Side) -> Moved {
+    fn moved(&self, pipe: LinkId, side: LinkSide) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
@@ -126,8 +126,8 @@ impl Observation {
                 return Moved::Unknown;
             };
             let (more_bytes, more_calls) = match side {
-                Side::Input => (io.read_bytes, io.reads),
-                Side::Room => (io.written_bytes, io.writes),
+                LinkSide::Input => (io.read_bytes, io.reads),
+                LinkSide::Room => (io.written_bytes, io.writes),
             };
             (bytes, calls) = (bytes + more_bytes, calls + more_calls);
             seconds = seconds.max(process.counted_s);

@@ -18,7 +18,7 @@ use crate::proc::ProcessId;
 use crate::proc::files::FdBudget;
 use crate::sample::Shares;
 use crate::sample::tally::{self, Tally};
-use crate::wait::State;
+use crate::wait::ThreadState;
 
 /// Processes in a group of their own, which are killed when this is dropped.
 struct Group(Vec<Child>);
@@ -38,8 +38,8 @@ impl Group {
         self.0.push(command.spawn().unwrap());
     }
 
-    fn plan(&self, millis: u64) -> Plan {
-        Plan {
+    fn plan(&self, millis: u64) -> ObservationPlan {
+        ObservationPlan {
             scope: Scope::Pid(self.pid()),
             window: Duration::from_millis(millis),
             excluded: Vec::new(),
@@ -160,7 +160,7 @@ fn few_descriptors_change_nothing() {
     };
     let is_stuck = || {
         let states = sample(&FdBudget::new()).map(|(_, threads)| threads);
-        let waits = |threads: &Vec<State>| matches!(threads[..], [State::Waiting(_)]);
+        let waits = |threads: &Vec<ThreadState>| matches!(threads[..], [ThreadState::Waiting(_)]);
         states.iter().all(waits).then_some(())
     };
     eventually(is_stuck).unwrap();

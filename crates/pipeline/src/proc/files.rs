@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use super::{End, Io, LinkId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
+use super::{Io, LinkFd, LinkId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -24,7 +24,7 @@ const MAX_KEPT: u64 = 4096;
 
 /// The files of one process: found by its number, or below its directory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Files<'a> {
+pub(crate) struct ProcessFiles<'a> {
     proc: &'a Proc,
     pid: i32,
     directory: Option<BorrowedFd<'a>>,
@@ -42,10 +42,10 @@ pub(crate) struct FdTableStamp {
     pub(crate) count: u64,
 }
 
-impl<'a> Files<'a> {
+impl<'a> ProcessFiles<'a> {
     /// The files of the process that has this number when they are opened.
     pub(crate) fn new(proc: &'a Proc, pid: i32) -> Self {
-        Files {
+        ProcessFiles {
             proc,
             pid,
             directory: None,
@@ -56,7 +56,7 @@ impl<'a> Files<'a> {
     /// The files of the process with this directory: none once it has ended, even if another
     /// process gets its number.
     pub(crate) fn below(self, directory: BorrowedFd<'a>) -> Self {
-        Files {
+        ProcessFiles {
             directory: Some(directory),
             ..self
         }
@@ -75,7 +75,7 @@ impl<'a> Files<'a> {
 
     /// The files of the process as one of its threads has them.
     pub(crate) fn through(self, thread: Option<i32>) -> Self {
-        Files { thread, ..self }
+        ProcessFiles { thread, ..self }
     }
 
     /// The thread by which it shows the files.
@@ -230,7 +230,7 @@ impl<'a> Files<'a> {
     ///
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
-    pub(crate) fn ends(self) -> io::Result<Vec<End>> {
+    pub(crate) fn ends(self) -> io::Result<Vec<LinkFd>> {
         let (directory, fds) = self.entries("fd")?;
         let ends = fds.into_iter().filter_map(|fd| {
             let path = PathBuf::from(fd.to_string());
@@ -238,7 +238,7 @@ impl<'a> Files<'a> {
                 return None;
             };
             let (reads, writes) = access(directory.as_fd(), &path)?;
-            Some(End {
+            Some(LinkFd {
                 fd,
                 pipe,
                 reads,
@@ -246,7 +246,7 @@ impl<'a> Files<'a> {
                 path: fifo,
             })
         });
-        let mut ends: Vec<End> = ends.collect();
+        let mut ends: Vec<LinkFd> = ends.collect();
         ends.sort_by_key(|end| end.fd);
         Ok(ends)
     }
@@ -359,7 +359,7 @@ impl Drop for CachedFile {
 
 /// What a thread has done so far (Documentation/scheduler/sched-stats.rst).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Schedule {
+pub(crate) struct SchedStat {
     /// Running time.
     pub(crate) ran: Duration,
     /// Time waiting for a processor.
@@ -394,16 +394,16 @@ impl ThreadFiles {
     /// Running and waiting time. The file is kept open as far as `fd_budget` goes; so below.
     pub(crate) fn schedule(
         &mut self,
-        files: Files<'_>,
+        files: ProcessFiles<'_>,
         fd_budget: Option<&FdBudget>,
-    ) -> Option<Schedule> {
+    ) -> Option<SchedStat> {
         let Some(text) = text(&mut self.schedule, files, self.tid, "schedstat", fd_budget) else {
             // The kernel doesn't count it, unless the thread has ended.
-            return self.state(files, None).map(|_| Schedule::default());
+            return self.state(files, None).map(|_| SchedStat::default());
         };
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         let mut next = || numbers.next()?.ok();
-        Some(Schedule {
+        Some(SchedStat {
             ran: Duration::from_nanos(next()?),
             delayed: Duration::from_nanos(next()?),
             turns: next()?,
@@ -413,7 +413,7 @@ impl ThreadFiles {
     /// The text of `syscall` (proc_pid_syscall(5)). `None` if this process may not know.
     pub(crate) fn call(
         &mut self,
-        files: Files<'_>,
+        files: ProcessFiles<'_>,
         fd_budget: Option<&FdBudget>,
     ) -> Option<String> {
         if files.proc.hides_calls() {
@@ -426,7 +426,7 @@ impl ThreadFiles {
     /// not know.
     pub(crate) fn function(
         &mut self,
-        files: Files<'_>,
+        files: ProcessFiles<'_>,
         fd_budget: Option<&FdBudget>,
     ) -> Option<String> {
         let function = text(&mut self.function, files, self.tid, "wchan", fd_budget)?;
@@ -435,13 +435,17 @@ impl ThreadFiles {
 
     /// What it has read and written itself, unlike `/proc/PID/io` without the children for which
     /// the process has waited.
-    pub(crate) fn io(&self, files: Files<'_>) -> Option<Io> {
+    pub(crate) fn io(&self, files: ProcessFiles<'_>) -> Option<Io> {
         let place = format!("task/{}/io", self.tid);
         parse_io(&read(&files.open(&place, OFlags::RDONLY).ok()?).ok()?)
     }
 
     /// Its state, by the third field of proc_pid_stat(5).
-    pub(crate) fn state(&mut self, files: Files<'_>, fd_budget: Option<&FdBudget>) -> Option<char> {
+    pub(crate) fn state(
+        &mut self,
+        files: ProcessFiles<'_>,
+        fd_budget: Option<&FdBudget>,
+    ) -> Option<char> {
         let text = text(&mut self.stat, files, self.tid, "stat", fd_budget)?;
         Some(parse_stat(&text)?.state)
     }
@@ -450,7 +454,7 @@ impl ThreadFiles {
 /// Reads a file of a thread, by the file kept open if there is one.
 fn text(
     kept: &mut Option<CachedFile>,
-    files: Files<'_>,
+    files: ProcessFiles<'_>,
     tid: i32,
     name: &str,
     fd_budget: Option<&FdBudget>,
@@ -480,8 +484,8 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = child.id() as i32;
         let fd_budget = FdBudget::new();
-        let directory = Files::new(&proc, pid).directory().unwrap();
-        let files = Files::new(&proc, pid).below(directory.as_fd());
+        let directory = ProcessFiles::new(&proc, pid).directory().unwrap();
+        let files = ProcessFiles::new(&proc, pid).below(directory.as_fd());
         let mut thread = ThreadFiles::new(pid);
         assert!(thread.schedule(files, Some(&fd_budget)).is_some());
         assert_eq!(files.thread_count(), Some(1));
@@ -522,7 +526,7 @@ mod tests {
         let stamp = |child: &mut std::process::Child| {
             let stdout = child.stdout.as_mut().unwrap();
             io::Read::read_exact(stdout, &mut [0]).unwrap();
-            Files::new(&proc, child.id() as i32)
+            ProcessFiles::new(&proc, child.id() as i32)
                 .fd_table_stamp()
                 .unwrap()
         };

@@ -100,7 +100,7 @@ pub(crate) enum NoAnswer {
 
 /// How a helper process is started.
 #[derive(Debug, Clone, Copy)]
-enum Launch {
+enum HelperLaunch {
     /// As a program.
     Program(fn() -> Command),
     /// As a copy of this process.
@@ -113,7 +113,7 @@ pub struct PipeProbe(Rc<RefCell<ProbeState>>);
 
 #[derive(Debug)]
 struct ProbeState {
-    launch: Launch,
+    launch: HelperLaunch,
     helper: Option<Helper>,
     /// Helpers that were killed, and may be blocked in the kernel.
     left_behind: Vec<ProcessId>,
@@ -132,16 +132,16 @@ struct ProbeState {
 impl PipeProbe {
     /// Asks processes that `program` starts: this program with the hidden subcommand and [`ROLE`].
     pub fn new(program: fn() -> Command) -> Self {
-        PipeProbe::with(Launch::Program(program))
+        PipeProbe::with(HelperLaunch::Program(program))
     }
 
     /// Asks copies of this process, which must have only one thread. They answer other requests than
     /// for files and states by `answer`.
     pub fn forking(answer: Answer) -> Self {
-        PipeProbe::with(Launch::Copy(answer))
+        PipeProbe::with(HelperLaunch::Copy(answer))
     }
 
-    fn with(launch: Launch) -> Self {
+    fn with(launch: HelperLaunch) -> Self {
         PipeProbe(Rc::new(RefCell::new(ProbeState {
             launch,
             helper: None,

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::counts::{Activity, Awake, Counts, activity, least_ran};
+use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
-use crate::proc::{End, Proc, Stat};
-use crate::wait::{BlockedOn, State, examine};
+use crate::proc::{LinkFd, Proc, Stat};
+use crate::wait::{BlockedOn, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
 const MAX_CHILDREN: usize = 8;
@@ -37,12 +37,12 @@ pub(crate) struct ChildTally {
 /// What they did during some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ChildSlice {
-    counts: Counts,
+    counts: StateCounts,
     /// The same for each child by itself.
-    each: Counts,
+    each: StateCounts,
     /// Samples in which no child was there that had been there in the one before.
     replaced: u32,
-    names: BTreeMap<String, Named>,
+    names: BTreeMap<String, NamedChildren>,
     /// Samples in which a child was awake, and how many were, added up.
     awake: (u32, u32),
     /// Their processor time.
@@ -51,7 +51,7 @@ pub(crate) struct ChildSlice {
 
 /// What children with one name did, as far as they were seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Named {
+struct NamedChildren {
     /// How often one decided what they did together.
     decided: u32,
     ran: Duration,
@@ -63,14 +63,14 @@ struct Child {
     pid: i32,
     name: String,
     threads: Vec<i32>,
-    states: Vec<State>,
+    states: Vec<ThreadState>,
 }
 
 impl ChildTally {
     /// Samples the children of a process that waits in these states.
-    pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&State]) {
+    pub(crate) fn sample(&mut self, proc: &Proc, parent: &Process, states: &[&ThreadState]) {
         let only = states.iter().find_map(|state| match state {
-            State::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
+            ThreadState::Waiting(BlockedOn::Child(Some(pid))) => Some(*pid),
             _ => None,
         });
         let mut children = proc.children(parent.id.pid);
@@ -95,14 +95,14 @@ impl ChildTally {
         }
         self.count_schedules(proc, &seen);
         self.is_begun = true;
-        let mut all: Vec<&State> = seen.iter().flat_map(|child| &child.states).collect();
+        let mut all: Vec<&ThreadState> = seen.iter().flat_map(|child| &child.states).collect();
         if all.is_empty() {
             // It does not wait for those that are left as zombies.
             if children.iter().any(|pid| proc.stat(*pid).is_some()) {
                 return;
             }
             // Those that were there have ended since, for which they had to run.
-            all.push(&State::Working);
+            all.push(&ThreadState::Working);
         }
         let slice = &mut self.slice;
         let is_new = |pid: &i32| !before.contains_key(pid);
@@ -115,8 +115,10 @@ impl ChildTally {
         if let Some(child) = seen.iter().find(|child| does(child) == together) {
             slice.names.entry(child.name.clone()).or_default().decided += 1;
         }
-        if together == Activity::Awake {
-            let awake = seen.iter().filter(|child| does(child) == Activity::Awake);
+        if together == SampledActivity::Awake {
+            let awake = seen
+                .iter()
+                .filter(|child| does(child) == SampledActivity::Awake);
             slice.awake.0 += 1;
             slice.awake.1 += awake.count().max(1) as u32;
         }
@@ -172,7 +174,7 @@ impl ChildTally {
 fn examine_child(
     proc: &Proc,
     pid: i32,
-    ends: &[End],
+    ends: &[LinkFd],
     depth: u32,
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {
@@ -182,8 +184,9 @@ fn examine_child(
     let states = threads
         .iter()
         .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
-    let states: Vec<State> = states.collect();
-    let is_waiting = |state: &State| matches!(state, State::Waiting(BlockedOn::Child(_)));
+    let states: Vec<ThreadState> = states.collect();
+    let is_waiting =
+        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
         for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
@@ -297,7 +300,7 @@ impl ChildSlice {
     /// were ready to.
     fn main_names(&self, shares: &Shares) -> Vec<String> {
         let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
-        let weight = |named: &Named| {
+        let weight = |named: &NamedChildren| {
             if is_awake {
                 (named.ran + named.delayed).as_secs_f64()
             } else {
@@ -334,7 +337,7 @@ mod tests {
         let mut shell = shell.spawn().unwrap();
         let parent = process(shell.id() as i32, "sh", Vec::new());
         let mut tally = ChildTally::default();
-        let waiting = State::Waiting(BlockedOn::Child(None));
+        let waiting = ThreadState::Waiting(BlockedOn::Child(None));
         let found = eventually(|| {
             tally.sample(&Proc::default(), &parent, &[&waiting]);
             let sleeps = tally.slice.counts.outside.contains_key(&Outside::Timer);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::ticks;
-use crate::proc::files::{FdBudget, Files, Schedule, ThreadFiles};
-use crate::proc::{End, Io, Proc};
-use crate::wait::{State, ThreadSample, examine_files};
+use crate::proc::files::{FdBudget, ProcessFiles, SchedStat, ThreadFiles};
+use crate::proc::{Io, LinkFd, Proc};
+use crate::wait::{ThreadSample, ThreadState, examine_files};
 
 /// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
 /// has not changed for this long, the thread does not run.
@@ -23,7 +23,7 @@ pub(super) struct Counters {
     /// Their page faults.
     pub(super) children_faults: u64,
     /// What each thread has done.
-    pub(super) threads: BTreeMap<i32, Schedule>,
+    pub(super) threads: BTreeMap<i32, SchedStat>,
 }
 
 impl Counters {
@@ -72,18 +72,18 @@ impl OwnIo {
 
 /// A thread that is sampled.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct WatchedThread {
     pub(super) files: ThreadFiles,
     /// How often it had got a processor when its state was read.
     pub(super) turns: Option<u64>,
     pub(super) seen: Option<ThreadSample>,
     /// When it was first seen awake with these counts, which have not changed since.
-    pub(super) awake: Option<(Schedule, Instant)>,
+    pub(super) awake: Option<(SchedStat, Instant)>,
 }
 
-impl Watch {
+impl WatchedThread {
     pub(super) fn new(tid: i32) -> Self {
-        Watch {
+        WatchedThread {
             files: ThreadFiles::new(tid),
             turns: None,
             seen: None,
@@ -93,7 +93,7 @@ impl Watch {
 
     /// For how long it has been waiting for a processor, which the kernel counts only once it
     /// gets one. `schedule` is its state now.
-    fn pending(&self, schedule: Schedule) -> Duration {
+    fn pending(&self, schedule: SchedStat) -> Duration {
         let waits = self.awake.filter(|(before, _)| *before == schedule);
         let time = waits.map_or(Duration::ZERO, |(_, since)| since.elapsed());
         if time < MIN_PENDING {
@@ -104,7 +104,7 @@ impl Watch {
     }
 
     /// How often it got a processor; from its switches if the kernel doesn't count that.
-    fn turns(&self, proc: &Proc, pid: i32, schedule: Schedule) -> Option<u64> {
+    fn turns(&self, proc: &Proc, pid: i32, schedule: SchedStat) -> Option<u64> {
         match schedule.turns {
             0 => proc.switches(pid, self.files.tid),
             turns => Some(turns),
@@ -113,11 +113,12 @@ impl Watch {
 
     /// Reads its state, unless it has been asleep since that was read. Returns whether it may
     /// have run; `None` if it has ended.
-    pub(super) fn sample(&mut self, at: &At<'_>, ends: &[End]) -> Option<bool> {
+    pub(super) fn sample(&mut self, at: &At<'_>, ends: &[LinkFd]) -> Option<bool> {
         let schedule = self.files.schedule(at.files, Some(at.fd_budget))?;
         let turns = schedule.turns;
         let has_slept = turns > 0 && self.turns == Some(turns);
-        let is_awake = |seen: &ThreadSample| matches!(seen.state, State::Working | State::Disk);
+        let is_awake =
+            |seen: &ThreadSample| matches!(seen.state, ThreadState::Working | ThreadState::Disk);
         if has_slept && self.seen.as_ref().is_some_and(|seen| !is_awake(seen)) {
             return Some(false);
         }
@@ -125,7 +126,7 @@ impl Watch {
         let fd_budget = self.seen.is_some().then_some(at.fd_budget);
         let seen = examine_files(at.files, &mut self.files, ends, fd_budget)?;
         let waits_on = self.awake.filter(|(before, _)| *before == schedule);
-        let is_ready = seen.state == State::Working;
+        let is_ready = seen.state == ThreadState::Working;
         self.awake = is_ready.then(|| waits_on.unwrap_or_else(|| (schedule, Instant::now())));
         let is_awake = is_awake(&seen);
         self.seen = Some(seen);
@@ -137,12 +138,12 @@ impl Watch {
 /// Where the files of a process are.
 pub(super) struct At<'a> {
     pub(super) proc: &'a Proc,
-    pub(super) files: Files<'a>,
+    pub(super) files: ProcessFiles<'a>,
     pub(super) fd_budget: &'a FdBudget,
 }
 
 /// What a process has read and written itself, as far as that is known.
-fn own_io(at: &At<'_>, pid: i32, children_faults: u64, watches: &[Watch]) -> Option<OwnIo> {
+fn own_io(at: &At<'_>, pid: i32, children_faults: u64, watches: &[WatchedThread]) -> Option<OwnIo> {
     let io = match watches {
         // It never waited for a child.
         _ if children_faults == 0 => at.proc.io(pid),
@@ -160,7 +161,7 @@ fn own_io(at: &At<'_>, pid: i32, children_faults: u64, watches: &[Watch]) -> Opt
     })
 }
 
-pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters {
+pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> Counters {
     let stat = at.files.stat().map(|(stat, _)| stat).unwrap_or_default();
     let mut counters = Counters {
         io: own_io(at, pid, stat.children_faults, watches),
@@ -170,7 +171,7 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters
     };
     for watch in watches {
         if let Some(schedule) = watch.files.schedule(at.files, Some(at.fd_budget)) {
-            let schedule = Schedule {
+            let schedule = SchedStat {
                 delayed: schedule.delayed + watch.pending(schedule),
                 ..schedule
             };
@@ -179,7 +180,7 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [Watch]) -> Counters
             // 0 twice would look like a thread that never ran.
             let unknown = counters.threads.len() as u64 + 1;
             let turns = watch.turns(at.proc, pid, schedule).unwrap_or(unknown);
-            let schedule = Schedule { turns, ..schedule };
+            let schedule = SchedStat { turns, ..schedule };
             counters.threads.insert(watch.files.tid, schedule);
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{OnLink, Shares};
-use crate::graph::Side;
+use crate::graph::LinkSide;
 use crate::proc::LinkId;
-use crate::wait::{BlockedOn, LinkWait, Outside, State};
+use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
@@ -13,7 +13,7 @@ const MAX_UNEXPLAINED: f64 = 0.1;
 
 /// What a process did at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Activity {
+pub(crate) enum SampledActivity {
     /// A thread ran or was ready to.
     Awake,
     Disk,
@@ -24,30 +24,30 @@ pub(crate) enum Activity {
 }
 
 /// What a process does if its threads are in these states.
-pub(crate) fn activity(threads: &[&State]) -> Activity {
-    let any = |wanted: &State| threads.contains(&wanted);
+pub(crate) fn activity(threads: &[&ThreadState]) -> SampledActivity {
+    let any = |wanted: &ThreadState| threads.contains(&wanted);
     let waits = || {
         threads.iter().filter_map(|state| match state {
-            State::Waiting(wait) => Some(wait),
+            ThreadState::Waiting(wait) => Some(wait),
             _ => None,
         })
     };
-    let on_side = |wanted: Side| {
+    let on_side = |wanted: LinkSide| {
         waits().any(|wait| match wait {
             BlockedOn::Pipes { any_of, .. } => any_of.iter().any(|on| on.side == wanted),
             _ => false,
         })
     };
-    if any(&State::Working) {
-        Activity::Awake
-    } else if any(&State::Disk) {
-        Activity::Disk
-    } else if any(&State::Stopped) {
-        Activity::Stopped
-    } else if on_side(Side::Room) {
-        Activity::Blocked
-    } else if on_side(Side::Input) {
-        Activity::Starved
+    if any(&ThreadState::Working) {
+        SampledActivity::Awake
+    } else if any(&ThreadState::Disk) {
+        SampledActivity::Disk
+    } else if any(&ThreadState::Stopped) {
+        SampledActivity::Stopped
+    } else if on_side(LinkSide::Room) {
+        SampledActivity::Blocked
+    } else if on_side(LinkSide::Input) {
+        SampledActivity::Starved
     } else {
         let outside = waits().map(|wait| match wait {
             BlockedOn::Outside(outside) => *outside,
@@ -58,13 +58,13 @@ pub(crate) fn activity(threads: &[&State]) -> Activity {
         });
         // A thread that waits for another one says least.
         let first = outside.min_by_key(|outside| *outside == Outside::Lock);
-        Activity::Elsewhere(first.unwrap_or(Outside::Other))
+        SampledActivity::Elsewhere(first.unwrap_or(Outside::Other))
     }
 }
 
 /// Numbers of samples, by what the process did.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Counts {
+pub(crate) struct StateCounts {
     pub(crate) samples: u32,
     pub(crate) awake: u32,
     pub(crate) disk: u32,
@@ -72,27 +72,27 @@ pub(crate) struct Counts {
     pub(crate) starved: u32,
     pub(crate) stopped: u32,
     pub(crate) outside: BTreeMap<Outside, u32>,
-    pub(crate) on: BTreeMap<(LinkId, Side), u32>,
+    pub(crate) on: BTreeMap<(LinkId, LinkSide), u32>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub(crate) splices: bool,
 }
 
-impl Counts {
+impl StateCounts {
     /// Adds a sample of threads in these states. Returns what they did together.
-    pub(crate) fn add(&mut self, threads: &[&State]) -> Activity {
+    pub(crate) fn add(&mut self, threads: &[&ThreadState]) -> SampledActivity {
         self.samples += 1;
         let activity = activity(threads);
         match activity {
-            Activity::Awake => self.awake += 1,
-            Activity::Disk => self.disk += 1,
-            Activity::Blocked => self.blocked += 1,
-            Activity::Starved => self.starved += 1,
-            Activity::Stopped => self.stopped += 1,
-            Activity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
+            SampledActivity::Awake => self.awake += 1,
+            SampledActivity::Disk => self.disk += 1,
+            SampledActivity::Blocked => self.blocked += 1,
+            SampledActivity::Starved => self.starved += 1,
+            SampledActivity::Stopped => self.stopped += 1,
+            SampledActivity::Elsewhere(outside) => *self.outside.entry(outside).or_default() += 1,
         }
-        let mut on: BTreeSet<(LinkId, Side)> = BTreeSet::new();
+        let mut on: BTreeSet<(LinkId, LinkSide)> = BTreeSet::new();
         for state in threads {
-            if let State::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
+            if let ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
                 on.extend(any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side)));
             }
         }
@@ -103,7 +103,7 @@ impl Counts {
     }
 
     /// Adds those of another time.
-    pub(crate) fn merge(&mut self, other: &Counts) {
+    pub(crate) fn merge(&mut self, other: &StateCounts) {
         self.samples += other.samples;
         self.awake += other.awake;
         self.disk += other.disk;
@@ -193,7 +193,7 @@ impl Division {
     }
 
     /// The shares of all states.
-    pub(crate) fn shares(&self, counts: &Counts) -> Shares {
+    pub(crate) fn shares(&self, counts: &StateCounts) -> Shares {
         Shares {
             runs: self.runs,
             queued: self.queued,
@@ -206,13 +206,13 @@ impl Division {
     }
 
     /// The shares of waits outside of pipes.
-    pub(crate) fn outside(&self, counts: &Counts) -> BTreeMap<Outside, f64> {
+    pub(crate) fn outside(&self, counts: &StateCounts) -> BTreeMap<Outside, f64> {
         let outside = counts.outside.iter();
         outside.map(|(key, n)| (*key, self.share(*n))).collect()
     }
 
     /// The shares of waits on pipes.
-    pub(crate) fn on(&self, counts: &Counts) -> Vec<OnLink> {
+    pub(crate) fn on(&self, counts: &StateCounts) -> Vec<OnLink> {
         let on = counts.on.iter();
         on.map(|((pipe, side), count)| OnLink {
             pipe: *pipe,
@@ -230,17 +230,23 @@ mod tests {
 
     #[test]
     fn a_stage_works_if_any_thread_does_and_room_comes_before_input() {
-        let lock = || State::Waiting(BlockedOn::Thread);
-        let socket = || State::Waiting(BlockedOn::Outside(Outside::Socket));
+        let lock = || ThreadState::Waiting(BlockedOn::Thread);
+        let socket = || ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
         for (threads, expected) in [
-            (vec![on_input(1), State::Working], Activity::Awake),
-            (vec![on_room(1), State::Disk], Activity::Disk),
-            (vec![on_input(1), on_room(2)], Activity::Blocked),
-            (vec![lock(), on_input(1)], Activity::Starved),
-            (vec![lock(), socket()], Activity::Elsewhere(Outside::Socket)),
-            (vec![State::Stopped], Activity::Stopped),
+            (
+                vec![on_input(1), ThreadState::Working],
+                SampledActivity::Awake,
+            ),
+            (vec![on_room(1), ThreadState::Disk], SampledActivity::Disk),
+            (vec![on_input(1), on_room(2)], SampledActivity::Blocked),
+            (vec![lock(), on_input(1)], SampledActivity::Starved),
+            (
+                vec![lock(), socket()],
+                SampledActivity::Elsewhere(Outside::Socket),
+            ),
+            (vec![ThreadState::Stopped], SampledActivity::Stopped),
         ] {
-            let threads: Vec<&State> = threads.iter().collect();
+            let threads: Vec<&ThreadState> = threads.iter().collect();
             assert_eq!(activity(&threads), expected, "{threads:?}");
         }
     }

@@ -6,7 +6,7 @@ use pipespeed_host::CpuList;
 
 use super::Observed;
 use super::children::ChildSlice;
-use super::counts::{Awake, Counts, Division, least_ran};
+use super::counts::{Awake, Division, StateCounts, least_ran};
 use crate::graph::{Process, Unseen};
 use crate::proc::Io;
 use crate::processors::Quota;
@@ -14,7 +14,7 @@ use crate::processors::Quota;
 /// What a process did during some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Slice {
-    pub(crate) counts: Counts,
+    pub(crate) counts: StateCounts,
     /// The time over which the following was counted.
     pub(crate) counted: Duration,
     pub(crate) ran: Duration,
@@ -29,12 +29,12 @@ pub(crate) struct Slice {
     /// The children that it waited for.
     pub(crate) children: ChildSlice,
     /// What might keep it from running.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProcessorLimits,
 }
 
 /// What may keep a process from running.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Limits {
+pub(crate) struct ProcessorLimits {
     /// At most this share of the time all its processors were used by others.
     pub(crate) contention: f64,
     /// The processors that it may use, if that was looked up.

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::children::ChildTally;
-use super::counters::{At, Counters, OwnIo, Watch, counters};
-use super::counts::{Activity, Counts};
-use super::slice::{Limits, Slice};
+use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
+use super::counts::{SampledActivity, StateCounts};
+use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
 use crate::graph::Process;
-use crate::proc::files::{CachedFile, FdBudget, Files};
+use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
 use crate::proc::{Proc, ProcessId};
-use crate::wait::{Outside, State};
+use crate::wait::{Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
 pub(crate) const MAX_THREADS: usize = 32;
@@ -33,13 +33,13 @@ pub(crate) struct Tally {
     /// Refers to this process, even if its number is reused. `None` if there are too few
     /// descriptors.
     directory: Option<CachedFile>,
-    watches: Vec<Watch>,
+    watches: Vec<WatchedThread>,
     is_from_start: bool,
     pub(crate) has_ended: bool,
     /// Whether it may have run since its descriptors were read.
     pub(crate) may_have_changed: bool,
     has_run: bool,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StateCounts,
     pub(crate) children: ChildTally,
     /// Whether children of it have ended while it was observed.
     has_children: bool,
@@ -63,7 +63,7 @@ impl Tally {
         is_from_start: bool,
         fd_budget: &FdBudget,
     ) -> Self {
-        let directory = Files::new(proc, process.id.pid).directory().ok();
+        let directory = ProcessFiles::new(proc, process.id.pid).directory().ok();
         // It may have been opened after the number was reused.
         let directory = directory.filter(|_| process.id.is_running(proc));
         let now = Instant::now();
@@ -81,7 +81,7 @@ impl Tally {
             has_ended: false,
             may_have_changed: false,
             has_run: false,
-            counts: Counts::default(),
+            counts: StateCounts::default(),
             thread: None,
             next: 0,
             hides_calls: false,
@@ -91,7 +91,12 @@ impl Tally {
         let living = (!has_leader).then(|| files.without_leader()?.thread());
         tally.thread = living.flatten();
         let at = tally.at(proc, fd_budget);
-        let mut watches: Vec<Watch> = at.files.threads().into_iter().map(Watch::new).collect();
+        let mut watches: Vec<WatchedThread> = at
+            .files
+            .threads()
+            .into_iter()
+            .map(WatchedThread::new)
+            .collect();
         let first = counters(&at, tally.process.id.pid, &mut watches);
         for watch in &mut watches {
             let schedule = first.threads.get(&watch.files.tid);
@@ -127,7 +132,7 @@ impl Tally {
     }
 
     fn at<'a>(&'a self, proc: &'a Proc, fd_budget: &'a FdBudget) -> At<'a> {
-        let files = Files::new(proc, self.process.id.pid).through(self.thread);
+        let files = ProcessFiles::new(proc, self.process.id.pid).through(self.thread);
         At {
             proc,
             files: match &self.directory {
@@ -165,7 +170,7 @@ impl Tally {
         if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
             let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
             for tid in at.files.threads() {
-                let mut watch = Watch::new(tid);
+                let mut watch = WatchedThread::new(tid);
                 if !known.contains(&tid) && watch.sample(&at, ends).is_some() {
                     watches.push(watch);
                 }
@@ -184,7 +189,7 @@ impl Tally {
                 self.last.0 = Instant::now();
             }
             self.may_have_changed |= has_run;
-            let mut states: Vec<&State> = Vec::new();
+            let mut states: Vec<&ThreadState> = Vec::new();
             self.hides_calls = false;
             for seen in self.watches.iter().filter_map(|watch| watch.seen.as_ref()) {
                 self.counts.splices |= seen.is_uncounted;
@@ -196,9 +201,9 @@ impl Tally {
             }
             let activity = self.counts.add(&states);
             let waits_for_children = match activity {
-                Activity::Elsewhere(Outside::Child | Outside::Signal) => true,
+                SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
                 // For those at the other end of a pipe of its own, as of popen(3).
-                Activity::Blocked | Activity::Starved => self.has_children,
+                SampledActivity::Blocked | SampledActivity::Starved => self.has_children,
                 _ => false,
             };
             if waits_for_children {
@@ -225,7 +230,7 @@ impl Tally {
     }
 
     /// The states of its threads as last seen.
-    pub(crate) fn threads(&self) -> Vec<State> {
+    pub(crate) fn threads(&self) -> Vec<ThreadState> {
         let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
         seen.map(|seen| seen.state.clone()).collect()
     }
@@ -234,7 +239,8 @@ impl Tally {
     /// that has slept in all samples since then are as they were at the last of these.
     pub(crate) fn update(&mut self, proc: &Proc, fd_budget: &FdBudget) {
         let mut seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
-        let is_awake = seen.any(|seen| matches!(seen.state, State::Working | State::Disk));
+        let is_awake =
+            seen.any(|seen| matches!(seen.state, ThreadState::Working | ThreadState::Disk));
         if !std::mem::take(&mut self.has_run) && !is_awake {
             return;
         }
@@ -259,7 +265,7 @@ impl Tally {
     }
 
     /// What it did since the counters were read first.
-    fn slice(&self, limits: Limits) -> Slice {
+    fn slice(&self, limits: ProcessorLimits) -> Slice {
         let ((began_at, first), (ended_at, last)) = (&self.first, &self.last);
         let counted = ended_at.duration_since(*began_at);
         let threads = last.threads.iter().map(|(tid, last)| {
@@ -290,9 +296,9 @@ impl Tally {
     }
 
     /// What it did since this was called last; everything is counted anew.
-    pub(crate) fn take(&mut self, limits: Limits) -> Slice {
+    pub(crate) fn take(&mut self, limits: ProcessorLimits) -> Slice {
         let slice = self.slice(limits);
-        self.counts = Counts::default();
+        self.counts = StateCounts::default();
         // The next time begins now.
         self.is_from_start = true;
         self.children.restart();
@@ -304,7 +310,7 @@ impl Tally {
     pub(crate) fn observed(
         &self,
         proc: &Proc,
-        limits: Limits,
+        limits: ProcessorLimits,
         now: Option<Process>,
         ancestors: Vec<i32>,
         is_asked: bool,

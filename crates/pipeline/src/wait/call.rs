@@ -2,9 +2,9 @@
 
 use libc::c_long;
 
-use super::Side;
+use super::LinkSide;
 use crate::proc::Target;
-use crate::proc::files::Files;
+use crate::proc::files::ProcessFiles;
 
 /// A system call with its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,28 +37,30 @@ impl Call {
 
     /// Whether it can only wait on this side of a pipe: it is no splice, which has two
     /// descriptors.
-    pub(super) fn is_on_pipe(self, files: Files<'_>, side: Side) -> bool {
+    pub(super) fn is_on_pipe(self, files: ProcessFiles<'_>, side: LinkSide) -> bool {
         let fd = self.descriptor(side).filter(|_| !self.is_uncounted());
         let target = fd.and_then(|fd| files.target(fd));
         self.number != libc::SYS_sendfile && matches!(target, Some(Target::Pipe(..)))
     }
 
     /// The descriptor that the call reads from (`Input`) or writes to (`Room`).
-    pub(super) fn descriptor(self, side: Side) -> Option<i32> {
+    pub(super) fn descriptor(self, side: LinkSide) -> Option<i32> {
         let args = self.args;
         let fd = match (self.number, side) {
-            (libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2, Side::Input) => args[0],
-            (libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2, Side::Room) => args[0],
-            (libc::SYS_splice, Side::Input) => args[0],
-            (libc::SYS_splice, Side::Room) => args[2],
-            (libc::SYS_tee, Side::Input) => args[0],
-            (libc::SYS_tee, Side::Room) => args[1],
+            (libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2, LinkSide::Input) => args[0],
+            (libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2, LinkSide::Room) => args[0],
+            (libc::SYS_splice, LinkSide::Input) => args[0],
+            (libc::SYS_splice, LinkSide::Room) => args[2],
+            (libc::SYS_tee, LinkSide::Input) => args[0],
+            (libc::SYS_tee, LinkSide::Room) => args[1],
             (libc::SYS_vmsplice, _) => args[0],
-            (libc::SYS_sendfile, Side::Input) => args[1],
-            (libc::SYS_sendfile, Side::Room) => args[0],
-            (libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_accept, Side::Input) => args[0],
-            (libc::SYS_accept4 | libc::SYS_recvmmsg | libc::SYS_connect, Side::Input) => args[0],
-            (libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg, Side::Room) => args[0],
+            (libc::SYS_sendfile, LinkSide::Input) => args[1],
+            (libc::SYS_sendfile, LinkSide::Room) => args[0],
+            (libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_accept, LinkSide::Input) => args[0],
+            (libc::SYS_accept4 | libc::SYS_recvmmsg | libc::SYS_connect, LinkSide::Input) => {
+                args[0]
+            }
+            (libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg, LinkSide::Room) => args[0],
             _ => return None,
         };
         i32::try_from(fd).ok()

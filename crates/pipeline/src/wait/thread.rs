@@ -1,22 +1,22 @@
 //! What a sleeping thread waits for, by its system call and its descriptors.
 
 use super::call::Call;
-use super::{Asleep, BlockedOn, LinkWait, Outside, Side};
-use crate::proc::files::Files;
-use crate::proc::{End, LinkId, Target, visible};
+use super::{Asleep, BlockedOn, LinkSide, LinkWait, Outside};
+use crate::proc::files::ProcessFiles;
+use crate::proc::{LinkFd, LinkId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.
 pub(super) struct Thread<'a> {
-    pub(super) files: Files<'a>,
-    pub(super) ends: &'a [End],
+    pub(super) files: ProcessFiles<'a>,
+    pub(super) ends: &'a [LinkFd],
 }
 
 impl Thread<'_> {
     /// What it waits for, by the kernel function and the system call in which it sleeps.
     pub(super) fn wait(&self, kind: Option<Asleep>, call: Option<Call>) -> BlockedOn {
         match (kind, call) {
-            (Some(Asleep::Input), call) => self.on_pipe(Side::Input, call),
-            (Some(Asleep::Room), call) => self.on_pipe(Side::Room, call),
+            (Some(Asleep::Input), call) => self.on_pipe(LinkSide::Input, call),
+            (Some(Asleep::Room), call) => self.on_pipe(LinkSide::Room, call),
             (Some(Asleep::FifoPeer), call) => BlockedOn::FifoPeer {
                 path: call.and_then(|call| self.opened_path(call)),
             },
@@ -29,11 +29,11 @@ impl Thread<'_> {
             (Some(Asleep::Futex), None) => BlockedOn::Outside(Outside::Lock),
             (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
             // A function that is not known, or may not be seen.
-            (None, Some(call)) if call.is_on_pipe(self.files, Side::Input) => {
-                self.on_pipe(Side::Input, Some(call))
+            (None, Some(call)) if call.is_on_pipe(self.files, LinkSide::Input) => {
+                self.on_pipe(LinkSide::Input, Some(call))
             }
-            (None, Some(call)) if call.is_on_pipe(self.files, Side::Room) => {
-                self.on_pipe(Side::Room, Some(call))
+            (None, Some(call)) if call.is_on_pipe(self.files, LinkSide::Room) => {
+                self.on_pipe(LinkSide::Room, Some(call))
             }
             (_, Some(call)) => BlockedOn::Outside(self.outside_of(call)),
             (Some(Asleep::TerminalOrSocket), None) => BlockedOn::Outside(Outside::Socket),
@@ -43,7 +43,7 @@ impl Thread<'_> {
 
     /// A wait in a read, write, splice or similar. Without the call it may be any pipe that
     /// the process has open on this side.
-    fn on_pipe(&self, side: Side, call: Option<Call>) -> BlockedOn {
+    fn on_pipe(&self, side: LinkSide, call: Option<Call>) -> BlockedOn {
         let fd = call.and_then(|call| call.descriptor(side));
         let known = fd.and_then(|fd| match self.files.target(fd)? {
             Target::Pipe(pipe, _) => Some(LinkWait {
@@ -61,10 +61,10 @@ impl Thread<'_> {
         }
     }
 
-    fn candidates(&self, side: Side) -> Vec<LinkWait> {
+    fn candidates(&self, side: LinkSide) -> Vec<LinkWait> {
         let ends = self.ends.iter().filter(|end| match side {
-            Side::Input => end.reads,
-            Side::Room => end.writes,
+            LinkSide::Input => end.reads,
+            LinkSide::Room => end.writes,
         });
         let mut waits: Vec<LinkWait> = ends
             .map(|end| LinkWait {
@@ -130,7 +130,7 @@ impl Thread<'_> {
 
     /// A wait for a lock of the kernel: of a pipe, if the call is on one.
     fn on_lock(&self, call: Call) -> BlockedOn {
-        let mut sides = [Side::Input, Side::Room].into_iter();
+        let mut sides = [LinkSide::Input, LinkSide::Room].into_iter();
         let is_pipe = sides.any(|side| {
             let fd = call.descriptor(side);
             fd.is_some_and(|fd| matches!(self.files.target(fd), Some(Target::Pipe(..))))
@@ -189,12 +189,12 @@ impl Thread<'_> {
     }
 
     /// Whether a descriptor is an end of the pipe that ever gets input, or room.
-    fn permits(&self, fd: i32, pipe: LinkId, side: Side) -> bool {
+    fn permits(&self, fd: i32, pipe: LinkId, side: LinkSide) -> bool {
         let mut ends = self.ends.iter();
         let end = ends.find(|end| end.fd == fd && end.pipe == pipe);
         end.is_none_or(|end| match side {
-            Side::Input => end.reads,
-            Side::Room => end.writes,
+            LinkSide::Input => end.reads,
+            LinkSide::Room => end.writes,
         })
     }
 
@@ -235,8 +235,8 @@ impl Thread<'_> {
     fn select_sets(&self, args: [u64; 6]) -> Option<Vec<Polled>> {
         let count = usize::try_from(args[0]).ok().filter(|n| *n <= MAX_POLLED)?;
         let mut all: Vec<Polled> = Vec::new();
-        let sets: [(u64, &'static [Side]); 2] =
-            [(args[1], &[Side::Input]), (args[2], &[Side::Room])];
+        let sets: [(u64, &'static [LinkSide]); 2] =
+            [(args[1], &[LinkSide::Input]), (args[2], &[LinkSide::Room])];
         for (address, side) in sets {
             if address == 0 {
                 continue;
@@ -285,7 +285,7 @@ impl Thread<'_> {
             libc::SYS_wait4 | libc::SYS_waitid => return Outside::Child,
             _ => {}
         }
-        let mut sides = [Side::Input, Side::Room].into_iter();
+        let mut sides = [LinkSide::Input, LinkSide::Room].into_iter();
         sides
             .find_map(|side| match self.files.target(call.descriptor(side)?)? {
                 Target::Pipe(..) => None,
@@ -296,7 +296,7 @@ impl Thread<'_> {
 }
 
 /// A descriptor in a poll, and the sides of it that the poll waits for.
-type Polled = (i32, &'static [Side]);
+type Polled = (i32, &'static [LinkSide]);
 
 /// A longer list of descriptors is not read, nor an epoll instance of a process with more: each
 /// takes about a microsecond a sample.
@@ -304,13 +304,13 @@ const MAX_POLLED: usize = 256;
 
 /// The sides of a pipe that these events of poll(2) or epoll_ctl(2) wait for. Without any, the
 /// wait is for errors only, which are always reported.
-fn sides(events: u32) -> &'static [Side] {
+fn sides(events: u32) -> &'static [LinkSide] {
     const IN: u32 = libc::POLLIN as u32 | libc::POLLRDNORM as u32;
     const OUT: u32 = libc::POLLOUT as u32 | libc::POLLWRNORM as u32;
     match (events & IN != 0, events & OUT != 0) {
-        (true, false) => &[Side::Input],
-        (false, true) => &[Side::Room],
-        (true, true) => &[Side::Input, Side::Room],
+        (true, false) => &[LinkSide::Input],
+        (false, true) => &[LinkSide::Room],
+        (true, true) => &[LinkSide::Input, LinkSide::Room],
         (false, false) => &[],
     }
 }

@@ -9,7 +9,7 @@ use super::number::{seconds, whole};
 use pipespeed_base::{Named, size};
 use pipespeed_host::placement::{Placement, parse_cpus};
 use pipespeed_measure::latency::channels::MAX_BYTES;
-use pipespeed_measure::latency::spec::{Mode, Naive};
+use pipespeed_measure::latency::spec::{ExchangeMode, Naive};
 use pipespeed_measure::spec::{Channel, Waiting};
 
 /// `pipespeed latency`.
@@ -102,12 +102,16 @@ impl LatencyArgs {
     }
 
     /// Returns the kinds of exchange to measure.
-    pub fn modes(&self) -> Vec<Mode> {
+    pub fn modes(&self) -> Vec<ExchangeMode> {
         match (self.naive, self.rate) {
-            (Some(Some(naive)), _) => vec![Mode::Naive(naive)],
-            (Some(None), _) => Naive::VALUES.iter().copied().map(Mode::Naive).collect(),
-            (None, Some(rate)) => vec![Mode::Open(rate)],
-            (None, None) => vec![Mode::Closed],
+            (Some(Some(naive)), _) => vec![ExchangeMode::Naive(naive)],
+            (Some(None), _) => Naive::VALUES
+                .iter()
+                .copied()
+                .map(ExchangeMode::Naive)
+                .collect(),
+            (None, Some(rate)) => vec![ExchangeMode::Open(rate)],
+            (None, None) => vec![ExchangeMode::Closed],
         }
     }
 }

@@ -55,7 +55,7 @@ fn boost() -> Option<super::BoostArgs> {
 
 /// Parses the arguments of one of the published programs, which accept a pipe size of 0
 /// (the size is not set) and 0 bytes to pipe.
-pub fn parse_published(program: &'static str) -> Result<super::Published, ExitCode> {
+pub fn parse_published(program: &'static str) -> Result<super::PublishedArgs, ExitCode> {
     let about = format!("The published {program}, with its options and output");
     let size_or_zero = |text: &str| -> Result<usize, String> {
         match size::parse_or_zero(text)? {
@@ -63,7 +63,7 @@ pub fn parse_published(program: &'static str) -> Result<super::Published, ExitCo
             _ => size::parse(text),
         }
     };
-    let command = <super::Published as clap::CommandFactory>::command()
+    let command = <super::PublishedArgs as clap::CommandFactory>::command()
         .about(about)
         .mut_arg("pipe_size", |arg| arg.value_parser(size_or_zero))
         .mut_arg("bytes_to_pipe", |arg| arg.value_parser(size_or_zero));

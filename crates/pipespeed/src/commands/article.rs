@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::ends::Rules;
 use crate::cli::{EndArgs, Sent, WriteArgs, parse_published};
 use pipespeed_base::failure::{exit_code, require_stdout, usage};
-use pipespeed_measure::spec::Reuse;
+use pipespeed_measure::spec::PageReuse;
 
 /// The published `write`.
 pub fn write() -> ExitCode {
@@ -19,7 +19,7 @@ pub fn write() -> ExitCode {
         let args = WriteArgs {
             end,
             data: Sent::Constant,
-            reuse: Reuse::Fresh,
+            reuse: PageReuse::Fresh,
             bytes: None,
         };
         super::write::run(&args, Rules::Published)

@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use crate::cli::BenchArgs;
-use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
-use crate::commands::progress::Progress;
+use crate::commands::files::{RECORD_SAMPLES_CHART, SavedFiles};
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
     cases_fit, first_error, header, load, nothing_measured, pipe_size_allowed, place,
     settle_pipe_size,
@@ -18,10 +18,10 @@ use pipespeed_base::size;
 use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
 use pipespeed_host::topology::Topology;
-use pipespeed_measure::plan::Plan;
+use pipespeed_measure::plan::RunPlan;
 use pipespeed_measure::record::{Kind, Run, to_json, write_csv};
 use pipespeed_measure::rounds::{Measurement, check};
-use pipespeed_measure::search::{self, Purpose};
+use pipespeed_measure::search::{self, SearchPurpose};
 use pipespeed_measure::spec::Case;
 use pipespeed_measure::suite::Preparation;
 use pipespeed_measure::trial::ProcessRunner;
@@ -38,7 +38,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let topology = Topology::read(&Root::default());
     let setup = &args.measure.setup;
     let chosen = place(setup.cpus, setup.placement.unwrap_or_default(), &topology)?;
-    let plan = Plan::new(&options::request(&args, rounded), chosen, &topology)?;
+    let plan = RunPlan::new(&options::request(&args, rounded), chosen, &topology)?;
     if let Some(bytes) = setup.pipe_size {
         pipe_size_allowed(bytes)?;
     }
@@ -53,7 +53,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     ];
     cases_fit(&plan.sized_cases(), &sizes)?;
     plan.check_time()?;
-    let files = Files::new(args.output.files())?.or_by_default(
+    let files = SavedFiles::new(args.output.files())?.or_by_default(
         args.output.no_save,
         args.suite.name(),
         RECORD_SAMPLES_CHART,
@@ -66,7 +66,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         Interrupt::install()?,
     );
     let save = |run: &Run| files.save_round(|option| text(option, run));
-    let mut progress = Progress::new(args.output.quiet, save);
+    let mut progress = ProgressDisplay::new(args.output.quiet, save);
     progress.say(&plan.announcement());
 
     let mut run = plan.empty_run(header(Kind::Bench, plan.machine.clone()));
@@ -88,8 +88,8 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let mut measurement = Measurement::new(runner, cases, null_control, run, &plan.refused);
     if outcome.is_ok() {
         outcome = match &search {
-            Some(search) if search.purpose == Purpose::Sizes => {
-                let begin = |progress: &Progress<_>| progress.start();
+            Some(search) if search.purpose == SearchPurpose::Sizes => {
+                let begin = |progress: &ProgressDisplay<_>| progress.start();
                 let confirmed = search::confirm(search, &mut measurement, &mut progress, begin);
                 confirmed.map_err(Into::into)
             }
@@ -112,8 +112,8 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
 
 fn measure<S: FnMut(&Run)>(
     measurement: &mut Measurement<ProcessRunner>,
-    plan: &Plan,
-    progress: &mut Progress<S>,
+    plan: &RunPlan,
+    progress: &mut ProgressDisplay<S>,
 ) -> anyhow::Result<()> {
     if let Some(durations) = plan.lengths.verifying {
         progress.set_purpose("verifying");
@@ -165,7 +165,7 @@ fn measure<S: FnMut(&Run)>(
 /// Runs the pilot and returns the seconds it took.
 fn timed_pilot<S: FnMut(&Run)>(
     measurement: &mut Measurement<ProcessRunner>,
-    progress: &mut Progress<S>,
+    progress: &mut ProgressDisplay<S>,
 ) -> anyhow::Result<f64> {
     let started = Instant::now();
     measurement.pilot(progress)?;
@@ -185,7 +185,7 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
     }
 }
 
-fn list(plan: &Plan) -> anyhow::Result<()> {
+fn list(plan: &RunPlan) -> anyhow::Result<()> {
     let mut lines = String::new();
     let widths = plan.cases.iter().map(|case| case.name.len());
     let names = widths.max().unwrap_or(0);
@@ -194,7 +194,7 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
     let columns = style.width.unwrap_or(usize::MAX);
     let search = plan
         .search()
-        .filter(|search| search.purpose == Purpose::Baseline);
+        .filter(|search| search.purpose == SearchPurpose::Baseline);
     let is_searched = |case: &Case| {
         search
             .as_ref()

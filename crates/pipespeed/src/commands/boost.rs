@@ -25,7 +25,7 @@ use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, Subject};
+use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, RaiseScope};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::is_readable;
 
@@ -70,7 +70,7 @@ fn program(args: &BoostArgs) -> Vec<OsString> {
 /// Starts the sidecar and becomes the command.
 fn become_command(args: &BoostArgs) -> anyhow::Result<()> {
     let words = program(args);
-    let subject = Subject {
+    let subject = RaiseScope {
         pid: getpid().as_raw_pid(),
         with_group: false,
         except: args.except.clone(),
@@ -109,14 +109,14 @@ fn adopts_orphans() -> bool {
     getpid() == Pid::INIT || child_subreaper().is_ok_and(|adopts| adopts.is_some())
 }
 
-fn start_sidecar(subject: Subject, account: Option<&str>) -> anyhow::Result<()> {
+fn start_sidecar(subject: RaiseScope, account: Option<&str>) -> anyhow::Result<()> {
     sidecar::start(subject, account)
         .map_err(|error| start_error("sidecar", &ProcessRunner::this_program(), error))
 }
 
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
-    let mut receiver = Receiver::new()?;
+    let mut receiver = AccountReceiver::new()?;
     // There is a descriptor for the signals, or the command is not started.
     let reserved = io::stderr().as_fd().try_clone_to_owned();
     let reserved = reserved.context("signals")?;
@@ -162,7 +162,11 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
 
 /// This command for the same pipeline, with the account sent to `receiver`, and without the
 /// pipes named `except`.
-fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeName>) -> Command {
+fn boosted_command(
+    args: &BoostArgs,
+    receiver: &AccountReceiver,
+    except: Option<&PipeName>,
+) -> Command {
     let mut command = Command::new(ProcessRunner::this_program());
     command.args(["boost", "--account", &receiver.path()]);
     if let Some(pipe) = except {
@@ -178,7 +182,7 @@ fn boosted_command(args: &BoostArgs, receiver: &Receiver, except: Option<&PipeNa
 /// Raises the pipes of a running process.
 fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     let process = require_process(&Proc::default(), pid)?;
-    let subject = Subject {
+    let subject = RaiseScope {
         pid,
         with_group: true,
         except: None,
@@ -203,15 +207,15 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
 
 /// Receives the account of a sidecar, which opens the other end of this pipe by its path in
 /// /proc: an inherited descriptor would be the command's, too.
-struct Receiver {
+struct AccountReceiver {
     reader: BufReader<PipeReader>,
     writer: Option<PipeWriter>,
 }
 
-impl Receiver {
+impl AccountReceiver {
     fn new() -> anyhow::Result<Self> {
         let (reader, writer) = io::pipe().context("pipe")?;
-        Ok(Receiver {
+        Ok(AccountReceiver {
             reader: BufReader::new(reader),
             writer: Some(writer),
         })

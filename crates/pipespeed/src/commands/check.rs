@@ -6,13 +6,13 @@ use std::time::Instant;
 use anyhow::anyhow;
 
 use crate::cli::CheckArgs;
-use crate::commands::files::Files;
+use crate::commands::files::SavedFiles;
 use crate::commands::{first_error, header};
 use pipespeed_base::Named;
 use pipespeed_base::failure::{Interrupted, require_address_space, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_base::output::print;
-use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record};
+use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, CheckGroup, CheckRecord, Checked};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report::{self as report, Style};
@@ -39,11 +39,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
         return print(report::check_list(&checks, style));
     }
     require_address_space(MIN_ADDRESS_SPACE)?;
-    let files = Files::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json)])?;
     let start = Instant::now();
     let header = header(Kind::Check, Machine::read(None, None));
     let checked = run_all(&checks)?;
-    let record = Record::new(header, checked, start.elapsed().as_secs_f64());
+    let record = CheckRecord::new(header, checked, start.elapsed().as_secs_f64());
     let saved = files.save(|_| Ok(to_json(&record)));
     if !args.quiet {
         files.print(args.verbose, |style| report::checks(&record, style))?;
@@ -88,9 +88,12 @@ fn find_check(name: &str) -> anyhow::Result<&'static Check> {
 /// Returns the requested checks in the order of the report.
 fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
-        let is_group = name.parse::<Group>().is_ok();
+        let is_group = name.parse::<CheckGroup>().is_ok();
         if !is_group && !check::all().any(|check| check.name == name) {
-            let groups: Vec<&str> = Group::VALUES.iter().map(|group| group.name()).collect();
+            let groups: Vec<&str> = CheckGroup::VALUES
+                .iter()
+                .map(|group| group.name())
+                .collect();
             return Err(usage(format!(
                 "--only {name}: no such check or group; the checks are {}; the groups are {}",
                 names(),

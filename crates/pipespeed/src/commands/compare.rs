@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
-use crate::commands::files::Files;
+use crate::commands::files::SavedFiles;
 use crate::commands::{first_error, header};
 use pipespeed_base::failure::{Closed, full_message, say, usage};
 use pipespeed_base::output::{print, print_on_stderr};
@@ -27,7 +27,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 /// Compares, shows and saves. Returns the cases that got slower, as an error.
 fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
     let outputs = [("--json", &args.json), ("--chart", &args.chart)];
-    let files = Files::beside(&args.files, "a run to compare", outputs)?;
+    let files = SavedFiles::beside(&args.files, "a run to compare", outputs)?;
     let runs: Vec<(String, Run)> = args
         .files
         .iter()

@@ -3,17 +3,17 @@
 use std::time::Instant;
 
 use crate::cli::CostsArgs;
-use crate::commands::files::{Files, RECORD};
-use crate::commands::progress::Progress;
+use crate::commands::files::{RECORD, SavedFiles};
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::{first_error, header, interrupted_by, load, nothing_measured, place, seed};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
-use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
+use pipespeed_explain::costs::{Costs, CostsRecord, CostsSettings, Places, Probes};
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
 use pipespeed_measure::record::{Kind, to_json};
-use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
+use pipespeed_measure::rounds::{Rounds, RunObserver, TimeBudget, Work, check};
 use pipespeed_measure::session::own_processor_time;
 use pipespeed_report as report;
 use pipespeed_stats::MIN_SAMPLES;
@@ -26,7 +26,7 @@ use pipespeed_stats::schedule::rounds_for_budget;
 /// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let budget = budget(args);
-    let files = Files::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json)])?;
     let interrupt = Interrupt::install()?;
     let places = places(args)?;
     let files = files.or_by_default(args.no_save, "costs", RECORD);
@@ -35,9 +35,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         None => places.same.into_iter().collect(),
     };
     let machine = Machine::read(cpus.first().copied(), cpus.last().copied());
-    let mut record = Record {
+    let mut record = CostsRecord {
         header: header(Kind::Costs, machine),
-        settings: Settings {
+        settings: CostsSettings {
             rounds: 0,
             seed: seed(args.seed),
             page_bytes: fastpipe::pipe::page_size(),
@@ -53,7 +53,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
     let mut probes = Rounds::begin(probes);
     let mut unfinished = record.clone();
-    let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
+    let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);
         if unfinished.costs_ns.rounds > 0 {
             files.save_round(|_| Ok(to_json(&unfinished)));
@@ -89,8 +89,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the time budget of the run, which is binding only if --time is given.
-pub(super) fn budget(args: &CostsArgs) -> Budget {
-    Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
+pub(super) fn budget(args: &CostsArgs) -> TimeBudget {
+    TimeBudget::new(args.time.unwrap_or(0.0), args.time.is_some())
 }
 
 /// Runs the pilot, and the requested rounds or those that fit into the time. Stores the
@@ -98,8 +98,8 @@ pub(super) fn budget(args: &CostsArgs) -> Budget {
 pub(super) fn measure<W: Work>(
     probes: &mut Rounds<W>,
     args: &CostsArgs,
-    budget: &Budget,
-    observer: &mut impl Observer<W::Record>,
+    budget: &TimeBudget,
+    observer: &mut impl RunObserver<W::Record>,
     planned: &mut usize,
 ) -> anyhow::Result<()> {
     let started = Instant::now();

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
-use crate::commands::files::Files;
+use crate::commands::files::SavedFiles;
 use crate::commands::{header, pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, message_with_remedy, say, usage,
@@ -20,10 +20,10 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{Header, Kind, to_json};
+use pipespeed_measure::record::{Kind, RecordHeader, to_json};
 use pipespeed_pipeline::diagnosis::{Finding, Who, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
-use pipespeed_pipeline::observe::{Observation, Plan};
+use pipespeed_pipeline::observe::{Observation, ObservationPlan};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
@@ -33,9 +33,9 @@ use pipespeed_report::{Style, doctor as report};
 
 /// The saved record.
 #[derive(Serialize)]
-struct Record<'a> {
+struct DoctorRecord<'a> {
     #[serde(flatten)]
-    header: Header,
+    header: RecordHeader,
     is_stuck: bool,
     findings: &'a [Finding],
     pipelines: Vec<Vec<Who>>,
@@ -59,7 +59,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 }
 
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
-    let files = Files::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json)])?;
     require_processes(&Proc::default())?;
     let pipe_probe = pipe_probe();
     let mut doctor = Doctor {
@@ -93,12 +93,12 @@ pub(super) fn scope(proc: &Proc, args: &WatchedArgs) -> anyhow::Result<Scope> {
 }
 
 /// What to observe: all but this process.
-pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Plan {
+pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> ObservationPlan {
     let only_user = match scope {
         Scope::User(user) => Some(user),
         _ => None,
     };
-    Plan {
+    ObservationPlan {
         scope,
         window,
         excluded: vec![getpid().as_raw_pid()],
@@ -121,7 +121,7 @@ fn conclude(observation: &Observation) -> Vec<Finding> {
 
 struct Doctor<'a> {
     args: &'a DoctorArgs,
-    files: Files,
+    files: SavedFiles,
     proc: Proc,
     pipe_probe: PipeProbe,
     interrupt: Interrupt,
@@ -186,7 +186,7 @@ impl Doctor<'_> {
             return Ok(());
         }
         let stages = |stages: Vec<&Observed>| stages.into_iter().map(Observed::who).collect();
-        let record = Record {
+        let record = DoctorRecord {
             header: header(Kind::Doctor, Machine::read(None, None)),
             is_stuck: findings.iter().any(Finding::is_stuck),
             findings,

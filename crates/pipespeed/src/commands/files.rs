@@ -38,14 +38,14 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Files to save to.
-pub(super) struct Files {
+pub(super) struct SavedFiles {
     /// The option of each file, and where it is saved.
     files: Vec<(&'static str, Destination)>,
     /// Directory to create before the first file is saved.
     directory: Option<&'static Path>,
 }
 
-impl Files {
+impl SavedFiles {
     /// Collects the files of these options, and checks that they can be written.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Files {
             }
             files.push((option, file));
         }
-        Ok(Files {
+        Ok(SavedFiles {
             files,
             directory: None,
         })
@@ -98,7 +98,7 @@ impl Files {
                 )));
             }
         }
-        Files::new(options)
+        SavedFiles::new(options)
     }
 
     /// Returns these files; if there are none, and unless `no_save`, those of `defaults` in
@@ -115,7 +115,7 @@ impl Files {
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
         let id = std::process::id();
-        Files::by_default(&format!("{stem}-{now}-{id}"), defaults)
+        SavedFiles::by_default(&format!("{stem}-{now}-{id}"), defaults)
     }
 
     /// Returns these files; if there are none, one at this path.
@@ -124,7 +124,7 @@ impl Files {
     /// Wrong usage: it can't be written.
     pub(super) fn or_at(self, option: &'static str, path: PathBuf) -> anyhow::Result<Self> {
         if self.files.is_empty() {
-            Files::new([(option, &Some(path))])
+            SavedFiles::new([(option, &Some(path))])
         } else {
             Ok(self)
         }
@@ -151,7 +151,7 @@ impl Files {
                 with_remedy(&error)
             )),
         }
-        Files {
+        SavedFiles {
             directory: (!files.is_empty()).then_some(here),
             files,
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use crate::cli::LatencyArgs;
-use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
-use crate::commands::progress::Progress;
+use crate::commands::files::{RECORD_SAMPLES_CHART, SavedFiles};
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
     first_error, interrupted_by, load, nothing_measured, place, settle_pipe_size,
 };
@@ -20,7 +20,7 @@ use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::{Sleep, to_json};
-use pipespeed_measure::rounds::{Budget, Rounds, check, why_nothing_measured};
+use pipespeed_measure::rounds::{Rounds, TimeBudget, check, why_nothing_measured};
 use pipespeed_measure::spec::Waiting;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::proc::Proc;
@@ -34,8 +34,8 @@ mod plan;
 /// A deadlock was found, a trial failed, or a file can't be saved. The results so
 /// far have been shown and saved.
 pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
-    let budget = Budget::new(args.time_s(), args.time.is_some());
-    let files = Files::new(args.output.files())?;
+    let budget = TimeBudget::new(args.time_s(), args.time.is_some());
+    let files = SavedFiles::new(args.output.files())?;
     let mut args = args.clone();
     let rounded = settle_pipe_size(&mut args.pipe_size);
     let args = &args;
@@ -61,7 +61,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     };
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &LatencyRecord| files.save_round(|option| text(option, record));
-    let mut progress = Progress::new(args.output.quiet, save);
+    let mut progress = ProgressDisplay::new(args.output.quiet, save);
     record
         .warnings
         .extend(load::look(&load::processors(&chosen), args.output.quiet));

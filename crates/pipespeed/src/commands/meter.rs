@@ -3,7 +3,7 @@
 use crate::cli::MeterArgs;
 use crate::commands::memory_suffices;
 use pipespeed_base::failure::{AlreadyReported, usage};
-use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
+use pipespeed_tools::meter::{self, Format, Item, MeterOptions, Show, Unit};
 
 /// Passes a stream on, and shows the progress.
 ///
@@ -24,8 +24,8 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
     }
 }
 
-fn options(args: MeterArgs) -> Options {
-    Options {
+fn options(args: MeterArgs) -> MeterOptions {
+    MeterOptions {
         show: show(&args),
         force: args.force,
         name: args.name,

@@ -33,12 +33,12 @@ use self::ends::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
-use pipespeed_base::process::{Process, require_own_proc};
+use pipespeed_base::process::{ProcessHandle, require_own_proc};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, Warning, WarningKind, check_memory};
-use pipespeed_measure::record::{Header, Kind};
+use pipespeed_measure::record::{Kind, RecordHeader};
 use pipespeed_measure::rounds::why_nothing_measured;
 use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::spec::{Case, PageKind, Waiting};
@@ -90,7 +90,7 @@ fn require_processes(proc: &Proc) -> anyhow::Result<()> {
 }
 
 /// Checks that a process exists and can be examined.
-fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<Process> {
+fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
     require_processes(proc)?;
     // /proc shows threads, too.
     let process = open_process(pid).map_err(|error| {
@@ -179,8 +179,8 @@ fn cases_fit(cases: &[Case], requested: &[(&str, Option<usize>)]) -> anyhow::Res
 }
 
 /// Returns the header of a new record.
-fn header(kind: Kind, machine: Machine) -> Header {
-    Header::new(kind, command_line(), now(), machine)
+fn header(kind: Kind, machine: Machine) -> RecordHeader {
+    RecordHeader::new(kind, command_line(), now(), machine)
 }
 
 /// The time in UTC, RFC 3339.

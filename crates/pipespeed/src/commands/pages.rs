@@ -5,18 +5,18 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 
 use crate::cli::PagesArgs;
-use crate::commands::files::Files;
+use crate::commands::files::SavedFiles;
 use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
-    Half, Memory, Record, Report, RingRecord, Scheme, UnknownTables, Walk, drawing, look,
-    machine_scheme, ring_drawing, ring_steps, table,
+    Half, MemoryRange, PagesRecord, PagesReport, RingRecord, Scheme, UnknownTables, Walk, drawing,
+    look, machine_scheme, ring_drawing, ring_steps, table,
 };
 use pipespeed_host::Machine;
-use pipespeed_host::process_memory::Process;
-use pipespeed_measure::record::{Header, Kind, to_json};
+use pipespeed_host::process_memory::ExaminedProcess;
+use pipespeed_measure::record::{Kind, RecordHeader, to_json};
 use serde::Serialize;
 
 /// Shows the pages and page tables of an address or buffer.
@@ -24,7 +24,7 @@ use serde::Serialize;
 /// # Errors
 /// Wrong usage, the memory can't be examined, or the record can't be saved.
 pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
-    let files = Files::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json)])?;
     if args.pipe {
         return show_pipe(&files);
     }
@@ -37,13 +37,13 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         (None, None) => return Err(usage("--address, --buffer or --pipe is required")),
     };
     let text = heading + &describe(&report);
-    let record = |header| Record { header, report };
+    let record = |header| PagesRecord { header, report };
     show(&files, Kind::Pages, text, record)
 }
 
 /// The walk, if there is one, and the pages.
-fn describe(report: &Report) -> String {
-    let huge_page = report.memory.as_ref().and_then(Memory::huge_page);
+fn describe(report: &PagesReport) -> String {
+    let huge_page = report.memory.as_ref().and_then(MemoryRange::huge_page);
     let walk = report.walk.as_ref().map(|walk| drawing(walk, huge_page));
     let pages = report.memory.as_ref().map(table);
     let parts: Vec<String> = walk.into_iter().chain(pages).collect();
@@ -52,10 +52,10 @@ fn describe(report: &Report) -> String {
 
 /// Prints the text and saves the record.
 fn show<R: Serialize>(
-    files: &Files,
+    files: &SavedFiles,
     kind: Kind,
     text: String,
-    record: impl FnOnce(Header) -> R,
+    record: impl FnOnce(RecordHeader) -> R,
 ) -> anyhow::Result<()> {
     if files.use_stdout() {
         say(text.trim_end());
@@ -66,7 +66,7 @@ fn show<R: Serialize>(
 }
 
 /// Steps a pipe through system calls and shows its slots.
-fn show_pipe(files: &Files) -> anyhow::Result<()> {
+fn show_pipe(files: &SavedFiles) -> anyhow::Result<()> {
     let steps = ring_steps().context("--pipe")?;
     let heading = wrap(HOW_OBSERVED, 80, "  ") + "\n\n";
     let text = heading + &ring_drawing(&steps);
@@ -87,7 +87,7 @@ since user space can't see them: head, tail, offsets and pages. Each step is che
 slots must be the observed ones. \"own 2\" is page 2 of the memory that the call sent.";
 
 /// Shows how an address is translated, without examining memory.
-fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
+fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, PagesReport)> {
     let own = || machine_scheme().map_err(|unknown| usage(format!("{unknown} (see --arch)")));
     let scheme = match (args.arch, args.levels) {
         (None, None) => own()?,
@@ -100,7 +100,7 @@ fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
                 .map_err(|error| usage(format!("{error} (see --arch)")))?
         }
     };
-    let report = Report {
+    let report = PagesReport {
         walk: Some(Walk::new(address, scheme)),
         memory: None,
     };
@@ -123,7 +123,7 @@ fn show_buffer(
     args: &PagesArgs,
     bytes: u64,
     scheme: Result<Scheme, UnknownTables>,
-) -> anyhow::Result<(String, Report)> {
+) -> anyhow::Result<(String, PagesReport)> {
     let (pages, kind) = match (args.huge, args.hugetlb) {
         (true, _) => (
             Pages::Huge,
@@ -142,7 +142,7 @@ fn show_buffer(
         .map();
     let buffer = mapped.map_err(|error| anyhow!("--buffer: {error}"))?;
     let address = buffer.as_ptr().addr() as u64;
-    let memory = look(Process::Own, address, bytes)?;
+    let memory = look(ExaminedProcess::Own, address, bytes)?;
     let touched = if args.untouched {
         "not written to"
     } else {
@@ -154,7 +154,7 @@ fn show_buffer(
         "  ",
     ) + "\n\n";
     let (walk, no_walk) = walk_to(address, scheme);
-    let report = Report {
+    let report = PagesReport {
         walk,
         memory: Some(memory),
     };
@@ -162,7 +162,7 @@ fn show_buffer(
 }
 
 /// Shows the memory of another process.
-fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
+fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, PagesReport)> {
     require_own_proc()?;
     let (walk, no_walk) = walk_to(address, machine_scheme());
     // On x86-64 one page of the upper half is mapped for processes, for the old vsyscall:
@@ -182,9 +182,9 @@ fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(Str
         None => address,
     };
     let length = args.length.unwrap_or(1);
-    let memory = look(Process::Other(pid), untagged, length)?;
+    let memory = look(ExaminedProcess::Other(pid), untagged, length)?;
     let heading = format!("Memory of process {pid}.\n\n{no_walk}");
-    let report = Report {
+    let report = PagesReport {
         walk,
         memory: Some(memory),
     };

@@ -5,8 +5,8 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
-use crate::commands::files::{Files, RECORD};
-use crate::commands::progress::Progress;
+use crate::commands::files::{RECORD, SavedFiles};
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
     costs, first_error, header, interrupted_by, load, memory_suffices, nothing_measured, seed,
 };
@@ -15,7 +15,9 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::print;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
-use pipespeed_explain::costs::pinning::{Kernel, Missing, Plan, Record, Settings};
+use pipespeed_explain::costs::pinning::{
+    GupBenchmark, Missing, PinningPlan, PinningRecord, PinningSettings,
+};
 use pipespeed_host::process_memory::Backing;
 use pipespeed_host::{Machine, Root, Warning, available_memory};
 use pipespeed_measure::record::{Kind, to_json};
@@ -37,16 +39,16 @@ const MIN_SIZE: usize = 1 << 20;
 /// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let budget = costs::budget(args);
-    let files = Files::new([("--json", &args.json)])?;
+    let files = SavedFiles::new([("--json", &args.json)])?;
     let plan = plan(args)?;
     let files = files.or_by_default(args.no_save, "pinning", RECORD);
-    let (kernel, missing) = match Kernel::find() {
+    let (kernel, missing) = match GupBenchmark::find() {
         Ok(kernel) => (Some(kernel), None),
         Err(missing) => (None, Some(missing.to_string())),
     };
     let header = header(Kind::Pinning, Machine::read(None, None));
     let interrupt = Interrupt::install()?;
-    let settings = Settings {
+    let settings = PinningSettings {
         rounds: 0,
         seed: seed(args.seed),
         page_bytes: page_size(),
@@ -55,9 +57,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         untouched: plan.untouched,
     };
     let record = |rounds, figures, warnings: &[Warning], signal: Option<i32>| {
-        to_json(&Record {
+        to_json(&PinningRecord {
             header: header.clone(),
-            settings: Settings { rounds, ..settings },
+            settings: PinningSettings { rounds, ..settings },
             kernel: kernel.as_ref(),
             missing: missing.as_deref(),
             warnings,
@@ -68,7 +70,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let signal = || interrupt.signal();
     let probes = Probes::of_pinning(&plan, kernel.as_ref(), settings.seed, signal);
     let mut run = Rounds::begin(probes);
-    let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
+    let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
         files.save_round(|_| Ok(record(0, probes.figures(), &[], None)));
     });
     let busy = load::look(&[], args.quiet);
@@ -102,7 +104,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     first_error([outcome, saved, check(&warnings)])
 }
 
-fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
+fn plan(args: &CostsArgs) -> anyhow::Result<PinningPlan> {
     let pinning = &args.pinning;
     let pages = match pinning.pages {
         PinnedPages::Both => vec![Pages::Base, Pages::Huge],
@@ -126,7 +128,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
         }
         None => default_size(available().map(|bytes| bytes / pages.len() as u64)),
     };
-    Ok(Plan {
+    Ok(PinningPlan {
         pages_per_call: pinning.pages_per_call,
         size: size.checked_next_multiple_of(page_size()).unwrap_or(size),
         pages,
@@ -154,7 +156,7 @@ fn available() -> Option<u64> {
 /// # Errors
 /// The kernel has no such benchmark, or the benchmark fails.
 pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
-    let kernel = Kernel::find().map_err(|missing: Missing| {
+    let kernel = GupBenchmark::find().map_err(|missing: Missing| {
         anyhow!("{missing} (pipespeed costs --pinning estimates the cost without it)")
     })?;
     let page = page_size();

@@ -11,7 +11,7 @@ use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
 use crate::commands::child::start;
-use crate::commands::files::{Files, RECORD};
+use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -21,7 +21,7 @@ use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
 use pipespeed_explain::profile::pipeline;
-use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
+use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, ProfileSettings};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -56,7 +56,7 @@ const MIN_ADDRESS_SPACE: u64 = 128 << 20;
 pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     require_address_space(MIN_ADDRESS_SPACE)?;
     let output = &args.output;
-    let files = Files::new([
+    let files = SavedFiles::new([
         ("--json", &output.json),
         ("--folded", &output.folded),
         ("--flame", &output.flame),
@@ -65,33 +65,33 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let mut args = args.clone();
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
-    let subject = Subject::new(args)?;
-    if let Subject::Command(_) = subject {
+    let subject = ProfileSubject::new(args)?;
+    if let ProfileSubject::Command(_) = subject {
         require_own_proc()?;
     }
     let topology = Topology::read(&Root::default());
     let chosen = place(args.setup.cpus, subject.placement(args), &topology)?;
     let load = load::look(&load::processors(&chosen), args.output.quiet);
     let early: Vec<Warning> = rounded.into_iter().chain(load).collect();
-    let setting = Setting {
+    let setting = ProfileSetting {
         args,
         chosen: &chosen,
         topology: &topology,
     };
-    let by_default = |files: Files| files.or_by_default(output.no_save, "profile", RECORD);
+    let by_default = |files: SavedFiles| files.or_by_default(output.no_save, "profile", RECORD);
     let allowed = topology.allowed.as_slice();
     let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
         Some(cpu) => vec![cpu],
         None => allowed.to_vec(),
     });
     let found = match &subject {
-        Subject::Cases(_) => Sampling::find_for(&cpus.each_ref().map(Vec::as_slice)),
-        Subject::Command(_) => Sampling::find_for(&[allowed]),
+        ProfileSubject::Cases(_) => Sampling::find_for(&cpus.each_ref().map(Vec::as_slice)),
+        ProfileSubject::Command(_) => Sampling::find_for(&[allowed]),
     };
     let sampling = match (found, &subject) {
         (Ok(sampling), _) => Ok(sampling),
-        (Err(error), Subject::Command(_)) => Err(error),
-        (Err(error), Subject::Cases(cases)) => {
+        (Err(error), ProfileSubject::Command(_)) => Err(error),
+        (Err(error), ProfileSubject::Cases(cases)) => {
             let files = by_default(files);
             return counted::run(&setting, cases, error, &files, early);
         }
@@ -111,7 +111,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             Err(_) => notes::of_machine(&machine),
         },
         header: header(Kind::Profile, machine),
-        settings: Settings {
+        settings: ProfileSettings {
             event: sampling.as_ref().ok().map(|sampling| sampling.event),
             scope: sampling.as_ref().ok().map(|sampling| sampling.scope),
             refusal: sampling.as_ref().err().map(SamplingError::reason),
@@ -125,7 +125,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let sampling = sampling.ok();
     let mut interrupted = None;
     match (&subject, &sampling) {
-        (Subject::Cases(cases), Some(sampling)) => {
+        (ProfileSubject::Cases(cases), Some(sampling)) => {
             let interrupt = Interrupt::install()?;
             let not_run = CaseProfile::not_run;
             record.cases =
@@ -134,8 +134,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
                 })?;
         }
         // They were counted.
-        (Subject::Cases(_), None) => {}
-        (Subject::Command(command), sampling) => {
+        (ProfileSubject::Cases(_), None) => {}
+        (ProfileSubject::Command(command), sampling) => {
             let (profile, signal) = profile_command(args, command, sampling.as_ref(), &topology)?;
             record.pipeline = Some(profile);
             record.interrupted = signal.as_ref().map(|signal| signal_name(signal.0));
@@ -167,16 +167,16 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
 }
 
 /// The subject of a profile.
-enum Subject {
+enum ProfileSubject {
     Cases(Vec<Case>),
     /// A command line.
     Command(String),
 }
 
-impl Subject {
+impl ProfileSubject {
     fn new(args: &ProfileArgs) -> anyhow::Result<Self> {
         if args.command.is_empty() {
-            return Ok(Subject::Cases(cases(args)?));
+            return Ok(ProfileSubject::Cases(cases(args)?));
         }
         if let [first, _, ..] = &args.command[..]
             && first.contains(|c: char| c == '|' || c.is_whitespace())
@@ -192,13 +192,13 @@ impl Subject {
         if command.is_empty() {
             return Err(usage("-- the command is missing"));
         }
-        Ok(Subject::Command(command))
+        Ok(ProfileSubject::Command(command))
     }
 
     fn placement(&self, args: &ProfileArgs) -> Placement {
         match self {
-            Subject::Cases(_) => args.setup.placement.unwrap_or_default(),
-            Subject::Command(_) => Placement::Free,
+            ProfileSubject::Cases(_) => args.setup.placement.unwrap_or_default(),
+            ProfileSubject::Command(_) => Placement::Free,
         }
     }
 }
@@ -238,13 +238,13 @@ fn profile_command(
 }
 
 /// Processors and settings of the cases of a profile.
-struct Setting<'a> {
+struct ProfileSetting<'a> {
     args: &'a ProfileArgs,
     chosen: &'a Chosen,
     topology: &'a Topology,
 }
 
-impl Setting<'_> {
+impl ProfileSetting<'_> {
     /// Runs `profile` for each case that can be run, and `not_run` for the others if the whole
     /// ladder is profiled. `verb` is shown before each case.
     fn each_case<T>(

@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pipespeed_base::failure::say;
 use pipespeed_base::standard::has_escapes;
 use pipespeed_base::text::significant;
-use pipespeed_measure::rounds::Observer;
+use pipespeed_measure::rounds::RunObserver;
 
 /// Interval of lines where no bar can be drawn.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress display, with a function that saves the record after each round.
-pub(super) struct Progress<S> {
+pub(super) struct ProgressDisplay<S> {
     bar: ProgressBar,
     quiet: bool,
     /// Cases with long trials, and the seconds of one trial.
@@ -23,7 +23,7 @@ pub(super) struct Progress<S> {
     save: S,
 }
 
-impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
+impl<R, S: FnMut(&R)> RunObserver<R> for ProgressDisplay<S> {
     fn before_trial(&mut self, case: &str, done: usize, all: usize) {
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
@@ -46,7 +46,7 @@ impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
     }
 }
 
-impl<S> Progress<S> {
+impl<S> ProgressDisplay<S> {
     /// Starts in the pilot. `save` is called with the record after each round.
     pub(super) fn new(quiet: bool, save: S) -> Self {
         let target = if quiet || !has_escapes() {
@@ -57,7 +57,7 @@ impl<S> Progress<S> {
         };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style("  pilot: {msg}"));
-        Progress {
+        ProgressDisplay {
             bar,
             quiet,
             long: BTreeMap::new(),

@@ -17,7 +17,7 @@ use pipespeed_base::{size, standard};
 use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::pipe::PipeSource;
 use pipespeed_measure::channel::{Source, Taken};
-use pipespeed_measure::data::Consumer;
+use pipespeed_measure::data::DataConsumer;
 use pipespeed_measure::endpoint::counters::Meter;
 use pipespeed_measure::record::GIB;
 use pipespeed_measure::spec::{DataUse, PipeReader, SourceSpec};
@@ -182,7 +182,7 @@ fn receive(
     data: DataUse,
     source: &mut PipeSource<BorrowedFd<'_>>,
 ) -> anyhow::Result<u64> {
-    let mut consumer = Consumer::new(data, 0);
+    let mut consumer = DataConsumer::new(data, 0);
     let mut received = 0;
     while received < end.bytes_to_pipe() {
         let remaining = end.bytes_to_pipe() - received;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 
-use self::measure::Measured;
+use self::measure::MeasuredRecords;
 use crate::cli::ReportArgs;
-use crate::commands::files::{Files, PAGE};
+use crate::commands::files::{PAGE, SavedFiles};
 use crate::commands::first_error;
 use pipespeed_base::failure::{full_message, say, usage};
 use pipespeed_measure::record::SavedFile;
@@ -21,7 +21,7 @@ use pipespeed_report::{Records, Saved, page};
 /// saved.
 pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let inputs: Vec<PathBuf> = args.files.iter().chain(&args.compare).cloned().collect();
-    let files = Files::beside(&inputs, "a record", [("--output", &args.output)])?;
+    let files = SavedFiles::beside(&inputs, "a record", [("--output", &args.output)])?;
     let other = if args.compare.is_empty() {
         None
     } else {
@@ -37,7 +37,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
         );
         return save(&files, &records, other.as_ref(), args.quiet);
     }
-    let Measured {
+    let MeasuredRecords {
         directory,
         records,
         outcome,
@@ -54,7 +54,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
 
 /// Saves the page.
 fn save(
-    files: &Files,
+    files: &SavedFiles,
     records: &Records,
     other: Option<&Records>,
     quiet: bool,

@@ -12,7 +12,7 @@ use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
-use pipespeed_measure::data::Producer;
+use pipespeed_measure::data::DataProducer;
 use pipespeed_measure::endpoint::counters::Meter;
 use pipespeed_measure::spec::{DataUse, PipeWriter, SinkSpec};
 
@@ -119,7 +119,7 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
         Sent::Constant => DataUse::Read,
         Sent::Pattern => DataUse::Touch,
     };
-    let mut producer = Producer::new(data, 0);
+    let mut producer = DataProducer::new(data, 0);
     let mut remaining = args.bytes.map_or(u64::MAX, |bytes| bytes as u64);
     while remaining > 0 {
         let n = (sink.piece_len() as u64).min(remaining) as usize;

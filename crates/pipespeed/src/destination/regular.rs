@@ -25,12 +25,12 @@ pub(super) struct Regular {
     /// Its directory, which stays the same if it is moved.
     directory: OwnedFd,
     name: PathBuf,
-    method: Method,
+    method: SaveMethod,
 }
 
 /// How a file is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
+pub(super) enum SaveMethod {
     /// A complete temporary file is renamed: readers see the old file or the new one.
     Replace,
     /// The file itself is written: it belongs to another user, has other names, or can't be
@@ -44,13 +44,13 @@ impl Regular {
         let mut file = Regular {
             directory: open_directory(directory)?,
             name: name.to_owned(),
-            method: Method::Replace,
+            method: SaveMethod::Replace,
         };
         file.method = file.choose()?;
         Ok(file)
     }
 
-    fn choose(&self) -> io::Result<Method> {
+    fn choose(&self) -> io::Result<SaveMethod> {
         let can_create = check_directory(&self.directory);
         // Nothing can be renamed in an append-only directory, nor a temporary file removed.
         let can_rename = !self.has_attribute(".", StatxAttributes::APPEND);
@@ -66,15 +66,15 @@ impl Regular {
             }
         };
         Ok(if may_replace {
-            Method::Replace
+            SaveMethod::Replace
         } else {
-            Method::InPlace
+            SaveMethod::InPlace
         })
     }
 
     /// Saves the file, and returns it, open for [`append`].
     pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
-        if self.method == Method::Replace {
+        if self.method == SaveMethod::Replace {
             match self.replace(bytes) {
                 Err(error) if needs_no_directory(&error) => {}
                 outcome => return outcome,

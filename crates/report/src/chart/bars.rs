@@ -22,7 +22,7 @@ pub(crate) struct BarChart<'a> {
     pub title: &'a str,
     pub subtitle: Vec<String>,
     pub legend: Vec<(Colour, &'a str)>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<BarGroup>,
     /// Whether the axis is logarithmic and bars begin at 1; otherwise they begin at 0.
     pub of_ratios: bool,
     pub unit: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct BarChart<'a> {
 }
 
 /// The bars of one name.
-pub(crate) struct Row {
+pub(crate) struct BarGroup {
     pub name: String,
     /// The bars, or why there are none.
     pub bars: Result<Vec<Bar>, String>,

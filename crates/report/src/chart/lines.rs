@@ -47,11 +47,11 @@ pub(crate) struct LineChart<'a> {
 #[derive(Default)]
 pub(crate) struct Panel {
     pub title: String,
-    pub lines: Vec<Line>,
+    pub lines: Vec<LineSeries>,
     pub markers: Vec<(f64, String)>,
 }
 
-pub(crate) struct Line {
+pub(crate) struct LineSeries {
     pub name: String,
     pub colour: Colour,
     /// The shape of its marks; `None` for a dashed horizontal line at the value of its only
@@ -122,7 +122,7 @@ impl LineChart<'_> {
                 svg.text(label, (at, y.start - 14), Anchor::Middle, SMALL, INK);
             }
         }
-        let (across, others): (Vec<&Line>, Vec<&Line>) =
+        let (across, others): (Vec<&LineSeries>, Vec<&LineSeries>) =
             panel.lines.iter().partition(|line| line.mark.is_none());
         let mut ends = Vec::new();
         for (at, line) in across.iter().enumerate() {
@@ -155,7 +155,7 @@ impl LineChart<'_> {
     }
 
     /// A point in words.
-    fn hint(&self, line: &Line, tick: Option<&str>, estimate: &Estimate) -> String {
+    fn hint(&self, line: &LineSeries, tick: Option<&str>, estimate: &Estimate) -> String {
         let place = tick.map_or_else(String::new, |tick| format!(", {tick}"));
         let (median, ends) = (
             significant(estimate.median),
@@ -170,7 +170,7 @@ impl LineChart<'_> {
     fn draw_line(
         &self,
         svg: &mut Svg,
-        line: &Line,
+        line: &LineSeries,
         shift: i32,
         horizontal: &Scale,
         vertical: &Scale,
@@ -206,7 +206,7 @@ fn interval(svg: &mut Svg, x: i32, estimate: &Estimate, vertical: &Scale, colour
 }
 
 /// Names beside the lines' ends, moved apart where they would touch.
-fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &Line)>, right: i32, y: &Range<i32>) {
+fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &LineSeries)>, right: i32, y: &Range<i32>) {
     ends.sort_by_key(|(end, _)| end.1);
     let wished: Vec<i32> = ends.iter().map(|(end, _)| end.1).collect();
     let x = right + LEADER;
@@ -223,7 +223,12 @@ fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &Line)>, right: i32, y: 
 }
 
 /// The numbers of horizontal lines, beside their right ends.
-fn number_levels(svg: &mut Svg, ends: &[((i32, i32), &Line)], x: &Range<i32>, y: &Range<i32>) {
+fn number_levels(
+    svg: &mut Svg,
+    ends: &[((i32, i32), &LineSeries)],
+    x: &Range<i32>,
+    y: &Range<i32>,
+) {
     let mut levels: Vec<(usize, (i32, i32), Colour)> = ends
         .iter()
         .filter(|(_, line)| line.mark.is_none())
@@ -239,7 +244,7 @@ fn number_levels(svg: &mut Svg, ends: &[((i32, i32), &Line)], x: &Range<i32>, y:
 }
 
 /// The names of the lines, each behind its mark; those of horizontal lines behind their number.
-fn list_names(svg: &mut Svg, lines: &[Line]) {
+fn list_names(svg: &mut Svg, lines: &[LineSeries]) {
     let mut x = MARGIN;
     svg.y += NAMES / 2;
     let mut levels = 0;

@@ -1,7 +1,7 @@
 //! The colours of all charts but the heat map, whose colours are computed.
 
 use pipespeed_base::Named;
-use pipespeed_explain::profile::group::Group;
+use pipespeed_explain::profile::group::CostGroup;
 use pipespeed_measure::spec::{Channel, DataUse};
 use pipespeed_stats::Verdict;
 
@@ -29,28 +29,28 @@ pub(crate) fn of_verdict(verdict: Verdict) -> Colour {
 
 /// The colour of a cost in a profile. Related costs have similar colours; white text can be
 /// read on each.
-pub(crate) fn of_cost(group: Group) -> Colour {
+pub(crate) fn of_cost(group: CostGroup) -> Colour {
     match group {
-        Group::Asleep => Colour(110, 119, 129),
-        Group::RunDelay => Colour(66, 74, 83),
-        Group::Spinning => Colour(145, 115, 60),
-        Group::CopyToKernel => Colour(11, 105, 168),
-        Group::CopyToUser => Colour(58, 138, 204),
-        Group::PageAllocation => Colour(178, 84, 10),
-        Group::MemoryCgroup => Colour(214, 120, 52),
-        Group::PagePinning => Colour(10, 122, 88),
-        Group::PageRelease => Colour(74, 160, 110),
-        Group::PipeLock => Colour(176, 42, 55),
-        Group::PipeSlots => Colour(122, 79, 163),
-        Group::Scheduling => Colour(190, 74, 130),
-        Group::EntryExit => Colour(84, 90, 160),
-        Group::PageFaults => Colour(130, 110, 20),
-        Group::PageZeroing => Colour(170, 140, 90),
-        Group::UserCode => Colour(20, 125, 135),
-        Group::Interrupts => Colour(100, 60, 50),
-        Group::Sampling => Colour(150, 90, 90),
-        Group::Other => Colour(31, 35, 40),
-        Group::Running => Colour(70, 120, 200),
+        CostGroup::Asleep => Colour(110, 119, 129),
+        CostGroup::RunDelay => Colour(66, 74, 83),
+        CostGroup::Spinning => Colour(145, 115, 60),
+        CostGroup::CopyToKernel => Colour(11, 105, 168),
+        CostGroup::CopyToUser => Colour(58, 138, 204),
+        CostGroup::PageAllocation => Colour(178, 84, 10),
+        CostGroup::MemoryCgroup => Colour(214, 120, 52),
+        CostGroup::PagePinning => Colour(10, 122, 88),
+        CostGroup::PageRelease => Colour(74, 160, 110),
+        CostGroup::PipeLock => Colour(176, 42, 55),
+        CostGroup::PipeSlots => Colour(122, 79, 163),
+        CostGroup::Scheduling => Colour(190, 74, 130),
+        CostGroup::EntryExit => Colour(84, 90, 160),
+        CostGroup::PageFaults => Colour(130, 110, 20),
+        CostGroup::PageZeroing => Colour(170, 140, 90),
+        CostGroup::UserCode => Colour(20, 125, 135),
+        CostGroup::Interrupts => Colour(100, 60, 50),
+        CostGroup::Sampling => Colour(150, 90, 90),
+        CostGroup::Other => Colour(31, 35, 40),
+        CostGroup::Running => Colour(70, 120, 200),
     }
 }
 

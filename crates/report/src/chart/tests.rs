@@ -1,7 +1,7 @@
 //! Tests of the charts' contents. To view the charts, `PIPESPEED_CHARTS=DIR cargo test
 //! charts` writes them to DIR.
 
-use super::bars::{Bar, BarChart, Row};
+use super::bars::{Bar, BarChart, BarGroup};
 use super::svg::{Colour, NARROW, WARNING, WIDE};
 use crate::latency::latency_chart_of_width;
 use crate::profile::profile_chart_of_width;
@@ -14,7 +14,7 @@ use pipespeed_measure::fixtures::{
     case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, set_control,
     sizes, touched, within,
 };
-use pipespeed_measure::latency::spec::Mode;
+use pipespeed_measure::latency::spec::ExchangeMode;
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::spec::{Channel, DataUse, Suite};
 
@@ -76,7 +76,7 @@ fn long_names(count: usize) -> Run {
 
 /// A chart of ratios, one of which has an interval up to `high`.
 fn ratios(high: f64) -> String {
-    let row = |name: &str, [low, median, high]: [f64; 3]| Row {
+    let row = |name: &str, [low, median, high]: [f64; 3]| BarGroup {
         name: name.to_owned(),
         bars: Ok(vec![Bar::new(
             estimate(low, median, high),
@@ -84,7 +84,7 @@ fn ratios(high: f64) -> String {
             format!("x{median} [{low}, {high}] verdict"),
         )]),
     };
-    let missing = Row {
+    let missing = BarGroup {
         name: "busy_loop_huge".to_owned(),
         bars: Err("no ratio: refused in the second run: one processor".to_owned()),
     };
@@ -207,7 +207,10 @@ fn all_charts_are_well_formed() {
         ("wide_ratios", ratios(14.0)),
         ("sizes", chart(&sizes())),
         ("touched", chart(&touched())),
-        ("latency", latency_chart(&latency_record(Mode::Closed))),
+        (
+            "latency",
+            latency_chart(&latency_record(ExchangeMode::Closed)),
+        ),
         ("profile", profile_chart(&profiles::ladder())),
         ("pipeline", profile_chart(&profiles::pipeline())),
     ];
@@ -241,7 +244,7 @@ fn charts_for_phones_are_narrow_and_name_as_much() {
         }
     }
     for svg in [
-        latency_chart_of_width(&latency_record(Mode::Closed), NARROW),
+        latency_chart_of_width(&latency_record(ExchangeMode::Closed), NARROW),
         profile_chart_of_width(&profiles::ladder(), NARROW),
         profile_chart_of_width(&profiles::pipeline(), NARROW),
     ] {
@@ -398,7 +401,7 @@ fn charts_of_round_trips_and_comparisons_are_marked_too() {
         WarningKind::Steal,
         "the hypervisor gave 2.6 % to others: repeat",
     );
-    let mut record = latency_record(Mode::Closed);
+    let mut record = latency_record(ExchangeMode::Closed);
     record.warnings = vec![warning.clone()];
     let text = words(&latency_chart(&record));
     assert!(

@@ -1,8 +1,10 @@
 //! Sentences about processes that wait for each other.
 
 use itertools::Itertools as _;
-use pipespeed_pipeline::diagnosis::{Certainty, Deadlock, DeadlockKind, DeadlockMember, Reason};
-use pipespeed_pipeline::graph::Side;
+use pipespeed_pipeline::diagnosis::{
+    Certainty, Deadlock, DeadlockKind, DeadlockMember, WaitReason,
+};
+use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 
@@ -146,7 +148,7 @@ fn own_write_ends<'a>(
         .reasons
         .iter()
         .filter_map(|reason| match reason {
-            Reason::Pipe { on, .. } => Some(on.pipe),
+            WaitReason::Pipe { on, .. } => Some(on.pipe),
             _ => None,
         })
         .collect();
@@ -158,12 +160,12 @@ fn own_write_ends<'a>(
         .map(|end| end.fd)
 }
 
-fn reason(observation: &Observation, member: &DeadlockMember, reason: &Reason) -> String {
+fn reason(observation: &Observation, member: &DeadlockMember, reason: &WaitReason) -> String {
     match reason {
-        Reason::Pipe { on, others } => {
+        WaitReason::Pipe { on, others } => {
             let (what, verb) = match on.side {
-                Side::Input => ("data or the end of file", "can write"),
-                Side::Room => ("room", "reads"),
+                LinkSide::Input => ("data or the end of file", "can write"),
+                LinkSide::Room => ("room", "reads"),
             };
             let only = if others.len() == 1 { "only " } else { "" };
             let others = others.iter().map(|who| {
@@ -182,11 +184,11 @@ fn reason(observation: &Observation, member: &DeadlockMember, reason: &Reason) -
                 list(others)
             )
         }
-        Reason::Child { others } => format!("the end of {}", list(others.iter().map(full))),
-        Reason::FifoPeer { path } => match path {
+        WaitReason::Child { others } => format!("the end of {}", list(others.iter().map(full))),
+        WaitReason::FifoPeer { path } => match path {
             Some(path) => format!("another process to open {path}"),
             None => "another process to open a FIFO".to_owned(),
         },
-        Reason::Continue => "SIGCONT".to_owned(),
+        WaitReason::Continue => "SIGCONT".to_owned(),
     }
 }

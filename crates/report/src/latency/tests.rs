@@ -17,12 +17,12 @@ fn each_case_has_a_row_or_the_reason_why_not() {
         verbose: true,
         ..Style::of_width(80)
     };
-    insta::assert_snapshot!(latency_table(&record(Mode::Closed), style));
+    insta::assert_snapshot!(latency_table(&record(ExchangeMode::Closed), style));
 }
 
 #[test]
 fn a_narrow_terminal_keeps_the_median_and_the_tail() {
-    let text = latency_table(&record(Mode::Closed), Style::of_width(48));
+    let text = latency_table(&record(ExchangeMode::Closed), Style::of_width(48));
     assert!(text.contains("p50") && text.contains("p99"), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 48),
@@ -32,16 +32,16 @@ fn a_narrow_terminal_keeps_the_median_and_the_tail() {
 
 #[test]
 fn a_rate_that_was_not_kept_is_noted() {
-    let kept = shown(&record(Mode::Open(2000.0)));
+    let kept = shown(&record(ExchangeMode::Open(2000.0)));
     assert!(!kept.contains("was not kept"), "{kept}");
-    let text = shown(&record(Mode::Open(9000.0)));
+    let text = shown(&record(ExchangeMode::Open(9000.0)));
     let note = "pipe of 8B: the rate was not kept: 2000 of 9000 messages per second";
     assert!(text.contains(note), "{text}");
 }
 
 #[test]
 fn the_first_deadlock_of_each_exchange_is_always_explained() {
-    let mut record = record(Mode::Naive(Naive::ShortReads));
+    let mut record = record(ExchangeMode::Naive(Naive::ShortReads));
     let first = record.cases[2].clone();
     for size in [1 << 18, 1 << 19] {
         record.cases.push(CaseRecord {
@@ -50,7 +50,7 @@ fn the_first_deadlock_of_each_exchange_is_always_explained() {
         });
     }
     record.cases.push(CaseRecord {
-        mode: Mode::Naive(Naive::WriteFirst),
+        mode: ExchangeMode::Naive(Naive::WriteFirst),
         ..first
     });
     insta::assert_snapshot!(latency_table(&record, Style::of_width(80)));
@@ -60,7 +60,7 @@ fn the_first_deadlock_of_each_exchange_is_always_explained() {
 
 #[test]
 fn short_reads_are_noted() {
-    let mut record = record(Mode::Naive(Naive::ShortReads));
+    let mut record = record(ExchangeMode::Naive(Naive::ShortReads));
     assert!(!shown(&record).contains("only a part"));
     record.cases[1].summary.as_mut().unwrap().short_reads = 3;
     let text = shown(&record);
@@ -70,8 +70,8 @@ fn short_reads_are_noted() {
 
 #[test]
 fn the_chart_has_a_panel_for_each_exchange() {
-    let mut record = record(Mode::Naive(Naive::ShortReads));
-    record.cases[1].mode = Mode::Naive(Naive::WriteFirst);
+    let mut record = record(ExchangeMode::Naive(Naive::ShortReads));
+    record.cases[1].mode = ExchangeMode::Naive(Naive::WriteFirst);
     let svg = latency_chart(&record);
     for title in ["8B, short-reads", "8B, write-first"] {
         assert!(svg.contains(&format!("Messages of {title}")), "{title}");
@@ -86,7 +86,7 @@ fn launches_are_counted_as_measured() {
         let end = text.find(" of 2000 round trips").unwrap();
         text[..end].rsplit("; ").next().unwrap().to_owned()
     };
-    let mut record = record(Mode::Closed);
+    let mut record = record(ExchangeMode::Closed);
     assert_eq!(launches(&record), "7 launches");
     record.settings.rounds = 9;
     record.interrupted = Some("SIGINT".to_owned());
@@ -100,7 +100,7 @@ fn launches_are_counted_as_measured() {
 
 #[test]
 fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
-    let mut record = record(Mode::Closed);
+    let mut record = record(ExchangeMode::Closed);
     let remark = "a ring's end polls for about a microsecond before it sleeps";
     assert!(!shown(&record).contains(remark));
     record.cases[0].channel = Channel::Ring;
@@ -112,7 +112,7 @@ fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
 
 #[test]
 fn the_chart_names_channels_percentiles_and_units() {
-    let svg = latency_chart(&record(Mode::Closed));
+    let svg = latency_chart(&record(ExchangeMode::Closed));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let texts: Vec<&str> = document
         .descendants()

@@ -10,7 +10,7 @@ use crate::steps::measured;
 
 /// The verdict that a claim follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ClaimBasis {
     /// The case is faster than the one it is compared with.
     Faster,
     /// It is slower.
@@ -23,38 +23,38 @@ pub(super) enum Outcome {
     Refused,
 }
 
-impl Outcome {
+impl ClaimBasis {
     /// The word in the page's data.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Faster => "faster",
-            Outcome::Slower => "slower",
-            Outcome::Same => "same",
-            Outcome::Undecided => "undecided",
-            Outcome::Refused => "refused",
+            ClaimBasis::Faster => "faster",
+            ClaimBasis::Slower => "slower",
+            ClaimBasis::Same => "same",
+            ClaimBasis::Undecided => "undecided",
+            ClaimBasis::Refused => "refused",
         }
     }
 }
 
-impl From<Verdict> for Outcome {
+impl From<Verdict> for ClaimBasis {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Faster => Outcome::Faster,
-            Verdict::Slower => Outcome::Slower,
-            Verdict::Same => Outcome::Same,
-            Verdict::Undecided => Outcome::Undecided,
+            Verdict::Faster => ClaimBasis::Faster,
+            Verdict::Slower => ClaimBasis::Slower,
+            Verdict::Same => ClaimBasis::Same,
+            Verdict::Undecided => ClaimBasis::Undecided,
         }
     }
 }
 
 /// A sentence and the verdict that it follows from.
-pub(super) struct Claim {
+pub(super) struct ClaimSentence {
     pub name: String,
-    pub outcome: Outcome,
+    pub outcome: ClaimBasis,
     pub sentence: Markup,
 }
 
-impl Render for Claim {
+impl Render for ClaimSentence {
     fn render(&self) -> Markup {
         let name = self.outcome.name();
         html! {
@@ -74,7 +74,7 @@ pub(super) struct Found<'a> {
     pub base: Option<&'a CaseResult>,
     ratio: Option<Ratio>,
     /// The verdict.
-    pub outcome: Outcome,
+    pub outcome: ClaimBasis,
 }
 
 impl<'a> Found<'a> {
@@ -91,7 +91,7 @@ impl<'a> Found<'a> {
             ratio: case.ratio,
             outcome: case
                 .ratio
-                .map_or(Outcome::Refused, |ratio| ratio.verdict.into()),
+                .map_or(ClaimBasis::Refused, |ratio| ratio.verdict.into()),
         })
     }
 
@@ -99,15 +99,15 @@ impl<'a> Found<'a> {
     pub fn factor(&self) -> Option<Estimate> {
         let found = self.ratio?.estimate;
         match self.outcome {
-            Outcome::Faster => Some(found),
-            Outcome::Slower => Some(found.reciprocal()),
-            Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
+            ClaimBasis::Faster => Some(found),
+            ClaimBasis::Slower => Some(found.reciprocal()),
+            ClaimBasis::Same | ClaimBasis::Undecided | ClaimBasis::Refused => None,
         }
     }
 
     /// The claim on this comparison. `change` completes "With ..., the transfer is faster".
-    pub fn claim(&self, name: impl Into<String>, change: Markup) -> Claim {
-        Claim {
+    pub fn claim(&self, name: impl Into<String>, change: Markup) -> ClaimSentence {
+        ClaimSentence {
             name: name.into(),
             outcome: self.outcome,
             sentence: self.sentence(change),
@@ -120,16 +120,16 @@ impl<'a> Found<'a> {
         name: impl Into<String>,
         change: Markup,
         published: &Published,
-    ) -> Claim {
+    ) -> ClaimSentence {
         let agreement = self.agreement(published);
-        Claim {
+        ClaimSentence {
             sentence: html! { (self.sentence(change.clone())) " " (agreement) },
             ..self.claim(name, change)
         }
     }
 
     /// The same with a published statement on an option.
-    pub fn claim_on(&self, name: impl Into<String>, statement: &Statement<'_>) -> Claim {
+    pub fn claim_on(&self, name: impl Into<String>, statement: &Statement<'_>) -> ClaimSentence {
         let judged = match statement.judgement {
             Some(Judgement::Confirmed) => "This run confirms it.",
             Some(Judgement::MuchLarger) => {
@@ -143,7 +143,7 @@ impl<'a> Found<'a> {
             None => "This run has other conditions, so it does not judge it.",
         };
         let change = html! { em { (statement.what) } };
-        Claim {
+        ClaimSentence {
             sentence: html! {
                 (self.sentence(change.clone())) " Published: " q { (statement.figures) } ". " (judged)
             },
@@ -157,16 +157,16 @@ impl<'a> Found<'a> {
         html! {
             "With " (change) ", "
             @match self.outcome {
-                Outcome::Faster => { "the transfer is faster: " (found) (self.rates()) "." }
-                Outcome::Slower => { "the transfer is slower: " (found) (self.rates()) "." }
-                Outcome::Same => {
+                ClaimBasis::Faster => { "the transfer is faster: " (found) (self.rates()) "." }
+                ClaimBasis::Slower => { "the transfer is slower: " (found) (self.rates()) "." }
+                ClaimBasis::Same => {
                     "the rate is the same: " (found)
                     ", within the five percent that count as no difference."
                 }
-                Outcome::Undecided => {
+                ClaimBasis::Undecided => {
                     "the effect is undecided: " (found) ", " (doubt(self.ratio)) "."
                 }
-                Outcome::Refused => { "the transfer was not measured: " (self.reason()) "." }
+                ClaimBasis::Refused => { "the transfer was not measured: " (self.reason()) "." }
             }
         }
     }
@@ -219,17 +219,19 @@ impl<'a> Found<'a> {
                 _ if !published.is_one_factor => {
                     html! { "A gain, as published: there " (there) ", " (published.condition) "." }
                 }
-                Place::Within => html! { "As published: " (there) "." },
-                Place::Below => html! { "The published gain is smaller: " (there) "." },
-                Place::Above => html! { "The published gain is larger: " (there) "." },
+                RatioPlace::Within => html! { "As published: " (there) "." },
+                RatioPlace::Below => html! { "The published gain is smaller: " (there) "." },
+                RatioPlace::Above => html! { "The published gain is larger: " (there) "." },
             },
             Judgement::Refuted => html! { "This differs from the published result: " (there) "." },
             Judgement::Undecided => match place {
                 _ if !published.is_one_factor => {
                     html! { "Published: " (there) ", " (published.condition) "." }
                 }
-                Place::Within => html! { "Published: " (there) ", which this interval allows." },
-                Place::Below | Place::Above => {
+                RatioPlace::Within => {
+                    html! { "Published: " (there) ", which this interval allows." }
+                }
+                RatioPlace::Below | RatioPlace::Above => {
                     html! { "Published: " (there) ", which this interval excludes." }
                 }
             },
@@ -259,21 +261,21 @@ pub(super) struct Published {
 }
 
 /// Where a published ratio lies.
-enum Place {
+enum RatioPlace {
     Below,
     Within,
     Above,
 }
 
 impl Published {
-    fn place(&self, found: &Estimate) -> Place {
+    fn place(&self, found: &Estimate) -> RatioPlace {
         let (low, high) = found.ends();
         if self.ratio < low {
-            Place::Below
+            RatioPlace::Below
         } else if self.ratio > high {
-            Place::Above
+            RatioPlace::Above
         } else {
-            Place::Within
+            RatioPlace::Within
         }
     }
 }

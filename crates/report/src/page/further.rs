@@ -3,13 +3,13 @@
 use itertools::Itertools as _;
 use maud::{Markup, html};
 use pipespeed_base::Named as _;
-use pipespeed_explain::check::{Checked, Record as CheckRecord, Verdict};
+use pipespeed_explain::check::{CheckRecord, CheckVerdict, Checked};
 use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::spec::Naive;
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::spec::Suite;
 
-use super::claim::{Claim, Found, Outcome};
+use super::claim::{ClaimBasis, ClaimSentence, Found};
 use super::figure::{bytes, count, us, us_of};
 use super::records::Records;
 use super::{Section, chart, claims, details, missing, table_of_names};
@@ -143,27 +143,27 @@ const IMPORTANT: [&str; 7] = [
 ];
 
 /// A verdict before its statement.
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        Verdict::Pass => "holds",
-        Verdict::Seen => "here",
-        Verdict::Fail | Verdict::Refused | Verdict::Error => verdict.mark(),
+        CheckVerdict::Pass => "holds",
+        CheckVerdict::Seen => "here",
+        CheckVerdict::Fail | CheckVerdict::Refused | CheckVerdict::Error => verdict.mark(),
     }
 }
 
 fn promises(record: &CheckRecord) -> Markup {
     let of = |verdict| record.summary.count(verdict);
-    let (refused, errors) = (of(Verdict::Refused), of(Verdict::Error));
+    let (refused, errors) = (of(CheckVerdict::Refused), of(CheckVerdict::Error));
     let mut shown: Vec<&Checked> = record.checks.iter().collect();
     shown.retain(|checked| match checked.outcome.verdict {
-        Verdict::Fail | Verdict::Error | Verdict::Refused => true,
-        Verdict::Pass | Verdict::Seen => IMPORTANT.contains(&&*checked.name),
+        CheckVerdict::Fail | CheckVerdict::Error | CheckVerdict::Refused => true,
+        CheckVerdict::Pass | CheckVerdict::Seen => IMPORTANT.contains(&&*checked.name),
     });
     html! {
         p {
             (count(record.summary.checks)) " statements about pipes were tested on this system: "
-            (count(of(Verdict::Pass))) " hold, " (count(of(Verdict::Fail))) " failed, and "
-            (count(of(Verdict::Seen))) " record how this system behaves"
+            (count(of(CheckVerdict::Pass))) " hold, " (count(of(CheckVerdict::Fail))) " failed, and "
+            (count(of(CheckVerdict::Seen))) " record how this system behaves"
             @if refused > 0 { "; " (count(refused)) " refused here" }
             @if errors > 0 { "; " (count(errors)) " not testable" }
             ". Those that matter to most programs, and any that failed or were refused:"
@@ -221,8 +221,8 @@ fn side_experiment(run: &Run) -> Markup {
         cases.map(|case| side_claim(run, case)).collect()
     };
     let found = found.into_iter().flatten();
-    let (refused, decided): (Vec<Claim>, Vec<Claim>) =
-        found.partition(|claim| claim.outcome == Outcome::Refused);
+    let (refused, decided): (Vec<ClaimSentence>, Vec<ClaimSentence>) =
+        found.partition(|claim| claim.outcome == ClaimBasis::Refused);
     let further = match run.suite {
         Suite::Volumes => trend_within(run).into_iter().collect(),
         Suite::Memory => memory::of_memory(run),
@@ -241,7 +241,7 @@ fn side_experiment(run: &Run) -> Markup {
 }
 
 /// The claims on the published options, and on the others.
-fn on_options(run: &Run) -> Vec<Option<Claim>> {
+fn on_options(run: &Run) -> Vec<Option<ClaimSentence>> {
     let name = |case: &CaseResult| format!("options-{}", case.name);
     let published = statements(run);
     let is_published = |case: &&CaseResult| {
@@ -264,7 +264,7 @@ fn whole(volume: u64) -> Markup {
 }
 
 /// The claim on a case of a side experiment.
-fn side_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
+fn side_claim(run: &Run, case: &CaseResult) -> Option<ClaimSentence> {
     let found = Found::new(run, &case.name)?;
     let (factor, base) = (case.factor.as_deref()?, found.base?);
     let volume = |case: &CaseResult| case.configuration.volume_bytes;

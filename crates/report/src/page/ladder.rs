@@ -7,7 +7,7 @@ use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Estimate, Run, Summary};
 use pipespeed_measure::spec::Suite;
 
-use super::claim::{Claim, Found, Outcome, Published};
+use super::claim::{ClaimBasis, ClaimSentence, Found, Published};
 use super::figure::{bytes, ms, ns_of, percent, plain, published, rate_of};
 use super::records::Records;
 use super::{
@@ -23,7 +23,7 @@ use crate::{costs, profile};
 const PLAIN: (f64, f64) = (3.5, 3.7);
 
 /// A step of the ladder.
-struct Step {
+struct Rung {
     claim: &'static str,
     case: &'static str,
     /// Completes "With ..., the transfer is faster".
@@ -41,8 +41,8 @@ const fn gain(ratio: f64, shown: &'static str) -> Option<Published> {
     })
 }
 
-const fn step(claim: &'static str, case: &'static str, change: &'static str) -> Step {
-    Step {
+const fn step(claim: &'static str, case: &'static str, change: &'static str) -> Rung {
+    Rung {
         claim,
         case,
         change,
@@ -50,8 +50,8 @@ const fn step(claim: &'static str, case: &'static str, change: &'static str) -> 
     }
 }
 
-const LARGER_PIPE: Step = step("larger-pipe", "write_read_128k", "a larger pipe alone");
-const HUGE_COPY: Step = Step {
+const LARGER_PIPE: Rung = step("larger-pipe", "write_read_128k", "a larger pipe alone");
+const HUGE_COPY: Rung = Rung {
     published: Some(Published {
         claim: Effect::Same,
         ratio: 1.0,
@@ -65,7 +65,7 @@ const HUGE_COPY: Step = Step {
         "huge pages for both buffers of the plain pipe",
     )
 };
-const VMSPLICE: Step = Step {
+const VMSPLICE: Rung = Rung {
     published: Some(Published {
         claim: Effect::Faster,
         ratio: 3.5,
@@ -75,22 +75,22 @@ const VMSPLICE: Step = Step {
     }),
     ..step("vmsplice", "vmsplice_read", "vmsplice in place of write")
 };
-const VMSPLICE_HUGE: Step = step(
+const VMSPLICE_HUGE: Rung = step(
     "vmsplice-huge-pages",
     "vmsplice_read_huge",
     "vmsplice from huge pages, and read",
 );
-const WRITE_SPLICE: Step = step(
+const WRITE_SPLICE: Rung = step(
     "write-splice",
     "write_splice",
     "a reader that splices, and a writer \
     that still copies",
 );
-const SPLICE: Step = Step {
+const SPLICE: Rung = Rung {
     published: gain(2.6, "x2.6"),
     ..step("splice", "vmsplice_splice", "splice in place of read")
 };
-const HUGE: Step = Step {
+const HUGE: Rung = Rung {
     published: gain(1.55, "x1.55"),
     ..step(
         "huge-pages",
@@ -98,7 +98,7 @@ const HUGE: Step = Step {
         "huge pages, vmsplice and splice",
     )
 };
-const SPINNING: Step = Step {
+const SPINNING: Rung = Rung {
     published: gain(1.25, "x1.25"),
     ..step(
         "spinning",
@@ -107,8 +107,8 @@ const SPINNING: Step = Step {
     )
 };
 
-impl Step {
-    fn claim(&self, run: &Run) -> Option<Claim> {
+impl Rung {
+    fn claim(&self, run: &Run) -> Option<ClaimSentence> {
         let found = Found::new(run, self.case)?;
         let change = html! { (self.change) };
         Some(match &self.published {
@@ -119,7 +119,7 @@ impl Step {
 }
 
 /// The claim on the larger pipe.
-pub(super) fn larger_pipe(run: &Run) -> Option<Claim> {
+pub(super) fn larger_pipe(run: &Run) -> Option<ClaimSentence> {
     let found = Found::new(run, LARGER_PIPE.case)?;
     let (pipe, of_base) = (&found.case.configuration, &found.base?.configuration);
     let change = html! {
@@ -138,7 +138,7 @@ const LADDER: (&str, &str) = (
 /// The sections of the published story.
 pub(super) fn sections(records: &Records) -> Vec<Section> {
     let run = records.run(Suite::Ladder);
-    let steps = |all: &[Step]| match run {
+    let steps = |all: &[Rung]| match run {
         Some(run) => claims(all.iter().map(|step| step.claim(run))),
         None => missing(LADDER.0, LADDER.1),
     };
@@ -248,28 +248,28 @@ fn plain_pipe(run: Option<&Run>) -> Markup {
 }
 
 /// The rate of the plain pipe against the published range.
-fn plain_claim(run: &Run) -> Option<Claim> {
+fn plain_claim(run: &Run) -> Option<ClaimSentence> {
     let case = case(run, "write_read")?;
     let found = measured(case).map(|(_, rate)| *rate);
-    let outcome = found.map_or(Outcome::Refused, against_published);
+    let outcome = found.map_or(ClaimBasis::Refused, against_published);
     let there = html! {
         (published(PLAIN.0, "3.5")) " to " (published(PLAIN.1, "3.7")) " GiB/s of the published laptop"
     };
     let moves = html! { @if let Some(rate) = &found { "It moves " (rate_of(rate)) } };
     let sentence = match outcome {
-        Outcome::Faster => html! { (moves) " here, faster than the " (there) "." },
-        Outcome::Slower => html! { (moves) " here, slower than the " (there) "." },
-        Outcome::Same => html! { (moves) " here, the same as the " (there) "." },
-        Outcome::Undecided => html! {
+        ClaimBasis::Faster => html! { (moves) " here, faster than the " (there) "." },
+        ClaimBasis::Slower => html! { (moves) " here, slower than the " (there) "." },
+        ClaimBasis::Same => html! { (moves) " here, the same as the " (there) "." },
+        ClaimBasis::Undecided => html! {
             (moves) " here; whether that differs from the " (there) " is undecided."
         },
-        Outcome::Refused => html! {
+        ClaimBasis::Refused => html! {
             "The plain pipe was not measured"
             @if let Some(why) = &case.not_run { ": " q { (why) } } "."
         },
     };
     let name = "plain-pipe".to_owned();
-    Some(Claim {
+    Some(ClaimSentence {
         name,
         outcome,
         sentence,
@@ -277,12 +277,12 @@ fn plain_claim(run: &Run) -> Option<Claim> {
 }
 
 /// Where an interval lies relative to the published rates.
-fn against_published(rate: Estimate) -> Outcome {
+fn against_published(rate: Estimate) -> ClaimBasis {
     match rate.interval {
-        Some(ends) if ends.low > PLAIN.1 => Outcome::Faster,
-        Some(ends) if ends.high < PLAIN.0 => Outcome::Slower,
-        Some(ends) if ends.low >= PLAIN.0 && ends.high <= PLAIN.1 => Outcome::Same,
-        _ => Outcome::Undecided,
+        Some(ends) if ends.low > PLAIN.1 => ClaimBasis::Faster,
+        Some(ends) if ends.high < PLAIN.0 => ClaimBasis::Slower,
+        Some(ends) if ends.low >= PLAIN.0 && ends.high <= PLAIN.1 => ClaimBasis::Same,
+        _ => ClaimBasis::Undecided,
     }
 }
 

@@ -1,6 +1,6 @@
 //! One HTML page of saved records: the published experiment with this machine's figures.
 //!
-//! Every sentence with a verdict is a [`claim::Claim`]; every number in one is a
+//! Every sentence with a verdict is a [`claim::ClaimSentence`]; every number in one is a
 //! [`figure::Figure`]. The page is well-formed XML, too, so tests can read it.
 
 mod beside;
@@ -20,10 +20,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_base::Named as _;
 use pipespeed_base::text::escape;
 use pipespeed_host::warnings::disturbances_and_load;
-use pipespeed_measure::record::{Header, NullControl, Run, Warning, WarningKind};
+use pipespeed_measure::record::{NullControl, RecordHeader, Run, Warning, WarningKind};
 use pipespeed_measure::spec::Suite;
 
-use self::claim::Claim;
+use self::claim::ClaimSentence;
 use crate::chart::svg::{NARROW, WIDE};
 use crate::format::pluralize;
 use crate::steps::{cases_without_twin, measured};
@@ -268,7 +268,7 @@ fn shared_warnings(records: &Records) -> Vec<&str> {
 /// A record: its command and date, for a run its rounds and null control, and its warnings
 /// but for these.
 fn record(saved: &Saved, shared: &[&str]) -> Markup {
-    let Header {
+    let RecordHeader {
         command,
         started_at,
         pipespeed_version,
@@ -414,7 +414,7 @@ fn rate_of(run: &Run, name: &str) -> Option<Markup> {
 }
 
 /// Claims one after another.
-fn claims(claims: impl IntoIterator<Item = Option<Claim>>) -> Markup {
+fn claims(claims: impl IntoIterator<Item = Option<ClaimSentence>>) -> Markup {
     html! { @for claim in claims.into_iter().flatten() { (claim) } }
 }
 

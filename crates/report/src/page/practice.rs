@@ -7,7 +7,7 @@ use pipespeed_measure::spec::{Channel, Suite, Waiting};
 use pipespeed_measure::suite::changes::BASELINE;
 use pipespeed_measure::suite::touched::BEST;
 
-use super::claim::{Claim, Found, Outcome};
+use super::claim::{ClaimBasis, ClaimSentence, Found};
 use super::figure::{bytes, ns_of};
 use super::records::Records;
 use super::{Section, chart, claims, lines, missing, rate_of, table_of_names};
@@ -64,7 +64,7 @@ pub(super) fn sections(records: &Records) -> Vec<Section> {
 }
 
 /// The claim on a case, by its change.
-fn claim(run: &Run, case: &str, name: &str, change: Markup) -> Option<Claim> {
+fn claim(run: &Run, case: &str, name: &str, change: Markup) -> Option<ClaimSentence> {
     Some(Found::new(run, case)?.claim(name, change))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn sizes_of(case: &CaseResult) -> Option<Sizes> {
 }
 
 /// The claim on a plain write in the published sizes.
-pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
+pub(super) fn published_sizes(run: &Run) -> Option<ClaimSentence> {
     let sizes = sizes_of(run.cases.iter().find(|case| case.name == "write_read")?)?;
     let change = html! {
         "the published sizes, " (in_words(sizes)) ", instead of the best ones found"
@@ -106,7 +106,7 @@ pub(super) fn published_sizes(run: &Run) -> Option<Claim> {
 }
 
 /// The claim on the library's writer.
-pub(super) fn auto(run: &Run) -> Option<Claim> {
+pub(super) fn auto(run: &Run) -> Option<ClaimSentence> {
     let change = html! { "the " code { "Writer" } " of fastpipe, a library for Rust, instead of the best plain write" };
     claim(run, "fastpipe_auto", "writer", change)
 }
@@ -245,7 +245,7 @@ fn baseline(run: &Run, touched: Option<&Run>) -> Markup {
 }
 
 /// The claim on a change to the typical pipe.
-pub(super) fn change_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
+pub(super) fn change_claim(run: &Run, case: &CaseResult) -> Option<ClaimSentence> {
     let factor = case.factor.as_deref()?;
     let change = html! { em { (factor) } };
     claim(run, &case.name, &format!("change-{}", case.name), change)
@@ -292,7 +292,7 @@ fn best_sizes(run: &Run) -> Markup {
 }
 
 /// The claim on the best sizes of a case against the published ones.
-fn size_claim(run: &Run, panel: &PanelResult) -> Option<Claim> {
+fn size_claim(run: &Run, panel: &PanelResult) -> Option<ClaimSentence> {
     let best = panel.best.as_ref()?;
     let name = format!("sizes-{}", panel.case);
     let ends = html! {
@@ -302,9 +302,9 @@ fn size_claim(run: &Run, panel: &PanelResult) -> Option<Claim> {
     let published = panel.published();
     if best.sizes == published {
         let rate = rate_of(run, &best.case)?;
-        return Some(Claim {
+        return Some(ClaimSentence {
             name,
-            outcome: Outcome::Same,
+            outcome: ClaimBasis::Same,
             sentence: html! {
                 "For " (ends) ", the best sizes found are the same as the published ones: " (rate) "."
             },
@@ -390,7 +390,7 @@ pub(super) fn with_article(case: &CaseResult) -> Markup {
 }
 
 /// The claim on a channel for messages of a size.
-pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<Claim> {
+pub(super) fn channel_claim(run: &Run, case: &CaseResult) -> Option<ClaimSentence> {
     let found = Found::new(run, &case.name)?;
     let size = message(case);
     let change = html! {

@@ -7,7 +7,7 @@ use pipespeed_measure::suite::DEFAULT_PIPE;
 use pipespeed_measure::suite::changes::Change;
 use pipespeed_measure::suite::touched::BEST;
 
-use super::claim::{Found, Outcome};
+use super::claim::{ClaimBasis, Found};
 use super::figure::{bytes, ms, rate_of as rate_figure, ratio_of};
 use super::ladder::{case, larger_pipe};
 use super::practice::{
@@ -78,7 +78,7 @@ fn change_of_sizes(run: &Run) -> Option<Markup> {
     let found = Found::new(run, "write_read")?;
     let factor = found
         .factor()
-        .filter(|_| found.outcome == Outcome::Slower)?;
+        .filter(|_| found.outcome == ClaimBasis::Slower)?;
     let (best, published) = (best_write(run)?, sizes_of(found.case)?);
     Some(html! {
         "Write " (in_words(best)) ": " (ratio_of(&factor)) " as fast as " (in_words(published)) "."
@@ -89,7 +89,7 @@ fn change_of_writer(run: &Run) -> Option<Markup> {
     let found = Found::new(run, "fastpipe_auto")?;
     let factor = found
         .factor()
-        .filter(|_| found.outcome == Outcome::Faster)?;
+        .filter(|_| found.outcome == ClaimBasis::Faster)?;
     Some(html! {
         "In Rust, write by fastpipe's " code { "Writer" } ": " (ratio_of(&factor))
         " as fast as the best plain write."
@@ -108,7 +108,7 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     let found = Found::new(run, &case.name)?;
     let factor = found
         .factor()
-        .filter(|_| found.outcome == Outcome::Faster)?;
+        .filter(|_| found.outcome == ClaimBasis::Faster)?;
     Some(html! {
         "Where both programs are your own, send messages of " (bytes(message(case))) " through "
         (with_article(case)) ": " (ratio_of(&factor)) " as fast as "
@@ -120,7 +120,7 @@ fn change_of_pipe(run: &Run) -> Option<Markup> {
     let found = Found::new(run, Change::LargePipe.name())?;
     let factor = found
         .factor()
-        .filter(|_| found.outcome == Outcome::Faster)?;
+        .filter(|_| found.outcome == ClaimBasis::Faster)?;
     Some(html! {
         "Run a pipeline of the shell by " code { "pipespeed boost" } ", which enlarges its pipes: "
         (ratio_of(&factor)) "."
@@ -184,7 +184,7 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
         let mut cases = changes?.cases.iter();
         let case = cases.find(|case| case.factor.as_deref() == Some(factor))?;
         let claim = change_claim(changes?, case)?;
-        (claim.outcome == Outcome::Faster).then_some((claim, case.configuration.writer_cpu))
+        (claim.outcome == ClaimBasis::Faster).then_some((claim, case.configuration.writer_cpu))
     };
     let larger = gain(PIPE).map(|gained| gained.0);
     let on_one = [
@@ -218,7 +218,7 @@ fn shell_pipeline(ladder: Option<&Run>, changes: Option<&Run>) -> Markup {
 }
 
 /// Lines in one language.
-pub(super) struct Lines {
+pub(super) struct CodeLines {
     language: &'static str,
     /// Those that enlarge a pipe to 1 MiB.
     pub enlarge: &'static str,
@@ -226,23 +226,23 @@ pub(super) struct Lines {
     pub write: &'static str,
 }
 
-pub(super) const C: Lines = Lines {
+pub(super) const C: CodeLines = CodeLines {
     language: "In C:",
     enlarge: include_str!("lines/enlarge.c"),
     write: include_str!("lines/write.c"),
 };
-pub(super) const PYTHON: Lines = Lines {
+pub(super) const PYTHON: CodeLines = CodeLines {
     language: "In Python:",
     enlarge: include_str!("lines/enlarge.py"),
     write: include_str!("lines/write.py"),
 };
-const RUST: Lines = Lines {
+const RUST: CodeLines = CodeLines {
     language: "In Rust:",
     enlarge: include_str!("lines/enlarge.rs"),
     write: include_str!("lines/write.rs"),
 };
 
-impl Lines {
+impl CodeLines {
     /// The lines with these sizes. A pipe of default size is not enlarged.
     pub fn with_sizes(&self, sizes: Sizes) -> String {
         let pipe = sizes.pipe_bytes;
@@ -260,8 +260,8 @@ fn write_sizes(run: &Run) -> Markup {
         return html! { p { "This run has fixed sizes, so it compares none." } };
     };
     let advice = match claim.outcome {
-        Outcome::Slower => best_write(run),
-        Outcome::Faster | Outcome::Same | Outcome::Undecided | Outcome::Refused => None,
+        ClaimBasis::Slower => best_write(run),
+        ClaimBasis::Faster | ClaimBasis::Same | ClaimBasis::Undecided | ClaimBasis::Refused => None,
     };
     html! {
         (claim)
@@ -325,7 +325,7 @@ fn writer(run: &Run) -> Markup {
         let case = run.cases.iter().find(|case| case.name == name)?;
         case.summary.as_ref()?.cpu_s_per_gib
     };
-    let helps = claim.outcome == Outcome::Faster;
+    let helps = claim.outcome == ClaimBasis::Faster;
     html! {
         (claim)
         @if let Some((plain, library)) = cpu_s(BEST).zip(cpu_s("fastpipe_auto")) {
@@ -374,13 +374,13 @@ fn channel_choice(run: &Run, records: &Records) -> Markup {
     let faster = |size: usize, is_candidate: fn(&Run, &CaseResult) -> bool| {
         let case = fastest_channel(run, size, is_candidate)?;
         let claim = channel_claim(run, case)?;
-        (claim.outcome == Outcome::Faster).then_some(case)
+        (claim.outcome == ClaimBasis::Faster).then_some(case)
     };
     let found = sizes(run).into_iter().filter_map(|size| {
         let any = faster(size, |_, _| true);
         let plain = faster(size, |run, case| {
             let claim = channel_claim(run, case);
-            !needs_library(case) && claim.is_some_and(|claim| claim.outcome == Outcome::Faster)
+            !needs_library(case) && claim.is_some_and(|claim| claim.outcome == ClaimBasis::Faster)
         });
         let plain = plain.filter(|plain| any.is_none_or(|any| any.name != plain.name));
         let both: Vec<&CaseResult> = [any, plain].into_iter().flatten().collect();

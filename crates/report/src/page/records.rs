@@ -1,11 +1,11 @@
 //! The records that a page is made of.
 
-use pipespeed_explain::costs::Record as CostsRecord;
-use pipespeed_explain::pages::Record as PagesRecord;
+use pipespeed_explain::costs::CostsRecord;
+use pipespeed_explain::pages::PagesRecord;
 use pipespeed_explain::profile::record::Profile;
 use pipespeed_explain::{check, costs};
 use pipespeed_measure::latency::record::LatencyRecord;
-use pipespeed_measure::record::{Header, Kind, LoadError, Run, SavedFile};
+use pipespeed_measure::record::{Kind, LoadError, RecordHeader, Run, SavedFile};
 use pipespeed_measure::spec::Suite;
 
 use super::walk::WalkReport;
@@ -17,7 +17,7 @@ pub enum Saved {
     /// A run of a suite.
     Bench(Box<Run>),
     /// Checks of this system's pipes.
-    Check(Box<check::Record>),
+    Check(Box<check::CheckRecord>),
     /// Round trips.
     Latency(Box<LatencyRecord>),
     /// Elementary costs.
@@ -61,7 +61,7 @@ impl Saved {
     }
 
     /// The header of the record.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &RecordHeader {
         match self {
             Saved::Bench(run) => &run.header,
             Saved::Check(record) => &record.header,
@@ -156,7 +156,7 @@ impl Records {
     }
 
     /// The checks.
-    pub(super) fn check(&self) -> Option<&check::Record> {
+    pub(super) fn check(&self) -> Option<&check::CheckRecord> {
         self.all.iter().find_map(|saved| match saved {
             Saved::Check(record) => Some(&**record),
             _ => None,
@@ -202,7 +202,7 @@ impl Records {
     pub(super) fn machines(&self) -> Vec<String> {
         let mut machines: Vec<String> = Vec::new();
         for saved in &self.all {
-            let header = Header {
+            let header = RecordHeader {
                 started_at: String::new(),
                 ..saved.header().clone()
             };

@@ -1,17 +1,17 @@
 use std::collections::BTreeSet;
 
-use pipespeed_explain::check::{self, Checked, Group};
+use pipespeed_explain::check::{self, CheckGroup, Checked};
 use pipespeed_explain::costs::{self, Cost, Costs};
 use pipespeed_explain::pages::{self, Architecture, Scheme, Walk};
 use pipespeed_explain::profile;
 use pipespeed_measure::fixtures::{self, estimate, within};
-use pipespeed_measure::latency::spec::{Mode, Naive};
+use pipespeed_measure::latency::spec::{ExchangeMode, Naive};
 use pipespeed_measure::record::{Doubt, Ends, Kind, NotRun, Ratio, Run, SavedFile, to_json};
 use pipespeed_measure::spec::{Channel, DataUse, Suite};
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
-use super::claim::Outcome;
+use super::claim::ClaimBasis;
 use super::*;
 
 mod doubts;
@@ -19,12 +19,12 @@ mod lines;
 mod saved;
 mod structure;
 
-const OUTCOMES: [Outcome; 5] = [
-    Outcome::Faster,
-    Outcome::Slower,
-    Outcome::Same,
-    Outcome::Undecided,
-    Outcome::Refused,
+const OUTCOMES: [ClaimBasis; 5] = [
+    ClaimBasis::Faster,
+    ClaimBasis::Slower,
+    ClaimBasis::Same,
+    ClaimBasis::Undecided,
+    ClaimBasis::Refused,
 ];
 
 fn changes() -> Run {
@@ -60,7 +60,7 @@ fn changes() -> Run {
     run
 }
 
-fn checks() -> check::Record {
+fn checks() -> check::CheckRecord {
     let checked = |name: &'static str, group, outcome| Checked {
         name: name.into(),
         group,
@@ -72,23 +72,27 @@ fn checks() -> check::Record {
     let all = vec![
         checked(
             "default-capacity",
-            Group::Limits,
-            check::Outcome::seen("65536 bytes"),
+            CheckGroup::Limits,
+            check::CheckResult::seen("65536 bytes"),
         ),
-        checked("epipe", Group::Semantics, check::Outcome::pass("EPIPE")),
+        checked(
+            "epipe",
+            CheckGroup::Semantics,
+            check::CheckResult::pass("EPIPE"),
+        ),
         checked(
             "vmsplice",
-            Group::Permissions,
-            check::Outcome::refused("EPERM"),
+            CheckGroup::Permissions,
+            check::CheckResult::refused("EPERM"),
         ),
     ];
-    check::Record::new(fixtures::header(Kind::Check), all, 0.8)
+    check::CheckRecord::new(fixtures::header(Kind::Check), all, 0.8)
 }
 
-fn costs() -> costs::Record {
-    costs::Record {
+fn costs() -> costs::CostsRecord {
+    costs::CostsRecord {
         header: fixtures::header(Kind::Costs),
-        settings: costs::Settings {
+        settings: costs::CostsSettings {
             rounds: 30,
             seed: 7,
             page_bytes: 4096,
@@ -107,11 +111,11 @@ fn costs() -> costs::Record {
     }
 }
 
-fn walk() -> pages::Record {
+fn walk() -> pages::PagesRecord {
     let scheme = Scheme::find(Architecture::X86_64, None).unwrap();
-    pages::Record {
+    pages::PagesRecord {
         header: fixtures::header(Kind::Pages),
-        report: pages::Report {
+        report: pages::PagesReport {
             walk: Some(Walk::new(0x0000_7f27_05af_93c0, scheme)),
             memory: None,
         },
@@ -153,9 +157,9 @@ fn runs() -> [Run; 6] {
 }
 
 fn others() -> Vec<Saved> {
-    let naive = fixtures::latency_record(Mode::Naive(Naive::ShortReads));
+    let naive = fixtures::latency_record(ExchangeMode::Naive(Naive::ShortReads));
     vec![
-        Saved::Latency(Box::new(fixtures::latency_record(Mode::Closed))),
+        Saved::Latency(Box::new(fixtures::latency_record(ExchangeMode::Closed))),
         Saved::Latency(Box::new(naive)),
         Saved::Check(Box::new(checks())),
         Saved::Costs(Box::new(costs())),
@@ -182,16 +186,16 @@ fn records(runs: impl IntoIterator<Item = Run>) -> Records {
 }
 
 /// Gives every comparison of a run the same outcome.
-fn with_outcome(mut run: Run, outcome: Outcome) -> Run {
+fn with_outcome(mut run: Run, outcome: ClaimBasis) -> Run {
     let (low, median, high) = match outcome {
-        Outcome::Faster => (1.21, 1.32, 1.43),
-        Outcome::Slower => (0.71, 0.82, 0.93),
-        Outcome::Same => (0.98, 1.0, 1.02),
-        Outcome::Undecided | Outcome::Refused => (0.91, 1.14, 1.36),
+        ClaimBasis::Faster => (1.21, 1.32, 1.43),
+        ClaimBasis::Slower => (0.71, 0.82, 0.93),
+        ClaimBasis::Same => (0.98, 1.0, 1.02),
+        ClaimBasis::Undecided | ClaimBasis::Refused => (0.91, 1.14, 1.36),
     };
     for case in &mut run.cases {
         let is_compared = case.compared_with.is_some();
-        if outcome != Outcome::Refused {
+        if outcome != ClaimBasis::Refused {
             case.ratio = is_compared.then(|| within(low, median, high));
             if let Some(summary) = &mut case.summary
                 && case.name == "write_read"
@@ -381,7 +385,7 @@ fn each_missing_record_is_named_with_its_command() {
 fn of_several_walks_one_to_a_huge_page_is_shown() {
     let invented = walk();
     let mut real = walk();
-    real.report.memory = Some(pages::Memory {
+    real.report.memory = Some(pages::MemoryRange {
         pid: None,
         mappings: Vec::new(),
         page_bytes: 4096,
@@ -389,11 +393,11 @@ fn of_several_walks_one_to_a_huge_page_is_shown() {
         runs: None,
         hidden: Vec::new(),
     });
-    let newer = pages::Record {
+    let newer = pages::PagesRecord {
         header: fixtures::header(Kind::Pages),
         ..invented
     };
-    let saved = |record: &pages::Record| Saved::Pages(Box::new(record.clone()));
+    let saved = |record: &pages::PagesRecord| Saved::Pages(Box::new(record.clone()));
     for both in [[&real, &newer], [&newer, &real]] {
         let records = Records::new(both.map(saved));
         assert!(records.pages().unwrap().memory.is_some());

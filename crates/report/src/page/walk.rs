@@ -2,7 +2,7 @@
 //! the table whose entry it selects.
 
 use pipespeed_base::size;
-use pipespeed_explain::pages::{Level, Memory, Walk};
+use pipespeed_explain::pages::{MemoryRange, Walk, WalkLevel};
 
 use super::super::chart::svg::{Anchor, CARD, Colour, INK, MARGIN, SMALL, Svg, TEXT, length};
 use crate::table::{Column, Table};
@@ -23,13 +23,13 @@ const UNUSED: Colour = Colour(110, 119, 129);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WalkReport<'a> {
     pub(super) walk: &'a Walk,
-    pub(super) memory: Option<&'a Memory>,
+    pub(super) memory: Option<&'a MemoryRange>,
 }
 
 /// The tables that the walk goes through, and the size of the page that it ends at.
 fn used(report: WalkReport<'_>) -> (usize, u64) {
     let base_bytes = report.walk.scheme.page_bytes();
-    let page_bytes = report.memory.and_then(Memory::huge_page);
+    let page_bytes = report.memory.and_then(MemoryRange::huge_page);
     let page_bytes = page_bytes.unwrap_or(base_bytes);
     let mut levels = report.walk.levels.iter();
     let last = levels.position(|level| level.covers() == page_bytes);
@@ -43,7 +43,7 @@ pub(super) fn is_huge(report: WalkReport<'_>) -> bool {
 }
 
 /// A part of the address, and what it selects.
-struct Part {
+struct AddressPart {
     fill: Colour,
     /// Two lines.
     part: [String; 2],
@@ -53,7 +53,7 @@ struct Part {
 }
 
 /// The parts of the address, the highest bits first.
-fn parts(report: WalkReport<'_>) -> Vec<Part> {
+fn parts(report: WalkReport<'_>) -> Vec<AddressPart> {
     let walk = report.walk;
     let (tables, page_bytes) = used(report);
     let levels = walk.levels.iter().enumerate().map(|(at, level)| {
@@ -69,7 +69,7 @@ fn parts(report: WalkReport<'_>) -> Vec<Part> {
             format!("entry {} of {}", level.index, level.entries),
             format!("covers {}", size::format(level.covers())),
         ];
-        Part {
+        AddressPart {
             fill: if is_used { USED } else { UNUSED },
             part: [name, format!("bits {last_bit} to {}", level.lowest_bit)],
             selects: is_used.then_some((USED, selects)),
@@ -80,7 +80,7 @@ fn parts(report: WalkReport<'_>) -> Vec<Part> {
         format!("page of {}", size::format(page_bytes)),
         format!("byte {}", walk.address & (page_bytes - 1)),
     ];
-    let offset = Part {
+    let offset = AddressPart {
         fill: UNUSED,
         part: [
             "offset".to_owned(),
@@ -119,7 +119,7 @@ pub(super) fn drawing(report: WalkReport<'_>, width: i32) -> String {
 }
 
 /// The parts of the address side by side, and below each what it selects.
-fn draw_columns(svg: &mut Svg, parts: &[Part]) {
+fn draw_columns(svg: &mut Svg, parts: &[AddressPart]) {
     let columns = length(parts.len());
     let width = (svg.room() - (columns - 1) * GAP) / columns;
     let top = svg.y;
@@ -139,7 +139,7 @@ fn draw_columns(svg: &mut Svg, parts: &[Part]) {
 }
 
 /// The parts of the address one below the other, and beside each what it selects.
-fn draw_rows(svg: &mut Svg, parts: &[Part]) {
+fn draw_rows(svg: &mut Svg, parts: &[AddressPart]) {
     let width = (svg.room() - ARROW) / 2;
     let right = MARGIN + width + ARROW;
     let mut from = svg.y;
@@ -187,7 +187,7 @@ pub(super) fn table(report: WalkReport<'_>) -> Table {
         Column::right("entries"),
         Column::right("an entry covers"),
     ]);
-    let row = |level: &Level| {
+    let row = |level: &WalkLevel| {
         [
             level.name.to_owned(),
             format!(

@@ -117,7 +117,7 @@ fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
     (texts.collect(), rectangles.collect())
 }
 
-fn fill(group: Group) -> String {
+fn fill(group: CostGroup) -> String {
     palette::of_cost(group).to_string()
 }
 
@@ -126,7 +126,7 @@ fn the_parts_of_a_bar_are_proportional_to_their_shares() {
     let mut profile = fixtures::ladder();
     profile.cases.truncate(1);
     let (texts, rectangles) = parts(&profile_chart(&profile));
-    let width = |group: Group| -> f64 {
+    let width = |group: CostGroup| -> f64 {
         let parts = rectangles
             .iter()
             .filter(|(fill_is, _)| *fill_is == fill(group));
@@ -134,7 +134,7 @@ fn the_parts_of_a_bar_are_proportional_to_their_shares() {
         parts.map(|(_, width)| width).sum::<f64>() - 12.0
     };
     // The writer copies for 48 % of its time and sleeps for 20 %; the reader sleeps for 50 %.
-    let ratio = width(Group::CopyToKernel) / width(Group::Asleep);
+    let ratio = width(CostGroup::CopyToKernel) / width(CostGroup::Asleep);
     assert!((ratio - 0.48 / 0.7).abs() < 0.02, "{ratio}");
     assert!(texts.iter().any(|text| text == "48 %"), "{texts:?}");
     assert!(texts.iter().any(|text| text == "1000 ns"), "{texts:?}");
@@ -144,10 +144,10 @@ fn the_parts_of_a_bar_are_proportional_to_their_shares() {
 #[test]
 fn the_legend_has_the_costs_present_in_order() {
     let (texts, _) = parts(&profile_chart(&fixtures::ladder()));
-    let place = |group: Group| texts.iter().position(|text| text == group.name());
-    let shown: Vec<usize> = Group::all().filter_map(place).collect();
+    let place = |group: CostGroup| texts.iter().position(|text| text == group.name());
+    let shown: Vec<usize> = CostGroup::all().filter_map(place).collect();
     assert!(shown.len() > 4 && shown.is_sorted(), "{texts:?}");
-    assert_eq!(place(Group::Spinning), None);
+    assert_eq!(place(CostGroup::Spinning), None);
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn commands_of_any_kind_are_escaped() {
 
 #[test]
 fn every_group_has_a_colour_of_its_own() {
-    let mut colours: Vec<String> = Group::all().map(fill).collect();
+    let mut colours: Vec<String> = CostGroup::all().map(fill).collect();
     colours.sort();
     colours.dedup();
-    assert_eq!(colours.len(), Group::all().count());
+    assert_eq!(colours.len(), CostGroup::all().count());
 }

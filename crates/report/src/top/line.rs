@@ -1,9 +1,9 @@
 //! A line of the screen, and where its columns are.
 
-use pipespeed_pipeline::observe::Pipe;
+use pipespeed_pipeline::observe::ObservedLink;
 use pipespeed_pipeline::sample::Shares;
 
-use super::View;
+use super::TopView;
 use crate::doctor::rate;
 use crate::style::{BOLD, DIM, Style};
 
@@ -90,16 +90,16 @@ impl Layout {
 }
 
 /// A line that is cut off at the width of the screen.
-pub(super) struct Line {
+pub(super) struct ScreenLine {
     pub(super) text: String,
     pub(super) filled: usize,
     pub(super) width: usize,
     style: Style,
 }
 
-impl Line {
-    pub(super) fn new(view: &View<'_>) -> Self {
-        Line {
+impl ScreenLine {
+    pub(super) fn new(view: &TopView<'_>) -> Self {
+        ScreenLine {
             text: String::new(),
             filled: 0,
             width: view.width,
@@ -178,7 +178,7 @@ impl Line {
     }
 
     /// Adds the columns about a pipe. One whose writer has ended has no rate.
-    pub(super) fn pipe(&mut self, pipe: &Pipe, has_ended: bool, layout: &Layout) {
+    pub(super) fn pipe(&mut self, pipe: &ObservedLink, has_ended: bool, layout: &Layout) {
         let rate = if has_ended {
             String::new()
         } else {

@@ -3,8 +3,8 @@ use pipespeed_pipeline::diagnosis::{
     Bottleneck, Deadlock, DeadlockKind, DeadlockMember, Idle, Unread, Who,
 };
 use pipespeed_pipeline::fixtures;
-use pipespeed_pipeline::live::Window;
-use pipespeed_pipeline::observe::Pipe;
+use pipespeed_pipeline::live::StageWindow;
+use pipespeed_pipeline::observe::ObservedLink;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::Shares;
 use pipespeed_pipeline::wait::Outside;
@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// Shares of running, blocked and starved; the rest is elsewhere.
-fn window(runs: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> Window {
-    Window {
+fn window(runs: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> StageWindow {
+    StageWindow {
         samples: 80,
         shares: Shares {
             runs,
@@ -30,8 +30,8 @@ fn window(runs: f64, blocked: f64, starved: f64, mib_per_s: Option<f64>) -> Wind
     }
 }
 
-fn stage(pid: i32, name: &str, second: Window, minute: Window) -> Stage {
-    Stage {
+fn stage(pid: i32, name: &str, second: StageWindow, minute: StageWindow) -> LiveStage {
+    LiveStage {
         pid,
         start: pid as u64,
         name: name.to_owned(),
@@ -46,7 +46,7 @@ fn link(from: i32, to: i32, fill: f64) -> StageLink {
     StageLink {
         from,
         to,
-        pipe: Pipe {
+        pipe: ObservedLink {
             id: LinkId::pipe(from as u64),
             path: None,
             capacity: Some(65536),
@@ -181,16 +181,16 @@ fn moment() -> Moment {
     }
 }
 
-fn view(width: usize, height: usize) -> View<'static> {
-    View {
+fn view(width: usize, height: usize) -> TopView<'static> {
+    TopView {
         width,
         height: Some(height),
         if_none: "No processes of this user are connected by a pipe (--all: of all users).",
-        ..View::default()
+        ..TopView::default()
     }
 }
 
-fn drawn(moment: &Moment, view: &View<'_>) -> String {
+fn drawn(moment: &Moment, view: &TopView<'_>) -> String {
     top_screen(moment, view).lines.join("\n")
 }
 
@@ -207,7 +207,7 @@ fn a_wide_screen_shows_both_windows_in_numbers() {
 #[test]
 fn a_small_screen_keeps_the_bars_and_scrolls() {
     let first = drawn(&moment(), &view(40, 10));
-    let scrolled = View {
+    let scrolled = TopView {
         skipped: 100,
         is_paused: true,
         ..view(40, 10)
@@ -219,7 +219,7 @@ fn a_small_screen_keeps_the_bars_and_scrolls() {
 
 #[test]
 fn colours_mark_states_and_the_pace_setter() {
-    let view = View {
+    let view = TopView {
         colour: true,
         ..view(80, 20)
     };
@@ -320,13 +320,13 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
 #[test]
 fn a_bar_is_divided_by_shares() {
     let bar = |runs, starved| {
-        let mut line = Line::new(&view(80, 24));
+        let mut line = ScreenLine::new(&view(80, 24));
         line.bar(&window(runs, 0.0, starved, None).shares, 10);
         line.text
     };
     assert_eq!(bar(0.5, 0.25), "RRRRRSSSEE");
     assert_eq!(bar(0.97, 0.03), "RRRRRRRRRR");
-    let mut line = Line::new(&view(80, 24));
+    let mut line = ScreenLine::new(&view(80, 24));
     line.bar(&Shares::default(), 3);
     assert_eq!(line.text, "   ");
 }
@@ -339,7 +339,7 @@ proptest! {
         skipped in 0_usize..40,
         is_paused: bool,
     ) {
-        let view = View { skipped, is_paused, ..view(width, height) };
+        let view = TopView { skipped, is_paused, ..view(width, height) };
         let lines = top_screen(&moment(), &view).lines;
         prop_assert_eq!(lines.len(), height);
         for line in &lines {

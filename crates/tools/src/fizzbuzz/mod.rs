@@ -76,7 +76,7 @@ impl CodePath {
 
     /// Writes the segments of `run`, as long as a segment and [`SLACK`] bytes fit into
     /// `out`. Returns the numbers of segments and bytes written.
-    fn fill(self, run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+    fn fill(self, run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
         match self {
             CodePath::Portable => portable::fill(run, out),
             CodePath::Avx2 => vector::fill_avx2(run, out),
@@ -86,7 +86,7 @@ impl CodePath {
 
 /// Consecutive segments with the same number of digits.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct DigitRun<'a> {
     /// Segment number `n` has `templates[n % 3]`.
     templates: &'a [Template; 3],
     /// The first segment's number: its first line divided by 100.
@@ -167,7 +167,7 @@ impl Lines {
                 *self.templates = Template::triple(self.next);
                 self.era_end = template::era_end(self.next);
             }
-            let run = Run {
+            let run = DigitRun {
                 templates: &self.templates,
                 hundreds: self.next / LINES,
                 max_count: (self.era_end.min(self.last + 1) - self.next) / LINES,

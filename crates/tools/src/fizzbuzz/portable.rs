@@ -1,11 +1,11 @@
 //! Fills in templates without special instructions: copies the literals, then the digits
 //! of each line.
 
-use super::Run;
+use super::DigitRun;
 use super::template::{MAX_FILLED, SLACK, Template};
 
 /// See [`CodePath::fill`](super::CodePath::fill).
-pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+pub(super) fn fill(run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
     // A constant length lets the compiler copy the digits with a few moves.
     match run.templates[0].filled() {
         1 => fill_digits::<1>(run, out),
@@ -27,7 +27,7 @@ pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
     }
 }
 
-fn fill_digits<const N: usize>(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+fn fill_digits<const N: usize>(run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
     let literals = run.templates.each_ref().map(literals);
     let mut digits = [0; N];
     let mut rest = run.hundreds;

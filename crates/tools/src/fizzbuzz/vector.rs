@@ -17,7 +17,7 @@
 //! overwrites it.
 #![allow(unsafe_code)]
 
-use super::Run;
+use super::DigitRun;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use self::x86_64::{fill_avx2, has_avx2};
@@ -27,13 +27,13 @@ pub(super) use self::other::{fill_avx2, has_avx2};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod other {
-    use super::Run;
+    use super::DigitRun;
 
     pub(crate) fn has_avx2() -> bool {
         false
     }
 
-    pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+    pub(crate) fn fill_avx2(run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
         super::super::portable::fill(run, out)
     }
 }
@@ -42,7 +42,7 @@ mod other {
 mod x86_64 {
     use std::arch::x86_64::*;
 
-    use super::Run;
+    use super::DigitRun;
     use crate::fizzbuzz::template::{MAX_SEGMENT, SLACK};
 
     /// Added to a digit so that ten carries.
@@ -52,7 +52,7 @@ mod x86_64 {
         is_x86_feature_detected!("avx2")
     }
 
-    pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+    pub(crate) fn fill_avx2(run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
         assert!(has_avx2());
         // SAFETY: the processor has the instructions.
         unsafe { fill_by_32(run, out) }
@@ -86,7 +86,7 @@ mod x86_64 {
     }
 
     #[target_feature(enable = "avx2")]
-    fn fill_by_32(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+    fn fill_by_32(run: DigitRun<'_>, out: &mut [u8]) -> (u64, usize) {
         let mut x = biased(run.hundreds);
         let mut third = (run.hundreds % 3) as usize;
         let (mut count, mut at) = (0, 0);

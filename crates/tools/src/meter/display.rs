@@ -19,9 +19,9 @@ use signal_hook::iterator::Signals;
 use unicode_width::UnicodeWidthStr;
 
 use super::NOT_SHOWN;
-use super::format::{Format, Line};
+use super::format::{Format, MeterLine};
 use super::json;
-use super::options::{Options, Show};
+use super::options::{MeterOptions, Show};
 use super::progress::Snapshot;
 use pipespeed_base::standard::{has_colours, is_ignored};
 use pipespeed_base::text::without_error_numbers;
@@ -42,8 +42,8 @@ const COLOUR: (&str, &str) = ("\x1b[36m", "\x1b[m");
 /// The display on standard error.
 #[derive(Debug)]
 pub struct Display<'o> {
-    options: &'o Options,
-    screen: Screen,
+    options: &'o MeterOptions,
+    screen: MeterScreen,
     /// Whether anything is shown at all.
     shows: bool,
     /// When to draw next, by the session's clock.
@@ -60,8 +60,8 @@ pub struct Display<'o> {
 impl<'o> Display<'o> {
     /// Prepares the display: what is shown depends on the options, and on whether standard
     /// error is a terminal.
-    pub fn new(options: &'o Options) -> Self {
-        let screen = Screen::new();
+    pub fn new(options: &'o MeterOptions) -> Self {
+        let screen = MeterScreen::new();
         let is_line = matches!(options.show, Show::Line(_));
         let shows = match options.show {
             Show::Nothing => false,
@@ -201,7 +201,7 @@ fn end_line_on_signal(in_line: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-fn coloured(line: &Line) -> String {
+fn coloured(line: &MeterLine) -> String {
     let (before, rest) = line.text.split_at(line.bar.start);
     let (bar, after) = rest.split_at(line.bar.len());
     format!("{before}{}{bar}{}{after}", COLOUR.0, COLOUR.1)
@@ -223,7 +223,7 @@ fn number(snapshot: &Snapshot, count: bool, timer: bool) -> String {
 
 /// Standard error, written without blocking.
 #[derive(Debug)]
-struct Screen {
+struct MeterScreen {
     /// The terminal, reopened with O_NONBLOCK: other processes share the original
     /// open file, which must stay blocking.
     own: Option<OwnedFd>,
@@ -233,7 +233,7 @@ struct Screen {
     coloured: bool,
 }
 
-impl Screen {
+impl MeterScreen {
     /// Inspects standard error and prepares writing to it.
     fn new() -> Self {
         let stderr = io::stderr();
@@ -244,7 +244,7 @@ impl Screen {
             // check. Blocking a valid set can't fail (sigprocmask(2)).
             let _ = SigSet::from(Signal::SIGTTOU).thread_block();
         }
-        Screen {
+        MeterScreen {
             own,
             plain: Output::new(stderr, Wait::Never),
             is_terminal,
@@ -321,10 +321,10 @@ mod tests {
 
     #[test]
     fn missed_drawings_are_skipped() {
-        let options = Options {
+        let options = MeterOptions {
             show: Show::Json,
             interval: Duration::from_secs(1),
-            ..Options::default()
+            ..MeterOptions::default()
         };
         let mut display = Display::new(&options);
         let at = Duration::from_millis;

@@ -119,7 +119,7 @@ impl Format {
 
 /// A line without control characters, within the requested width.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Line {
+pub struct MeterLine {
     /// The text.
     pub text: String,
     /// The byte range of the bar.
@@ -129,7 +129,7 @@ pub struct Line {
 impl Format {
     /// Formats a line. If the width is too small, omits the bar first, then the end of the
     /// line. `now` is the current time of day.
-    pub fn line(&self, snapshot: &Snapshot, unit: Unit, width: usize, now: &Zoned) -> Line {
+    pub fn line(&self, snapshot: &Snapshot, unit: Unit, width: usize, now: &Zoned) -> MeterLine {
         // A bar of one column stands in to measure the other elements with their gaps.
         let rest = self.join("=", snapshot, unit, now).text.width();
         let bar_width = (width + 1).saturating_sub(rest);
@@ -144,8 +144,8 @@ impl Format {
         line
     }
 
-    fn join(&self, bar: &str, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> Line {
-        let mut line = Line::default();
+    fn join(&self, bar: &str, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> MeterLine {
+        let mut line = MeterLine::default();
         let mut gap = false;
         for item in &self.0 {
             let part = match item {

@@ -25,7 +25,7 @@ mod session;
 mod stream;
 
 pub use self::format::{Format, Item};
-pub use self::options::{Options, Show};
+pub use self::options::{MeterOptions, Show};
 pub use self::progress::Unit;
 pub use self::stream::run;
 

@@ -27,7 +27,7 @@ pub enum Show {
 
 /// Options of a meter.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct MeterOptions {
     /// The inputs; standard input by default and for '-'.
     pub files: Vec<PathBuf>,
     /// Form of the display.

@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::display::Display;
 use super::limiter::{Allowance, Limiter};
 use super::lines::LineCounter;
-use super::options::{Options, Show};
+use super::options::{MeterOptions, Show};
 use super::progress::{Ending, History, Snapshot, Unit};
 use pipespeed_base::text::without_error_numbers;
 
@@ -22,15 +22,15 @@ const MAX_EXPECTED_BYTES: u64 = 16 << 10;
 
 /// A stream in progress.
 #[derive(Debug)]
-pub struct Session<'o> {
-    options: &'o Options,
+pub struct MeterSession<'o> {
+    options: &'o MeterOptions,
     display: Display<'o>,
     limiter: Option<Limiter>,
     lines: Option<LineCounter>,
     size: Option<u64>,
     clock: Clock,
     history: History,
-    counts: Counts,
+    counts: MeterCounts,
     beats: u64,
     technique: Option<&'static str>,
     passed_over: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Session<'o> {
 
 /// Counts in bytes, except for `lines` and `shown`.
 #[derive(Debug, Default)]
-struct Counts {
+struct MeterCounts {
     /// Written to the output from earlier inputs.
     before: u64,
     /// Written to the output from this input.
@@ -60,10 +60,10 @@ struct Counts {
     shown_bytes: u64,
 }
 
-impl<'o> Session<'o> {
+impl<'o> MeterSession<'o> {
     /// Starts the clock now, or at the first byte if the options say so.
-    pub fn new(options: &'o Options, size: Option<u64>) -> Self {
-        Session {
+    pub fn new(options: &'o MeterOptions, size: Option<u64>) -> Self {
+        MeterSession {
             options,
             display: Display::new(options),
             limiter: options.rate_limit.map(Limiter::new),
@@ -74,7 +74,7 @@ impl<'o> Session<'o> {
             size,
             clock: Clock::new(!options.wait),
             history: History::begin(),
-            counts: Counts::default(),
+            counts: MeterCounts::default(),
             beats: 0,
             technique: None,
             passed_over: Vec::new(),
@@ -84,7 +84,7 @@ impl<'o> Session<'o> {
     }
 
     /// The options.
-    pub fn options(&self) -> &'o Options {
+    pub fn options(&self) -> &'o MeterOptions {
         self.options
     }
 
@@ -305,11 +305,11 @@ fn fill(unread: Option<u64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn limited(rate: u64) -> Options {
-        Options {
+    fn limited(rate: u64) -> MeterOptions {
+        MeterOptions {
             show: Show::Nothing,
             rate_limit: Some(rate),
-            ..Options::default()
+            ..MeterOptions::default()
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn bytes_are_limited_to_the_rate() {
         let options = limited(1_000_000);
-        let mut session = Session::new(&options, None);
+        let mut session = MeterSession::new(&options, None);
         let (mut now, mut taken) = (Duration::ZERO, 0);
         while now < Duration::from_secs(10) {
             match answer(session.flow(now, taken)) {
@@ -342,11 +342,11 @@ mod tests {
     #[test]
     fn lines_of_any_length_are_limited_to_the_rate() {
         for length in [1, 80, 200_000] {
-            let options = Options {
+            let options = MeterOptions {
                 unit: Unit::Lines { end: b'\n' },
                 ..limited(100)
             };
-            let mut session = Session::new(&options, None);
+            let mut session = MeterSession::new(&options, None);
             let mut line = vec![b'x'; length];
             line[length - 1] = b'\n';
             let (mut now, mut at, mut lines, mut calls) = (Duration::ZERO, 0, 0, 0);

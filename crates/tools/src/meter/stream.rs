@@ -17,9 +17,9 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
 use rustix::io::Errno;
 
 use super::format::sanitize;
-use super::options::Options;
+use super::options::MeterOptions;
 use super::progress::Unit;
-use super::session::{CONSUMER_GONE, Session};
+use super::session::{CONSUMER_GONE, MeterSession};
 use super::{ACCESS, SAME_FILE, TRANSFER};
 
 /// Reason for the end: the size to stop at was reached.
@@ -27,7 +27,7 @@ const SIZE_REACHED: &str = "size reached";
 
 /// Passes all inputs on to standard output, and prints errors on standard error. Returns the
 /// exit status: 0, or the sum of the bits.
-pub fn run(options: &Options) -> u8 {
+pub fn run(options: &MeterOptions) -> u8 {
     let stdout = io::stdout();
     let files = if options.files.is_empty() {
         &[PathBuf::from("-")][..]
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> u8 {
             options.stop_at_size |= size.is_some();
         }
     }
-    let mut session = Session::new(&options, size);
+    let mut session = MeterSession::new(&options, size);
     let mut ends = files
         .iter()
         .filter_map(|path| pass_file(path, stdout.as_fd(), &mut session));
@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> u8 {
 fn pass_file(
     path: &Path,
     output: BorrowedFd<'_>,
-    session: &mut Session<'_>,
+    session: &mut MeterSession<'_>,
 ) -> Option<&'static str> {
     let name = printable(path);
     let opened = open(path, session);
@@ -93,7 +93,7 @@ fn pass_file(
 fn pass(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
-    session: &mut Session<'_>,
+    session: &mut MeterSession<'_>,
 ) -> Result<bool, RelayError> {
     session.next_input();
     let requested = session.options();
@@ -139,7 +139,7 @@ fn pass(
 }
 
 /// Opens an input. For a FIFO without a writer, draws while it waits for one.
-fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
+fn open(path: &Path, session: &mut MeterSession<'_>) -> io::Result<File> {
     if path == Path::new("-") {
         if standard::is_closed(0) {
             return Err(io::Error::other("it is closed"));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use fastpipe::pipe::page_size;
 use rustix::io::Errno;
 
-use super::{Argument, GupTest, Kernel, Reply};
+use super::{Argument, GupBenchmark, GupTest, Reply};
 
 /// A benchmark that takes 10 ns per page for pinning and 5 for releasing, in whole
 /// microseconds.
@@ -34,8 +34,8 @@ impl Default for Fake {
 
 impl Fake {
     /// The kernel with this benchmark, as the command would find it.
-    pub fn kernel(self) -> Kernel {
-        Kernel::new(PathBuf::from("/fake"), self).unwrap()
+    pub fn kernel(self) -> GupBenchmark {
+        GupBenchmark::new(PathBuf::from("/fake"), self).unwrap()
     }
 }
 

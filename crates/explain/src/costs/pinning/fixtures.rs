@@ -3,14 +3,14 @@
 use fastpipe::buffer::Pages;
 
 use super::fake::Fake;
-use super::{Figure, Kernel, Plan};
+use super::{GupBenchmark, PinningFigure, PinningPlan};
 use crate::costs::Probes;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_measure::rounds::Rounds;
 
 /// A short plan for base pages.
-fn plan() -> Plan {
-    Plan {
+fn plan() -> PinningPlan {
+    PinningPlan {
         pages_per_call: 16,
         size: 1 << 20,
         pages: vec![Pages::Base],
@@ -19,7 +19,7 @@ fn plan() -> Plan {
 }
 
 /// Figures from a kernel's benchmark that pins at most 200 pages, and the estimate.
-pub fn with_benchmark() -> (Plan, Option<Kernel>, Vec<Figure>) {
+pub fn with_benchmark() -> (PinningPlan, Option<GupBenchmark>, Vec<PinningFigure>) {
     let fake = Fake {
         max_pages: 200,
         ..Fake::default()
@@ -28,11 +28,13 @@ pub fn with_benchmark() -> (Plan, Option<Kernel>, Vec<Figure>) {
 }
 
 /// The estimate alone.
-pub fn without_benchmark() -> (Plan, Option<Kernel>, Vec<Figure>) {
+pub fn without_benchmark() -> (PinningPlan, Option<GupBenchmark>, Vec<PinningFigure>) {
     figures_from(None)
 }
 
-fn figures_from(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
+fn figures_from(
+    kernel: Option<GupBenchmark>,
+) -> (PinningPlan, Option<GupBenchmark>, Vec<PinningFigure>) {
     let plan = plan();
     match measure(&plan, 7, kernel.clone()) {
         Ok(figures) => (plan, kernel, figures),
@@ -42,10 +44,10 @@ fn figures_from(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
 
 /// Measures figures in `rounds` rounds.
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &PinningPlan,
     rounds: usize,
-    kernel: Option<Kernel>,
-) -> Result<Vec<Figure>, Interrupted> {
+    kernel: Option<GupBenchmark>,
+) -> Result<Vec<PinningFigure>, Interrupted> {
     let mut run = Rounds::begin(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;

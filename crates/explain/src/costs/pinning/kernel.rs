@@ -56,29 +56,32 @@ pub enum Missing {
 
 /// The kernel's own benchmark of get_user_pages_fast.
 #[derive(Debug, Clone, Serialize)]
-pub struct Kernel {
+pub struct GupBenchmark {
     /// The file.
     pub file: PathBuf,
     #[serde(skip)]
     gup: Rc<RefCell<dyn GupTest>>,
 }
 
-impl Kernel {
+impl GupBenchmark {
     /// Opens the file and tries a call.
     ///
     /// # Errors
     /// [`Missing`].
-    pub fn find() -> Result<Kernel, Missing> {
+    pub fn find() -> Result<GupBenchmark, Missing> {
         let mounted = rustix::fs::statfs(DEBUGFS).is_ok_and(|found| found.f_type == DEBUGFS_MAGIC);
         if !mounted {
             return Err(Missing::NotMounted);
         }
         let (file, gup) = open_in(Path::new(DEBUGFS))?;
-        Kernel::new(file, gup)
+        GupBenchmark::new(file, gup)
     }
 
     /// Tries a call on a few pages.
-    pub(super) fn new(file: PathBuf, mut gup: impl GupTest + 'static) -> Result<Kernel, Missing> {
+    pub(super) fn new(
+        file: PathBuf,
+        mut gup: impl GupTest + 'static,
+    ) -> Result<GupBenchmark, Missing> {
         let range = match Buffer::builder().len(16 * page_size()).map() {
             Ok(range) => range,
             Err(error) => return Err(Missing::Failed(file, error.into())),
@@ -86,7 +89,7 @@ impl Kernel {
         match gup.fast_benchmark(&mut Argument::new(&range, 16)) {
             Ok(()) => {
                 let gup = Rc::new(RefCell::new(gup));
-                Ok(Kernel { file, gup })
+                Ok(GupBenchmark { file, gup })
             }
             Err(error) if is_unknown_call(&error) => Err(Missing::OtherArgument(file)),
             Err(error) => Err(Missing::Failed(file, error)),
@@ -172,7 +175,7 @@ mod tests {
     fn another_argument_is_an_older_kernels() {
         let path = Path::new("/dev/null");
         let gup = GupFile::open(path).unwrap();
-        let missing = Kernel::new(path.to_owned(), gup).unwrap_err();
+        let missing = GupBenchmark::new(path.to_owned(), gup).unwrap_err();
         assert!(matches!(missing, Missing::OtherArgument(_)), "{missing}");
         assert!(
             missing.to_string().contains("since Linux 5.13"),

@@ -26,13 +26,13 @@ use serde::Serialize;
 pub use self::estimate::PIPE_PAGES_PER_CALL;
 pub(super) use self::estimate::Pipes;
 pub use self::ioctl::{Argument, Reply};
-pub use self::kernel::{Kernel, Missing};
+pub use self::kernel::{GupBenchmark, Missing};
 pub use self::range::BenchmarkCalls;
 use self::range::Range;
-use super::{CONFIDENCE, Case, Probe, Probes};
+use super::{CONFIDENCE, Probe, Probes, SampledProbe};
 use pipespeed_base::named;
 use pipespeed_host::Warning;
-use pipespeed_measure::record::{Header, NotRun};
+use pipespeed_measure::record::{NotRun, RecordHeader};
 use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test, or a test's fake.
@@ -47,7 +47,7 @@ pub trait GupTest: Debug {
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct PinningPlan {
     /// Pages that the kernel's benchmark pins at a time.
     pub pages_per_call: u32,
     /// Bytes pinned by each call of the kernel's benchmark, rounded up to whole pages.
@@ -60,7 +60,7 @@ pub struct Plan {
 
 /// The settings of a measurement of pinning.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Settings {
+pub struct PinningSettings {
     /// The number of rounds planned.
     pub rounds: usize,
     /// The seed of the probes' order.
@@ -77,14 +77,14 @@ pub struct Settings {
 
 /// The saved record.
 #[derive(Debug, Serialize)]
-pub struct Record<'a> {
+pub struct PinningRecord<'a> {
     /// The header of every record.
     #[serde(flatten)]
-    pub header: Header,
+    pub header: RecordHeader,
     /// How the figures were measured.
-    pub settings: Settings,
+    pub settings: PinningSettings,
     /// The kernel's own benchmark; null where it can't be used.
-    pub kernel: Option<&'a Kernel>,
+    pub kernel: Option<&'a GupBenchmark>,
     /// Why the kernel's own benchmark can't be used.
     pub missing: Option<&'a str>,
     /// Warnings about the figures.
@@ -92,13 +92,13 @@ pub struct Record<'a> {
     /// The signal that interrupted the run; null if it was completed.
     pub interrupted: Option<String>,
     /// The figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<PinningFigure>,
 }
 
 /// The operation that a figure measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum PinningStep {
     /// get_user_pages_fast, by the kernel's own benchmark.
     Get,
     /// Releasing the pages, by the same benchmark.
@@ -123,7 +123,7 @@ pub enum FigurePages {
     Difference,
 }
 
-named!(Step {
+named!(PinningStep {
     Get = "get": "get_user_pages_fast, by the kernel's own benchmark",
     Put = "put": "releasing the pages, by the same benchmark",
     Vmsplice = "vmsplice": "vmsplice(2) into a pipe",
@@ -139,11 +139,11 @@ named!(FigurePages {
 
 /// A figure, in nanoseconds per base page.
 #[derive(Debug, Clone, Serialize)]
-pub struct Figure {
+pub struct PinningFigure {
     /// For example `get_base`.
     pub name: String,
     /// The operation.
-    pub step: Step,
+    pub step: PinningStep,
     /// The pages.
     pub of: FigurePages,
     /// The median of the samples, with its 95 % interval.
@@ -156,10 +156,10 @@ pub struct Figure {
     pub samples_ns: Vec<f64>,
 }
 
-impl Figure {
-    fn new(step: Step, of: FigurePages, samples_ns: Vec<f64>) -> Figure {
-        Figure {
-            name: Figure::name(step, of),
+impl PinningFigure {
+    fn new(step: PinningStep, of: FigurePages, samples_ns: Vec<f64>) -> PinningFigure {
+        PinningFigure {
+            name: PinningFigure::name(step, of),
             step,
             of,
             estimate_ns: Estimate::new(&samples_ns, CONFIDENCE),
@@ -169,7 +169,7 @@ impl Figure {
         }
     }
 
-    fn name(step: Step, of: FigurePages) -> String {
+    fn name(step: PinningStep, of: FigurePages) -> String {
         format!("{}_{}", step.name(), of.name())
     }
 }
@@ -189,34 +189,38 @@ impl Probe for Pipes {
 #[derive(Debug, Clone, Copy)]
 pub struct FigureTargets {
     of: FigurePages,
-    steps: &'static [Step],
+    steps: &'static [PinningStep],
 }
 
-impl Case<FigureTargets> {
+impl SampledProbe<FigureTargets> {
     fn of_pages(
         pages: Pages,
-        steps: &'static [Step],
+        steps: &'static [PinningStep],
         probe: io::Result<impl Probe + 'static>,
     ) -> Self {
         let of = match pages {
             Pages::Base => FigurePages::Base,
             _ => FigurePages::Huge,
         };
-        let step = *steps.last().unwrap_or(&Step::Estimate);
-        Case::new(Figure::name(step, of), probe, FigureTargets { of, steps })
+        let step = *steps.last().unwrap_or(&PinningStep::Estimate);
+        SampledProbe::new(
+            PinningFigure::name(step, of),
+            probe,
+            FigureTargets { of, steps },
+        )
     }
 
-    fn figures(&self) -> impl Iterator<Item = Figure> {
+    fn figures(&self) -> impl Iterator<Item = PinningFigure> {
         let FigureTargets { of, steps } = self.targets;
         let steps = steps.iter().enumerate();
         steps.map(move |(at, &step)| match &self.probe {
-            Ok(probe) => Figure {
+            Ok(probe) => PinningFigure {
                 counted: probe.benchmark_calls(),
-                ..Figure::new(step, of, self.values(at))
+                ..PinningFigure::new(step, of, self.values(at))
             },
-            Err(why) => Figure {
+            Err(why) => PinningFigure {
                 not_run: Some(why.clone()),
-                ..Figure::new(step, of, Vec::new())
+                ..PinningFigure::new(step, of, Vec::new())
             },
         })
     }
@@ -225,25 +229,35 @@ impl Case<FigureTargets> {
 impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
     /// The kernel's benchmark, if there is one, and the estimate; `seed` determines the
     /// order.
-    pub fn of_pinning(plan: &Plan, kernel: Option<&Kernel>, seed: u64, signal: S) -> Self {
+    pub fn of_pinning(
+        plan: &PinningPlan,
+        kernel: Option<&GupBenchmark>,
+        seed: u64,
+        signal: S,
+    ) -> Self {
         let mut cases = Vec::new();
         if let Some(kernel) = kernel {
             cases.extend(plan.pages.iter().map(|&pages| {
                 let range = Range::new(kernel.clone(), plan, pages);
-                Case::of_pages(pages, &[Step::Get, Step::Put], range)
+                SampledProbe::of_pages(pages, &[PinningStep::Get, PinningStep::Put], range)
             }));
         }
         cases.extend(plan.pages.iter().map(|&pages| {
-            let steps = &[Step::Vmsplice, Step::Splice, Step::Estimate];
-            Case::of_pages(pages, steps, Pipes::new(pages, plan.untouched))
+            let steps = &[
+                PinningStep::Vmsplice,
+                PinningStep::Splice,
+                PinningStep::Estimate,
+            ];
+            SampledProbe::of_pages(pages, steps, Pipes::new(pages, plan.untouched))
         }));
         Probes::from_cases(cases, seed, signal)
     }
 
     /// The figures measured so far.
-    pub fn figures(&self) -> Vec<Figure> {
-        let mut figures: Vec<Figure> = self.cases.iter().flat_map(Case::figures).collect();
-        let differences = [Step::Get, Step::Estimate];
+    pub fn figures(&self) -> Vec<PinningFigure> {
+        let mut figures: Vec<PinningFigure> =
+            self.cases.iter().flat_map(SampledProbe::figures).collect();
+        let differences = [PinningStep::Get, PinningStep::Estimate];
         figures.extend(
             differences
                 .into_iter()
@@ -253,9 +267,9 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
     }
 
     /// Base pages minus huge pages, by round.
-    fn difference(&self, step: Step) -> Option<Figure> {
+    fn difference(&self, step: PinningStep) -> Option<PinningFigure> {
         let values = |of| {
-            let measures = |case: &&Case<FigureTargets>| {
+            let measures = |case: &&SampledProbe<FigureTargets>| {
                 case.targets.of == of && case.targets.steps.contains(&step)
             };
             let case = self.cases.iter().find(measures)?;
@@ -267,6 +281,6 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
             .iter()
             .filter_map(|(round, base)| Some((base, huge.get(round)?)));
         let samples = pairs.map(|(base, huge)| base[at] - huge[at]).collect();
-        Some(Figure::new(step, FigurePages::Difference, samples))
+        Some(PinningFigure::new(step, FigurePages::Difference, samples))
     }
 }

@@ -6,9 +6,9 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::page_size;
 use serde::Serialize;
 
-use super::Plan;
+use super::PinningPlan;
 use super::ioctl::Reply;
-use super::kernel::Kernel;
+use super::kernel::GupBenchmark;
 use crate::costs::Probe;
 use crate::costs::parts::mapped;
 
@@ -33,14 +33,14 @@ pub struct BenchmarkCalls {
 
 /// The range, and how often it is pinned for a sample.
 pub(super) struct Range {
-    kernel: Kernel,
+    kernel: GupBenchmark,
     buffer: Buffer,
     pages_per_call: u32,
     sample: BenchmarkCalls,
 }
 
 impl Range {
-    pub(super) fn new(kernel: Kernel, plan: &Plan, pages: Pages) -> io::Result<Range> {
+    pub(super) fn new(kernel: GupBenchmark, plan: &PinningPlan, pages: Pages) -> io::Result<Range> {
         let unit = match pages {
             Pages::Base => page_size(),
             _ => huge_page_size(),

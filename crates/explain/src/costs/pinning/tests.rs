@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use super::fake::Fake;
 use super::*;
 
-fn plan(size: usize) -> Plan {
-    Plan {
+fn plan(size: usize) -> PinningPlan {
+    PinningPlan {
         pages_per_call: 16,
         size,
         pages: vec![Pages::Base],
@@ -20,7 +20,7 @@ fn plan(size: usize) -> Plan {
 }
 
 /// Measures the figure with this name.
-fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
+fn measured(plan: &PinningPlan, fake: Fake, name: &str) -> Option<PinningFigure> {
     let figures = fixtures::measure(plan, 7, Some(fake.kernel())).unwrap();
     figures.into_iter().find(|figure| figure.name == name)
 }
@@ -36,7 +36,7 @@ fn other_errors_and_other_arguments_are_distinguished() {
             refusal: Some(refusal),
             ..Fake::default()
         };
-        let missing = Kernel::new(PathBuf::from("/fake"), fake).unwrap_err();
+        let missing = GupBenchmark::new(PathBuf::from("/fake"), fake).unwrap_err();
         let matches = matches!(missing, Missing::OtherArgument(_));
         assert_eq!(matches, is_other_argument, "{missing}");
     }
@@ -142,7 +142,7 @@ fn the_estimate_is_vmsplice_minus_splice_in_each_round() {
     let [vmsplice, splice, estimate] = &figures[..] else {
         panic!("{figures:?}");
     };
-    assert_eq!(estimate.step, Step::Estimate);
+    assert_eq!(estimate.step, PinningStep::Estimate);
     for round in 0..6 {
         let [vmsplice, splice, estimate] =
             [vmsplice, splice, estimate].map(|figure| figure.samples_ns[round]);
@@ -153,7 +153,7 @@ fn the_estimate_is_vmsplice_minus_splice_in_each_round() {
 
 #[test]
 fn differences_are_base_minus_huge_pages_in_each_round() {
-    let both = Plan {
+    let both = PinningPlan {
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };

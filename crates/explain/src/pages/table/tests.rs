@@ -6,15 +6,15 @@ const PLAIN: PageFlags = PageFlags(1 << 3 | 1 << 12);
 fn page(number: u64, frame: Option<u64>, huge: bool) -> Page {
     Page {
         address: 0x7f00_0020_0000 + number * 4096,
-        state: State::Present,
+        state: PageState::Present,
         frame,
         follows: None,
         huge: Huge {
             backed: Some(huge),
             shown_by: Some(if frame.is_some() {
-                Source::Kpageflags
+                HugePageSource::Kpageflags
             } else {
-                Source::Smaps
+                HugePageSource::Smaps
             }),
             ..Huge::default()
         },
@@ -22,14 +22,14 @@ fn page(number: u64, frame: Option<u64>, huge: bool) -> Page {
     }
 }
 
-fn memory(mut pages: Vec<Page>, runs: Option<usize>) -> Memory {
+fn memory(mut pages: Vec<Page>, runs: Option<usize>) -> MemoryRange {
     for i in 1..pages.len() {
         let (before, own) = (pages[i - 1].frame, pages[i].frame);
         pages[i].follows = before.zip(own).map(|(before, own)| own == before + 1);
     }
-    Memory {
+    MemoryRange {
         pid: None,
-        mappings: vec![Mapping {
+        mappings: vec![MemoryMapping {
             start: 0x7f00_0020_0000,
             end: 0x7f00_0020_3000,
             permissions: "rw-p".to_owned(),
@@ -68,7 +68,7 @@ fn contiguous_and_separate_pages_are_shown() {
 fn without_privileges_the_table_shows_less() {
     let mut memory = memory((0..2).map(|i| page(i, None, false)).collect(), None);
     memory.hidden = vec![Hidden::Frames];
-    memory.pages[1].state = State::Absent;
+    memory.pages[1].state = PageState::Absent;
     memory.pages[1].huge = Huge::default();
     insta::assert_snapshot!(table(&memory), @r"
     page virtual address     state    frame       follows  huge page  flags
@@ -124,7 +124,7 @@ fn the_width_and_number_of_rows_are_limited() {
 #[test]
 fn zero_pages_are_explained() {
     let mut memory = memory((0..3).map(|i| page(i, Some(7), false)).collect(), Some(3));
-    memory.pages[1].state = State::Absent;
+    memory.pages[1].state = PageState::Absent;
     memory.pages[2].flags = Some(PageFlags(1 << 24));
     let text = table(&memory);
     assert!(text.contains("1 page never written, but read"), "{text}");

@@ -47,7 +47,7 @@ fn the_published_example_is_canonical_with_five_levels_only() {
 #[test]
 fn an_entry_covers_the_tables_below_it() {
     let walk = Walk::new(0, scheme(Architecture::X86_64, 5));
-    let covers: Vec<u64> = walk.levels.iter().map(Level::covers).collect();
+    let covers: Vec<u64> = walk.levels.iter().map(WalkLevel::covers).collect();
     assert_eq!(covers, [1 << 48, 512 << 30, 1 << 30, 2 << 20, 4096]);
 }
 

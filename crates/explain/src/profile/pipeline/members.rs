@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use pipespeed_measure::endpoint::counters::monotonic_ns;
-use pipespeed_pipeline::graph::{Node, Process, Scanner, Side};
+use pipespeed_pipeline::graph::{LinkSide, Node, Process, Scanner};
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::proc::{LinkId, Proc};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -113,7 +113,7 @@ impl Node for Member {
     }
 
     /// By the kernel function in which it slept, which doesn't name the pipe.
-    fn waited_on(&self, link: LinkId, side: Side) -> bool {
+    fn waited_on(&self, link: LinkId, side: LinkSide) -> bool {
         let standard = standard(side);
         let has_standard = self.standard_link(side).is_some();
         self.waited[standard] && (!has_standard || self.standard_link(side) == Some(link))
@@ -129,7 +129,7 @@ impl Node for Member {
             && ran.as_secs_f64() <= (1.0 - MIN_ONLY_WAITS) * self.life().as_secs_f64()
     }
 
-    fn is_idle(&self, side: Side) -> bool {
+    fn is_idle(&self, side: LinkSide) -> bool {
         self.moved.is_some() && self.own_bytes()[standard(side)] == 0
     }
 
@@ -140,10 +140,10 @@ impl Node for Member {
 }
 
 /// The descriptor of a side that a process started from a shell has.
-fn standard(side: Side) -> usize {
+fn standard(side: LinkSide) -> usize {
     match side {
-        Side::Input => 0,
-        Side::Room => 1,
+        LinkSide::Input => 0,
+        LinkSide::Room => 1,
     }
 }
 
@@ -169,7 +169,7 @@ impl Member {
     }
 
     /// The pipe that is its standard input or output.
-    pub fn standard_link(&self, side: Side) -> Option<LinkId> {
+    pub fn standard_link(&self, side: LinkSide) -> Option<LinkId> {
         let mut ends = self.process.iter().flat_map(|process| &process.ends);
         let end = ends.find(|end| end.fd == standard(side) as i32)?;
         self.process
@@ -219,7 +219,7 @@ impl Member {
                 self.names.push(name);
             }
         }
-        let sides = [Side::Input, Side::Room];
+        let sides = [LinkSide::Input, LinkSide::Room];
         let is_same = sides.map(|side| part.standard_link(side) == self.standard_link(side));
         self.add_unseen(part.unseen(), is_same);
         // It waits for the part.
@@ -570,12 +570,12 @@ fn now() -> Duration {
 #[cfg(test)]
 pub mod tests {
     use pipespeed_pipeline::fixtures;
-    use pipespeed_pipeline::proc::End;
+    use pipespeed_pipeline::proc::LinkFd;
 
     use super::*;
 
     /// A process that was seen from one second to another.
-    pub fn member(pid: i32, name: &str, [began, seen]: [u64; 2], ends: Vec<End>) -> Member {
+    pub fn member(pid: i32, name: &str, [began, seen]: [u64; 2], ends: Vec<LinkFd>) -> Member {
         let process = Process {
             parent: 0,
             ..fixtures::process(pid, name, ends)

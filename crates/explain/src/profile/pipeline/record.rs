@@ -6,7 +6,7 @@ use super::members::Member;
 use super::running::RunOutcome;
 use super::stages::{self, MergedStage};
 use super::usage::StageUsage;
-use crate::profile::account::Usage;
+use crate::profile::account::ResourceUsage;
 use crate::profile::event::MIN_SAMPLES;
 use crate::profile::gathered::{Chains, end_profile};
 use crate::profile::perf::{EventScope, Sampling};
@@ -114,12 +114,12 @@ fn profile(
     let usage = |usage: StageUsage, [taken, given]: [Option<u64>; 2]| {
         let wall_s = usage.wall.as_secs_f64();
         let share = wall_s / wall.max(f64::MIN_POSITIVE);
-        Usage {
+        ResourceUsage {
             bytes: taken.or(given).unwrap_or(0),
             wall_s,
             cpu_s: usage.ran.as_secs_f64() + stage.unseen.as_secs_f64() * share,
             run_delay_s: usage.delayed.as_secs_f64(),
-            ..Usage::default()
+            ..ResourceUsage::default()
         }
     };
     let [all, unsampled, sampled] = [0, 1, 2].map(|at| usage(parts[at], volumes[at]));

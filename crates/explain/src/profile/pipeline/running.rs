@@ -11,10 +11,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, getpid};
 
 use super::members::Members;
-use crate::profile::perf::{Probe, Sampling, SamplingError};
+use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_host::refusals::Call;
+use pipespeed_host::refusals::RefusableCall;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::terminate::{end_descendants, reap_others};
@@ -42,7 +42,7 @@ pub struct Running {
     /// Readable once the child has ended.
     ending: OwnedFd,
     /// `None` if sampling is refused.
-    probe: Option<Probe>,
+    probe: Option<PerfSampler>,
     members: Members,
     started: Instant,
 }
@@ -81,12 +81,13 @@ pub fn start(
 ) -> anyhow::Result<Running> {
     // It inherits no sampling.
     pipe_probe.prepare(&Proc::default());
-    let mut probe = sampling.map(|sampling| Probe::new(sampling, &[cpus]));
+    let mut probe = sampling.map(|sampling| PerfSampler::new(sampling, &[cpus]));
     if let Some(probe) = &mut probe {
         // The command is a child of this process, whose own samples are not used.
         probe.add(0, getpid().as_raw_pid() as u32, cpus)?;
     }
-    reserve_descriptors().map_err(|error| SamplingError::new(Call::from("open(2)"), error))?;
+    reserve_descriptors()
+        .map_err(|error| SamplingError::new(RefusableCall::from("open(2)"), error))?;
     let members = Members::new(pipe_probe);
     let started = Instant::now();
     let (child, ending) = start()?;
@@ -167,7 +168,11 @@ impl Running {
             out_of_time: !has_ended && interrupted.is_none(),
             interrupted,
             status: status.filter(|_| interrupted.is_none()),
-            losses: self.probe.as_ref().map(Probe::losses).unwrap_or_default(),
+            losses: self
+                .probe
+                .as_ref()
+                .map(PerfSampler::losses)
+                .unwrap_or_default(),
             left,
             members: std::mem::take(&mut self.members),
         })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pipespeed_pipeline::graph::{Adjacency, Edge, Node, Side, Stages, links, pipelines};
+use pipespeed_pipeline::graph::{Adjacency, Edge, LinkSide, Node, Stages, links, pipelines};
 use pipespeed_pipeline::proc::LinkId;
 
 use super::members::{Member, Members, add_to_rest};
@@ -119,7 +119,7 @@ fn find_edges(members: &[Member]) -> Vec<Edge> {
     stages.edges(links(members.iter().map(Node::process)).into_keys())
 }
 
-const SIDES: [Side; 2] = [Side::Input, Side::Room];
+const SIDES: [LinkSide; 2] = [LinkSide::Input, LinkSide::Room];
 
 /// The stage of which a process is a part: its nearest ancestor among them, if it has no other pipe
 /// than that.
@@ -285,7 +285,7 @@ fn between(writer: Option<u64>, reader: Option<u64>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use pipespeed_pipeline::fixtures::{reads, writes};
-    use pipespeed_pipeline::proc::End;
+    use pipespeed_pipeline::proc::LinkFd;
 
     use super::*;
     use crate::profile::pipeline::members::tests::{child, member, moving, reaping, waiting};
@@ -294,7 +294,7 @@ mod tests {
     fn between_pipes(pid: i32, name: &str, began: u64, [input, output]: [u64; 2]) -> Member {
         let input = (input > 0).then(|| reads(0, input));
         let output = (output > 0).then(|| writes(1, output));
-        let ends: Vec<End> = input.into_iter().chain(output).collect();
+        let ends: Vec<LinkFd> = input.into_iter().chain(output).collect();
         member(pid, name, [began, began + 1], ends)
     }
 

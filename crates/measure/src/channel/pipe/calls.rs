@@ -9,13 +9,13 @@ use fastpipe::wait::Wait;
 use rustix::io::Errno;
 
 use crate::channel::message::Message;
-use crate::channel::{End, Receiver, Transmitter};
+use crate::channel::{ChannelEnd, Receiver, Transmitter};
 
 /// An end of a pipe or similar file, using write(2) and read(2).
 #[derive(Debug)]
 pub(crate) struct Plain(pub(crate) OwnedFd);
 
-impl End for Plain {
+impl ChannelEnd for Plain {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
     }
@@ -60,7 +60,7 @@ impl Vmsplice {
     }
 }
 
-impl End for Vmsplice {
+impl ChannelEnd for Vmsplice {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }

@@ -23,11 +23,11 @@ pub struct PipeSource<F> {
     piece: usize,
     /// Offset in the buffer at which it stores data.
     offset: usize,
-    method: Method,
+    method: ReadMethod,
 }
 
 #[derive(Debug)]
-enum Method {
+enum ReadMethod {
     Read(Buffer),
     SpliceToNull(File),
     /// Splices into a pipe of this process and reads from that, to check the data that
@@ -55,18 +55,18 @@ impl<F: AsFd> PipeSource<F> {
                 .map()
         };
         let method = match technique {
-            PipeReader::Splice => Method::SpliceToNull(open_null()?),
+            PipeReader::Splice => ReadMethod::SpliceToNull(open_null()?),
             PipeReader::SpliceThrough => {
                 let (from, into) = pipe::create()?;
                 let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
-                Method::SpliceThrough {
+                ReadMethod::SpliceThrough {
                     into,
                     room,
                     from: Input::new(from, Wait::Block),
                     buffer: buffer()?,
                 }
             }
-            PipeReader::Read => Method::Read(buffer()?),
+            PipeReader::Read => ReadMethod::Read(buffer()?),
         };
         Ok(PipeSource {
             technique,
@@ -87,19 +87,19 @@ impl<F: AsFd> PipeSource<F> {
         let want = max.min(self.piece);
         let options = SpliceOptions::default();
         match &mut self.method {
-            Method::Read(buffer) => {
+            ReadMethod::Read(buffer) => {
                 let room = &mut buffer[self.offset..][..want];
                 let n = self.pauses.retry(|_| self.input.read_some(room))?;
                 Ok(Taken::Data(&room[..n]))
             }
-            Method::SpliceToNull(null) => {
+            ReadMethod::SpliceToNull(null) => {
                 let n = self.pauses.retry(|moved| {
                     let rest = want as u64 - moved;
                     Ok(moved + self.input.splice(&*null, rest, options)?)
                 })?;
                 Ok(Taken::Discarded(n as usize))
             }
-            Method::SpliceThrough {
+            ReadMethod::SpliceThrough {
                 into,
                 room,
                 from,
@@ -117,8 +117,8 @@ impl<F: AsFd> PipeSource<F> {
     /// The buffer that data is read into, if any.
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.method {
-            Method::Read(buffer) | Method::SpliceThrough { buffer, .. } => Some(buffer),
-            Method::SpliceToNull(_) => None,
+            ReadMethod::Read(buffer) | ReadMethod::SpliceThrough { buffer, .. } => Some(buffer),
+            ReadMethod::SpliceToNull(_) => None,
         }
     }
 }
@@ -130,7 +130,7 @@ impl<F: AsFd> Source for PipeSource<F> {
 
     fn counts(&self) -> Counts {
         let mut counts = self.input.counts();
-        if let Method::SpliceThrough { from, .. } = &self.method {
+        if let ReadMethod::SpliceThrough { from, .. } = &self.method {
             counts.syscalls += from.counts().syscalls;
         }
         counts

@@ -107,7 +107,7 @@ fn two_busy_stages_are_neither_blamed_nor_waiting() {
 
 #[test]
 fn a_stage_that_waits_for_a_socket_sets_the_pace() {
-    let socket = State::Waiting(BlockedOn::Outside(Outside::Socket));
+    let socket = ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
     let findings = found(vec![
         frozen(process(1, "curl", vec![writes(1, 7)]), socket),
         frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
@@ -157,10 +157,10 @@ fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
 
 #[test]
 fn a_shell_with_short_lived_children_is_a_stage() {
-    let child = State::Waiting(BlockedOn::Child(None));
+    let child = ThreadState::Waiting(BlockedOn::Child(None));
     let mut short = frozen(
         process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
-        State::Waiting(BlockedOn::Outside(Outside::Timer)),
+        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer)),
     );
     (short.samples, short.has_ended) = (10, true);
     let findings = found(vec![
@@ -187,7 +187,7 @@ fn only_pace(findings: &[Finding]) -> &Bottleneck {
 
 /// A shell that waits for its children all the time, which have these shares.
 fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
-    let child = State::Waiting(BlockedOn::Child(None));
+    let child = ThreadState::Waiting(BlockedOn::Child(None));
     let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
     Observed {
         children: Some(Children {
@@ -210,7 +210,7 @@ fn a_shell_whose_children_wait_for_the_next_stage_is_not_blamed() {
     };
     let on_output = OnLink {
         pipe: LinkId::pipe(8),
-        side: Side::Room,
+        side: LinkSide::Room,
         share: 1.0,
     };
     let yes = || busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0);
@@ -311,7 +311,7 @@ fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
     split.shares.blocked = 0.9;
     split.on = vec![OnLink {
         pipe: LinkId::pipe(9),
-        side: Side::Room,
+        side: LinkSide::Room,
         share: 0.9,
     }];
     split.children = shell(runs, Vec::new()).children;

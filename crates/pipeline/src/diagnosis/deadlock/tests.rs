@@ -11,12 +11,12 @@ fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
         .collect()
 }
 
-fn on_child() -> State {
-    State::Waiting(BlockedOn::Child(None))
+fn on_child() -> ThreadState {
+    ThreadState::Waiting(BlockedOn::Child(None))
 }
 
 /// Two processes with a pipe each way: 1 from the first, 2 from the second.
-fn pair(first: State, second: State) -> Vec<Observed> {
+fn pair(first: ThreadState, second: ThreadState) -> Vec<Observed> {
     vec![
         frozen(process(10, "a", vec![reads(0, 2), writes(1, 1)]), first),
         frozen(process(11, "b", vec![reads(0, 1), writes(1, 2)]), second),
@@ -24,7 +24,7 @@ fn pair(first: State, second: State) -> Vec<Observed> {
 }
 
 /// A parent with a child, whose input it writes and whose output it reads.
-fn parent_and_child(parent: State, child: State) -> Vec<Observed> {
+fn parent_and_child(parent: ThreadState, child: ThreadState) -> Vec<Observed> {
     let ends = vec![writes(4, 1), reads(5, 2), reads(6, 3)];
     let own = Process {
         parent: 10,
@@ -63,7 +63,7 @@ fn each_kind_of_knot_is_named() {
         kinds(vec![frozen(own, on_room(1))]),
         [DeadlockKind::OwnOutput]
     );
-    let peer = State::Waiting(BlockedOn::FifoPeer { path: None });
+    let peer = ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
     assert_eq!(
         kinds(vec![frozen(process(10, "a", vec![]), peer)]),
         [DeadlockKind::NoPeer]
@@ -72,9 +72,9 @@ fn each_kind_of_knot_is_named() {
 
 #[test]
 fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
-    let peer = || State::Waiting(BlockedOn::FifoPeer { path: None });
+    let peer = || ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
     let waiting = || frozen(process(10, "cat", vec![]), peer());
-    let asleep = State::Waiting(BlockedOn::Outside(Outside::Timer));
+    let asleep = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
     let asleep = frozen(process(11, "sleep", vec![]), asleep);
     assert_eq!(kinds(vec![waiting(), asleep]), []);
     let other = frozen(process(11, "cat", vec![]), peer());
@@ -98,7 +98,7 @@ fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
         };
         frozen(own, state)
     };
-    let disk = compiler(State::Disk);
+    let disk = compiler(ThreadState::Disk);
     let parent = || {
         frozen(
             process(9, "make", vec![reads(3, 1), writes(4, 1)]),
@@ -113,14 +113,14 @@ fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
 #[test]
 fn a_process_that_something_outside_can_wake_is_not_stuck() {
     for outside in [Outside::Socket, Outside::Terminal, Outside::Timer] {
-        let wait = State::Waiting(BlockedOn::Outside(outside));
+        let wait = ThreadState::Waiting(BlockedOn::Outside(outside));
         assert_eq!(kinds(pair(on_input(2), wait)), []);
     }
-    let polling = State::Waiting(BlockedOn::Pipes {
+    let polling = ThreadState::Waiting(BlockedOn::Pipes {
         any_of: vec![LinkWait {
             pipe: LinkId::pipe(2),
             fd: Some(0),
-            side: Side::Input,
+            side: LinkSide::Input,
         }],
         or: Some(Outside::Timer),
     });
@@ -129,8 +129,8 @@ fn a_process_that_something_outside_can_wake_is_not_stuck() {
 
 #[test]
 fn all_alternatives_of_a_poll_must_be_in_the_knot() {
-    let both = State::Waiting(BlockedOn::Pipes {
-        any_of: [(1, Side::Room), (2, Side::Input)]
+    let both = ThreadState::Waiting(BlockedOn::Pipes {
+        any_of: [(1, LinkSide::Room), (2, LinkSide::Input)]
             .map(|(inode, side)| LinkWait {
                 pipe: LinkId::pipe(inode),
                 fd: None,
@@ -154,15 +154,15 @@ fn a_pipe_is_not_both_full_and_empty() {
             fd: Some(1),
             side,
         };
-        State::Waiting(BlockedOn::Pipes {
+        ThreadState::Waiting(BlockedOn::Pipes {
             any_of: vec![wait],
             or: None,
         })
     };
     let moving = || {
         vec![
-            frozen(process(10, "a", vec![writes(1, 1)]), on(Side::Room)),
-            frozen(process(11, "b", vec![reads(1, 1)]), on(Side::Input)),
+            frozen(process(10, "a", vec![writes(1, 1)]), on(LinkSide::Room)),
+            frozen(process(11, "b", vec![reads(1, 1)]), on(LinkSide::Input)),
         ]
     };
     assert_eq!(kinds(moving()), []);
@@ -202,7 +202,7 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
 #[test]
 fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
     let certainty = |name, is_asked| {
-        let sleeps = State::Waiting(BlockedOn::Outside(Outside::Signal));
+        let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Signal));
         let mut above = frozen(process(9, name, Vec::new()), sleeps);
         above.is_asked = is_asked;
         let mut processes = pair(on_room(1), on_room(2));
@@ -218,7 +218,8 @@ fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
 #[test]
 fn the_end_of_the_observer_wakes_its_parent() {
     let stuck = |parent, wait: BlockedOn| {
-        let mut observation = observation(parent_and_child(State::Waiting(wait), on_input(1)));
+        let mut observation =
+            observation(parent_and_child(ThreadState::Waiting(wait), on_input(1)));
         observation.own_parent = parent;
         !deadlocks(&observation).is_empty()
     };
@@ -270,7 +271,7 @@ fn those_who_wait_for_a_knot_are_listed_beside_it() {
 
 #[test]
 fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
-    let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), State::Stopped);
+    let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), ThreadState::Stopped);
     let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
     let found = kinds(vec![stopped(), reader]);
     assert_eq!(found, [DeadlockKind::Stopped]);
@@ -282,8 +283,13 @@ fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
 #[test]
 fn a_thread_that_waits_for_another_one_changes_nothing() {
     let mut processes = pair(on_room(1), on_room(2));
-    processes[0].threads.push(State::Waiting(BlockedOn::Thread));
+    processes[0]
+        .threads
+        .push(ThreadState::Waiting(BlockedOn::Thread));
     assert_eq!(kinds(processes), [DeadlockKind::AllWrite]);
-    let alone = frozen(process(10, "a", vec![]), State::Waiting(BlockedOn::Thread));
+    let alone = frozen(
+        process(10, "a", vec![]),
+        ThreadState::Waiting(BlockedOn::Thread),
+    );
     assert_eq!(kinds(vec![alone]), []);
 }

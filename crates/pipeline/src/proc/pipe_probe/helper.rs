@@ -13,7 +13,7 @@ use rustix::process::getpid;
 use rustix::stdio;
 use rustix::thread::set_name;
 
-use super::{Launch, MAX_ANSWER, NoAnswer, PipeState, is_readable};
+use super::{HelperLaunch, MAX_ANSWER, NoAnswer, PipeState, is_readable};
 use crate::proc::{Proc, ProcessId};
 
 /// Interval of looking whether a helper that does not answer is blocked.
@@ -37,16 +37,16 @@ pub(super) struct Helper {
 
 impl Helper {
     /// Starts the helper, whose first line is its process id.
-    pub(super) fn start(launch: Launch, proc: &Proc) -> io::Result<Helper> {
+    pub(super) fn start(launch: HelperLaunch, proc: &Proc) -> io::Result<Helper> {
         let (input, requests) = io::pipe()?;
         let (answers, output) = io::pipe()?;
         match launch {
-            Launch::Program(program) => {
+            HelperLaunch::Program(program) => {
                 let mut command = program();
                 command.stdin(input).stdout(output).stderr(Stdio::null());
                 command.status()?;
             }
-            Launch::Copy(answer) => {
+            HelperLaunch::Copy(answer) => {
                 run_orphan(|| use_only(input, output).map(|()| move || drop(serve(answer))))?;
             }
         }

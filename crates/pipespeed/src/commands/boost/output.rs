@@ -22,7 +22,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A command's output, which a thread reads.
-pub(super) struct Output {
+pub(super) struct CommandOutput {
     read: Arc<Mutex<Drained>>,
     /// Readable once the output has ended: the thread has the other end of this pipe.
     ended: OwnedFd,
@@ -51,7 +51,7 @@ pub(super) struct Ended {
     pub(super) held_by: Option<String>,
 }
 
-impl Output {
+impl CommandOutput {
     /// Starts to read. Goes on to the end of the output, whether or not anybody waits for that:
     /// what was left behind must not be killed by SIGPIPE.
     ///
@@ -71,7 +71,7 @@ impl Output {
             drain(output, is_hashed, &filled);
             drop(held);
         })?;
-        Ok(Output {
+        Ok(CommandOutput {
             read,
             ended: ended.into(),
             fd,
@@ -134,12 +134,12 @@ impl Output {
     }
 
     /// What changes as long as the command's processes work.
-    fn activity(&self, proc: &Proc, others: &[i32]) -> Activity {
+    fn activity(&self, proc: &Proc, others: &[i32]) -> CommandActivity {
         let own = proc.children(getpid().as_raw_pid()).into_iter();
         let own = own.filter(|pid| !others.contains(pid));
         let stats = own.flat_map(|pid| proc.tree(pid));
         let stats: Vec<_> = stats.filter_map(|pid| proc.stat(pid)).collect();
-        Activity {
+        CommandActivity {
             bytes: lock(&self.read).bytes,
             ran_ticks: stats.iter().map(|stat| stat.ran_ticks).sum(),
             is_busy: stats.iter().any(|stat| matches!(stat.state, 'R' | 'D')),
@@ -175,7 +175,7 @@ impl Output {
 
 /// What the processes of a command have done.
 #[derive(Debug, PartialEq, Eq)]
-struct Activity {
+struct CommandActivity {
     bytes: u64,
     ran_ticks: u64,
     is_busy: bool,

@@ -13,7 +13,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// How the pipeline is run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Way {
+pub enum ProofWay {
     /// As it is.
     Plain,
     /// With all pipes raised.
@@ -22,20 +22,20 @@ pub enum Way {
     Without(PipeName),
 }
 
-impl Way {
+impl ProofWay {
     /// Its name in progress and tables.
     pub fn name(&self) -> String {
         match self {
-            Way::Plain => "plain".to_owned(),
-            Way::Boosted => "boosted".to_owned(),
-            Way::Without(pipe) => format!("without {pipe}"),
+            ProofWay::Plain => "plain".to_owned(),
+            ProofWay::Boosted => "boosted".to_owned(),
+            ProofWay::Without(pipe) => format!("without {pipe}"),
         }
     }
 }
 
 /// One timed run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sample {
+pub struct TimedRun {
     /// The round, from 0.
     pub round: usize,
     /// The position within the round, from 0.
@@ -56,11 +56,11 @@ pub struct Sample {
 
 /// The runs of one way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Case {
+pub struct WayRuns {
     /// How it was run.
-    pub way: Way,
+    pub way: ProofWay,
     /// The runs, in the order of their rounds.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TimedRun>,
     /// Median duration in seconds.
     pub seconds: Option<Estimate>,
     /// Median processor time in seconds.
@@ -73,10 +73,10 @@ pub struct Case {
     pub boosted_speed: Option<Ratio>,
 }
 
-impl Case {
+impl WayRuns {
     /// A case without runs.
-    pub fn new(way: Way) -> Self {
-        Case {
+    pub fn new(way: ProofWay) -> Self {
+        WayRuns {
             way,
             samples: Vec::new(),
             seconds: None,
@@ -87,7 +87,7 @@ impl Case {
         }
     }
 
-    fn values(&self, value: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
+    fn values(&self, value: fn(&TimedRun) -> f64) -> Vec<(usize, f64)> {
         let samples = self.samples.iter();
         samples
             .map(|sample| (sample.round, value(sample)))
@@ -100,14 +100,14 @@ impl Case {
     }
 
     /// The number of these runs.
-    pub fn count_runs(&self, is_counted: impl Fn(&Sample) -> bool) -> usize {
+    pub fn count_runs(&self, is_counted: impl Fn(&TimedRun) -> bool) -> usize {
         self.samples
             .iter()
             .filter(|sample| is_counted(sample))
             .count()
     }
 
-    fn estimate(&self, value: fn(&Sample) -> f64) -> Option<Estimate> {
+    fn estimate(&self, value: fn(&TimedRun) -> f64) -> Option<Estimate> {
         let values: Vec<f64> = self.samples.iter().map(value).collect();
         Estimate::new(&values, CONFIDENCE)
     }
@@ -162,7 +162,7 @@ pub struct Proof {
     /// The command line that raises the same pipes without pipespeed; null if there is none.
     pub portable: Option<String>,
     /// The ways of running it: plain, boosted, and with each pipe left out.
-    pub cases: Vec<Case>,
+    pub cases: Vec<WayRuns>,
     /// The duration of each run over that of the next of its case, in disjoint pairs: 1 within
     /// its interval, if the machine was quiet.
     pub null_control: Option<Ratio>,
@@ -183,13 +183,13 @@ impl Proof {
     }
 
     /// The plain runs.
-    pub fn plain(&self) -> Option<&Case> {
-        self.cases.iter().find(|case| case.way == Way::Plain)
+    pub fn plain(&self) -> Option<&WayRuns> {
+        self.cases.iter().find(|case| case.way == ProofWay::Plain)
     }
 
     /// The boosted runs.
-    pub fn boosted(&self) -> Option<&Case> {
-        self.cases.iter().find(|case| case.way == Way::Boosted)
+    pub fn boosted(&self) -> Option<&WayRuns> {
+        self.cases.iter().find(|case| case.way == ProofWay::Boosted)
     }
 
     /// Computes estimates and ratios from the samples. All comparisons are one family; the
@@ -199,18 +199,18 @@ impl Proof {
             case.seconds = case.estimate(|sample| sample.seconds);
             case.cpu_s = case.estimate(|sample| sample.cpu_s);
         }
-        let seconds = |case: &Case| case.values(|sample| sample.seconds);
-        let cpu = |case: &Case| case.values(|sample| sample.cpu_s);
+        let seconds = |case: &WayRuns| case.values(|sample| sample.seconds);
+        let cpu = |case: &WayRuns| case.values(|sample| sample.cpu_s);
         let (Some(plain), Some(boosted)) = (self.plain(), self.boosted()) else {
             return;
         };
         let (plain_s, plain_cpu, boosted_s) = (seconds(plain), cpu(plain), seconds(boosted));
         let mut family = Vec::new();
-        for case in self.cases.iter().filter(|case| case.way != Way::Plain) {
+        for case in self.cases.iter().filter(|case| case.way != ProofWay::Plain) {
             // Time is the reciprocal of speed.
             family.push(stats::paired_ratios(&plain_s, &seconds(case)));
             family.push(stats::paired_ratios(&plain_cpu, &cpu(case)));
-            if case.way != Way::Boosted {
+            if case.way != ProofWay::Boosted {
                 family.push(stats::paired_ratios(&seconds(case), &boosted_s));
             }
         }
@@ -220,10 +220,14 @@ impl Proof {
         let tolerance = self.null_control.map_or(0.0, |ratio| ratio.tolerance());
         let mut ratios = stats::holm_ratios(&family, CONFIDENCE).into_iter();
         let mut next = || Some(ratios.next().flatten()?.allowing_for(tolerance));
-        for case in self.cases.iter_mut().filter(|case| case.way != Way::Plain) {
+        for case in self
+            .cases
+            .iter_mut()
+            .filter(|case| case.way != ProofWay::Plain)
+        {
             case.speed = next();
             case.cpu_saving = next();
-            if case.way != Way::Boosted {
+            if case.way != ProofWay::Boosted {
                 case.boosted_speed = next();
             }
         }
@@ -231,7 +235,7 @@ impl Proof {
 }
 
 /// The ratios of the durations of two successive runs of a case, each run used once.
-fn repeats(case: &Case) -> Vec<f64> {
+fn repeats(case: &WayRuns) -> Vec<f64> {
     let pairs = case.samples.chunks_exact(2);
     pairs
         .map(|pair| pair[0].seconds / pair[1].seconds)
@@ -394,7 +398,7 @@ mod tests {
 
     fn proof(plain: &[f64], boosted: &[f64]) -> Proof {
         let case = |way, seconds: &[f64]| {
-            let sample = |(round, seconds): (usize, &f64)| Sample {
+            let sample = |(round, seconds): (usize, &f64)| TimedRun {
                 round,
                 position: 0,
                 seconds: *seconds,
@@ -404,9 +408,9 @@ mod tests {
                 raised: Some(1),
             };
             let samples = seconds.iter().enumerate().map(sample).collect();
-            Case {
+            WayRuns {
                 samples,
-                ..Case::new(way)
+                ..WayRuns::new(way)
             }
         };
         let mut proof = Proof {
@@ -423,7 +427,10 @@ mod tests {
             pipes: Some(Vec::new()),
             bottleneck: None,
             portable: None,
-            cases: vec![case(Way::Plain, plain), case(Way::Boosted, boosted)],
+            cases: vec![
+                case(ProofWay::Plain, plain),
+                case(ProofWay::Boosted, boosted),
+            ],
             null_control: None,
         };
         proof.evaluate();

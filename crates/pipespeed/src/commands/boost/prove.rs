@@ -15,14 +15,14 @@ use rustix::fs::OFlags;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use serde::Serialize;
 
-use super::output::{Output, QUIET};
-use super::proof::{Case, Proof, Sameness, Sample, Way, portable};
+use super::output::{CommandOutput, QUIET};
+use super::proof::{Proof, ProofWay, Sameness, TimedRun, WayRuns, portable};
 use super::text;
-use super::{Receiver, boosted_command, plain_command, program, shell};
+use super::{AccountReceiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
-use crate::commands::files::Files;
-use crate::commands::progress::Progress;
+use crate::commands::files::SavedFiles;
+use crate::commands::progress::ProgressDisplay;
 use crate::commands::{first_error, header, load, pipe_probe, require_processes, seed};
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, fork_error, say, start_error, usage, with_remedy,
@@ -31,13 +31,13 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::command_line;
 use pipespeed_host::{Machine, Warning};
-use pipespeed_measure::record::{Header, Kind, to_json};
-use pipespeed_measure::rounds::Observer;
+use pipespeed_measure::record::{Kind, RecordHeader, to_json};
+use pipespeed_measure::rounds::RunObserver;
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::boost::{Account, find_other};
 use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
-use pipespeed_pipeline::observe::Plan;
+use pipespeed_pipeline::observe::ObservationPlan;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate;
 use pipespeed_stats::schedule::Schedule;
@@ -57,9 +57,9 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The saved record.
 #[derive(Serialize)]
-struct Record<'a> {
+struct ProofRecord<'a> {
     #[serde(flatten)]
-    header: &'a Header,
+    header: &'a RecordHeader,
     #[serde(flatten)]
     proof: &'a Proof,
     warnings: &'a [Warning],
@@ -78,7 +78,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
             "the command is {number}: if that is the number of pairs, write --prove={number}"
         )));
     }
-    let files = Files::new([("--json", &args.proof.json)])?;
+    let files = SavedFiles::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
@@ -125,22 +125,25 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         pipes: None,
         bottleneck: None,
         portable: None,
-        cases: vec![Case::new(Way::Plain), Case::new(Way::Boosted)],
+        cases: vec![
+            WayRuns::new(ProofWay::Plain),
+            WayRuns::new(ProofWay::Boosted),
+        ],
         null_control: None,
     };
-    let mut runner = Runner {
+    let mut runner = ProofRunner {
         args,
         interrupt: Interrupt::install().context("signal handlers")?,
         proc,
     };
     let record = |proof: &Proof| {
-        to_json(&Record {
+        to_json(&ProofRecord {
             header: &header,
             proof,
             warnings: &busy,
         })
     };
-    let mut progress = Progress::new(args.proof.quiet, |proof: &Proof| {
+    let mut progress = ProgressDisplay::new(args.proof.quiet, |proof: &Proof| {
         files.save_round(|_| Ok(record(proof)));
     });
     let outcome = compare(&mut runner, &mut proof, &mut progress);
@@ -222,14 +225,14 @@ fn check_input(input: &Path) -> anyhow::Result<()> {
 
 /// Runs the command untimed, and then in balanced order.
 fn compare(
-    runner: &mut Runner<'_>,
+    runner: &mut ProofRunner<'_>,
     proof: &mut Proof,
-    progress: &mut Progress<impl FnMut(&Proof)>,
+    progress: &mut ProgressDisplay<impl FnMut(&Proof)>,
 ) -> anyhow::Result<()> {
     progress.set_purpose("comparing outputs");
     progress.before_trial("plain", 0, UNTIMED as usize);
     let start = Instant::now();
-    let plain = runner.run(&Way::Plain, Purpose::FirstOutput)?;
+    let plain = runner.run(&ProofWay::Plain, RunPurpose::FirstOutput)?;
     let first = start.elapsed();
     proof.status = plain.status();
     proof.held_by = plain.held_by.clone();
@@ -239,7 +242,7 @@ fn compare(
     }
     progress.start_lines(first, UNTIMED - 1 + 2 * proof.pairs);
     progress.before_trial("boosted", 1, UNTIMED as usize);
-    let boosted = runner.run(&Way::Boosted, Purpose::Observation)?;
+    let boosted = runner.run(&ProofWay::Boosted, RunPurpose::Observation)?;
     proof.pipes = boosted
         .account
         .as_ref()
@@ -270,8 +273,8 @@ fn compare(
         for (position, case) in order.iter().enumerate() {
             let way = proof.cases[*case].way.clone();
             progress.before_trial(&way.name(), round * count + position, all);
-            let run = runner.run(&way, Purpose::Time)?;
-            proof.cases[*case].samples.push(Sample {
+            let run = runner.run(&way, RunPurpose::Time)?;
+            proof.cases[*case].samples.push(TimedRun {
                 round,
                 position,
                 seconds: run.wall.as_secs_f64(),
@@ -289,7 +292,7 @@ fn compare(
 
 /// The cases in which the pipes of one of several names are left out, in the order of the
 /// pipeline.
-fn each_left_out(proof: &Proof) -> Vec<Case> {
+fn each_left_out(proof: &Proof) -> Vec<WayRuns> {
     let mut names = Vec::new();
     for pipe in proof.raised_pipes() {
         if !names.contains(&pipe.name) {
@@ -299,24 +302,28 @@ fn each_left_out(proof: &Proof) -> Vec<Case> {
     if names.len() < 2 {
         return Vec::new();
     }
-    let ways = names.into_iter().take(MAX_EACH).map(Way::Without);
-    ways.map(Case::new).collect()
+    let ways = names.into_iter().take(MAX_EACH).map(ProofWay::Without);
+    ways.map(WayRuns::new).collect()
 }
 
 /// Compares the outputs. If they differ, more runs of both kinds show which differ from each
 /// other.
-fn compare_outputs(runner: &mut Runner<'_>, plain: &Run, boosted: Run) -> anyhow::Result<Sameness> {
-    let has_bytes = |run: &Run| (run.bytes, run.hash) == (plain.bytes, plain.hash);
-    let is_same = |run: &Run| has_bytes(run) && run.status() == plain.status();
+fn compare_outputs(
+    runner: &mut ProofRunner<'_>,
+    plain: &ProofRun,
+    boosted: ProofRun,
+) -> anyhow::Result<Sameness> {
+    let has_bytes = |run: &ProofRun| (run.bytes, run.hash) == (plain.bytes, plain.hash);
+    let is_same = |run: &ProofRun| has_bytes(run) && run.status() == plain.status();
     if is_same(&boosted) {
         return Ok(Sameness::Same);
     }
     let mut all = vec![boosted];
     for _ in 0..REPEATS {
-        if !is_same(&runner.run(&Way::Plain, Purpose::Output)?) {
+        if !is_same(&runner.run(&ProofWay::Plain, RunPurpose::Output)?) {
             return Ok(Sameness::PlainDiffers);
         }
-        all.push(runner.run(&Way::Boosted, Purpose::Output)?);
+        all.push(runner.run(&ProofWay::Boosted, RunPurpose::Output)?);
     }
     Ok(if all.iter().any(is_same) {
         Sameness::BoostedVaries
@@ -349,7 +356,7 @@ fn is_program(word: &str) -> bool {
 
 /// What a run is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum RunPurpose {
     /// Its output is compared, and what it prints on standard error is shown.
     FirstOutput,
     /// Its output is compared.
@@ -361,7 +368,7 @@ enum Purpose {
 }
 
 /// A run.
-struct Run {
+struct ProofRun {
     exit: ExitStatus,
     wall: Duration,
     cpu: Duration,
@@ -373,7 +380,7 @@ struct Run {
     bottleneck: Option<Bottleneck>,
 }
 
-impl Run {
+impl ProofRun {
     /// The exit status, as shells show it.
     fn status(&self) -> i32 {
         let signal = self.exit.signal().map(|signal| 128 + signal);
@@ -381,31 +388,34 @@ impl Run {
     }
 
     /// The number of pipes raised, if it is known that the run was one of this way.
-    fn count_raised(&self, way: &Way) -> Option<u64> {
+    fn count_raised(&self, way: &ProofWay) -> Option<u64> {
         let account = self.account.as_ref();
-        let is_so = |account: &&Account| !matches!(way, Way::Without(_)) || account.has_excluded();
+        let is_so =
+            |account: &&Account| !matches!(way, ProofWay::Without(_)) || account.has_excluded();
         account.filter(is_so).map(Account::count_raised)
     }
 }
 
-struct Runner<'a> {
+struct ProofRunner<'a> {
     args: &'a BoostArgs,
     interrupt: Interrupt,
     proc: Proc,
 }
 
-impl Runner<'_> {
+impl ProofRunner<'_> {
     /// Runs the command once.
     ///
     /// # Errors
     /// It can't be started, or a signal arrived.
-    fn run(&mut self, way: &Way, purpose: Purpose) -> anyhow::Result<Run> {
+    fn run(&mut self, way: &ProofWay, purpose: RunPurpose) -> anyhow::Result<ProofRun> {
         if let Some(signal) = self.interrupt.signal() {
             return Err(Interrupted(signal).into());
         }
-        let mut receiver = (*way != Way::Plain).then(Receiver::new).transpose()?;
+        let mut receiver = (*way != ProofWay::Plain)
+            .then(AccountReceiver::new)
+            .transpose()?;
         let except = match way {
-            Way::Without(pipe) => Some(pipe),
+            ProofWay::Without(pipe) => Some(pipe),
             _ => None,
         };
         let mut command = match &receiver {
@@ -418,10 +428,10 @@ impl Runner<'_> {
         });
         let (output, writer) = io::pipe().context("pipe")?;
         command.stdout(writer);
-        if purpose != Purpose::FirstOutput {
+        if purpose != RunPurpose::FirstOutput {
             command.stderr(Stdio::null());
         }
-        let output = Output::read(output, purpose != Purpose::Time)
+        let output = CommandOutput::read(output, purpose != RunPurpose::Time)
             .map_err(fork_error)
             .context("a thread for the command's output")?;
         let before = reaped_processor_time();
@@ -433,8 +443,8 @@ impl Runner<'_> {
             let name = program(self.args)[0].to_string_lossy().into_owned();
             start_error(&format!("command {name}"), Path::new(&name), error)
         })?;
-        let bottleneck = if purpose == Purpose::Observation {
-            let sidecar = receiver.as_mut().and_then(Receiver::sidecar);
+        let bottleneck = if purpose == RunPurpose::Observation {
+            let sidecar = receiver.as_mut().and_then(AccountReceiver::sidecar);
             self.bottleneck(&command, sidecar)
         } else {
             None
@@ -446,17 +456,17 @@ impl Runner<'_> {
         }
         let exit = command.child.wait().context("the command")?;
         let ended = output.wait(&self.interrupt, &self.proc, &command.others, |holders| {
-            if purpose == Purpose::FirstOutput {
+            if purpose == RunPurpose::FirstOutput {
                 say_held(holders);
             }
         });
         let Some(output) = ended.context("the command's output")? else {
             return Err(self.end(self.interrupt.signal().unwrap_or_default()));
         };
-        let account = receiver.as_mut().and_then(Receiver::account);
+        let account = receiver.as_mut().and_then(AccountReceiver::account);
         reap();
         let cpu = reaped_processor_time().saturating_sub(before);
-        Ok(Run {
+        Ok(ProofRun {
             exit,
             wall: output.at.max(exited).duration_since(start),
             cpu,
@@ -477,7 +487,7 @@ impl Runner<'_> {
     /// The bottleneck of the running command.
     fn bottleneck(&self, command: &Started, sidecar: Option<i32>) -> Option<Bottleneck> {
         let own = getpid().as_raw_pid();
-        let plan = Plan {
+        let plan = ObservationPlan {
             scope: Scope::Below(own),
             window: MAX_WINDOW,
             excluded: [own]

@@ -8,7 +8,7 @@ use pipespeed_report::style::{BOLD, GREEN, RED, YELLOW};
 use pipespeed_report::{Style, describe_bottleneck, interval, pluralize, ratio, significant};
 use pipespeed_stats::{Estimate, Interval, Verdict};
 
-use super::proof::{Case, Proof, Sameness, Sample, Way};
+use super::proof::{Proof, ProofWay, Sameness, TimedRun, WayRuns};
 
 /// Nothing is promised for pipelines that take less.
 const MIN_SECONDS: f64 = 0.05;
@@ -31,9 +31,9 @@ pub fn describe_proof(proof: &Proof, style: Style) -> String {
             None => line,
         };
         let colour = match (&case.way, proof.verdict()) {
-            (Way::Boosted, Some(Verdict::Faster)) => GREEN,
-            (Way::Boosted, Some(Verdict::Slower)) => RED,
-            (Way::Boosted, _) => BOLD,
+            (ProofWay::Boosted, Some(Verdict::Faster)) => GREEN,
+            (ProofWay::Boosted, Some(Verdict::Slower)) => RED,
+            (ProofWay::Boosted, _) => BOLD,
             _ => "",
         };
         lines.push(if colour.is_empty() {
@@ -41,7 +41,7 @@ pub fn describe_proof(proof: &Proof, style: Style) -> String {
         } else {
             style.note(&line, colour)
         });
-        if case.way == Way::Boosted {
+        if case.way == ProofWay::Boosted {
             // The pipes are those of the untimed run.
             let pipes = proof.raised_pipes().filter(|_| may_be_raised(case));
             let details = pipes.map(describe).chain(describe_saving(case));
@@ -78,7 +78,7 @@ pub fn describe_proof(proof: &Proof, style: Style) -> String {
 }
 
 /// `plain    0.41 s [0.40, 0.43]  CPU 0.43 s`.
-fn measured(case: &Case, width: usize) -> String {
+fn measured(case: &WayRuns, width: usize) -> String {
     let time = |estimate: Option<Estimate>| match estimate {
         Some(it) => format!("{} s {}", significant(it.median), interval(it.interval)),
         None => "?".to_owned(),
@@ -93,19 +93,19 @@ fn measured(case: &Case, width: usize) -> String {
 }
 
 /// What this way gains; if some of its runs may have been plain ones, nothing.
-fn describe_gain(proof: &Proof, case: &Case) -> Option<String> {
-    if case.way == Way::Plain {
+fn describe_gain(proof: &Proof, case: &WayRuns) -> Option<String> {
+    if case.way == ProofWay::Plain {
         return None;
     }
     if !case.is_known() {
         let what = match case.way {
-            Way::Without(_) => "not known to be left out each time",
+            ProofWay::Without(_) => "not known to be left out each time",
             _ => "not known to be boosted",
         };
         return Some(what.to_owned());
     }
     let (intro, speed, output) = match case.way {
-        Way::Boosted => ("", case.speed?, describe_output(proof)),
+        ProofWay::Boosted => ("", case.speed?, describe_output(proof)),
         _ => ("that pipe: ", case.boosted_speed?, ""),
     };
     let verdict = speed.verdict.name();
@@ -127,12 +127,12 @@ fn describe_output(proof: &Proof) -> &'static str {
 }
 
 /// The timed runs of each way that ended unlike the first plain one, if there are any.
-fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&Case, usize)> {
+fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&WayRuns, usize)> {
     let first = proof.plain().and_then(|plain| plain.samples.first());
     let cases = first.into_iter().flat_map(|first| {
         proof.cases.iter().map(|case| {
             let is_unlike =
-                |sample: &Sample| (sample.bytes, sample.status) != (first.bytes, first.status);
+                |sample: &TimedRun| (sample.bytes, sample.status) != (first.bytes, first.status);
             (case, case.count_runs(is_unlike))
         })
     });
@@ -161,7 +161,7 @@ fn describe(pipe: &TreatedPipe) -> String {
     }
 }
 
-fn describe_saving(boosted: &Case) -> Option<String> {
+fn describe_saving(boosted: &WayRuns) -> Option<String> {
     let saving = boosted.cpu_saving.filter(|_| boosted.is_known())?;
     let what = match saving.verdict {
         Verdict::Faster => "less processor time",
@@ -198,7 +198,7 @@ fn explain(proof: &Proof) -> Option<String> {
 }
 
 /// Whether a pipe was raised in one of these timed runs, as far as it is known.
-fn may_be_raised(case: &Case) -> bool {
+fn may_be_raised(case: &WayRuns) -> bool {
     case.count_runs(|sample| sample.raised != Some(0)) > 0
 }
 
@@ -330,19 +330,19 @@ mod tests {
         }
     }
 
-    fn case(way: Way, seconds: f64, cpu_s: f64) -> Case {
-        let sample = |round: usize| Sample {
+    fn case(way: ProofWay, seconds: f64, cpu_s: f64) -> WayRuns {
+        let sample = |round: usize| TimedRun {
             round,
             position: 0,
             seconds: seconds * (1.0 + 0.005 * (round % 5) as f64),
             cpu_s: cpu_s * (1.0 + 0.005 * (round % 3) as f64),
             bytes: 7,
             status: 0,
-            raised: (way != Way::Plain).then_some(1),
+            raised: (way != ProofWay::Plain).then_some(1),
         };
-        Case {
+        WayRuns {
             samples: (0..10).map(sample).collect(),
-            ..Case::new(way)
+            ..WayRuns::new(way)
         }
     }
 
@@ -362,8 +362,8 @@ mod tests {
             bottleneck: None,
             portable: None,
             cases: vec![
-                case(Way::Plain, 0.41, 0.43),
-                case(Way::Boosted, boosted_s, 0.3),
+                case(ProofWay::Plain, 0.41, 0.43),
+                case(ProofWay::Boosted, boosted_s, 0.3),
             ],
             null_control: None,
         };
@@ -381,7 +381,7 @@ mod tests {
         gain.portable = Some("pipesz -s 1M cat big.bin | wc -l".to_owned());
         let mut each = proof(0.15);
         each.pipes.as_mut().unwrap().push(pipe("tr", "wc", 3));
-        let without = |writer| Way::Without(named(writer, "wc"));
+        let without = |writer| ProofWay::Without(named(writer, "wc"));
         each.cases.push(case(without("cat"), 0.4, 0.43));
         each.cases.push(case(without("tr"), 0.4, 0.43));
         each.cases[3].samples[2].raised = None;
@@ -430,7 +430,7 @@ mod tests {
     fn what_casts_doubt_is_a_note() {
         let with = |output| {
             let mut proof = proof(0.02);
-            proof.cases[0] = case(Way::Plain, 0.03, 0.04);
+            proof.cases[0] = case(ProofWay::Plain, 0.03, 0.04);
             proof.status = 3;
             proof.held_by = Some("sleep (pid 4711)".to_owned());
             proof.evaluate();

@@ -7,7 +7,7 @@ use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL, open};
 use pipespeed_measure::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
-use pipespeed_measure::latency::spec::{Length, Mode, Naive};
+use pipespeed_measure::latency::spec::{ExchangeMode, Length, Naive};
 use pipespeed_measure::latency::trial::TrialError;
 use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
 use pipespeed_measure::spec::Channel;
@@ -77,8 +77,9 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     }
     let mut cases = Vec::new();
     for mode in args.modes() {
-        let is_possible =
-            |channel: &&Channel| mode != Mode::Naive(Naive::ShortReads) || short.contains(channel);
+        let is_possible = |channel: &&Channel| {
+            mode != ExchangeMode::Naive(Naive::ShortReads) || short.contains(channel)
+        };
         for &channel in channels.iter().filter(is_possible) {
             let sizes = sizes_of(channel).into_iter();
             cases.extend(sizes.map(|size| CaseRecord::new(channel, size, mode)));

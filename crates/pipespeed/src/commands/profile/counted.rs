@@ -1,11 +1,11 @@
 //! `pipespeed profile` from counts and costs, used if sampling is refused.
 
-use super::{Setting, trial_count};
-use crate::commands::files::Files;
+use super::{ProfileSetting, trial_count};
+use crate::commands::files::SavedFiles;
 use crate::commands::header;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
-use pipespeed_explain::profile::counted::{CaseAccount, CountedSettings, Record, count};
+use pipespeed_explain::profile::counted::{CaseAccount, CountedRecord, CountedSettings, count};
 use pipespeed_explain::profile::perf::SamplingError;
 use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::record::{Kind, to_json};
@@ -21,10 +21,10 @@ const COST_ROUNDS: usize = 7;
 /// `refusal`, if a requested file needs samples; or a trial failed, a file can't be
 /// saved, or a signal arrived.
 pub(super) fn run(
-    setting: &Setting<'_>,
+    setting: &ProfileSetting<'_>,
     cases: &[Case],
     refusal: SamplingError,
-    files: &Files,
+    files: &SavedFiles,
     mut warnings: Vec<Warning>,
 ) -> anyhow::Result<()> {
     let (output, chosen) = (&setting.args.output, setting.chosen);
@@ -49,7 +49,7 @@ pub(super) fn run(
     for case in &accounts {
         warnings.extend(case.disturbances.iter().cloned());
     }
-    let record = Record {
+    let record = CountedRecord {
         header,
         settings: CountedSettings {
             placement: chosen.to_string(),

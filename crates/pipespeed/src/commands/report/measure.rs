@@ -30,7 +30,7 @@ use pipespeed_measure::trial::ProcessRunner;
 
 /// A command whose record a page shows.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct RecordedCommand {
     /// The name of its record.
     name: &'static str,
     /// The words after `pipespeed`.
@@ -39,8 +39,8 @@ struct Step {
     seconds: u32,
 }
 
-const fn step(name: &'static str, words: &'static str, seconds: u32) -> Step {
-    Step {
+const fn step(name: &'static str, words: &'static str, seconds: u32) -> RecordedCommand {
+    RecordedCommand {
         name,
         words,
         seconds,
@@ -48,7 +48,7 @@ const fn step(name: &'static str, words: &'static str, seconds: u32) -> Step {
 }
 
 /// The commands of every report.
-const STEPS: [Step; 7] = [
+const STEPS: [RecordedCommand; 7] = [
     step("check", "check", 2),
     step("pages", "pages --buffer 2M --huge", 1),
     step("ladder", "bench ladder", 65),
@@ -58,7 +58,7 @@ const STEPS: [Step; 7] = [
     step("changes", "bench changes", 65),
 ];
 /// Those that --full adds.
-const FURTHER: [Step; 6] = [
+const FURTHER: [RecordedCommand; 6] = [
     step("costs", "costs", 10),
     step("profile", "profile --all", 35),
     step("options", "bench options", 65),
@@ -81,7 +81,7 @@ const GRACE: Timespec = Timespec {
 };
 
 /// The records of a report.
-pub(super) struct Measured {
+pub(super) struct MeasuredRecords {
     /// The directory of the report.
     pub directory: PathBuf,
     /// The records in it, also of an interrupted command.
@@ -94,7 +94,7 @@ pub(super) struct Measured {
 ///
 /// # Errors
 /// Wrong usage, or the directory can't be written.
-pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
+pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
     let directory = match &args.resume {
         None => new_directory()?,
         Some(Some(given)) if given.is_dir() => given.clone(),
@@ -108,7 +108,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
     if args.full {
         steps.extend(FURTHER);
     }
-    let report = Report {
+    let report = ReportRun {
         directory,
         quiet: args.quiet,
     };
@@ -135,7 +135,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Measured> {
         report.say(&format!("there will be no profile: {refused}"));
     }
     let outcome = report.measure(&steps, args.full);
-    Ok(Measured {
+    Ok(MeasuredRecords {
         records: report.records(),
         directory: report.directory,
         outcome,
@@ -165,13 +165,13 @@ fn newest_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// A report being measured.
-struct Report {
+struct ReportRun {
     directory: PathBuf,
     quiet: bool,
 }
 
-impl Report {
-    fn record(&self, step: Step) -> PathBuf {
+impl ReportRun {
+    fn record(&self, step: RecordedCommand) -> PathBuf {
         self.directory.join(format!("{}.json", step.name))
     }
 
@@ -186,7 +186,7 @@ impl Report {
     }
 
     /// Whether the record of a command is there and complete.
-    fn is_done(&self, step: Step) -> bool {
+    fn is_done(&self, step: RecordedCommand) -> bool {
         let running = fs::read_to_string(self.running()).unwrap_or_default();
         self.record(step).exists() && running.trim() != step.name
     }
@@ -198,7 +198,7 @@ impl Report {
     }
 
     /// Runs these commands, one after another. A failed one is reported and left out.
-    fn measure(&self, steps: &[Step], full: bool) -> anyhow::Result<()> {
+    fn measure(&self, steps: &[RecordedCommand], full: bool) -> anyhow::Result<()> {
         if steps.is_empty() {
             return Ok(());
         }
@@ -257,7 +257,7 @@ impl Report {
     }
 
     /// Says what is measured, and how long it takes.
-    fn announce(&self, steps: &[Step], full: bool) {
+    fn announce(&self, steps: &[RecordedCommand], full: bool) {
         let seconds: u32 = steps.iter().map(|step| step.seconds).sum();
         let duration = match seconds {
             ..=90 => format!("{seconds} seconds"),
@@ -274,7 +274,7 @@ impl Report {
     }
 
     /// Starts a command. Its tables are not shown, but its progress is.
-    fn start(&self, step: Step) -> anyhow::Result<Started> {
+    fn start(&self, step: RecordedCommand) -> anyhow::Result<Started> {
         let program = ProcessRunner::this_program();
         let mut command = Command::new(&program);
         command

@@ -30,7 +30,7 @@ use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::live::{Live, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate;
-use pipespeed_report::{Style, View, top_once, top_screen};
+use pipespeed_report::{Style, TopView, top_once, top_screen};
 
 /// The duration of --once.
 const ONCE: Duration = TICK.saturating_mul(2);
@@ -46,14 +46,14 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     require_processes(&proc)?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
-    let output = Output::open(args)?;
-    if let Output::Screen(_) = output {
+    let output = TopOutput::open(args)?;
+    if let TopOutput::Screen(_) = output {
         interrupt.handle_others().context("signal handlers")?;
     }
     let (scope, command) = if words.is_empty() {
         (scope(&proc, &args.watched)?, None)
     } else {
-        let command = Command::start(words, matches!(output, Output::Screen(_)))?;
+        let command = WatchedCommand::start(words, matches!(output, TopOutput::Screen(_)))?;
         (Scope::Below(getpid().as_raw_pid()), Some(command))
     };
     let mut top = Top {
@@ -83,7 +83,7 @@ impl TopArgs {
 }
 
 /// Where pipelines are shown.
-enum Output {
+enum TopOutput {
     /// One frame of text.
     Once,
     /// A record a second, or only one.
@@ -91,7 +91,7 @@ enum Output {
     Screen(Box<Shown>),
 }
 
-impl Output {
+impl TopOutput {
     fn open(args: &TopArgs) -> anyhow::Result<Self> {
         let has_command = !args.watched.command.is_empty();
         match &args.json {
@@ -103,19 +103,19 @@ impl Output {
                          file",
                     ));
                 }
-                Ok(Output::Records(destination))
+                Ok(TopOutput::Records(destination))
             }
-            None if args.once => Ok(Output::Once),
+            None if args.once => Ok(TopOutput::Once),
             None => {
                 check_redirected(&args.watched.command)?;
-                Ok(Output::Screen(Box::new(Shown {
+                Ok(TopOutput::Screen(Box::new(Shown {
                     screen: Screen::open(has_command)?,
                     stop: StopRequest::install().context("signal handlers")?,
-                    view: View {
+                    view: TopView {
                         colour: has_colours(),
                         sort: args.sort,
                         if_none: "Looking for pipelines ...",
-                        ..View::default()
+                        ..TopView::default()
                     },
                     page: 0,
                 })))
@@ -138,13 +138,13 @@ fn check_redirected(words: &[String]) -> anyhow::Result<()> {
 }
 
 /// A command that is watched.
-struct Command {
+struct WatchedCommand {
     started: Started,
     /// What it printed on the terminal.
     messages: Option<File>,
 }
 
-impl Command {
+impl WatchedCommand {
     /// Starts it; if the terminal shows a screen, without input and output there.
     fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
         // They may be many, so rather on disk.
@@ -164,7 +164,7 @@ impl Command {
                 command.stderr(err);
             }
         })?;
-        Ok(Command { started, messages })
+        Ok(WatchedCommand { started, messages })
     }
 
     fn has_ended(&self) -> bool {
@@ -176,8 +176,8 @@ impl Command {
 struct Top<'a> {
     args: &'a TopArgs,
     interrupt: Interrupt,
-    output: Output,
-    command: Option<Command>,
+    output: TopOutput,
+    command: Option<WatchedCommand>,
     /// What is shown.
     moment: Moment,
 }
@@ -186,7 +186,7 @@ impl Top<'_> {
     /// Returns whether what was watched has ended.
     fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<bool> {
         let (start, proc) = (Instant::now(), Proc::default());
-        if let Output::Screen(shown) = &mut self.output {
+        if let TopOutput::Screen(shown) = &mut self.output {
             shown.screen.enter().context("the terminal")?;
             shown.draw(&self.moment)?;
             shown.view.if_none = self.args.if_none();
@@ -212,7 +212,7 @@ impl Top<'_> {
             let next = self.next_moment(&live, start);
             let until = next.saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until));
-            if let Output::Screen(shown) = &mut self.output
+            if let TopOutput::Screen(shown) = &mut self.output
                 && !shown.attend(has_key, &self.moment, &self.interrupt)?
             {
                 return Ok(false);
@@ -234,12 +234,12 @@ impl Top<'_> {
     /// Shows what is known now; with --once only if it is the last time.
     fn show(&mut self, moment: Moment, is_last: bool) -> anyhow::Result<()> {
         match &mut self.output {
-            Output::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
-            Output::Screen(shown) => shown.draw(&moment)?,
-            Output::Records(destination) if is_last || !self.args.once => {
+            TopOutput::Screen(shown) if shown.view.is_paused && !is_last => return Ok(()),
+            TopOutput::Screen(shown) => shown.draw(&moment)?,
+            TopOutput::Records(destination) if is_last || !self.args.once => {
                 record(&moment, destination)?;
             }
-            Output::Once if is_last => self.print(&moment)?,
+            TopOutput::Once if is_last => self.print(&moment)?,
             _ => {}
         }
         self.moment = moment;
@@ -265,7 +265,7 @@ impl Top<'_> {
     /// pressed.
     fn pause(&self, within: Duration) -> bool {
         let keys = match &self.output {
-            Output::Screen(shown) => Some(shown.screen.as_fd()),
+            TopOutput::Screen(shown) => Some(shown.screen.as_fd()),
             _ => None,
         };
         let ending = self
@@ -303,7 +303,7 @@ impl Top<'_> {
 
     /// Leaves the screen. Prints its last content if what was watched has ended.
     fn leave(&mut self, has_ended: bool) -> anyhow::Result<()> {
-        let Output::Screen(shown) = &mut self.output else {
+        let TopOutput::Screen(shown) = &mut self.output else {
             return Ok(());
         };
         shown.screen.leave().context("the terminal")?;
@@ -322,11 +322,11 @@ impl Top<'_> {
     /// Waits for the command, whose status counts for more than a screen that is gone.
     fn wait(
         &self,
-        mut command: Command,
+        mut command: WatchedCommand,
         shown: anyhow::Result<()>,
         has_ended: bool,
     ) -> anyhow::Result<()> {
-        let has_screen = matches!(self.output, Output::Screen(_));
+        let has_screen = matches!(self.output, TopOutput::Screen(_));
         if let Err(error) = &shown {
             say(&format!("pipespeed: {}", full_message(error)));
         }
@@ -352,7 +352,7 @@ impl Top<'_> {
 
 /// A line of --json.
 #[derive(Serialize)]
-struct Record<'a> {
+struct TopRecord<'a> {
     kind: Kind,
     schema_version: u32,
     pipespeed_version: &'static str,
@@ -363,7 +363,7 @@ struct Record<'a> {
 
 /// Writes a line of --json.
 fn record(moment: &Moment, destination: &mut Destination) -> anyhow::Result<()> {
-    let record = Record {
+    let record = TopRecord {
         kind: Kind::Top,
         schema_version: SCHEMA_VERSION,
         pipespeed_version: env!("CARGO_PKG_VERSION"),
@@ -384,7 +384,7 @@ fn record(moment: &Moment, destination: &mut Destination) -> anyhow::Result<()> 
 struct Shown {
     screen: Screen,
     stop: StopRequest,
-    view: View<'static>,
+    view: TopView<'static>,
     page: usize,
 }
 

@@ -8,7 +8,7 @@ use crate::common::{conditions, json, json_file, pipespeed, run_alone, skip};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
-use pipespeed_measure::spec::{Case, PageKind, PipeWriter, Reuse, Suite, Waiting};
+use pipespeed_measure::spec::{Case, PageKind, PageReuse, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::{Overrides, changes};
 use pipespeed_measure::trial::{Runner, Trial};
 use serde_json::Value;
@@ -54,9 +54,9 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
         (sink.wait == Waiting::Spin, "spinning"),
         (case.subject.pipe_bytes() == Some(1 << 20), "pipe_1m"),
         (sink.buffer_bytes == 8 << 10, "pieces_8k"),
-        (writer(Reuse::Fresh, PageKind::Base), "fresh_base"),
-        (writer(Reuse::Fresh, PageKind::Huge), "fresh_huge"),
-        (writer(Reuse::Drained, PageKind::Huge), "drained"),
+        (writer(PageReuse::Fresh, PageKind::Base), "fresh_base"),
+        (writer(PageReuse::Fresh, PageKind::Huge), "fresh_huge"),
+        (writer(PageReuse::Drained, PageKind::Huge), "drained"),
     ]
     .into_iter()
     .filter(|(is_made, _)| *is_made)

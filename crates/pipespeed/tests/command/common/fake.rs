@@ -10,7 +10,7 @@ use pipespeed_measure::endpoint::outcome::Outcome;
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::fixtures::header;
 use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
-use pipespeed_measure::rounds::{Measurement, Observer};
+use pipespeed_measure::rounds::{Measurement, RunObserver};
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
@@ -212,7 +212,7 @@ pub struct Watch {
     pub failed: Vec<String>,
 }
 
-impl Observer<Run> for Watch {
+impl RunObserver<Run> for Watch {
     fn before_trial(&mut self, case: &str, done: usize, all: usize) {
         self.trials.push((case.to_owned(), done, all));
     }

@@ -15,7 +15,7 @@ fn records_of_two_machines_and_a_suspect_run_are_alarms() {
 
 #[test]
 fn a_difference_that_the_null_control_shows_too_is_undecided() {
-    let mut run = with_outcome(fixtures::ladder(), Outcome::Faster);
+    let mut run = with_outcome(fixtures::ladder(), ClaimBasis::Faster);
     fixtures::set_control(&mut run, within(0.7, 1.0, 1.5));
     let text = page(&records([run]), None);
     let document = parse(&text);
@@ -31,7 +31,7 @@ fn a_difference_that_the_null_control_shows_too_is_undecided() {
 
 #[test]
 fn tables_and_charts_allow_for_the_null_control_as_claims_do() {
-    let mut run = with_outcome(fixtures::ladder(), Outcome::Slower);
+    let mut run = with_outcome(fixtures::ladder(), ClaimBasis::Slower);
     fixtures::set_control(&mut run, within(0.7, 1.0, 1.5));
     let text = page(&records([run]), None);
     let document = parse(&text);
@@ -70,7 +70,7 @@ fn an_interval_from_too_few_rounds_is_not_said_to_contain_equal_rates() {
 
 #[test]
 fn a_disturbance_of_any_record_is_an_alarm() {
-    let mut disturbed = fixtures::latency_record(Mode::Closed);
+    let mut disturbed = fixtures::latency_record(ExchangeMode::Closed);
     disturbed.warnings = [
         (WarningKind::OtherLoad, "others ran"),
         (WarningKind::Guest, "a guest"),
