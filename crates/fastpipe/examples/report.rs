@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release --example report auto 1024 | wc -c`
 //!
-//! The arguments are a method (`auto`, `fresh`, `cow-checked`, or the length of the pieces
-//! in which to copy) and a number of MiB.
+//! The arguments are a method (`auto`, `fresh`, `cow-checked`, `copy`, or the length of the
+//! pieces in which to copy) and a number of MiB.
 
 use std::error::Error;
 use std::io::Write;
@@ -18,6 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "auto" => Method::Auto,
         "fresh" => Method::Fresh,
         "cow-checked" => Method::CowChecked,
+        "copy" => Method::Copy {
+            piece: fastpipe::probe::copy_piece(),
+        },
         piece => Method::Copy {
             piece: piece.parse()?,
         },
