@@ -244,11 +244,11 @@ fn table(rows: &[(&str, Value)]) -> anyhow::Result<()> {
     }
     println!();
     for (pipeline, record) in rows {
-        let stage = record["pace"]["stage"]["name"].as_str();
-        let works = record["pace"]["shares"]["working"].as_f64();
+        let stage = record["bottleneck"]["stage"]["name"].as_str();
+        let works = record["bottleneck"]["shares"]["working"].as_f64();
         if let (Some(stage), Some(works)) = (stage, works) {
             println!(
-                "{pipeline}: {stage} sets the pace, works {:.0} %",
+                "{pipeline}: {stage} is the bottleneck, works {:.0} %",
                 100.0 * works
             );
         }

@@ -309,7 +309,9 @@ fn examine(pid: u32) -> anyhow::Result<Value> {
 fn slowest(pid: u32) -> anyhow::Result<String> {
     let record = examine(pid)?;
     let findings = record["findings"].as_array().context("findings")?;
-    let bottleneck = findings.iter().find(|finding| finding["finding"] == "pace");
+    let bottleneck = findings
+        .iter()
+        .find(|finding| finding["finding"] == "bottleneck");
     let name = bottleneck.and_then(|bottleneck| bottleneck["stage"]["name"].as_str());
     Ok(name.unwrap_or_default().to_owned())
 }

@@ -318,7 +318,7 @@ const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
 /// The sentences about stages of which none stands out since processors are lacking.
 pub(super) fn describe_lack(names: &str, delay: &Delay) -> String {
     format!(
-        "No single stage sets the pace: {names} wait for processors. More processor time helps: {}.",
+        "No single stage is the bottleneck: {names} wait for processors. More processor time helps: {}.",
         describe_delay(delay)
     )
 }

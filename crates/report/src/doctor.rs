@@ -70,12 +70,12 @@ fn unknown_bottleneck(observation: &Observation) -> Option<String> {
     let has_pipelines = !observation.pipelines().is_empty();
     match observation.short_lived_pipes() {
         count @ 1.. if !has_pipelines => Some(format!(
-            "Short-lived pipelines were seen (at least {}), each too short to tell which stage sets \
-             the pace.",
+            "Short-lived pipelines were seen (at least {}), each too short to tell which stage is \
+             the bottleneck.",
             pluralize(count, "pipe")
         )),
         _ if has_pipelines && observation.is_too_short() => Some(format!(
-            "{}: too short to tell which stage sets the pace.",
+            "{}: too short to tell which stage is the bottleneck.",
             pluralize(observation.samples as usize, "sample")
         )),
         _ => None,
@@ -244,7 +244,7 @@ fn sections<'a>(
     sections
 }
 
-/// Whether two findings are the same but for the holder of a spare end, of which there may be many.
+/// Whether two findings are the same but for the holder of a leaked write end, of which there may be many.
 fn are_alike(a: &Finding, b: &Finding) -> bool {
     let spare = |finding: &Finding| match finding {
         Finding::LeakedWriteEnd { pipe, reader, .. } => Some((*pipe, reader.pid)),
@@ -462,7 +462,7 @@ fn text(
             stages,
             delay: None,
         } => style.sentence(&format!(
-            "No single stage sets the pace: {} wait for each other by turns. A larger pipe between \
+            "No single stage is the bottleneck: {} wait for each other by turns. A larger pipe between \
              them may help: {}.",
             list(stages.iter().map(full)),
             boost_line(observation, stages)
@@ -641,8 +641,8 @@ fn boost_line(observation: &Observation, stages: &[Who]) -> String {
 fn pace_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     let stage = full(&bottleneck.stage);
     let verb = match bottleneck.certainty {
-        Certainty::Clear => "sets the pace",
-        Certainty::Likely => "probably sets the pace",
+        Certainty::Clear => "is the bottleneck",
+        Certainty::Likely => "is probably the bottleneck",
     };
     let text = describe_bottleneck(bottleneck, has_small_calls);
     let waits = |stages: &[(Who, f64)], what: &str| {
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knot_names_each_member_and_what_it_waits_for() {
+    fn a_deadlock_names_each_member_and_what_it_waits_for() {
         let child = |threads| {
             let own = process(12, "sort", vec![reads(0, 1), writes(1, 2)]);
             frozen(Process { parent: 11, ..own }, threads)
@@ -780,7 +780,7 @@ mod tests {
             ]
         };
         let text = |samples| screen(stages(), |observation| observation.samples = samples);
-        let words = "3 samples: too short to tell which stage sets the pace.";
+        let words = "3 samples: too short to tell which stage is the bottleneck.";
         assert!(text(3).contains(words), "{}", text(3));
         assert!(!text(4).contains("too short"), "{}", text(4));
     }

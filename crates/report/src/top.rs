@@ -319,7 +319,7 @@ fn block(pipeline: &Pipeline, view: &TopView<'_>, layout: &Layout) -> Vec<String
     for (at, stage) in pipeline.stages.iter().enumerate() {
         let separator = if at > 0 { separator(pipeline) } else { "" };
         line.put(separator, BOLD);
-        let code = if sets_pace(pipeline, stage) {
+        let code = if is_bottleneck(pipeline, stage) {
             UNDERLINED
         } else {
             BOLD
@@ -333,7 +333,7 @@ fn block(pipeline: &Pipeline, view: &TopView<'_>, layout: &Layout) -> Vec<String
     for stage in &pipeline.stages {
         let links = pipeline.links.iter().filter(|link| link.from == stage.pid);
         let links: Vec<&StageLink> = links.collect();
-        let mut line = row(stage, sets_pace(pipeline, stage), view, layout);
+        let mut line = row(stage, is_bottleneck(pipeline, stage), view, layout);
         if let [link] = links[..] {
             line.pipe(&link.pipe, stage.has_ended, layout);
             lines.push(line.text);
@@ -360,7 +360,7 @@ fn block(pipeline: &Pipeline, view: &TopView<'_>, layout: &Layout) -> Vec<String
     lines
 }
 
-fn sets_pace(pipeline: &Pipeline, stage: &LiveStage) -> bool {
+fn is_bottleneck(pipeline: &Pipeline, stage: &LiveStage) -> bool {
     let bottleneck = pipeline.bottleneck.as_ref();
     bottleneck.is_some_and(|bottleneck| bottleneck.stage.pid == stage.pid)
 }
@@ -424,11 +424,11 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
                 format!(" (waits for {})", escape(&what))
             });
             format!(
-                "{} {probably}sets the pace{waits}",
+                "{} is {probably}the bottleneck{waits}",
                 escape(&bottleneck.stage.name)
             )
         }
-        Some(bottleneck) => format!("pace: {}", escape(&bottleneck.stage.name)),
+        Some(bottleneck) => format!("bottleneck: {}", escape(&bottleneck.stage.name)),
         None if pipeline.lacks_processors && is_long => "processors are lacking".to_owned(),
         None if pipeline.lacks_processors => "lacks CPU".to_owned(),
         None if pipeline.is_by_turns => "by turns".to_owned(),
@@ -437,14 +437,14 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
 }
 
 /// The line of a stage, up to the pipe.
-fn row(stage: &LiveStage, is_pace: bool, view: &TopView<'_>, layout: &Layout) -> ScreenLine {
+fn row(stage: &LiveStage, is_bottleneck: bool, view: &TopView<'_>, layout: &Layout) -> ScreenLine {
     let mut line = ScreenLine::new(view);
-    let code = match (stage.has_ended, is_pace) {
+    let code = match (stage.has_ended, is_bottleneck) {
         (true, _) => DIM,
         (false, true) => BOLD,
         (false, false) => "",
     };
-    line.left(MARKER, if is_pace { ">" } else { "" }, BOLD);
+    line.left(MARKER, if is_bottleneck { ">" } else { "" }, BOLD);
     if layout.is_medium {
         line.right(PID - 1, &stage.pid.to_string(), "");
         line.put(" ", "");

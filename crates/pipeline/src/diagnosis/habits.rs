@@ -305,7 +305,7 @@ mod tests {
         ThreadState::Waiting(BlockedOn::Child(None))
     }
 
-    /// The processes with a spare end of a pipe from which process 2 reads.
+    /// The processes with a leaked write end of a pipe from which process 2 reads.
     fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
         let reader = Observed {
             ancestors: vec![9, 1],

@@ -219,7 +219,6 @@ impl Observation {
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// Processes that wait for each other.
-    #[serde(rename = "knot")]
     Deadlock(Deadlock),
     /// A splice that holds a pipe's lock.
     Held {
@@ -231,10 +230,8 @@ pub enum Finding {
         is_stuck: bool,
     },
     /// The bottleneck.
-    #[serde(rename = "pace")]
     Bottleneck(Box<Bottleneck>),
     /// Stages that wait for each other, or for processors, by turns.
-    #[serde(rename = "turns")]
     PingPong {
         /// The stages.
         stages: Vec<Who>,
@@ -242,7 +239,6 @@ pub enum Finding {
         delay: Option<Delay>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
-    #[serde(rename = "spare_end")]
     LeakedWriteEnd {
         /// The pipe.
         pipe: LinkId,
@@ -547,17 +543,20 @@ mod tests {
         for (finding, expected) in [
             (
                 Finding::Deadlock(deadlock),
-                "knot certainty kind members waiting",
+                "deadlock certainty kind members waiting",
             ),
             (held, "held holder is_stuck pipe"),
-            (spare, "spare_end fd holder is_last pipe reader waits_for"),
+            (
+                spare,
+                "leaked_write_end fd holder is_last pipe reader waits_for",
+            ),
             (
                 calls,
                 "small_calls bytes_per_call calls_per_s process side wakes",
             ),
             (Finding::Unread(unread), "unread pipe readers writer"),
             (small, "small_pipe between capacity cause pipe"),
-            (turns, "turns delay stages"),
+            (turns, "ping_pong delay stages"),
         ] {
             let value = serde_json::to_value(finding).unwrap();
             let keys = value.as_object().unwrap().keys().map(String::as_str);

@@ -40,7 +40,6 @@ pub struct Moment {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Pipeline {
     /// The bottleneck, from the last seconds.
-    #[serde(rename = "pace")]
     pub bottleneck: Option<Bottleneck>,
     /// Processes of it that wait for each other, so that none can go on.
     pub stuck: Option<Deadlock>,
@@ -284,7 +283,10 @@ mod tests {
         let [pipeline] = &found[..] else {
             panic!("{found:?}");
         };
-        let bottleneck = pipeline.bottleneck.as_ref().expect("a stage sets the pace");
+        let bottleneck = pipeline
+            .bottleneck
+            .as_ref()
+            .expect("a stage is the bottleneck");
         assert_eq!(bottleneck.stage.pid, 2);
         let names: Vec<&str> = pipeline.stages.iter().map(|stage| &*stage.name).collect();
         assert_eq!(names, ["s1", "s2", "s3"]);
@@ -300,7 +302,10 @@ mod tests {
     #[test]
     fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
         let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
-        let bottleneck = found[0].bottleneck.as_ref().expect("a stage sets the pace");
+        let bottleneck = found[0]
+            .bottleneck
+            .as_ref()
+            .expect("a stage is the bottleneck");
         assert_eq!(
             (bottleneck.stage.pid, bottleneck.outside),
             (1, Some(Outside::Socket))

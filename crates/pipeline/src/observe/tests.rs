@@ -81,7 +81,7 @@ fn both_write() -> Group {
 }
 
 #[test]
-fn a_knot_is_found_where_system_calls_are_hidden() {
+fn a_deadlock_is_found_where_system_calls_are_hidden() {
     let group = both_write();
     let proc = Proc::default().without_calls();
     let found = eventually(|| {

@@ -36,7 +36,7 @@ that the programs before it may have written more and end with status 0 in place
 gets more with each. A live stream is up to 1 MiB later. A program that relies on the default size \
 with vmsplice(2) and writes 32 KiB by write(2) before, or follows a program that did, on the same \
 pipe, may send wrong bytes. Nothing is promised for pipelines that \
-take less than 50 ms, and nothing is gained where one busy stage sets the pace.
+take less than 50 ms, and nothing is gained where one busy stage is the bottleneck.
 
 --prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
 times boosted, in balanced order, with all its side effects; up to 4 times more if its output \

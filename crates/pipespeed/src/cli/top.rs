@@ -23,7 +23,7 @@ Examples:
 const METHOD: &str = "\
 Shows all pipelines of this user without PID and COMMAND, a line a stage: the states of \
 the last second as a bar, their shares of the last minute in percent, what the stage \
-writes, and how full the pipe after it is. > marks the stage that sets the pace.
+writes, and how full the pipe after it is. > marks the stage that is the bottleneck.
 
 A stage runs, or is queued if it is ready to and others have the processor; else it is \
 blocked if a thread waits for room in a pipe, starved if one waits for input from one, and \

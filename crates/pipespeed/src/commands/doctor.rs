@@ -108,7 +108,7 @@ pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Observ
     }
 }
 
-/// What was found, without the pace if there are too few samples.
+/// What was found, without the bottleneck if there are too few samples.
 fn conclude(observation: &Observation) -> Vec<Finding> {
     let mut findings = diagnose(observation);
     if observation.is_too_short() {

@@ -167,7 +167,7 @@ fn slow_stage() -> Markup {
         h3 { "First: is it the pipe?" }
         p {
             "A pipe matters little where the programs at its ends take much longer for each byte. \
-            These show, for your pipeline in place of this one, which stage sets the pace, and where \
+            These show, for your pipeline in place of this one, which stage is the bottleneck, and where \
             the time goes:"
         }
         (lines(

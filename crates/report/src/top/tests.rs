@@ -195,7 +195,7 @@ fn drawn(moment: &Moment, view: &TopView<'_>) -> String {
 }
 
 #[test]
-fn a_usual_screen_shows_shares_and_pipes_and_the_pace_setter() {
+fn a_usual_screen_shows_shares_and_pipes_and_the_bottleneck() {
     insta::assert_snapshot!(drawn(&moment(), &view(80, 24)));
 }
 
@@ -218,7 +218,7 @@ fn a_small_screen_keeps_the_bars_and_scrolls() {
 }
 
 #[test]
-fn colours_mark_states_and_the_pace_setter() {
+fn colours_mark_states_and_the_bottleneck() {
     let view = TopView {
         colour: true,
         ..view(80, 20)

@@ -37,7 +37,7 @@ fn parent_and_child(parent: ThreadState, child: ThreadState) -> Vec<Observed> {
 }
 
 #[test]
-fn each_kind_of_knot_is_named() {
+fn each_kind_of_deadlock_is_named() {
     assert_eq!(
         kinds(pair(on_room(1), on_room(2))),
         [DeadlockKind::AllWrite]
@@ -71,7 +71,7 @@ fn each_kind_of_knot_is_named() {
 }
 
 #[test]
-fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
+fn a_fifo_without_a_peer_is_no_deadlock_while_something_else_runs() {
     let peer = || ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
     let waiting = || frozen(process(10, "cat", vec![]), peer());
     let asleep = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
@@ -128,7 +128,7 @@ fn a_process_that_something_outside_can_wake_is_not_stuck() {
 }
 
 #[test]
-fn all_alternatives_of_a_poll_must_be_in_the_knot() {
+fn all_alternatives_of_a_poll_must_be_in_the_deadlock() {
     let both = ThreadState::Waiting(BlockedOn::Pipes {
         any_of: [(1, LinkSide::Room), (2, LinkSide::Input)]
             .map(|(inode, side)| LinkWait {
@@ -255,7 +255,7 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
 }
 
 #[test]
-fn those_who_wait_for_a_knot_are_listed_beside_it() {
+fn those_who_wait_for_a_deadlock_are_listed_beside_it() {
     let shell = Process {
         parent: 0,
         ..process(1, "sh", Vec::new())
@@ -270,7 +270,7 @@ fn those_who_wait_for_a_knot_are_listed_beside_it() {
 }
 
 #[test]
-fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
+fn a_stopped_stage_is_a_deadlock_if_another_waits_for_it() {
     let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), ThreadState::Stopped);
     let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
     let found = kinds(vec![stopped(), reader]);

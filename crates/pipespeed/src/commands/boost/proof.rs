@@ -157,7 +157,6 @@ pub struct Proof {
     pub pipes: Option<Vec<TreatedPipe>>,
     /// The bottleneck when boosted; null if none does or the run was too
     /// short to say.
-    #[serde(rename = "pace")]
     pub bottleneck: Option<Bottleneck>,
     /// The command line that raises the same pipes without pipespeed; null if there is none.
     pub portable: Option<String>,

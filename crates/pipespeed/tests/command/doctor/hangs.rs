@@ -58,7 +58,7 @@ fn findings_are_saved_with_their_kind() {
     let finding = &record["findings"][0];
     assert_eq!(
         (&finding["finding"], &finding["kind"]),
-        (&"knot".into(), &"all_write".into())
+        (&"deadlock".into(), &"all_write".into())
     );
     for (member, pid) in finding["members"].as_array().unwrap().iter().zip(pids) {
         assert_eq!(member["who"]["pid"], pid);

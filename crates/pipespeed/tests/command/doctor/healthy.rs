@@ -80,7 +80,7 @@ fn the_slow_stage_of_a_pipeline_is_named() {
     let words = [
         format!("sh (pid {slow})"),
         // On a busy machine it waits for a processor.
-        "sets the pace: it ".to_owned(),
+        "is the bottleneck: it ".to_owned(),
         format!("before it, waiting for room: yes (pid {fast})"),
         "Nothing is stuck.".to_owned(),
     ];
@@ -103,8 +103,8 @@ fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
     let found = eventually(|| {
         let record = json(&group.examine("--json -").succeeded().out);
         let findings = record["findings"].as_array().unwrap().iter();
-        let mut paces = findings.filter(|it| it["finding"] == "pace");
-        paces.next().map(|it| it["stage"]["pid"].clone())
+        let mut bottlenecks = findings.filter(|it| it["finding"] == "bottleneck");
+        bottlenecks.next().map(|it| it["stage"]["pid"].clone())
     });
     assert_eq!(found.unwrap(), slow);
 }
@@ -117,7 +117,7 @@ fn a_stage_that_waits_for_a_socket_is_named_with_it() {
     let pid = group.add("cat", [Some(socket.into()), writer, None]);
     group.add("tar x", [reader, None, None]);
     let text = group.examine("").succeeded().unwrapped();
-    let words = format!("cat (pid {pid}) sets the pace: it waits for a socket");
+    let words = format!("cat (pid {pid}) is the bottleneck: it waits for a socket");
     assert_contains(&text, &[&words, "The pipes are not the cause."]);
 }
 
@@ -129,7 +129,7 @@ fn programs_that_wait_for_the_one_they_started_are_no_stages() {
         // The programs start while the first observations are made.
         let found = eventually(|| {
             let text = group.examine("").succeeded().unwrapped();
-            let is_named = text.contains("sh (pid") && text.contains("sets the pace: it ");
+            let is_named = text.contains("sh (pid") && text.contains("is the bottleneck: it ");
             (is_named && text.contains("3 stages in 1 pipeline")).then_some(text)
         });
         assert!(!found.unwrap().contains("timeout"));

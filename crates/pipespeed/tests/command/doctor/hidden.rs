@@ -20,7 +20,7 @@ fn an_ordinary_user_sees_own_pipelines_only() {
     command.arg("sleep 3 | cat");
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
-    assert_contains(&outcome.err, &["sets the pace: it waits for a timer"]);
+    assert_contains(&outcome.err, &["is the bottleneck: it waits for a timer"]);
     let mut others = program.command("doctor 1");
     others.env_remove("TERM");
     let outcome = run_alone(others);
@@ -105,7 +105,7 @@ fn a_proc_that_hides_processes_is_noted() {
         assert_eq!(outcome.code, Some(0), "{outcome:#?}");
         assert_contains(
             &outcome.unwrapped_err(),
-            &["sets the pace: it waits for a timer", words],
+            &["is the bottleneck: it waits for a timer", words],
         );
         let Some(command) = in_mount_namespace(&script, path, &["boost", "--pid", "1"]) else {
             return;

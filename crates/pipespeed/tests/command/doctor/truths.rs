@@ -85,11 +85,11 @@ fn process(record: &Value, pid: u32) -> &Value {
         .expect("the stage")
 }
 
-/// The finding of the stage that sets the pace. `None` if no stage stands out, as where a busy
+/// The finding of the stage that is the bottleneck. `None` if no stage stands out, as where a busy
 /// machine leaves few samples.
-fn pace(record: &Value) -> Option<&Value> {
+fn bottleneck(record: &Value) -> Option<&Value> {
     let mut all = record["findings"].as_array().unwrap().iter();
-    all.find(|finding| finding["finding"] == "pace")
+    all.find(|finding| finding["finding"] == "bottleneck")
 }
 
 fn number(value: &Value) -> f64 {
@@ -134,11 +134,11 @@ fn a_stage_beside_other_load_waits_for_its_processor() {
             "{delayed}: {shares}"
         );
         assert!(!text.contains("Only a faster"), "{text}");
-        let pace = pace(&record)?;
-        (pace["stage"]["pid"] == tr).then(|| (text, pace.clone()))
+        let bottleneck = bottleneck(&record)?;
+        (bottleneck["stage"]["pid"] == tr).then(|| (text, bottleneck.clone()))
     });
-    let (text, pace) = found.unwrap();
-    assert_eq!(pace["delay"]["cause"], "others", "{pace:#}");
+    let (text, bottleneck) = found.unwrap();
+    assert_eq!(bottleneck["delay"]["cause"], "others", "{bottleneck:#}");
     let place = format!("of processor {cpu}");
     assert_contains(
         &text,
@@ -267,8 +267,8 @@ fn a_stage_that_its_quota_stops_is_not_said_to_be_slow() {
             return None;
         }
         assert!((number(&quota["processors"]) - 0.2).abs() < 1e-6, "{quota}");
-        let pace = pace(&record)?;
-        assert_eq!(pace["delay"]["cause"], "quota", "{text}");
+        let bottleneck = bottleneck(&record)?;
+        assert_eq!(bottleneck["delay"]["cause"], "quota", "{text}");
         Some(text)
     });
     let Some(text) = found else {
@@ -405,9 +405,9 @@ fn a_reader_that_takes_little_at_a_time_is_named() {
         let found = eventually(|| {
             let (text, record, _) = examine(pipeline, pipeline);
             assert!(!text.contains("nobody read"), "{text}");
-            let pace = pace(&record).cloned();
+            let bottleneck = bottleneck(&record).cloned();
             last = text;
-            let stage = pace?["stage"]["pid"].as_u64()? as u32;
+            let stage = bottleneck?["stage"]["pid"].as_u64()? as u32;
             // The writer waits for room, or hardly runs.
             let io = fs::read_to_string(format!("/proc/{stage}/io")).ok()?;
             let read = io.lines().find_map(|line| line.strip_prefix("syscr: "))?;
@@ -428,7 +428,9 @@ fn of_several_children_the_one_that_runs_most_is_named_first() {
     child(pipeline, "gzip");
     let found = eventually(|| {
         let (text, record, _) = examine(pipeline, pipeline);
-        let first = pace(&record)?["children"]["names"][0].as_str()?.to_owned();
+        let first = bottleneck(&record)?["children"]["names"][0]
+            .as_str()?
+            .to_owned();
         Some((first, text))
     });
     let (first, text) = found.unwrap();
@@ -505,7 +507,7 @@ fn a_fifo_that_its_holder_never_reads_or_writes_is_named() {
         let outcome = found.unwrap_or_else(|| panic!("{:#?}", group.examine("")));
         assert!(!is_reassuring(&outcome), "{outcome:#?}");
         assert!(
-            !outcome.unwrapped().contains("sets the pace"),
+            !outcome.unwrapped().contains("is the bottleneck"),
             "{outcome:#?}"
         );
     }
@@ -640,6 +642,6 @@ fn a_survey_shows_what_stands_still_first() {
         text.contains(&words).then_some(text)
     });
     let text = found.unwrap();
-    let pace = text.find("sets the pace").unwrap_or(usize::MAX);
-    assert!(text.find(&words).unwrap() < pace, "{text}");
+    let bottleneck = text.find("is the bottleneck").unwrap_or(usize::MAX);
+    assert!(text.find(&words).unwrap() < bottleneck, "{text}");
 }

@@ -36,14 +36,14 @@ const MAY_BE_MISSING: [(&str, &str); 17] = [
     ("machine/processors", "depends on the machine"),
     (
         "member/reasons/child",
-        "no member of a knot waits for a child",
+        "no member of a deadlock waits for a child",
     ),
     ("member/reasons/fifo_peer", "nor for a FIFO"),
     (
-        "pace/room/small",
-        "which stage sets the pace depends on the moment",
+        "bottleneck/room/small",
+        "which stage is the bottleneck depends on the moment",
     ),
-    ("pace/room/emptied", "the same"),
+    ("bottleneck/room/emptied", "the same"),
     (
         "pinning/figures/counted",
         "the kernel's benchmark: see ci/gup-test",
@@ -265,11 +265,11 @@ fn pipelines(directory: &Path) -> Group {
 fn observed(directory: &Path) -> Vec<Value> {
     let group = pipelines(directory);
     let wanted = [
-        "knot",
-        "pace",
+        "deadlock",
+        "bottleneck",
         "small_calls",
         "small_pipe",
-        "spare_end",
+        "leaked_write_end",
         "unread",
     ];
     let doctor = eventually(|| {
@@ -295,7 +295,7 @@ fn observed(directory: &Path) -> Vec<Value> {
         let pipelines = record["pipelines"].as_array().unwrap();
         let has_pace = pipelines
             .iter()
-            .any(|pipeline| pipeline["pace"].is_object());
+            .any(|pipeline| pipeline["bottleneck"].is_object());
         has_pace.then(|| record.clone())
     });
     vec![doctor.unwrap(), top.unwrap()]

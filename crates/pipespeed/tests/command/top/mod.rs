@@ -6,7 +6,7 @@ mod screen;
 
 use crate::doctor::{Group, pipe};
 
-/// Starts a pipeline whose second stage sets the pace: `yes`, sh that reads byte by byte, `cat`.
+/// Starts a pipeline whose second stage is the bottleneck: `yes`, sh that reads byte by byte, `cat`.
 /// Returns their numbers.
 fn slow_loop(group: &mut Group) -> [u32; 3] {
     let ((to_slow, from_fast), (to_last, from_slow)) = (pipe(), pipe());

@@ -32,7 +32,7 @@ fn one_frame_shows_stages_shares_and_the_pace_setter() {
         &[
             "pipespeed top: 1 pipeline, 3 stages",
             "yes | sh | cat",
-            "sets the pace",
+            "is the bottleneck",
         ],
     );
     let row = row(&text, "sh");
@@ -88,7 +88,7 @@ fn records_come_one_a_second_until_the_reader_leaves() {
     let gap = second["seconds"].as_f64().unwrap() - first["seconds"].as_f64().unwrap();
     assert!(gap >= 0.99, "{gap}");
     let pipeline = &second["pipelines"][0];
-    assert_eq!(pipeline["pace"]["stage"]["pid"], slow);
+    assert_eq!(pipeline["bottleneck"]["stage"]["pid"], slow);
     let pids = [0, 1, 2].map(|at| pipeline["stages"][at]["pid"].as_u64().unwrap() as u32);
     assert_eq!(pids, [fast, slow, last]);
     let (yes, link) = (&pipeline["stages"][0], &pipeline["links"][0]);
@@ -177,7 +177,7 @@ fn an_ordinary_user_sees_own_pipelines_only() {
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     assert_contains(
         &outcome.err,
-        &["sleep | cat", "sets the pace (waits for a timer)"],
+        &["sleep | cat", "is the bottleneck (waits for a timer)"],
     );
     let text = run_alone(program.command("top --once"))
         .succeeded_in_silence()

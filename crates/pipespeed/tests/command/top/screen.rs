@@ -177,7 +177,7 @@ fn colours_are_used_unless_no_color_is_set() {
         let Some(tmux) = Tmux::start(80, 24, &script) else {
             return;
         };
-        tmux.until("drawn", |text| text.contains("sets the pace"));
+        tmux.until("drawn", |text| text.contains("is the bottleneck"));
         let text = tmux.run(&["capture-pane", "-ep"]);
         assert_eq!(text.contains("\x1b[30m\x1b[42m"), has_colours, "{text:?}");
         assert_eq!(text.contains('\x1b'), has_colours, "{text:?}");
@@ -191,7 +191,7 @@ fn keys_hold_the_screen_sort_and_scroll() {
     let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
         return;
     };
-    tmux.until("drawn", |text| text.contains("sets the pace"));
+    tmux.until("drawn", |text| text.contains("is the bottleneck"));
     tmux.press("p");
     tmux.until("held", |text| text.contains("PAUSED"));
     tmux.press("Space");
@@ -237,7 +237,7 @@ fn the_terminal_is_left_as_it_was() {
         let Some(tmux) = Tmux::start(80, 24, &script) else {
             return;
         };
-        tmux.until("drawn", |text| text.contains("sets the pace"));
+        tmux.until("drawn", |text| text.contains("is the bottleneck"));
         let child = tmux.run(&["display-message", "-p", "#{pane_pid}"]);
         let children = format!("/proc/{0}/task/{0}/children", child.trim());
         let Ok(children) = std::fs::read_to_string(children) else {
@@ -250,7 +250,7 @@ fn the_terminal_is_left_as_it_was() {
         }
         let text = tmux.until("left", |text| text.contains("finished"));
         assert_contains(&text, &["earlier\n", status]);
-        assert!(!text.contains("sets the pace"), "{text}");
+        assert!(!text.contains("is the bottleneck"), "{text}");
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
         assert_eq!(read(&before), read(&after));
         let cursor = tmux.run(&["display-message", "-p", "#{cursor_flag} #{wrap_flag}"]);
@@ -300,7 +300,7 @@ fn a_signal_ends_a_screen_whose_terminal_takes_no_more() {
     let mut command = pipespeed(&format!("top {}", group.first()));
     command.stdin(terminal.input()).stdout(terminal.input());
     let running = terminal.start(command);
-    terminal.until("drawn", |text| text.contains("sets the pace"));
+    terminal.until("drawn", |text| text.contains("is the bottleneck"));
     tcflow(terminal.input(), Action::OOff).unwrap();
     running.send(Signal::TERM);
     assert_eq!(running.finish().code(), Some(143));
@@ -318,7 +318,7 @@ fn a_stopped_screen_can_be_ended_in_the_background() {
     let Some(tmux) = Tmux::start(80, 24, &script) else {
         return;
     };
-    tmux.until("drawn", |text| text.contains("sets the pace"));
+    tmux.until("drawn", |text| text.contains("is the bottleneck"));
     tmux.press("C-z");
     let text = tmux.until("ended", |text| text.contains("interrupted by SIGTERM"));
     assert_contains(&text, &["stopped"]);
@@ -342,7 +342,7 @@ fn the_background_is_refused_with_the_way_out() {
     let Some(tmux) = Tmux::start(80, 24, &script("--foreground")) else {
         return;
     };
-    tmux.until("drawn", |text| text.contains("sets the pace"));
+    tmux.until("drawn", |text| text.contains("is the bottleneck"));
 }
 
 #[test]
