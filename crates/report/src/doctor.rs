@@ -1,23 +1,21 @@
 //! What `doctor` found, as a table of stages and sentences.
 
 mod deadlock;
+mod sentences;
 
 use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
-use pipespeed_pipeline::diagnosis::{Bottleneck, Certainty, Finding, SmallPipeCause, Unread, Who};
-use pipespeed_pipeline::graph::LinkSide;
+use pipespeed_pipeline::diagnosis::{Finding, Who};
 use pipespeed_pipeline::observe::{Observation, ObservedLink};
-use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
-use pipespeed_pipeline::wait::Outside;
 
-use self::deadlock::deadlock_text;
-use super::bottleneck::{describe_bottleneck, describe_children, describe_lack};
-use super::format::{list, pluralize, significant};
-use super::style::{BOLD, DIM, RED, Style, YELLOW};
+use self::sentences::describe;
+
+use super::format::{pluralize, significant};
+use super::style::{BOLD, DIM, Style};
 use super::table::{Cell, Column, Table};
 
 /// The stages with their shares of time, then what was found, the worst first.
@@ -41,7 +39,7 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         blocks.extend(shown.map(|finding| {
             let alike = section.findings.iter();
             let alike = alike.filter(|other| are_alike(other, finding)).count() - 1;
-            text(observation, findings, finding, alike, style)
+            describe(observation, findings, finding, alike, style)
         }));
     }
     let unknown_bottleneck = unknown_bottleneck(observation);
@@ -144,13 +142,11 @@ fn named(finding: &Finding) -> Vec<&Who> {
         Finding::Held { holder, .. } => holder.iter().collect(),
         Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
         Finding::PingPong { stages, .. } => stages.iter().collect(),
-        Finding::LeakedWriteEnd {
-            reader,
-            holder,
-            waits_for,
-            ..
-        } => [reader, holder].into_iter().chain(waits_for).collect(),
-        Finding::SmallCalls { process, .. } => vec![process],
+        Finding::LeakedWriteEnd(leaked) => {
+            let ends = [&leaked.reader, &leaked.holder].into_iter();
+            ends.chain(&leaked.waits_for).collect()
+        }
+        Finding::SmallCalls(calls) => vec![&calls.process],
         Finding::Unread(unread) => {
             let readers = unread.readers.iter().map(|reader| &reader.who);
             std::iter::once(&unread.writer).chain(readers).collect()
@@ -246,11 +242,12 @@ fn sections<'a>(
 
 /// Whether two findings are the same but for the holder of a leaked write end, of which there may be many.
 fn are_alike(a: &Finding, b: &Finding) -> bool {
-    let spare = |finding: &Finding| match finding {
-        Finding::LeakedWriteEnd { pipe, reader, .. } => Some((*pipe, reader.pid)),
-        _ => None,
-    };
-    std::ptr::eq(a, b) || spare(a).is_some() && spare(a) == spare(b)
+    match (a, b) {
+        (Finding::LeakedWriteEnd(a), Finding::LeakedWriteEnd(b)) => {
+            (a.pipe, a.reader.pid) == (b.pipe, b.reader.pid)
+        }
+        _ => std::ptr::eq(a, b),
+    }
 }
 
 fn position(all: &[Finding], finding: &Finding) -> usize {
@@ -396,275 +393,6 @@ fn size_and_fill(pipe: &ObservedLink) -> Option<String> {
 }
 
 /// `gzip (pid 4711)`.
-fn full(who: &Who) -> String {
-    format!("{} (pid {})", who.name, who.pid)
-}
-
-fn descriptor(fd: i32) -> String {
-    match fd {
-        0 => "standard input".to_owned(),
-        1 => "standard output".to_owned(),
-        2 => "standard error".to_owned(),
-        fd => format!("descriptor {fd}"),
-    }
-}
-
-/// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
-fn pipe_name(observation: &Observation, id: LinkId) -> String {
-    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
-    let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
-        Some(path) => format!("FIFO {path}"),
-        None => format!("pipe {}", id.inode),
-    };
-    match pipe.and_then(size_and_fill) {
-        Some(state) => format!("{name} ({state})"),
-        None => name,
-    }
-}
-
-fn text(
-    observation: &Observation,
-    all: &[Finding],
-    finding: &Finding,
-    alike: usize,
-    style: Style,
-) -> String {
-    match finding {
-        Finding::Deadlock(deadlock) => deadlock_text(observation, deadlock, style),
-        Finding::Held {
-            pipe,
-            holder,
-            is_stuck,
-        } => {
-            let holder = holder.as_ref().map_or_else(|| "A process".to_owned(), full);
-            let text = format!(
-                "{holder} splices and holds the lock of {} meanwhile: nobody else can read, write, \
-                 open or close this pipe. Remedy: whatever it splices to must take the data; or \
-                 end it.",
-                pipe_name(observation, *pipe)
-            );
-            if *is_stuck {
-                style.note(&format!("STUCK: {text}"), RED)
-            } else {
-                style.sentence(&text)
-            }
-        }
-        Finding::Bottleneck(bottleneck) => {
-            let is_its = |finding: &Finding| matches!(finding, Finding::SmallCalls { process, .. } if *process == bottleneck.stage);
-            style.sentence(&pace_text(bottleneck, all.iter().any(is_its)))
-        }
-        Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
-        Finding::PingPong {
-            stages,
-            delay: Some(delay),
-        } => style.sentence(&describe_lack(&list(stages.iter().map(full)), delay)),
-        Finding::PingPong {
-            stages,
-            delay: None,
-        } => style.sentence(&format!(
-            "No single stage is the bottleneck: {} wait for each other by turns. A larger pipe between \
-             them may help: {}.",
-            list(stages.iter().map(full)),
-            boost_line(observation, stages)
-        )),
-        Finding::LeakedWriteEnd {
-            pipe,
-            reader,
-            holder,
-            fd,
-            waits_for,
-            is_last,
-        } => {
-            let also = if *is_last {
-                String::new()
-            } else {
-                "also once its writers have ended, ".to_owned()
-            };
-            let waits_for = match waits_for.len() {
-                0 => String::new(),
-                _ => format!(
-                    " It waits for {}, without that descriptor.",
-                    list(waits_for.iter().map(full))
-                ),
-            };
-            let holder = if holder == reader {
-                "it".to_owned()
-            } else {
-                full(holder)
-            };
-            let text = format!(
-                "{} waits for input or its end on {}, but {also}{holder} holds a write end ({}), and wrote \
-                 nothing in {} s.{waits_for} {} can't reach the end of file until that is closed. Remedy: \
-                 unless it is to write there, start it without the descriptor ('{fd}>&-' in a shell), \
-                 or end it.",
-                full(reader),
-                pipe_name(observation, *pipe),
-                descriptor(*fd),
-                significant(observation.seconds),
-                reader.name,
-            );
-            let others = match alike {
-                0 => String::new(),
-                count => format!(" The same holds for {}.", pluralize(count, "other process")),
-            };
-            style.note(&(text + &others), YELLOW)
-        }
-        Finding::SmallCalls {
-            process,
-            side,
-            bytes_per_call,
-            calls_per_s,
-            wakes,
-        } => {
-            let wakes = wakes
-                .as_ref()
-                .map(|who| format!(", and wakes {} each time", full(who)));
-            let verb = match side {
-                LinkSide::Input => "reads",
-                LinkSide::Room => "writes",
-            };
-            // Nothing but a shell's `read` reads a pipe byte by byte on purpose: what it must leave to
-            // the next program it may not take.
-            let remedy = match side {
-                LinkSide::Input if *bytes_per_call < MAX_SHELL_READ => {
-                    "A shell's 'read' takes a pipe byte by byte and can't do better: let awk or \
-                     another program read the lines, or put them into a file. Any other program needs \
-                     a larger buffer."
-                }
-                LinkSide::Input => "A larger buffer would save most of these calls.",
-                LinkSide::Room => {
-                    "Buffering (no flush after each line) would save most of these calls."
-                }
-            };
-            style.sentence(&format!(
-                "{} {verb} only {} a call, {} times a second{}. {remedy}",
-                full(process),
-                count_bytes(*bytes_per_call),
-                significant(*calls_per_s),
-                wakes.unwrap_or_default()
-            ))
-        }
-        Finding::SmallPipe {
-            pipe,
-            capacity,
-            cause,
-            between,
-        } => style.sentence(&format!(
-            "{} between {} has only {}: {}.",
-            pipe_name(observation, *pipe),
-            list(between.iter().map(full)),
-            size::format(*capacity),
-            small_pipe_cause(*cause)
-        )),
-    }
-}
-
-/// Fewer bytes a call are those of a shell's `read`.
-const MAX_SHELL_READ: f64 = 1.05;
-
-fn count_bytes(mean: f64) -> String {
-    if mean < MAX_SHELL_READ {
-        "one byte".to_owned()
-    } else {
-        format!("{} bytes", significant(mean))
-    }
-}
-
-/// Why a pipe is small, and what can be done.
-fn small_pipe_cause(cause: SmallPipeCause) -> &'static str {
-    match cause {
-        SmallPipeCause::SoftLimit => {
-            "the pipes of this user exceed /proc/sys/fs/pipe-user-pages-soft, so that new ones are \
-             small. Remedy: close or shrink others, or raise that limit"
-        }
-        SmallPipeCause::MaxSize => {
-            "/proc/sys/fs/pipe-max-size allows no more. Remedy: raise that limit"
-        }
-        SmallPipeCause::Program => {
-            "a program has set it (F_SETPIPE_SZ). Remedy: let that program choose 64KiB or more"
-        }
-        SmallPipeCause::ProgramOrLimit => {
-            "a program has set it (F_SETPIPE_SZ), or a limit was reached when it was made \
-             (/proc/sys/fs/pipe-user-pages-soft or pipe-max-size)"
-        }
-        SmallPipeCause::Unknown => "why can't be seen here",
-    }
-}
-
-fn unread_text(observation: &Observation, unread: &Unread) -> String {
-    let readers = unread.readers.iter().map(|reader| {
-        let name = full(&reader.who);
-        let child = reader.child.as_ref();
-        let waits_for = reader.waits_for.map(Outside::name);
-        match (child, waits_for) {
-            _ if reader.is_stopped => format!("{name}, which is stopped"),
-            (Some(child), _) => format!(
-                "{name}, which waits for the end of its child {}",
-                full(child)
-            ),
-            (None, _) if reader.children.is_some() => {
-                let children = reader.children.iter().map(describe_children);
-                format!("{name}, which {}", children.collect::<String>())
-            }
-            (None, Some(what)) => format!("{name}, which waits for {what}"),
-            (None, None) => name,
-        }
-    });
-    let readers: Vec<String> = readers.collect();
-    let names = list(unread.readers.iter().map(|reader| reader.who.name.clone()));
-    let waits_for_child = unread.readers.iter().any(|reader| reader.child.is_some());
-    let remedy = if waits_for_child {
-        format!("Remedy: {names} must read it before it waits, or in another thread.")
-    } else {
-        format!("Until that is read, {} waits.", unread.writer.name)
-    };
-    format!(
-        "{} waited for room in {} for all of the {} s, and nobody read from it. Its read end is held \
-         by {}. {remedy}",
-        full(&unread.writer),
-        pipe_name(observation, unread.pipe),
-        significant(observation.seconds),
-        list(readers)
-    )
-}
-
-/// The command that raises the pipes between these stages.
-fn boost_line(observation: &Observation, stages: &[Who]) -> String {
-    let of = |who: &Who| Some(observation.find(who.pid)?.process.parent);
-    let parents = stages.iter().map(of).unique().collect::<Vec<_>>();
-    match parents[..] {
-        [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),
-        _ => "'pipespeed boost COMMAND'".to_owned(),
-    }
-}
-
-fn pace_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
-    let stage = full(&bottleneck.stage);
-    let verb = match bottleneck.certainty {
-        Certainty::Clear => "is the bottleneck",
-        Certainty::Likely => "is probably the bottleneck",
-    };
-    let text = describe_bottleneck(bottleneck, has_small_calls);
-    let waits = |stages: &[(Who, f64)], what: &str| {
-        let most = stages.iter().filter(|(_, share)| *share >= 0.05);
-        let names = most.map(|(who, share)| format!("{} {}", full(who), percent(*share)));
-        let names: Vec<String> = names.collect();
-        (!names.is_empty()).then(|| format!("{what} {}", list(names)))
-    };
-    let others = [
-        waits(&bottleneck.before, "before it, waiting for room:"),
-        waits(&bottleneck.after, "after it, waiting for input:"),
-    ];
-    let others = others.into_iter().flatten().join("; ");
-    let others = if others.is_empty() {
-        String::new()
-    } else {
-        format!(" ({others})")
-    };
-    let text = format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy);
-    text.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -674,7 +402,7 @@ mod tests {
     };
     use pipespeed_pipeline::graph::Process;
     use pipespeed_pipeline::sample::Observed;
-    use pipespeed_pipeline::wait::{BlockedOn, ThreadState};
+    use pipespeed_pipeline::wait::{BlockedOn, Outside, ThreadState};
 
     /// What an observation of these processes shows, in 80 columns.
     fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {

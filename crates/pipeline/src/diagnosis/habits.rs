@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::{Finding, Observed, Who};
+use super::{Finding, LeakedWriteEnd, Observed, SmallCalls, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
@@ -44,8 +44,11 @@ pub(super) fn held(observation: &Observation) -> Vec<Finding> {
 ///
 /// Somebody must hold the write end of a pipe that is in use, and may write later. So only
 /// those are named that are probably not meant to: see [`is_meant`].
-pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub(super) fn leaked_write_ends(
+    observation: &Observation,
+    tied: &BTreeSet<i32>,
+) -> Vec<LeakedWriteEnd> {
+    let mut found = Vec::new();
     for pipe in &observation.pipes {
         let readers = observation.users(pipe.id, LinkSide::Input);
         let starved = readers
@@ -83,7 +86,7 @@ pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>)
             let is_idle = |process: &&Observed| {
                 process.is_idle(LinkSide::Room) || process.only_waits_for_children()
             };
-            findings.extend(fd.map(|fd| Finding::LeakedWriteEnd {
+            found.extend(fd.map(|fd| LeakedWriteEnd {
                 pipe: pipe.id,
                 reader: reader.who(),
                 holder: holder.who(),
@@ -93,7 +96,7 @@ pub(super) fn leaked_write_ends(observation: &Observation, tied: &BTreeSet<i32>)
             }));
         }
     }
-    findings
+    found
 }
 
 /// The living children of a process that waits for them.
@@ -168,7 +171,7 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
 
 /// Processes that move few bytes a call, many times. Those that read from such a writer have
 /// no choice.
-pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
+pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     let edges = observation.edges();
     let mut findings = Vec::new();
     for observed in observation.living().filter(|process| process.is_asked) {
@@ -186,7 +189,7 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<Finding> {
     findings
 }
 
-fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<Finding> {
+fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<SmallCalls> {
     let io = observed.io.filter(|_| !observed.splices)?;
     let (bytes, calls) = match side {
         LinkSide::Input => (io.read_bytes, io.reads),
@@ -201,7 +204,7 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
     }
     let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
     let is_costly = calls_per_s >= MIN_CALLS_PER_S || wakes.is_some();
-    is_costly.then(|| Finding::SmallCalls {
+    is_costly.then(|| SmallCalls {
         process: observed.who(),
         side,
         bytes_per_call,
@@ -316,11 +319,7 @@ mod tests {
         };
         let observation = observation(others.into_iter().chain([reader]).collect());
         let found = leaked_write_ends(&observation, &BTreeSet::new());
-        let holders = found.iter().map(|finding| match finding {
-            Finding::LeakedWriteEnd { holder, .. } => holder.pid,
-            other => panic!("{other:?}"),
-        });
-        holders.collect()
+        found.iter().map(|leaked| leaked.holder.pid).collect()
     }
 
     fn child_of(parent: i32, process: Process) -> Process {
@@ -339,7 +338,7 @@ mod tests {
     #[test]
     fn a_stray_write_end_is_named_unless_it_is_standard_output() {
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
-        let expected = Finding::LeakedWriteEnd {
+        let expected = LeakedWriteEnd {
             pipe: LinkId::pipe(7),
             reader: reader.who(),
             holder: sleeper(3, 5).who(),
@@ -448,7 +447,7 @@ mod tests {
         cat.parent = 9;
         let observation = observation(vec![shell, frozen(cat, waits)]);
         let findings = leaked_write_ends(&observation, &BTreeSet::new());
-        let [Finding::LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
+        let [LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
             panic!("{findings:?}");
         };
         assert_eq!((&*holder.name, *fd), ("bash", 3));
@@ -523,11 +522,8 @@ mod tests {
             let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
             let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.1, 0.0, starved);
             (writer.io, reader.io) = (io(10_000), io(calls));
-            let findings = small_calls(&observation(vec![writer, reader])).into_iter();
-            let wakes = findings.map(|finding| match finding {
-                Finding::SmallCalls { wakes, .. } => wakes.map(|who| who.pid),
-                other => panic!("{other:?}"),
-            });
+            let found = small_calls(&observation(vec![writer, reader])).into_iter();
+            let wakes = found.map(|calls| calls.wakes.map(|who| who.pid));
             wakes.collect::<Vec<Option<i32>>>()
         };
         assert_eq!(found(10_000, 0.9), [Some(2)]);
@@ -548,7 +544,7 @@ mod tests {
         let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.5);
         (writer.io, reader.io) = (small, small);
         let findings = small_calls(&observation(vec![writer.clone(), reader]));
-        let [Finding::SmallCalls { process, .. }] = &findings[..] else {
+        let [SmallCalls { process, .. }] = &findings[..] else {
             panic!("{findings:?}");
         };
         assert_eq!(*process, writer.who());

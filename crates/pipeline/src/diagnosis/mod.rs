@@ -214,6 +214,39 @@ impl Observation {
     }
 }
 
+/// A write end in the hands of a process that wrote nothing, for which a reader gets no end of
+/// file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeakedWriteEnd {
+    /// The pipe.
+    pub pipe: LinkId,
+    /// Its reader.
+    pub reader: Who,
+    /// The process that holds a write end.
+    pub holder: Who,
+    /// Its descriptor.
+    pub fd: i32,
+    /// The children that it waits for, which don't have this end.
+    pub waits_for: Vec<Who>,
+    /// Whether no other process writes, so that the reader waits for this one only.
+    pub is_last: bool,
+}
+
+/// A process that moves few bytes a call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SmallCalls {
+    /// The process.
+    pub process: Who,
+    /// Whether it reads (`Input`) or writes.
+    pub side: LinkSide,
+    /// The mean number of bytes.
+    pub bytes_per_call: f64,
+    /// The number of calls.
+    pub calls_per_s: f64,
+    /// The reader that each of them wakes, if one does.
+    pub wakes: Option<Who>,
+}
+
 /// A conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
@@ -239,33 +272,9 @@ pub enum Finding {
         delay: Option<Delay>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
-    LeakedWriteEnd {
-        /// The pipe.
-        pipe: LinkId,
-        /// Its reader.
-        reader: Who,
-        /// The process that holds a write end.
-        holder: Who,
-        /// Its descriptor.
-        fd: i32,
-        /// The children that it waits for, which don't have this end.
-        waits_for: Vec<Who>,
-        /// Whether no other process writes, so that the reader waits for this one only.
-        is_last: bool,
-    },
+    LeakedWriteEnd(LeakedWriteEnd),
     /// A process that moves few bytes a call.
-    SmallCalls {
-        /// The process.
-        process: Who,
-        /// Whether it reads (`Input`) or writes.
-        side: LinkSide,
-        /// The mean number of bytes.
-        bytes_per_call: f64,
-        /// The number of calls.
-        calls_per_s: f64,
-        /// The reader that each of them wakes, if one does.
-        wakes: Option<Who>,
-    },
+    SmallCalls(SmallCalls),
     /// A full pipe from which nobody read.
     Unread(Unread),
     /// A pipe that holds less than a new one usually does.
@@ -282,19 +291,10 @@ pub enum Finding {
 }
 
 impl Finding {
-    fn is_last_holder(&self, who: &Who) -> bool {
-        match self {
-            Finding::LeakedWriteEnd {
-                holder, is_last, ..
-            } => *is_last && holder == who,
-            _ => false,
-        }
-    }
-
     /// Whether somebody waited for the whole observation, and may do so for ever.
     pub fn is_standstill(&self) -> bool {
         match self {
-            Finding::Unread(_) | Finding::LeakedWriteEnd { .. } => true,
+            Finding::Unread(_) | Finding::LeakedWriteEnd(_) => true,
             Finding::Bottleneck(bottleneck) => bottleneck.is_stopped,
             _ => false,
         }
@@ -318,7 +318,7 @@ impl Finding {
 
     /// Whether it holds only if all processes are known that have an end of a pipe.
     fn needs_all(&self) -> bool {
-        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd { .. })
+        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd(_))
     }
 
     /// The processes that don't move without help, and those that wait for them.
@@ -368,25 +368,27 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let spare = habits::leaked_write_ends(observation, &tied);
+    let leaked = habits::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
-    // Who does not write or read at all does not be the bottleneck.
+    // A stage that does not write or read at all is no bottleneck.
     bottlenecks.retain(|finding| match finding {
         Finding::Bottleneck(bottleneck) => {
-            let mut unread = unread.iter();
+            let (mut unread, mut leaked) = (unread.iter(), leaked.iter());
             let is_reader = unread.any(|unread| unread.is_reader(&bottleneck.stage));
-            !is_reader
-                && !spare
-                    .iter()
-                    .any(|spare| spare.is_last_holder(&bottleneck.stage))
+            let is_last = leaked.any(|leaked| leaked.is_last && leaked.holder == bottleneck.stage);
+            !is_reader && !is_last
         }
         _ => true,
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(bottlenecks);
-    findings.extend(spare);
-    findings.extend(habits::small_calls(observation));
+    findings.extend(leaked.into_iter().map(Finding::LeakedWriteEnd));
+    findings.extend(
+        habits::small_calls(observation)
+            .into_iter()
+            .map(Finding::SmallCalls),
+    );
     findings.extend(habits::small_pipes(observation));
     findings
 }
@@ -510,7 +512,7 @@ mod tests {
             holder: None,
             is_stuck: true,
         };
-        let spare = Finding::LeakedWriteEnd {
+        let leaked = LeakedWriteEnd {
             pipe,
             reader: who(),
             holder: who(),
@@ -518,7 +520,7 @@ mod tests {
             waits_for: Vec::new(),
             is_last: true,
         };
-        let calls = Finding::SmallCalls {
+        let calls = SmallCalls {
             process: who(),
             side: LinkSide::Room,
             bytes_per_call: 1.0,
@@ -547,11 +549,11 @@ mod tests {
             ),
             (held, "held holder is_stuck pipe"),
             (
-                spare,
+                Finding::LeakedWriteEnd(leaked),
                 "leaked_write_end fd holder is_last pipe reader waits_for",
             ),
             (
-                calls,
+                Finding::SmallCalls(calls),
                 "small_calls bytes_per_call calls_per_s process side wakes",
             ),
             (Finding::Unread(unread), "unread pipe readers writer"),

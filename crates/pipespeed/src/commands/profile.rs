@@ -104,24 +104,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         sampling => sampling,
     };
     let files = by_default(files);
-    let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut record = Profile {
-        warnings: match &sampling {
-            Ok(sampling) => notes::of_setup(&machine, sampling.event, sampling.scope),
-            Err(_) => notes::of_machine(&machine),
-        },
-        header: header(Kind::Profile, machine),
-        settings: ProfileSettings {
-            event: sampling.as_ref().ok().map(|sampling| sampling.event),
-            scope: sampling.as_ref().ok().map(|sampling| sampling.scope),
-            refusal: sampling.as_ref().err().map(SamplingError::reason),
-            frequency: FREQUENCY,
-            placement: chosen.to_string(),
-        },
-        interrupted: None,
-        cases: Vec::new(),
-        pipeline: None,
-    };
+    let mut record = new_record(&chosen, &sampling);
     let sampling = sampling.ok();
     let mut interrupted = None;
     match (&subject, &sampling) {
@@ -144,26 +127,54 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
     record.warnings.extend(early);
     record.warnings.extend(notes::of_samples(&record));
-    let saved = files.save(|option| {
-        Ok(match option {
-            "--json" => to_json(&record),
-            "--folded" => flame::folded(&record),
-            "--flame" => String::from_utf8(flame::flame(&record)?)?,
-            _ => report::profile_chart(&record),
-        })
-    });
-    let threshold = args.threshold / 100.0;
-    files.print(output.verbose, |style| match &record.pipeline {
-        Some(pipeline) => report::profile_pipeline(&record, pipeline, threshold, style),
-        None if args.all => report::profile_ladder(&record, style),
-        None => report::profile_case(&record, threshold, style),
-    })?;
-    files.say_saved(output.quiet || saved.is_err());
+    let shown = show(&record, &files, args);
     // The results up to the signal have been shown.
     first_error([
         interrupted.map_or(Ok(()), |signal| Err(signal.into())),
-        saved,
+        shown,
     ])
+}
+
+/// A record without samples.
+fn new_record(chosen: &Chosen, sampling: &Result<Sampling, SamplingError>) -> Profile {
+    let machine = Machine::read(chosen.writer, chosen.reader);
+    Profile {
+        warnings: match &sampling {
+            Ok(sampling) => notes::of_setup(&machine, sampling.event, sampling.scope),
+            Err(_) => notes::of_machine(&machine),
+        },
+        header: header(Kind::Profile, machine),
+        settings: ProfileSettings {
+            event: sampling.as_ref().ok().map(|sampling| sampling.event),
+            scope: sampling.as_ref().ok().map(|sampling| sampling.scope),
+            refusal: sampling.as_ref().err().map(SamplingError::reason),
+            frequency: FREQUENCY,
+            placement: chosen.to_string(),
+        },
+        interrupted: None,
+        cases: Vec::new(),
+        pipeline: None,
+    }
+}
+
+/// Saves the record, and prints it.
+fn show(record: &Profile, files: &SavedFiles, args: &ProfileArgs) -> anyhow::Result<()> {
+    let saved = files.save(|option| {
+        Ok(match option {
+            "--json" => to_json(record),
+            "--folded" => flame::folded(record),
+            "--flame" => String::from_utf8(flame::flame(record)?)?,
+            _ => report::profile_chart(record),
+        })
+    });
+    let threshold = args.threshold / 100.0;
+    files.print(args.output.verbose, |style| match &record.pipeline {
+        Some(pipeline) => report::profile_pipeline(record, pipeline, threshold, style),
+        None if args.all => report::profile_ladder(record, style),
+        None => report::profile_case(record, threshold, style),
+    })?;
+    files.say_saved(args.output.quiet || saved.is_err());
+    saved
 }
 
 /// The subject of a profile.

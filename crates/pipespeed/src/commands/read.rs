@@ -40,37 +40,9 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     } else {
         DataUse::Read
     });
-    let technique = match (end.read_with_splice, data) {
-        (true, DataUse::Discard) => PipeReader::Splice,
-        (true, _) => PipeReader::SpliceThrough,
-        (false, DataUse::Discard) => {
-            return Err(usage(
-                "--data discard: read(2) copies the data into memory: \
-                 add --read-with-splice, or use --data read",
-            ));
-        }
-        (false, _) => PipeReader::Read,
-    };
+    let technique = technique(end, data)?;
     end.buffers_fit()?;
-    if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
-        if !pipe::is_pipe(input).context("standard input")? {
-            return Err(usage(
-                "--pipe-size: standard input is not a pipe: pipe something into it, or omit the \
-                 option",
-            ));
-        }
-        let granted = pipe::set_capacity(input, bytes);
-        let granted = granted.map_err(|error| anyhow!("--pipe-size: {error}"))?;
-        if let Some(rounded) = super::rounding_warning(bytes, granted) {
-            say(&format!("read: {rounded}"));
-        }
-    }
-    if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
-        return Err(usage(
-            "--read-with-splice: standard input is not a pipe: pipe something into it, \
-             or omit the option",
-        ));
-    }
+    prepare_input(end, input, rules)?;
 
     let mut source = PipeSource::new(
         input,
@@ -141,6 +113,43 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     line.push('\n');
     let printed = print(line);
     super::first_error([check_length(end, received), printed])
+}
+
+/// How to read, for this use of the data.
+fn technique(end: &EndArgs, data: DataUse) -> anyhow::Result<PipeReader> {
+    match (end.read_with_splice, data) {
+        (true, DataUse::Discard) => Ok(PipeReader::Splice),
+        (true, _) => Ok(PipeReader::SpliceThrough),
+        (false, DataUse::Discard) => Err(usage(
+            "--data discard: read(2) copies the data into memory: \
+             add --read-with-splice, or use --data read",
+        )),
+        (false, _) => Ok(PipeReader::Read),
+    }
+}
+
+/// Sets the requested size of the pipe, and refuses what needs one if there is none.
+fn prepare_input(end: &EndArgs, input: BorrowedFd<'_>, rules: Rules) -> anyhow::Result<()> {
+    if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
+        if !pipe::is_pipe(input).context("standard input")? {
+            return Err(usage(
+                "--pipe-size: standard input is not a pipe: pipe something into it, or omit the \
+                 option",
+            ));
+        }
+        let granted = pipe::set_capacity(input, bytes);
+        let granted = granted.map_err(|error| anyhow!("--pipe-size: {error}"))?;
+        if let Some(rounded) = super::rounding_warning(bytes, granted) {
+            say(&format!("read: {rounded}"));
+        }
+    }
+    if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
+        return Err(usage(
+            "--read-with-splice: standard input is not a pipe: pipe something into it, \
+             or omit the option",
+        ));
+    }
+    Ok(())
 }
 
 /// Fails if the stream was shorter than --bytes-to-pipe, or empty. A stream shorter than

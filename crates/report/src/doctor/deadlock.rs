@@ -8,7 +8,7 @@ use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 
-use super::{descriptor, full, pipe_name};
+use super::sentences::{descriptor, full, pipe_name};
 use crate::format::list;
 use crate::style::{RED, Style};
 
@@ -18,9 +18,48 @@ pub(super) fn deadlock_text(
     deadlock: &Deadlock,
     style: Style,
 ) -> String {
+    let stuck = match deadlock.certainty {
+        Certainty::Clear => "STUCK",
+        Certainty::Likely => "PROBABLY STUCK",
+    };
+    let mut lines = vec![style.note(&format!("{stuck}: {}", headline(deadlock)), RED)];
+    for member in &deadlock.members {
+        let reasons = member
+            .reasons
+            .iter()
+            .map(|process| reason(observation, member, process));
+        let text = format!(
+            "  {} waits for {}.",
+            full(&member.who),
+            reasons.unique().join(", or ")
+        );
+        lines.push(style.sentence(&text));
+    }
+    if !deadlock.waiting.is_empty() {
+        let text = format!(
+            "  Waiting for them: {}.",
+            list(deadlock.waiting.iter().map(full))
+        );
+        lines.push(style.sentence(&text));
+    }
+    if deadlock.certainty == Certainty::Likely {
+        let text = if deadlock.kind.may_be_ended_by_anybody() {
+            "  A program or a person from outside may end this."
+        } else {
+            "  A process that can't be examined might have an end of these pipes, a signal \
+             handler use them, or timeout(1) end this."
+        };
+        lines.push(style.sentence(text));
+    }
+    let remedy = remedy(observation, deadlock);
+    lines.push(style.sentence(&format!("  Remedy: {remedy}")));
+    lines.join("\n")
+}
+
+/// Who waits, and why nobody goes on.
+fn headline(deadlock: &Deadlock) -> String {
     let names = list(deadlock.members.iter().map(|member| full(&member.who)));
-    let first = deadlock.members.first();
-    let headline = match deadlock.kind {
+    match deadlock.kind {
         DeadlockKind::AllWrite => {
             format!("{names} wait for each other: all write, and none reads.")
         }
@@ -43,32 +82,11 @@ pub(super) fn deadlock_text(
         }
         DeadlockKind::NoPeer => format!("{names} waits until another process opens the FIFO."),
         DeadlockKind::Stopped => format!("{names} is stopped."),
-    };
-    let stuck = match deadlock.certainty {
-        Certainty::Clear => "STUCK",
-        Certainty::Likely => "PROBABLY STUCK",
-    };
-    let mut lines = vec![style.note(&format!("{stuck}: {headline}"), RED)];
-    for member in &deadlock.members {
-        let reasons = member
-            .reasons
-            .iter()
-            .map(|process| reason(observation, member, process));
-        let text = format!(
-            "  {} waits for {}.",
-            full(&member.who),
-            reasons.unique().join(", or ")
-        );
-        lines.push(style.sentence(&text));
     }
-    if !deadlock.waiting.is_empty() {
-        let text = format!(
-            "  Waiting for them: {}.",
-            list(deadlock.waiting.iter().map(full))
-        );
-        lines.push(style.sentence(&text));
-    }
-    let remedy = match (deadlock.kind, first) {
+}
+
+fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
+    match (deadlock.kind, deadlock.members.first()) {
         (DeadlockKind::AllWrite, _) => {
             "one of them must read before it writes more: with poll(2), or in a thread of its own. \
              A larger pipe only delays this."
@@ -105,18 +123,7 @@ pub(super) fn deadlock_text(
         }
         (DeadlockKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
         _ => String::new(),
-    };
-    if deadlock.certainty == Certainty::Likely {
-        let text = if deadlock.kind.may_be_ended_by_anybody() {
-            "  A program or a person from outside may end this."
-        } else {
-            "  A process that can't be examined might have an end of these pipes, a signal \
-             handler use them, or timeout(1) end this."
-        };
-        lines.push(style.sentence(text));
     }
-    lines.push(style.sentence(&format!("  Remedy: {remedy}")));
-    lines.join("\n")
 }
 
 /// A reader that holds the write end, too, does not see the end of file either way.

@@ -1,0 +1,285 @@
+//! A sentence for each finding.
+
+use itertools::Itertools as _;
+use pipespeed_base::size;
+use pipespeed_pipeline::diagnosis::{
+    Bottleneck, Certainty, Finding, LeakedWriteEnd, SmallCalls, SmallPipeCause, Unread, Who,
+};
+use pipespeed_pipeline::graph::LinkSide;
+use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::wait::Outside;
+
+use super::deadlock::deadlock_text;
+use super::{percent, size_and_fill};
+use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
+use crate::format::{list, pluralize, significant};
+use crate::style::{RED, Style, YELLOW};
+
+pub(super) fn full(who: &Who) -> String {
+    format!("{} (pid {})", who.name, who.pid)
+}
+
+pub(super) fn descriptor(fd: i32) -> String {
+    match fd {
+        0 => "standard input".to_owned(),
+        1 => "standard output".to_owned(),
+        2 => "standard error".to_owned(),
+        fd => format!("descriptor {fd}"),
+    }
+}
+
+/// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
+pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
+    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
+    let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
+        Some(path) => format!("FIFO {path}"),
+        None => format!("pipe {}", id.inode),
+    };
+    match pipe.and_then(size_and_fill) {
+        Some(state) => format!("{name} ({state})"),
+        None => name,
+    }
+}
+
+/// What was found, with its remedy. `alike` are the findings that differ in the holder of a write
+/// end only.
+pub(super) fn describe(
+    observation: &Observation,
+    all: &[Finding],
+    finding: &Finding,
+    alike: usize,
+    style: Style,
+) -> String {
+    match finding {
+        Finding::Deadlock(deadlock) => deadlock_text(observation, deadlock, style),
+        Finding::Held {
+            pipe,
+            holder,
+            is_stuck,
+        } => {
+            let text = held_text(observation, *pipe, holder.as_ref());
+            if *is_stuck {
+                style.note(&format!("STUCK: {text}"), RED)
+            } else {
+                style.sentence(&text)
+            }
+        }
+        Finding::Bottleneck(bottleneck) => {
+            let has_small_calls = all.iter().any(|finding| match finding {
+                Finding::SmallCalls(calls) => calls.process == bottleneck.stage,
+                _ => false,
+            });
+            style.sentence(&bottleneck_text(bottleneck, has_small_calls))
+        }
+        Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
+        Finding::PingPong {
+            stages,
+            delay: Some(delay),
+        } => style.sentence(&describe_lack(&list(stages.iter().map(full)), delay)),
+        Finding::PingPong {
+            stages,
+            delay: None,
+        } => style.sentence(&format!(
+            "No single stage is the bottleneck: {} wait for each other by turns. A larger pipe between \
+             them may help: {}.",
+            list(stages.iter().map(full)),
+            boost_line(observation, stages)
+        )),
+        Finding::LeakedWriteEnd(leaked) => {
+            style.note(&leaked_text(observation, leaked, alike), YELLOW)
+        }
+        Finding::SmallCalls(calls) => style.sentence(&small_calls_text(calls)),
+        Finding::SmallPipe {
+            pipe,
+            capacity,
+            cause,
+            between,
+        } => style.sentence(&format!(
+            "{} between {} has only {}: {}.",
+            pipe_name(observation, *pipe),
+            list(between.iter().map(full)),
+            size::format(*capacity),
+            small_pipe_cause(*cause)
+        )),
+    }
+}
+
+fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> String {
+    let holder = holder.map_or_else(|| "A process".to_owned(), full);
+    format!(
+        "{holder} splices and holds the lock of {} meanwhile: nobody else can read, write, open or \
+         close this pipe. Remedy: whatever it splices to must take the data; or end it.",
+        pipe_name(observation, pipe)
+    )
+}
+
+fn leaked_text(observation: &Observation, leaked: &LeakedWriteEnd, alike: usize) -> String {
+    let reader = full(&leaked.reader);
+    let also = if leaked.is_last {
+        ""
+    } else {
+        "also once its writers have ended, "
+    };
+    let holder = if leaked.holder == leaked.reader {
+        "it".to_owned()
+    } else {
+        full(&leaked.holder)
+    };
+    let waits_for = if leaked.waits_for.is_empty() {
+        String::new()
+    } else {
+        let children = list(leaked.waits_for.iter().map(full));
+        format!(" It waits for {children}, without that descriptor.")
+    };
+    let others = if alike == 0 {
+        String::new()
+    } else {
+        format!(" The same holds for {}.", pluralize(alike, "other process"))
+    };
+    format!(
+        "{reader} waits for input or its end on {}, but {also}{holder} holds a write end ({}), and wrote \
+         nothing in {} s.{waits_for} {} can't reach the end of file until that is closed. Remedy: \
+         unless it is to write there, start it without the descriptor ('{}>&-' in a shell), or end \
+         it.{others}",
+        pipe_name(observation, leaked.pipe),
+        descriptor(leaked.fd),
+        significant(observation.seconds),
+        leaked.reader.name,
+        leaked.fd,
+    )
+}
+
+fn small_calls_text(calls: &SmallCalls) -> String {
+    let wakes = match &calls.wakes {
+        Some(who) => format!(", and wakes {} each time", full(who)),
+        None => String::new(),
+    };
+    let verb = match calls.side {
+        LinkSide::Input => "reads",
+        LinkSide::Room => "writes",
+    };
+    // Nothing but a shell's `read` reads a pipe byte by byte on purpose: what it must leave to
+    // the next program it may not take.
+    let remedy = match calls.side {
+        LinkSide::Input if calls.bytes_per_call < MAX_SHELL_READ => {
+            "A shell's 'read' takes a pipe byte by byte and can't do better: let awk or \
+             another program read the lines, or put them into a file. Any other program needs \
+             a larger buffer."
+        }
+        LinkSide::Input => "A larger buffer would save most of these calls.",
+        LinkSide::Room => "Buffering (no flush after each line) would save most of these calls.",
+    };
+    format!(
+        "{} {verb} only {} a call, {} times a second{wakes}. {remedy}",
+        full(&calls.process),
+        count_bytes(calls.bytes_per_call),
+        significant(calls.calls_per_s),
+    )
+}
+
+/// Fewer bytes a call are those of a shell's `read`.
+const MAX_SHELL_READ: f64 = 1.05;
+
+fn count_bytes(mean: f64) -> String {
+    if mean < MAX_SHELL_READ {
+        "one byte".to_owned()
+    } else {
+        format!("{} bytes", significant(mean))
+    }
+}
+
+/// Why a pipe is small, and what can be done.
+fn small_pipe_cause(cause: SmallPipeCause) -> &'static str {
+    match cause {
+        SmallPipeCause::SoftLimit => {
+            "the pipes of this user exceed /proc/sys/fs/pipe-user-pages-soft, so that new ones are \
+             small. Remedy: close or shrink others, or raise that limit"
+        }
+        SmallPipeCause::MaxSize => {
+            "/proc/sys/fs/pipe-max-size allows no more. Remedy: raise that limit"
+        }
+        SmallPipeCause::Program => {
+            "a program has set it (F_SETPIPE_SZ). Remedy: let that program choose 64KiB or more"
+        }
+        SmallPipeCause::ProgramOrLimit => {
+            "a program has set it (F_SETPIPE_SZ), or a limit was reached when it was made \
+             (/proc/sys/fs/pipe-user-pages-soft or pipe-max-size)"
+        }
+        SmallPipeCause::Unknown => "why can't be seen here",
+    }
+}
+
+fn unread_text(observation: &Observation, unread: &Unread) -> String {
+    let readers = unread.readers.iter().map(|reader| {
+        let name = full(&reader.who);
+        let child = reader.child.as_ref();
+        let waits_for = reader.waits_for.map(Outside::name);
+        match (child, waits_for) {
+            _ if reader.is_stopped => format!("{name}, which is stopped"),
+            (Some(child), _) => format!(
+                "{name}, which waits for the end of its child {}",
+                full(child)
+            ),
+            (None, _) if reader.children.is_some() => {
+                let children = reader.children.iter().map(describe_children);
+                format!("{name}, which {}", children.collect::<String>())
+            }
+            (None, Some(what)) => format!("{name}, which waits for {what}"),
+            (None, None) => name,
+        }
+    });
+    let readers: Vec<String> = readers.collect();
+    let names = list(unread.readers.iter().map(|reader| reader.who.name.clone()));
+    let waits_for_child = unread.readers.iter().any(|reader| reader.child.is_some());
+    let remedy = if waits_for_child {
+        format!("Remedy: {names} must read it before it waits, or in another thread.")
+    } else {
+        format!("Until that is read, {} waits.", unread.writer.name)
+    };
+    format!(
+        "{} waited for room in {} for all of the {} s, and nobody read from it. Its read end is held \
+         by {}. {remedy}",
+        full(&unread.writer),
+        pipe_name(observation, unread.pipe),
+        significant(observation.seconds),
+        list(readers)
+    )
+}
+
+/// The command that raises the pipes between these stages.
+fn boost_line(observation: &Observation, stages: &[Who]) -> String {
+    let of = |who: &Who| Some(observation.find(who.pid)?.process.parent);
+    let parents = stages.iter().map(of).unique().collect::<Vec<_>>();
+    match parents[..] {
+        [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),
+        _ => "'pipespeed boost COMMAND'".to_owned(),
+    }
+}
+
+fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
+    let stage = full(&bottleneck.stage);
+    let verb = match bottleneck.certainty {
+        Certainty::Clear => "is the bottleneck",
+        Certainty::Likely => "is probably the bottleneck",
+    };
+    let text = describe_bottleneck(bottleneck, has_small_calls);
+    let waits = |stages: &[(Who, f64)], what: &str| {
+        let most = stages.iter().filter(|(_, share)| *share >= 0.05);
+        let names = most.map(|(who, share)| format!("{} {}", full(who), percent(*share)));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| format!("{what} {}", list(names)))
+    };
+    let others = [
+        waits(&bottleneck.before, "before it, waiting for room:"),
+        waits(&bottleneck.after, "after it, waiting for input:"),
+    ];
+    let others = others.into_iter().flatten().join("; ");
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" ({others})")
+    };
+    let text = format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy);
+    text.trim_end().to_owned()
+}
