@@ -7,7 +7,7 @@ use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
-use crate::proc::{Io, LinkFd, LinkId};
+use crate::proc::{Io, LinkFd, LinkId, OtherFiles};
 use crate::processors::Load;
 use crate::sample::{Observed, OnLink, Shares};
 use crate::wait::{BlockedOn, LinkWait, ThreadState};
@@ -20,6 +20,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         group: 1,
         name: name.to_owned(),
         ends,
+        others: OtherFiles::default(),
     }
 }
 
@@ -114,6 +115,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         children_ran_s: 0.0,
         io: Some(Io::default()),
         splices: false,
+        has_vain_calls: false,
         handled_signals: 0,
         ancestors: Vec::new(),
         unseen: Unseen::None,

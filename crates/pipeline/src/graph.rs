@@ -13,7 +13,7 @@ pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{FdTableStamp, ProcessFiles};
-use crate::proc::{LinkFd, LinkId, Proc, ProcessId, Stat};
+use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -49,6 +49,9 @@ pub struct Process {
     pub name: String,
     /// Its descriptors of pipes and FIFOs.
     pub ends: Vec<LinkFd>,
+    /// Its other files.
+    #[serde(skip)]
+    pub others: OtherFiles,
 }
 
 impl Process {
@@ -232,7 +235,11 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
     let Some(files) = living else {
         return Ok(None);
     };
-    let has_none = has_none && !has_ended;
+    let (ends, others) = if has_none && !has_ended {
+        Default::default()
+    } else {
+        files.ends()?
+    };
     Ok(Some(Process {
         id: ProcessId {
             pid,
@@ -241,7 +248,8 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         parent: stat.parent,
         group: stat.group,
         name,
-        ends: if has_none { Vec::new() } else { files.ends()? },
+        ends,
+        others,
     }))
 }
 

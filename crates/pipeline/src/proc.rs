@@ -86,6 +86,8 @@ pub enum Target {
     Socket,
     /// A terminal.
     Terminal,
+    /// /dev/null.
+    Null,
     /// A kernel object without a name, such as `eventfd` or `inotify`.
     Anonymous(String),
     /// A file or a device.
@@ -105,6 +107,16 @@ pub struct LinkFd {
     pub writes: bool,
     /// The path of a FIFO.
     pub path: Option<String>,
+}
+
+/// Whether a process has other files than pipes through which its bytes may go: files, devices and
+/// sockets, without standard error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OtherFiles {
+    /// One from which it can read.
+    pub reads: bool,
+    /// One to which it can write.
+    pub writes: bool,
 }
 
 /// Fields of proc_pid_stat(5).
@@ -404,7 +416,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<LinkFd>> {
-        ProcessFiles::new(self, pid).ends()
+        Ok(ProcessFiles::new(self, pid).ends()?.0)
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Observed {
     pub io: Option<Io>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
+    /// Whether many of its calls may have moved nothing, since an end of it is non-blocking.
+    #[serde(skip)]
+    pub has_vain_calls: bool,
     /// The signals that it handles, as a bit mask.
     pub handled_signals: u64,
     /// Its ancestors as far as they can be seen, the nearest first.

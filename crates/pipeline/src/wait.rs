@@ -69,6 +69,8 @@ pub fn asleep(function: &str) -> Option<Asleep> {
         "submit_bio_wait" | "__wait_on_buffer" | "folio_wait_writeback" => Asleep::Disk,
         "filemap_read" | "io_schedule" | "blk_io_schedule" => Asleep::Disk,
         "n_tty_read" | "wait_woken" => Asleep::TerminalOrSocket,
+        // What was written to the other side of a pseudo-terminal is worked off first.
+        "__flush_work" | "flush_work" => Asleep::TerminalOrSocket,
         "unix_stream_read_generic" | "unix_wait_for_peer" => Asleep::TerminalOrSocket,
         "sock_alloc_send_pskb" | "__skb_wait_for_more_packets" => Asleep::TerminalOrSocket,
         "inet_csk_accept" | "sk_wait_data" | "sk_stream_wait_memory" => Asleep::TerminalOrSocket,
@@ -388,6 +390,14 @@ mod tests {
         let writing = Files::new("pipe_write");
         writing.call(libc::SYS_write, [4, 0, 0, 0, 0, 0]);
         writing.waits(pipes(&[(88, Some(4), LinkSide::Room)], None));
+    }
+
+    #[test]
+    fn a_wait_for_the_other_side_of_a_terminal_is_no_wait_for_a_disk() {
+        let files = Files::new("__flush_work");
+        files.link("9", "/dev/pts/3");
+        files.call(libc::SYS_read, [9, 0, 0, 0, 0, 0]);
+        files.waits(BlockedOn::Outside(Outside::Terminal));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl MainActivity {
             (shares.stopped, MainActivity::IsStopped),
         ];
         let most = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        // A bottleneck and does nothing else waits on a pipe of its own.
+        // A bottleneck that does nothing else waits on a pipe of its own.
         let waits = shares.blocked + shares.starved;
         let most = most.filter(|(share, _)| *share >= MIN_MENTIONED || waits < MIN_MENTIONED);
         most.map_or(MainActivity::WaitsForPipe, |(_, activity)| activity)
@@ -292,8 +292,10 @@ fn remedy(
             "Start the program that opens the other end.".to_owned()
         }
         MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
-        MainActivity::WaitsFor(_) if waits_for_pipes || is_emptied => String::new(),
-        MainActivity::WaitsFor(_) => "The pipes are not the cause.".to_owned(),
+        MainActivity::WaitsFor(_) if bottleneck.room == Room::Usual && !waits_for_pipes => {
+            "The pipes are not the cause.".to_owned()
+        }
+        MainActivity::WaitsFor(_) => String::new(),
     };
     let is_helped = match activity {
         MainActivity::IsStopped | MainActivity::WaitsFor(Outside::FifoPeer) => false,

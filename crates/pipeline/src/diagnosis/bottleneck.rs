@@ -142,7 +142,8 @@ pub enum Room {
 /// The bottleneck of each pipeline with a process that was asked for. Those
 /// with a process in `tied` are left out.
 pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
-    let edges = observation.edges();
+    let mut edges = observation.edges();
+    edges.retain(|(_, _, pipe)| !is_unused(observation, *pipe));
     let mut findings = Vec::new();
     for stages in observation.in_order(&edges) {
         let is_asked = stages.iter().any(|stage| stage.is_asked);
@@ -158,6 +159,24 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
         }
     }
     findings
+}
+
+/// Whether nobody used a pipe, as one from which a stage does not read: its writer did not hold up
+/// that stage.
+fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
+    let waits = |process: &Observed, side: LinkSide| {
+        let mut on = process.on.iter().chain(process.children_on());
+        on.any(|on| (on.pipe, on.side) == (pipe, side) && on.share > 0.0)
+    };
+    let reads_nothing = |reader: &&Observed| {
+        let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();
+        let has_read = reader.io.is_none_or(|io| io.reads > 0);
+        is_counted && !has_read && !waits(reader, LinkSide::Input)
+    };
+    let mut writers = observation.holders(pipe, LinkSide::Room);
+    let mut readers = observation.users(pipe, LinkSide::Input).into_iter();
+    !writers.any(|writer| waits(writer, LinkSide::Room))
+        && readers.all(|reader| reads_nothing(&reader))
 }
 
 /// How full and how empty a pipe was, as shares of the time.
@@ -468,8 +487,12 @@ fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
             .iter()
             .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
         {
-            let emptied = emptied(observation, candidate);
-            emptied.map_or(Room::Usual, |capacity| Room::Emptied { capacity })
+            match emptied(observation, candidate) {
+                Some(capacity) => Room::Emptied { capacity },
+                // How much each read takes can't be seen of a splice, nor of children.
+                None if reads_unseen(observation, candidate) => Room::Unknown,
+                None => Room::Usual,
+            }
         }
         None => Room::Unknown,
     }
@@ -489,6 +512,17 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
     let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
     let per_read = io.read_bytes as f64 / io.reads as f64;
     (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
+}
+
+/// Whether it can't be known how much the reads of a stage take.
+fn reads_unseen(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+    let stage = candidate.stage;
+    let pipes = observation.pipes.iter();
+    let mut inputs = pipes.filter(|pipe| candidate.inputs.contains(&pipe.id));
+    let gets_data = inputs.any(|pipe| pipe.bytes_per_s != Some(0.0));
+    let is_counted = stage.io.is_some_and(|io| io.reads > 0);
+    let by_others = stage.splices || stage.has_reaped || stage.children.is_some();
+    gets_data && (by_others || !is_counted)
 }
 
 /// The share of the time in which a stage, or its children, waited for a processor.

@@ -190,7 +190,9 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
 }
 
 fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<SmallCalls> {
-    let io = observed.io.filter(|_| !observed.splices)?;
+    let io = observed
+        .io
+        .filter(|_| !observed.splices && !observed.has_vain_calls)?;
     let (bytes, calls) = match side {
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),

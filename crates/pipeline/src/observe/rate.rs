@@ -21,6 +21,8 @@ enum Moved {
         count: u64,
         /// The same per second.
         per_s: f64,
+        /// Whether they may have moved some of them through other files.
+        is_shared: bool,
     },
     /// Nothing: none of them ran.
     Nothing,
@@ -50,32 +52,51 @@ impl Observation {
         match ends {
             [Moved::Nothing, _] => Some(0.0),
             // It is read in small pieces: the writer is only woken once a whole page is free.
-            [Moved::Bytes { per_s, .. }, Moved::Nothing] if changes => Some(per_s),
+            [
+                Moved::Bytes {
+                    per_s,
+                    is_shared: false,
+                    ..
+                },
+                Moved::Nothing,
+            ] if changes => Some(per_s),
             [_, Moved::Nothing] if changes => None,
             [_, Moved::Nothing] => Some(0.0),
             [
                 Moved::Bytes {
                     count: read,
                     per_s: read_per_s,
+                    is_shared: reads_others,
                 },
                 Moved::Bytes {
                     count: written,
                     per_s: written_per_s,
+                    is_shared: writes_others,
                 },
             ] => {
                 let (less, more) = (read.min(written), read.max(written));
-                // Else one of them has moved some elsewhere, or by splice(2).
+                // Else one of them has moved some elsewhere, or by splice(2). Where both may have,
+                // they may be equal by chance, as tee(1) into cmp(1).
                 let is_equal = more - less <= MAX_DIFFERENCE.max(more / 10);
-                is_equal.then(|| read_per_s.min(written_per_s))
+                let is_sure = is_equal && !(reads_others && writes_others);
+                is_sure.then(|| read_per_s.min(written_per_s))
             }
             // A program reads some when it starts.
             [
-                Moved::Bytes { count, per_s, .. },
+                Moved::Bytes {
+                    count,
+                    per_s,
+                    is_shared: false,
+                },
                 Moved::Uncounted | Moved::Unknown,
             ]
             | [
                 Moved::Uncounted | Moved::Unknown,
-                Moved::Bytes { count, per_s, .. },
+                Moved::Bytes {
+                    count,
+                    per_s,
+                    is_shared: false,
+                },
             ] => {
                 let is_start = matches!(ends, [Moved::Bytes { .. }, Moved::Uncounted]);
                 (!is_start || count > MAX_DIFFERENCE).then_some(per_s)
@@ -113,6 +134,7 @@ impl Observation {
 
     fn moved(&self, pipe: LinkId, side: LinkSide) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
+        let mut is_shared = false;
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
         let (frozen, active): (Vec<&Observed>, Vec<&Observed>) =
             holders.into_iter().partition(|holder| holder.is_frozen);
@@ -121,14 +143,16 @@ impl Observation {
         }
         for process in &active {
             // Children that have ended may have moved some.
-            let is_shared = process.has_reaped || self.uses_others(process, pipe, side);
-            let Some(io) = process.io.filter(|_| !process.splices && !is_shared) else {
+            let uses_others = process.has_reaped || self.uses_others(process, pipe, side);
+            let Some(io) = process.io.filter(|_| !process.splices && !uses_others) else {
                 return Moved::Unknown;
             };
-            let (more_bytes, more_calls) = match side {
-                LinkSide::Input => (io.read_bytes, io.reads),
-                LinkSide::Room => (io.written_bytes, io.writes),
+            let others = process.process.others;
+            let (more_bytes, more_calls, has_others) = match side {
+                LinkSide::Input => (io.read_bytes, io.reads, others.reads),
+                LinkSide::Room => (io.written_bytes, io.writes, others.writes),
             };
+            is_shared |= has_others;
             (bytes, calls) = (bytes + more_bytes, calls + more_calls);
             seconds = seconds.max(process.counted_s);
         }
@@ -138,6 +162,7 @@ impl Observation {
             Moved::Bytes {
                 count: bytes,
                 per_s: bytes as f64 / seconds,
+                is_shared,
             }
         }
     }
@@ -147,7 +172,7 @@ impl Observation {
 mod tests {
     use super::*;
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::proc::Io;
+    use crate::proc::{Io, OtherFiles};
 
     /// The rate in bytes per 2 s of a pipe between these two.
     fn rate(writer: Observed, reader: Observed) -> Option<f64> {
@@ -194,6 +219,33 @@ mod tests {
         };
         assert_eq!(rate(splices(&writer), moves(&reader, 500, 9)), Some(500.0));
         assert_eq!(rate(splices(&writer), splices(&reader)), None);
+    }
+
+    #[test]
+    fn an_end_with_other_files_does_not_count_alone_nor_do_two() {
+        let with = |name: &str, end, reads: bool, writes: bool| {
+            let mut process = process(i32::from(writes) + 1, name, vec![end]);
+            process.others = OtherFiles { reads, writes };
+            moves(&busy(process, 0.5, 0.0, 0.0), 9 << 20, 9)
+        };
+        let (tee, yes) = (
+            || with("tee", writes(1, 7), false, true),
+            || {
+                moves(
+                    &busy(process(2, "yes", vec![writes(1, 7)]), 0.5, 0.0, 0.0),
+                    9 << 20,
+                    9,
+                )
+            },
+        );
+        let cmp = || with("cmp", reads(0, 7), true, false);
+        let all = Some(f64::from(9 << 20));
+        assert_eq!((rate(tee(), cmp()), rate(yes(), cmp())), (None, all));
+        let parent = Observed {
+            has_reaped: true,
+            ..yes()
+        };
+        assert_eq!(rate(parent, cmp()), None);
     }
 
     #[test]

@@ -13,7 +13,9 @@ use rustix::fs::{
 use rustix::io::pread;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Io, LinkFd, LinkId, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible};
+use super::{
+    Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
+};
 
 /// The files read here are shorter: most are one line.
 const MAX_BYTES: usize = 1024;
@@ -200,6 +202,14 @@ impl<'a> ProcessFiles<'a> {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Whether a descriptor is non-blocking (O_NONBLOCK).
+    pub(crate) fn is_nonblocking(self, fd: i32) -> bool {
+        let info = self.fdinfo(fd).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & OFlags::NONBLOCK.bits() != 0)
+    }
+
     /// Bytes of its memory. `None` if not all can be read.
     pub(crate) fn memory(self, address: u64, len: usize) -> Option<Vec<u8>> {
         if self.proc.hides_calls() {
@@ -226,29 +236,42 @@ impl<'a> ProcessFiles<'a> {
         target(directory, &path)
     }
 
-    /// The descriptors of pipes and FIFOs.
+    /// The descriptors of pipes and FIFOs, and whether there are others through which bytes may go.
     ///
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
-    pub(crate) fn ends(self) -> io::Result<Vec<LinkFd>> {
+    pub(crate) fn ends(self) -> io::Result<(Vec<LinkFd>, OtherFiles)> {
         let (directory, fds) = self.entries("fd")?;
-        let ends = fds.into_iter().filter_map(|fd| {
+        let mut ends = Vec::new();
+        let mut others = OtherFiles::default();
+        for fd in fds {
             let path = PathBuf::from(fd.to_string());
-            let Target::Pipe(pipe, fifo) = target(directory.as_fd(), &path)? else {
-                return None;
-            };
-            let (reads, writes) = access(directory.as_fd(), &path)?;
-            Some(LinkFd {
-                fd,
-                pipe,
-                reads,
-                writes,
-                path: fifo,
-            })
-        });
-        let mut ends: Vec<LinkFd> = ends.collect();
+            let access = || access(directory.as_fd(), &path);
+            match target(directory.as_fd(), &path) {
+                Some(Target::Pipe(pipe, fifo)) => {
+                    ends.extend(access().map(|(reads, writes)| LinkFd {
+                        fd,
+                        pipe,
+                        reads,
+                        writes,
+                        path: fifo,
+                    }));
+                }
+                // Nothing is read from it.
+                Some(Target::Null) if !others.writes => {
+                    let writes = access().is_some_and(|(_, writes)| writes);
+                    others.writes |= writes && !matches!(fd, 0 | 2);
+                }
+                Some(Target::File | Target::Socket) if !(others.reads && others.writes) => {
+                    let (reads, writes) = access().unwrap_or_default();
+                    others.reads |= reads && !matches!(fd, 1 | 2);
+                    others.writes |= writes && !matches!(fd, 0 | 2);
+                }
+                _ => {}
+            }
+        }
         ends.sort_by_key(|end| end.fd);
-        Ok(ends)
+        Ok((ends, others))
     }
 }
 
@@ -268,7 +291,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
         return Some(Target::Anonymous(kind.to_owned()));
     }
     if link == "/dev/null" {
-        return Some(Target::File);
+        return Some(Target::Null);
     }
     if ["/dev/pts/", "/dev/tty", "/dev/console"]
         .iter()

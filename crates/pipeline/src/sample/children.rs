@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
-use crate::proc::{LinkFd, Proc, Stat};
+use crate::proc::{LinkFd, LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
@@ -50,10 +50,12 @@ pub(crate) struct ChildSlice {
 }
 
 /// What children with one name did, as far as they were seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct NamedChildren {
     /// How often one decided what they did together.
     decided: u32,
+    /// How often one waited in which way.
+    waited: BTreeMap<SampledActivity, u32>,
     ran: Duration,
     delayed: Duration,
 }
@@ -64,6 +66,20 @@ struct Child {
     name: String,
     threads: Vec<i32>,
     states: Vec<ThreadState>,
+}
+
+impl Child {
+    /// Whether it waits on pipes that its parent does not have: for another child, mostly.
+    fn waits_for_others(&self, ends: &[LinkFd]) -> bool {
+        let is_own = |pipe: LinkId| !ends.iter().any(|end| end.pipe == pipe);
+        let mut states = self.states.iter();
+        states.any(|state| match state {
+            ThreadState::Waiting(BlockedOn::Pipes { any_of, or: None }) => {
+                any_of.iter().all(|on| is_own(on.pipe))
+            }
+            _ => false,
+        }) && !self.states.contains(&ThreadState::Working)
+    }
 }
 
 impl ChildTally {
@@ -109,8 +125,17 @@ impl ChildTally {
         slice.replaced += u32::from(self.living.keys().all(is_new));
         let together = slice.counts.add(&all);
         let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
+        // Children that are a pipeline wait for those of them that do something else.
+        let waits_for_others = |child: &Child| child.waits_for_others(&parent.ends);
+        let is_pipeline = !seen.iter().all(waits_for_others);
         for child in &seen {
-            slice.each.add(&child.states.iter().collect::<Vec<_>>());
+            if is_pipeline && waits_for_others(child) {
+                continue;
+            }
+            let states: Vec<&ThreadState> = child.states.iter().collect();
+            let did = slice.each.add(&states);
+            let named = slice.names.entry(child.name.clone()).or_default();
+            *named.waited.entry(did).or_default() += 1;
         }
         if let Some(child) = seen.iter().find(|child| does(child) == together) {
             slice.names.entry(child.name.clone()).or_default().decided += 1;
@@ -220,6 +245,9 @@ impl ChildSlice {
         for (name, theirs) in &other.names {
             let named = self.names.entry(name.clone()).or_default();
             named.decided += theirs.decided;
+            for (activity, count) in &theirs.waited {
+                *named.waited.entry(*activity).or_default() += count;
+            }
             named.ran += theirs.ran;
             named.delayed += theirs.delayed;
         }
@@ -271,7 +299,7 @@ impl ChildSlice {
         let division = counts.divide(samples, awake);
         let shares = division.shares(counts);
         Some(Children {
-            names: self.main_names(&shares),
+            names: self.main_names(&shares, is_each.then(|| counts.main_wait()).flatten()),
             shares,
             outside: division.outside(counts),
             on: division.on(counts),
@@ -297,15 +325,13 @@ impl ChildSlice {
     }
 
     /// The names of those that did most of it: by their processor time if they mainly ran or
-    /// were ready to.
-    fn main_names(&self, shares: &Shares) -> Vec<String> {
+    /// were ready to, or else those that waited in the way in which most did, each by itself.
+    fn main_names(&self, shares: &Shares, wait: Option<SampledActivity>) -> Vec<String> {
         let is_awake = shares.runs + shares.queued >= shares.sum() / 2.0;
-        let weight = |named: &NamedChildren| {
-            if is_awake {
-                (named.ran + named.delayed).as_secs_f64()
-            } else {
-                f64::from(named.decided)
-            }
+        let weight = |named: &NamedChildren| match wait {
+            _ if is_awake => (named.ran + named.delayed).as_secs_f64(),
+            Some(wait) => f64::from(named.waited.get(&wait).copied().unwrap_or(0)),
+            None => f64::from(named.decided),
         };
         let mut names: Vec<(&String, f64)> = self
             .names
@@ -328,7 +354,6 @@ mod tests {
 
     use super::*;
     use crate::fixtures::process;
-    use crate::wait::Outside;
 
     fn children_of(script: &str) -> ChildTally {
         let mut shell = Command::new("sh");
@@ -338,11 +363,21 @@ mod tests {
         let parent = process(shell.id() as i32, "sh", Vec::new());
         let mut tally = ChildTally::default();
         let waiting = ThreadState::Waiting(BlockedOn::Child(None));
-        let found = eventually(|| {
+        let sample = |tally: &mut ChildTally| {
             tally.sample(&Proc::default(), &parent, &[&waiting]);
-            let sleeps = tally.slice.counts.outside.contains_key(&Outside::Timer);
-            sleeps.then_some(())
+            let waits = |named: &NamedChildren| !named.waited.is_empty();
+            let sleeps = tally.slice.names.get("sleep").is_some_and(waits);
+            let mut names = tally.slice.names.keys();
+            (sleeps && names.all(|name| name != "sh")).then_some(())
+        };
+        // Once all of them are there.
+        let found = eventually(|| {
+            tally.restart();
+            sample(&mut tally)
         });
+        for _ in 0..50 {
+            sample(&mut tally);
+        }
         let group = rustix::process::Pid::from_child(&shell);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
         shell.wait().unwrap();
@@ -356,5 +391,20 @@ mod tests {
             let tally = children_of(script);
             assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
         }
+    }
+
+    #[test]
+    fn children_that_wait_for_other_children_are_not_the_cause() {
+        let tally = children_of("(sleep 1000 | cat; :) & (sleep 1000 | cat; :) & wait");
+        let slice = tally.slice(Duration::ZERO);
+        let seconds = Duration::from_secs(1);
+        let found = slice
+            .observed(slice.counts.samples, seconds, 1.0, 2)
+            .unwrap();
+        assert_eq!(found.names, ["sleep"], "{found:?}");
+        assert!(
+            found.shares.elsewhere > 0.9 && found.shares.starved < 0.1,
+            "{found:?}"
+        );
     }
 }

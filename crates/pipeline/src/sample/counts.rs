@@ -12,7 +12,7 @@ use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 const MAX_UNEXPLAINED: f64 = 0.1;
 
 /// What a process did at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SampledActivity {
     /// A thread ran or was ready to.
     Awake,
@@ -100,6 +100,24 @@ impl StateCounts {
             *self.on.entry(one).or_default() += 1;
         }
         activity
+    }
+
+    /// What it did most of the time in which it did not run.
+    pub(crate) fn main_wait(&self) -> Option<SampledActivity> {
+        let known = [
+            (SampledActivity::Disk, self.disk),
+            (SampledActivity::Blocked, self.blocked),
+            (SampledActivity::Starved, self.starved),
+            (SampledActivity::Stopped, self.stopped),
+        ];
+        let outside = self.outside.iter();
+        let outside =
+            outside.map(|(outside, count)| (SampledActivity::Elsewhere(*outside), *count));
+        let all = known.into_iter().chain(outside);
+        let most = all
+            .filter(|(_, count)| *count > 0)
+            .max_by_key(|(_, count)| *count);
+        most.map(|(activity, _)| activity)
     }
 
     /// Adds those of another time.

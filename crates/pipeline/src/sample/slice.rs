@@ -125,6 +125,7 @@ impl Slice {
             children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
             splices: counts.splices,
+            has_vain_calls: false,
             handled_signals: 0,
             ancestors: Vec::new(),
             unseen: Unseen::None,

@@ -13,7 +13,7 @@ use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
 use crate::graph::Process;
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
-use crate::proc::{Proc, ProcessId};
+use crate::proc::{Io, Proc, ProcessId};
 use crate::wait::{Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
@@ -317,7 +317,14 @@ impl Tally {
     ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
+        let observed = self
+            .slice(limits)
+            .observed(same.clone().unwrap_or_else(|| self.process.clone()));
+        let files = ProcessFiles::new(proc, id.pid);
+        let mut ends = self.process.ends.iter();
         Observed {
+            has_vain_calls: moves_little(observed.io)
+                && ends.any(|end| files.is_nonblocking(end.fd)),
             is_asked,
             has_ended: same.is_none(),
             is_frozen: same.is_some()
@@ -328,11 +335,19 @@ impl Tally {
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
             threads: self.threads(),
             ancestors,
-            ..self
-                .slice(limits)
-                .observed(same.unwrap_or_else(|| self.process.clone()))
+            ..observed
         }
     }
+}
+
+/// Whether a process moves few bytes a call, in many calls.
+fn moves_little(io: Option<Io>) -> bool {
+    const MANY: u64 = 1000;
+    const LITTLE: u64 = 4096;
+    io.is_some_and(|io| {
+        let mut sides = [(io.read_bytes, io.reads), (io.written_bytes, io.writes)].into_iter();
+        sides.any(|(bytes, calls)| calls >= MANY && bytes < LITTLE * calls)
+    })
 }
 
 /// How long ago a process started, exact to a tick.

@@ -188,6 +188,12 @@ impl Member {
         self.moved.is_some()
     }
 
+    /// Whether it has other files than pipes, from which it may read or to which it may write.
+    pub fn uses_files(&self, side: usize) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| [process.others.reads, process.others.writes][side])
+    }
+
     /// Those of its bytes that children moved which were not seen, through whatever pipes.
     pub fn unseen(&self) -> Bytes {
         let own = self.own_bytes();

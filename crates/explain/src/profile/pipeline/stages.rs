@@ -250,11 +250,14 @@ pub fn volumes(
         let is_known = stage.member.has_bytes() && !is_doubtful && !stage.splices;
         is_known.then_some(of(stage).bytes[side])
     };
+    let is_sure = |at: usize, side: usize| !stages[at].member.uses_files(side);
     // A stage that was merged with later ones may have several neighbours.
     let taken = |at: usize| {
         let writers = &stages[at].before;
         let given = writers.iter().map(|writer| own(*writer, GIVEN)).sum();
-        between(given, own(at, TAKEN)).filter(|_| !writers.is_empty())
+        let is_given = writers.iter().all(|writer| is_sure(*writer, GIVEN));
+        let ends = [(given, is_given), (own(at, TAKEN), is_sure(at, TAKEN))];
+        between(ends).filter(|_| !writers.is_empty())
     };
     let given = |at: usize| {
         let readers = &stages[at].after;
@@ -264,21 +267,30 @@ pub fn volumes(
             .iter()
             .map(|reader| own(*reader, TAKEN).filter(|_| is_only(*reader)))
             .sum();
-        between(own(at, GIVEN), taken).filter(|_| !readers.is_empty())
+        let is_taken = readers.iter().all(|reader| is_sure(*reader, TAKEN));
+        let ends = [(own(at, GIVEN), is_sure(at, GIVEN)), (taken, is_taken)];
+        between(ends).filter(|_| !readers.is_empty())
     };
     (0..stages.len()).map(|at| [taken(at), given(at)]).collect()
 }
 
-/// The volume of a pipe, from the bytes that its writer and its reader counted;
-/// `None` for a process that splices, since the kernel does not count these bytes.
+/// The volume of a pipe, from the bytes that its writer and its reader counted, and whether these
+/// had no other files; `None` for a process that splices, since the kernel does not count these
+/// bytes.
 ///
 /// Processes read and write other files, too, so the smaller count is nearer. 0 means that a
 /// process moved its bytes after it was last looked at, or that there were none. A few bytes of one
 /// end only may as well be those of other files, or a part of the volume.
-fn between(writer: Option<u64>, reader: Option<u64>) -> Option<u64> {
-    match (writer, reader) {
-        (Some(writer), Some(reader)) => Some(writer.min(reader)).filter(|bytes| *bytes > 0),
-        (one, other) => one.or(other).filter(|bytes| *bytes >= FEW_BYTES),
+fn between(ends: [(Option<u64>, bool); 2]) -> Option<u64> {
+    match ends {
+        [(Some(_), false), (Some(_), false)] => None,
+        [(Some(writer), _), (Some(reader), _)] => {
+            Some(writer.min(reader)).filter(|bytes| *bytes > 0)
+        }
+        [(Some(bytes), true), (None, _)] | [(None, _), (Some(bytes), true)] => {
+            Some(bytes).filter(|bytes| *bytes >= FEW_BYTES)
+        }
+        _ => None,
     }
 }
 
@@ -415,11 +427,17 @@ mod tests {
 
     #[test]
     fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
-        assert_eq!(between(Some(1000), Some(1011)), Some(1000));
-        assert_eq!(between(Some(5000), Some(1011)), Some(1011));
-        assert_eq!(between(None, Some(FEW_BYTES)), Some(FEW_BYTES));
-        assert_eq!(between(None, Some(7)), None);
-        assert_eq!(between(Some(0), Some(7)), None);
-        assert_eq!(between(None, None), None);
+        let both = |writer, reader| between([(writer, true), (reader, true)]);
+        assert_eq!(both(Some(1000), Some(1011)), Some(1000));
+        assert_eq!(both(Some(5000), Some(1011)), Some(1011));
+        assert_eq!(both(None, Some(FEW_BYTES)), Some(FEW_BYTES));
+        assert_eq!(both(None, Some(7)), None);
+        assert_eq!(both(Some(0), Some(7)), None);
+        assert_eq!(both(None, None), None);
+        // A reader that reads a file, too, as the only one that was counted, or beside tee(1).
+        let shared = (Some(FEW_BYTES), false);
+        assert_eq!(between([(None, true), shared]), None);
+        assert_eq!(between([shared, shared]), None);
+        assert_eq!(between([(Some(FEW_BYTES), true), shared]), Some(FEW_BYTES));
     }
 }

@@ -3,7 +3,7 @@ use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, rea
 use crate::graph::Process;
 use crate::proc::Io;
 use crate::processors::{Load, ProcessorUsage};
-use crate::wait::BlockedOn;
+use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A chain of stages, with their shares of running, blocked and starved.
 fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
@@ -422,6 +422,48 @@ fn the_size_of_the_pipes_next_to_the_stage_is_seen() {
         }
     );
     assert_eq!(room(None, 65536), Room::Unknown);
+}
+
+#[test]
+fn how_much_a_splice_or_a_child_reads_at_once_is_not_known() {
+    let room = |change: fn(&mut Observed), bytes_per_s: Option<f64>| {
+        let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
+        observation.pipes[0].capacity = Some(65536);
+        observation.pipes[0].bytes_per_s = bytes_per_s;
+        observation.processes[1].io = Some(Io {
+            reads: 100,
+            ..Io::default()
+        });
+        change(&mut observation.processes[1]);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
+    };
+    assert_eq!(room(|_| {}, Some(1e9)), Room::Usual);
+    assert_eq!(room(|stage| stage.splices = true, Some(1e9)), Room::Unknown);
+    assert_eq!(room(|stage| stage.has_reaped = true, None), Room::Unknown);
+    // All its bytes went by splices, none of which was seen.
+    let reads_nothing = |stage: &mut Observed| stage.io = Some(Io::default());
+    assert_eq!(room(reads_nothing, Some(1e9)), Room::Unknown);
+    assert_eq!(room(reads_nothing, Some(0.0)), Room::Usual);
+}
+
+#[test]
+fn a_pipe_from_which_nobody_reads_does_not_make_its_writer_the_bottleneck() {
+    let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
+    let pace = |reads_input: bool| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+        stages[0] = frozen(stages[0].process.clone(), sleeps.clone());
+        stages[1].io = Some(Io {
+            reads: u64::from(reads_input),
+            ..Io::default()
+        });
+        let mut observation = observation(stages);
+        for pipe in &mut observation.pipes {
+            pipe.fill = Some(0.0);
+        }
+        let findings = bottlenecks(&observation, &BTreeSet::new());
+        only_pace(&findings).stage.pid
+    };
+    assert_eq!((pace(true), pace(false)), (1, 2));
 }
 
 #[test]
