@@ -8,6 +8,8 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::format::{list, significant};
 
+/// A stage that waits for something else for this share of the time would gain nothing elsewhere.
+const MIN_ALL: f64 = 0.97;
 /// A smaller share is not worth mentioning.
 const MIN_MENTIONED: f64 = 0.1;
 /// Of the stages that share processors, one that uses this share of them is named.
@@ -292,7 +294,9 @@ fn remedy(
             "Start the program that opens the other end.".to_owned()
         }
         MainActivity::WaitsForPipe => "See what is at the other end of that pipe.".to_owned(),
-        MainActivity::WaitsFor(_) if bottleneck.room == Room::Usual && !waits_for_pipes => {
+        MainActivity::WaitsFor(_)
+            if bottleneck.room == Room::Usual && shares.elsewhere >= MIN_ALL =>
+        {
             "The pipes are not the cause.".to_owned()
         }
         MainActivity::WaitsFor(_) => String::new(),

@@ -357,13 +357,20 @@ fn is_starved(stage: &StageProfile) -> bool {
     delayed(stage) >= MIN_STARVED && delayed(stage) > running(stage)
 }
 
+/// Stages that all sleep wait for a processor only if one of them runs or waits for one for this
+/// share of the time. Otherwise all wait for something else meanwhile, as for a timer.
+const MIN_READY: f64 = 0.8;
+
 /// Whether stages that all sleep wait for processors more than they run: each sleeps until its
 /// neighbour gets one.
 fn waits_for_processors(stages: &[&StageProfile]) -> bool {
     let sum = |share: fn(&StageProfile) -> f64| -> f64 {
         stages.iter().map(|stage| share(stage) * stage.wall_s).sum()
     };
-    sum(delayed) > sum(running) && stages.iter().any(|stage| delayed(stage) >= MIN_STARVED)
+    let wall = stages.iter().map(|stage| stage.wall_s).fold(0.0, f64::max);
+    sum(delayed) > sum(running)
+        && sum(delayed) + sum(running) >= MIN_READY * wall
+        && stages.iter().any(|stage| delayed(stage) >= MIN_STARVED)
 }
 
 /// A sentence on stages that wait for a processor.
@@ -793,6 +800,8 @@ mod tests {
                     "faster only if each of them does",
                 ),
                 ([(0.0, 0.1), (0.0, 0.1), (0.0, 0.1)], "No stage is busy"),
+                // A rate limit, which waits for its timer.
+                ([(0.01, 0.02), (0.01, 0.32), (0.1, 0.1)], "No stage is busy"),
             ] {
                 let sentence = of_shares(shares);
                 assert!(sentence.contains(expected), "{sentence}");

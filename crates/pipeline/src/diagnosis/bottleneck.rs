@@ -303,7 +303,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let next = evidence.get(1).map_or(0.0, |next| next.0);
     let (evidence, best) = *evidence.first()?;
     let margin = evidence - next;
-    if evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN {
+    let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
+    if is_unclear || shares_its_wait(best.stage, stages) {
         return turns(observation, stages);
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
@@ -525,6 +526,17 @@ fn reads_unseen(observation: &Observation, candidate: &Candidate<'_>) -> bool {
     gets_data && (by_others || !is_counted)
 }
 
+/// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets
+/// one when the other one does not.
+fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
+    let queued = queued_of(stage);
+    let is_other = |other: &&&Observed| other.process.id != stage.process.id;
+    let mut others = stages.iter().filter(is_other);
+    queued >= MIN_LACKING
+        && queued > stage.shares.runs
+        && others.any(|other| 2.0 * queued_of(other) >= queued)
+}
+
 /// The share of the time in which a stage, or its children, waited for a processor.
 fn queued_of(stage: &Observed) -> f64 {
     let children = stage.children.as_ref();
@@ -542,9 +554,12 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let blocked = stages.iter().any(|stage| waits(&stage, LinkSide::Room));
     let starved = stages.iter().any(|stage| waits(&stage, LinkSide::Input));
     let is_still = stages.iter().all(|stage| stage.is_frozen);
-    let waits_outside = stages
-        .iter()
-        .any(|stage| stage.shares.elsewhere + stage.shares.disk >= MAX_OUTSIDE);
+    // Shells wait for what their children do.
+    let waits_outside = stages.iter().any(|stage| {
+        let for_children = stage.waits_for_children();
+        let outside = stage.shares.elsewhere + stage.shares.disk;
+        outside - for_children >= MAX_OUTSIDE
+    });
     let most = stages
         .iter()
         .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
