@@ -109,6 +109,16 @@ impl<'a> Endpoint<'a> {
         Ok(read < a.len && read <= written && most > written - read)
     }
 
+    /// Returns the number of bytes between the position of a regular file and its
+    /// present end; `None` for any other end, and if it is unknown.
+    pub(super) fn bytes_to_end(&self) -> Option<u64> {
+        if !matches!(self.kind, FileKind::Regular { .. }) {
+            return None;
+        }
+        let len = rustix::fs::fstat(self.fd).ok()?.st_size as u64;
+        Some(len.saturating_sub(rustix::fs::tell(self.fd).ok()?))
+    }
+
     /// Whether O_NONBLOCK is set on the open file.
     pub(super) fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(self.fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Technique {
-    /// splice(2) from one end to the other, of which at least one is a pipe.
+    /// splice(2) from one end to the other, of which at least one is a pipe. The last
+    /// pipeful of a regular file is copied.
     Splice,
     /// splice(2) into a pipe created by the relay, and out of it.
     SpliceThroughPipe,
