@@ -69,6 +69,11 @@ impl<'a> Endpoint<'a> {
         matches!(self.kind, FileKind::Stream { .. } | FileKind::Messages)
     }
 
+    /// Whether it has a reader, as an output, that may leave.
+    pub(super) fn has_reader(&self) -> bool {
+        self.is_pipe() || self.is_socket()
+    }
+
     /// Whether it has a position that can be set back.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.kind, FileKind::Regular { .. } | FileKind::BlockDevice)

@@ -145,6 +145,7 @@ impl<'a> Engine<'a> {
                 undelivered,
                 technique: self.technique,
                 passed_over: self.passed_over,
+                output_has_reader: self.output.has_reader(),
             }),
         }
     }

@@ -219,6 +219,7 @@ pub struct RelayError {
     pub technique: Technique,
     /// The other techniques, with reasons.
     pub passed_over: Vec<PassedOver>,
+    pub(super) output_has_reader: bool,
 }
 
 impl RelayError {
@@ -232,14 +233,17 @@ impl RelayError {
             undelivered: Vec::new(),
             technique: Technique::Copy,
             passed_over: Vec::new(),
+            output_has_reader: false,
         }
     }
 
-    /// Whether the output has no reader any more, which is the normal end of a
-    /// producer.
+    /// Whether the output, a pipe or a socket, has no reader any more, which is the
+    /// normal end of a producer.
     pub fn reader_is_gone(&self) -> bool {
         let gone = [Errno::PIPE, Errno::CONNRESET].map(|errno| Some(errno.raw_os_error()));
-        self.side == Side::Output && gone.contains(&self.source.raw_os_error())
+        self.output_has_reader
+            && self.side == Side::Output
+            && gone.contains(&self.source.raw_os_error())
     }
 }
 

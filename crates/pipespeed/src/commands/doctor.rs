@@ -14,7 +14,7 @@ use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::SavedFiles;
 use crate::commands::{header, pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{
-    AlreadyReported, Closed, Interrupted, message_with_remedy, say, usage,
+    AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
 };
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::{print, print_on_stderr};
@@ -301,7 +301,7 @@ impl Doctor<'_> {
     fn print(&mut self, text: &str) {
         // Not `say`, which would wrap it again.
         let written = print_on_stderr(text);
-        self.is_lost |= written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        self.is_lost |= written.is_err_and(|error| !is_reader_gone(&error, io::stderr()));
     }
 
     fn say_left(&self, command: &Started, findings: &[Finding]) {

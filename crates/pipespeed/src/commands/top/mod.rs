@@ -3,7 +3,7 @@
 mod screen;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Seek};
+use std::io::{self, IsTerminal, Seek};
 use std::os::fd::AsFd;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,7 +20,9 @@ use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{now, pipe_probe, require_processes};
 use crate::destination::Destination;
-use pipespeed_base::failure::{AlreadyReported, Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::failure::{
+    AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
+};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
@@ -373,7 +375,7 @@ fn record(moment: &Moment, destination: &mut Destination) -> anyhow::Result<()> 
     let mut line = serde_json::to_string(&record).context("--json")?;
     line.push('\n');
     match destination.append(line.as_bytes()) {
-        Err(error) if destination.is_stdout() && error.kind() == ErrorKind::BrokenPipe => {
+        Err(error) if destination.is_stdout() && is_reader_gone(&error, io::stdout()) => {
             Err(Closed.into())
         }
         appended => appended.context("--json"),
