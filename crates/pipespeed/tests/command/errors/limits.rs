@@ -458,8 +458,11 @@ fn a_refused_call_is_not_taken_for_a_limit_or_a_closed_descriptor() {
                 return;
             }
             let outcome = run_alone(command);
-            assert!(!outcome.err.contains("needed"), "{outcome:#?}");
-            assert!(!outcome.err.contains("is closed"), "{outcome:#?}");
+            if call == libc::SYS_prlimit64 {
+                outcome.succeeded_in_silence();
+            } else {
+                assert!(!outcome.err.contains("is closed"), "{outcome:#?}");
+            }
         }
     }
 }
