@@ -211,14 +211,11 @@ pub fn failing_call_with(
 pub fn without_rights(command: &mut Command, rights: u64) -> bool {
     let restrict = move || {
         rustix::thread::set_no_new_privs(true)?;
-        // SAFETY: the first call reads the 8 bytes of `rights`, which are a struct
-        // landlock_ruleset_attr; the second reads nothing.
-        let result = unsafe {
-            let size = size_of_val(&rights);
-            let rules = libc::syscall(libc::SYS_landlock_create_ruleset, &rights, size, 0);
-            libc::syscall(libc::SYS_landlock_restrict_self, rules, 0)
-        };
-        match result {
+        let size = size_of_val(&rights);
+        // SAFETY: it reads a struct landlock_ruleset_attr, which begins with these 8 bytes.
+        let rules = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &rights, size, 0) };
+        // SAFETY: it has no pointers.
+        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
