@@ -206,6 +206,30 @@ pub fn failing_call_with(
     filter(command, number, Some(argument), errno)
 }
 
+/// Denies the command these rights everywhere (LANDLOCK_ACCESS_FS_* of linux/landlock.h). False,
+/// with a skip, without Landlock or the rights.
+pub fn without_rights(command: &mut Command, rights: u64) -> bool {
+    let restrict = move || {
+        rustix::thread::set_no_new_privs(true)?;
+        let size = size_of_val(&rights);
+        // SAFETY: it reads a struct landlock_ruleset_attr, which begins with these 8 bytes.
+        let rules = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &rights, size, 0) };
+        // SAFETY: it has no pointers.
+        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let mut probe = Command::new("true");
+    before_exec(&mut probe, restrict);
+    if !probe.status().is_ok_and(|status| status.success()) {
+        skip("Landlock can't deny these rights here");
+        return false;
+    }
+    before_exec(command, restrict);
+    true
+}
+
 fn filter(
     command: &mut Command,
     number: libc::c_long,

@@ -1,15 +1,16 @@
 //! Failures of a command: exit statuses, and one-line messages on standard error.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
+use crate::limits::{Resource, soft_limit};
 use crate::patient::{ended_by, print_on_stderr};
 use crate::text::{escape, without_error_numbers, wrap};
 use crate::{size, standard};
@@ -34,14 +35,25 @@ pub struct Closed;
 #[error("failed with status {0}")]
 pub struct AlreadyReported(pub u8);
 
+/// Whether writing failed since the reader has left, which ends a producer normally. Only pipes,
+/// FIFOs and sockets have one: EPIPE of a file is an error of its file system.
+pub fn is_reader_gone(error: &io::Error, output: impl AsFd) -> bool {
+    let kind = fstat(output).map(|found| FileType::from_raw_mode(found.st_mode));
+    error.kind() == io::ErrorKind::BrokenPipe
+        && matches!(kind, Ok(FileType::Fifo | FileType::Socket))
+}
+
 /// Adds "standard output" to an error of writing to it.
 ///
 /// # Errors
 /// [`Closed`] if its reader has closed it, else the error in context.
 pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Closed.into(),
-        _ => anyhow::Error::new(error).context("standard output"),
+    written.map_err(|error| {
+        if is_reader_gone(&error, io::stdout()) {
+            Closed.into()
+        } else {
+            anyhow::Error::new(error).context("standard output")
+        }
     })
 }
 
@@ -68,7 +80,7 @@ pub fn require_stdout() -> anyhow::Result<()> {
 /// # Errors
 /// The limit is lower; the message names it.
 pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
-    require_limit(Resource::As, "address space", 'v', needed)
+    require_limit(Resource::RLIMIT_AS, "address space", 'v', needed)
 }
 
 /// Returns an error if the process may have a stack of less than `needed` bytes: an overflow
@@ -77,12 +89,12 @@ pub fn require_address_space(needed: u64) -> anyhow::Result<()> {
 /// # Errors
 /// The limit is lower; the message names it.
 pub fn require_stack(needed: u64) -> anyhow::Result<()> {
-    require_limit(Resource::Stack, "stack", 's', needed)
+    require_limit(Resource::RLIMIT_STACK, "stack", 's', needed)
 }
 
 /// Compares a limit in bytes, which `ulimit` has by this letter.
 fn require_limit(resource: Resource, what: &str, letter: char, needed: u64) -> anyhow::Result<()> {
-    match getrlimit(resource).current {
+    match soft_limit(resource) {
         Some(allowed) if allowed < needed => Err(anyhow!(
             "{} of {what} are needed, {} are allowed; raise the limit (ulimit -{letter}, now {})",
             size::format(needed),
@@ -151,7 +163,7 @@ pub fn fork_error(error: io::Error) -> io::Error {
     if Errno::from_io_error(&error) != Some(Errno::AGAIN) {
         return error;
     }
-    let limit = current_limit(Resource::Nproc);
+    let limit = current_limit(Resource::RLIMIT_NPROC);
     let message = format!(
         "no more processes are allowed: {error}; raise the limit (ulimit -u{limit}), or pids.max \
          of the control group"
@@ -177,13 +189,13 @@ pub fn with_remedy(error: &io::Error) -> String {
 }
 
 fn descriptor_remedy() -> String {
-    let limit = current_limit(Resource::Nofile);
+    let limit = current_limit(Resource::RLIMIT_NOFILE);
     format!("raise the limit (ulimit -n{limit})")
 }
 
 /// Returns the soft value of a limit as an addition to its name; empty if there is none.
 fn current_limit(resource: Resource) -> String {
-    let limit = getrlimit(resource).current;
+    let limit = soft_limit(resource);
     limit.map_or_else(String::new, |limit| format!(", now {limit}"))
 }
 

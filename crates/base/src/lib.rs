@@ -3,6 +3,7 @@
 
 pub mod failure;
 pub mod interrupt;
+pub mod limits;
 pub mod memory_file;
 mod named;
 pub mod orphan;

@@ -60,7 +60,8 @@ impl<F: AsFd> Patient<F> {
         }
     }
 
-    fn wait_for_room(&self) -> io::Result<()> {
+    /// Returns whether there is room; not if poll(2) is refused, say. A plain write then waits.
+    fn wait_for_room(&self) -> io::Result<bool> {
         loop {
             let signal = self.ending_signal();
             let timeout = match signal {
@@ -75,7 +76,7 @@ impl<F: AsFd> Patient<F> {
                     return Err(io::Error::other(format!("interrupted by {name}")));
                 }
                 (Ok(0) | Err(Errno::INTR), _) => {}
-                (outcome, _) => return Ok(outcome.map(drop)?),
+                (outcome, _) => return Ok(outcome.is_ok()),
             }
         }
     }
@@ -94,12 +95,10 @@ impl<F: AsFd> Write for Patient<F> {
             bytes
         };
         loop {
-            if self.can_block {
-                self.wait_for_room()?;
-            }
+            let may_retry = !self.can_block || self.wait_for_room()?;
             match retry_on_intr(|| rustix::io::write(&self.file, bytes)) {
                 // Another process has taken the room.
-                Err(Errno::AGAIN) => self.can_block = true,
+                Err(Errno::AGAIN) if may_retry => self.can_block = true,
                 outcome => return Ok(outcome?),
             }
         }

@@ -95,28 +95,30 @@ impl ProcessHandle {
     }
 
     /// Waits until the process ends, at most for `within`. Returns whether it has ended.
-    pub fn ends_within(&self, within: Duration) -> bool {
+    ///
+    /// # Errors
+    /// Those of poll(2): it is refused, say, so that the end can't be noticed.
+    pub fn ends_within(&self, within: Duration) -> io::Result<bool> {
         let start = Instant::now();
         loop {
             let left = within.saturating_sub(start.elapsed());
             let is_pidfd = self.refusal.is_none();
             if !is_pidfd && self.runs() {
                 thread::sleep(POLL_INTERVAL.min(left));
-            } else if !is_pidfd || self.is_readable(left) {
-                return true;
+            } else if !is_pidfd || self.is_readable(left)? {
+                return Ok(true);
             }
             if left.is_zero() {
-                return false;
+                return Ok(false);
             }
         }
     }
 
     /// Whether the pidfd becomes readable; perhaps false before the time after a signal.
-    fn is_readable(&self, within: Duration) -> bool {
+    fn is_readable(&self, within: Duration) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
         // A time out of range means no timeout.
-        let within = Timespec::try_from(within).ok();
-        poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
+        is_any_ready(&mut fds, Timespec::try_from(within).ok().as_ref())
     }
 
     /// Whether the process of a directory runs: it can't be read after the process was reaped.
@@ -154,6 +156,22 @@ impl ProcessHandle {
 impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Waits until a descriptor is ready, at most for `within`. False after a signal, too.
+///
+/// # Errors
+/// Those of poll(2) but EINTR: it is refused by a seccomp filter, say, or RLIMIT_NOFILE was lowered.
+/// Whoever waits in a loop must end it.
+pub fn is_any_ready(fds: &mut [PollFd<'_>], within: Option<&Timespec>) -> io::Result<bool> {
+    match poll(fds, within) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(io::Error::new(
+            io::Error::from(errno).kind(),
+            format!("poll(2): {}", io::Error::from(errno)),
+        )),
     }
 }
 
@@ -289,11 +307,12 @@ mod tests {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
         let process = ProcessHandle::open_directory(Pid::from_child(&cat), Errno::NOSYS).unwrap();
-        assert!(!process.ends_within(Duration::ZERO));
+        assert!(!process.ends_within(Duration::ZERO).unwrap());
         process.send(Signal::TERM).unwrap();
-        assert!(process.ends_within(Duration::MAX));
+        assert!(process.ends_within(Duration::MAX).unwrap());
         cat.wait().unwrap();
-        assert!(process.ends_within(Duration::ZERO) && process.send(Signal::TERM).is_err());
+        assert!(process.ends_within(Duration::ZERO).unwrap());
+        assert!(process.send(Signal::TERM).is_err());
         let reaped = ProcessHandle::open_directory(Pid::from_child(&cat), Errno::NOSYS).map(drop);
         assert_eq!(
             Errno::from_io_error(&reaped.unwrap_err()),

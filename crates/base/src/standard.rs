@@ -42,7 +42,8 @@ extern "C" fn record() {
         // SAFETY: the descriptor is only passed to F_GETFD, which fails if it is
         // not open.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
-        if rustix::io::fcntl_getfd(descriptor).is_err() {
+        // Any other error, by a seccomp filter, does not mean that it is closed.
+        if fcntl_getfd(descriptor) == Err(Errno::BADF) {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }

@@ -15,6 +15,17 @@ pub(crate) fn minor_faults() -> u64 {
     unsafe { usage.assume_init() }.ru_minflt as u64
 }
 
+/// Soft value of RLIMIT_MEMLOCK; `None` if there is none, or if it is unknown.
+pub(crate) fn max_locked_bytes() -> Option<u64> {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: the pointer is valid for writing an rlimit.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, limit.as_mut_ptr()) };
+    // SAFETY: all zeroes, or written by the kernel.
+    let soft = unsafe { limit.assume_init() }.rlim_cur;
+    // A seccomp filter may refuse the call.
+    (result == 0 && soft != libc::RLIM_INFINITY).then_some(soft)
+}
+
 /// Method used by [`duplicate_memory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicated {

@@ -10,10 +10,10 @@ use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 
 use super::Root;
+use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_base::size;
 
 /// A system call.
@@ -88,7 +88,7 @@ impl Privileges {
             capabilities: CapabilitySet::from_bits_retain(effective.unwrap_or(0)),
             in_first_user_namespace: root.in_first_user_namespace(),
             filtered: root.field(STATUS, "Seccomp").as_deref() == Some("2"),
-            max_locked: getrlimit(Resource::Memlock).current,
+            max_locked: soft_limit(Resource::RLIMIT_MEMLOCK),
         }
     }
 
@@ -203,7 +203,7 @@ fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> 
     let by_setting = setting.and_then(|setting| setting.refuses(root, process));
     let (cause, remedy) = match (errno, &call) {
         (Errno::MFILE, _) => because(
-            limit("RLIMIT_NOFILE", getrlimit(Resource::Nofile).current),
+            limit("RLIMIT_NOFILE", soft_limit(Resource::RLIMIT_NOFILE)),
             "raise it (ulimit -n)",
         ),
         (Errno::NFILE, _) => because(
@@ -212,7 +212,7 @@ fn find(call: RefusableCall, errno: Errno, root: &Root, process: Privileges) -> 
         ),
         // clone(2): too many processes and threads of the user or control group.
         (Errno::AGAIN, RefusableCall::Clone) => because(
-            limit("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
+            limit("RLIMIT_NPROC", soft_limit(Resource::RLIMIT_NPROC)),
             "raise it (ulimit -u), or pids.max of the control group",
         ),
         // perf_event_open(2): EPERM of mmap(2).

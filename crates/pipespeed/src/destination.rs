@@ -8,6 +8,7 @@
 //! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3, or the file that standard output is | through a duplicate, at its own position; never opened again |
 //! | a FIFO, a character device, a descriptor of another process | opened before measuring |
 
+mod attributes;
 mod regular;
 
 use std::fs::{self, File};

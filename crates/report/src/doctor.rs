@@ -1,6 +1,7 @@
 //! What `doctor` found, as a table of stages and sentences.
 
 mod deadlock;
+mod names;
 mod sentences;
 
 use std::collections::BTreeSet;

@@ -4,12 +4,12 @@ use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
 use fastpipe::pipe::page_size;
 use fastpipe::transfer::{SpliceOptions, VmspliceOptions};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::thread::sched_getcpu;
 
 use super::pipes::{PipePair, at, frame, page};
 use super::{CheckGroup, CheckResult};
 use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
+use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_base::size;
 use pipespeed_host::Root;
 use pipespeed_host::process_memory::{Backing, FrameFlags};
@@ -160,7 +160,7 @@ fn may_lock_memory() -> anyhow::Result<CheckResult> {
     const LOCKED: usize = 256 << 10;
     match Buffer::builder().len(LOCKED).locked(true).map() {
         Ok(_) => {
-            let limit = getrlimit(Resource::Memlock).current;
+            let limit = soft_limit(Resource::RLIMIT_MEMLOCK);
             let limit = limit.map_or("unlimited".to_owned(), size::format);
             Ok(CheckResult::pass(format!("yes, RLIMIT_MEMLOCK is {limit}")))
         }

@@ -282,7 +282,7 @@ impl ChildGuard {
     /// Waits for its end.
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         let process = at("pidfd_open(2)", process::ProcessHandle::open(self.pid()))?;
-        if !process.ends_within(Self::MAX_WAIT) {
+        if !process.ends_within(Self::MAX_WAIT)? {
             bail!(
                 "a child has not ended within {} s",
                 Self::MAX_WAIT.as_secs()

@@ -12,13 +12,13 @@ use perf_event::data::{Lost, Record};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::attribution::{Owners, PerfRecord, StackSample, TimedRecord, attribute};
 pub use super::event::{Event, EventScope, FREQUENCY};
 use super::record::Losses;
 use super::symbols::{Symbols, SymbolsError};
+use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, RefusableCall, Refusal, errno_of, hidden_symbols};
 use pipespeed_pipeline::proc::visible;
@@ -54,7 +54,7 @@ fn max_memory(cpus: usize) -> usize {
     const DEFAULT_KB: usize = 516;
     let kb = Root::default().number("proc/sys/kernel/perf_event_mlock_kb");
     let of_cpus = kb.unwrap_or(DEFAULT_KB).saturating_mul(cpus << 10);
-    let locked = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+    let locked = soft_limit(Resource::RLIMIT_MEMLOCK).unwrap_or(u64::MAX);
     of_cpus.saturating_add(usize::try_from(locked).unwrap_or(usize::MAX))
 }
 

@@ -12,10 +12,10 @@ use std::io;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
 
 use super::{BufferError, Pages, huge_page_size};
 use crate::pipe::page_size;
+use crate::sys;
 
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -207,7 +207,7 @@ impl Mapping {
         unsafe { rustix::mm::mlock(self.pointer(), self.mapped_len) }.map_err(|errno| {
             BufferError::Lock {
                 asked: self.mapped_len,
-                limit: getrlimit(Resource::Memlock).current,
+                limit: sys::max_locked_bytes(),
                 source: errno.into(),
             }
         })

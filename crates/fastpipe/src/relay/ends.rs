@@ -69,6 +69,11 @@ impl<'a> Endpoint<'a> {
         matches!(self.kind, FileKind::Stream { .. } | FileKind::Messages)
     }
 
+    /// Whether it has a reader, as an output, that may leave.
+    pub(super) fn has_reader(&self) -> bool {
+        self.is_pipe() || self.is_socket()
+    }
+
     /// Whether it has a position that can be set back.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.kind, FileKind::Regular { .. } | FileKind::BlockDevice)
@@ -107,6 +112,16 @@ impl<'a> Endpoint<'a> {
         };
         // At its end there is nothing to read, and so nothing is written.
         Ok(read < a.len && read <= written && most > written - read)
+    }
+
+    /// Returns the number of bytes between the position of a regular file and its
+    /// present end; `None` for any other end, and if it is unknown.
+    pub(super) fn bytes_to_end(&self) -> Option<u64> {
+        if !matches!(self.kind, FileKind::Regular { .. }) {
+            return None;
+        }
+        let len = rustix::fs::fstat(self.fd).ok()?.st_size as u64;
+        Some(len.saturating_sub(rustix::fs::tell(self.fd).ok()?))
     }
 
     /// Whether O_NONBLOCK is set on the open file.

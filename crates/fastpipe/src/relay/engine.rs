@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::copy::Copying;
 use super::direct;
@@ -15,7 +16,7 @@ use super::private::PrivatePipe;
 use super::report::{
     Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
-use super::step::Step;
+use super::step::{Needs, Step};
 use super::waiting::{Waited, Watch};
 use crate::pipe;
 
@@ -46,6 +47,10 @@ pub(super) struct Engine<'a> {
     copying: Copying<'a>,
     /// The technique reported the end of the input, and a read has to confirm it.
     end_unconfirmed: bool,
+    /// The last pipeful of a file has been reached, which is copied.
+    copies_last_pipeful: bool,
+    /// The first bytes of the input may be packets, which must not be spliced on.
+    may_be_packets: bool,
     futile: u32,
 
     taken: u64,
@@ -96,6 +101,8 @@ impl<'a> Engine<'a> {
                 options.block.unwrap_or(options::MAX_COPIED),
             ),
             end_unconfirmed: false,
+            copies_last_pipeful: false,
+            may_be_packets: input.is_pipe() && output.is_pipe(),
             futile: 0,
             taken: 0,
             given: 0,
@@ -138,6 +145,7 @@ impl<'a> Engine<'a> {
                 undelivered,
                 technique: self.technique,
                 passed_over: self.passed_over,
+                output_has_reader: self.output.has_reader(),
             }),
         }
     }
@@ -201,9 +209,7 @@ impl<'a> Engine<'a> {
                     self.record_futile_attempt()?;
                 }
             }
-            Step::End if self.technique == Technique::Copy || self.end_unconfirmed => {
-                return Ok(Some(End::EndOfData));
-            }
+            Step::End if self.is_copying() => return Ok(Some(End::EndOfData)),
             Step::End => self.end_unconfirmed = true,
             Step::Refused(errno) => {
                 let reason = Reason::Refused {
@@ -217,11 +223,43 @@ impl<'a> Engine<'a> {
         Ok(None)
     }
 
+    /// Whether the next attempt copies, whatever the technique is.
+    fn is_copying(&self) -> bool {
+        self.technique == Technique::Copy || self.end_unconfirmed || self.copies_last_pipeful
+    }
+
+    /// Returns the number of bytes before the last pipeful of a file. The pages of a
+    /// file change with it while they are in a pipe, so once copies fill the pipe, it
+    /// holds nothing that can still change when the relay has ended.
+    fn before_last_pipeful(&self) -> u64 {
+        let Some(to_end) = self.input.bytes_to_end() else {
+            return u64::MAX;
+        };
+        let limit = self
+            .options
+            .limit
+            .map_or(u64::MAX, |limit| limit - self.taken);
+        let capacity = pipe::capacity(self.output.fd).unwrap_or(0);
+        // Others may enlarge the pipe meanwhile.
+        let pipeful = capacity.max(options::TARGET_CAPACITY) as u64;
+        to_end.min(limit).saturating_sub(pipeful)
+    }
+
     fn attempt(&mut self, may_take: u64) -> Step {
-        if self.end_unconfirmed {
+        let mut most = may_take.min(self.options.block.unwrap_or(options::MAX_SPLICED) as u64);
+        if self.technique == Technique::Splice && self.output.is_pipe() && !self.is_copying() {
+            if self.may_be_packets
+                && let Err(errno) = self.examine_packets()
+            {
+                return Step::of_error(errno, Needs::INPUT);
+            }
+            let before = self.before_last_pipeful();
+            self.copies_last_pipeful = before == 0;
+            most = most.min(before);
+        }
+        if self.is_copying() {
             return self.copying.step(may_take);
         }
-        let most = may_take.min(self.options.block.unwrap_or(options::MAX_SPLICED) as u64);
         match self.technique {
             Technique::Splice => direct::step(&self.input, &self.output, most),
             Technique::Sendfile => direct::sendfile(&self.input, &self.output, most),
@@ -238,6 +276,31 @@ impl<'a> Engine<'a> {
             }
             Technique::Copy => self.copying.step(may_take),
         }
+    }
+
+    /// Copies if the first bytes are a packet (O_DIRECT; pipe(2)): splice(2) would pass
+    /// it on as one, of which a short read at the output loses the rest.
+    ///
+    /// # Errors
+    /// `AGAIN` if there are no bytes yet, and those of creating a pipe and of tee(2).
+    fn examine_packets(&mut self) -> rustix::io::Result<()> {
+        let mut pipe = match self.private.take() {
+            Some(pipe) => pipe,
+            None => PrivatePipe::new(false).map_err(|error| errno_of(&error))?,
+        };
+        let is_packet = match pipe.next_is_packet(self.input.fd) {
+            Err(Errno::AGAIN) => {
+                self.private = Some(pipe);
+                return Err(Errno::AGAIN);
+            }
+            examined => examined?,
+        };
+        self.may_be_packets = false;
+        if is_packet {
+            let reason = "packets would stay packets, of which a short read loses the rest";
+            self.fall_back_to_copying(Reason::Unfit(reason));
+        }
+        Ok(())
     }
 
     /// Returns the number of bytes that may be taken from the input now.
@@ -299,7 +362,7 @@ impl<'a> Engine<'a> {
         if self.futile < MAX_FUTILE_ATTEMPTS {
             return Ok(());
         }
-        if self.technique == Technique::Copy || self.end_unconfirmed {
+        if self.is_copying() {
             let until = Instant::now() + STUCK_PAUSE;
             return self
                 .watch
@@ -410,8 +473,11 @@ impl<'a> Engine<'a> {
 }
 
 fn refused(error: &io::Error) -> Step {
-    use rustix::io::Errno;
-    Step::Refused(Errno::from_io_error(error).unwrap_or(Errno::IO))
+    Step::Refused(errno_of(error))
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn enlarge_pipe(place: &Endpoint<'_>) {

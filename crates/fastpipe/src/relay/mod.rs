@@ -60,8 +60,15 @@
 //!
 //! Splicing passes on pages, not copies of them. A write to such a page before it
 //! is read from the output changes what is read. That concerns input files that
-//! are being modified, and writers that used vmsplice(2) on the input pipe. Among
-//! the latter, programs with double buffering assume that a page has been read
+//! are being modified, and writers that used vmsplice(2) on the input pipe.
+//!
+//! A file that is changed or truncated while it is relayed to a pipe may therefore
+//! change bytes that were given already. Not after the relay: the last pipeful, and
+//! at least 1 MiB, of a regular file is copied, so that nothing but copies is in the
+//! pipe at the end ([`End::EndOfData`], [`End::Limit`]). Pages of a block device, or
+//! of a file sent to a socket, may still change after it.
+//!
+//! Among the writers that use vmsplice(2), programs with double buffering assume that a page has been read
 //! after one more pipeful was sent; behind a relay this is wrong for every pipe
 //! size, since the pages may be unread in the output. Use [`Options::copy`] for
 //! such inputs. A [`Writer`](crate::writer::Writer) is safe, except with
@@ -90,8 +97,9 @@
 //! where [`Options::limit`], [`Options::block`] or an allowance cuts one: the part is
 //! taken by splice(2), which leaves the rest in the pipe. Only if tee(2) or splice(2)
 //! is refused, or no descriptor is available, it is read, and the rest is lost.
-//! [`Technique::Splice`] passes packets on to an output pipe as packets, of which a
-//! short read there loses the rest; [`Technique::Copy`] makes them a stream of bytes.
+//! splice(2) would pass packets on to an output pipe as packets, of which a short read
+//! there loses the rest. So an input that begins with a packet is copied, which makes it
+//! a stream of bytes. If packets may follow other bytes, use [`Options::copy`].
 //!
 //! # Capacity
 //! A pipe can hold more than its capacity if pieces came from a socket, since each

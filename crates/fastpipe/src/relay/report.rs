@@ -10,7 +10,8 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Technique {
-    /// splice(2) from one end to the other, of which at least one is a pipe.
+    /// splice(2) from one end to the other, of which at least one is a pipe. The last
+    /// pipeful of a regular file is copied.
     Splice,
     /// splice(2) into a pipe created by the relay, and out of it.
     SpliceThroughPipe,
@@ -218,6 +219,7 @@ pub struct RelayError {
     pub technique: Technique,
     /// The other techniques, with reasons.
     pub passed_over: Vec<PassedOver>,
+    pub(super) output_has_reader: bool,
 }
 
 impl RelayError {
@@ -231,14 +233,17 @@ impl RelayError {
             undelivered: Vec::new(),
             technique: Technique::Copy,
             passed_over: Vec::new(),
+            output_has_reader: false,
         }
     }
 
-    /// Whether the output has no reader any more, which is the normal end of a
-    /// producer.
+    /// Whether the output, a pipe or a socket, has no reader any more, which is the
+    /// normal end of a producer.
     pub fn reader_is_gone(&self) -> bool {
         let gone = [Errno::PIPE, Errno::CONNRESET].map(|errno| Some(errno.raw_os_error()));
-        self.side == Side::Output && gone.contains(&self.source.raw_os_error())
+        self.output_has_reader
+            && self.side == Side::Output
+            && gone.contains(&self.source.raw_os_error())
     }
 }
 

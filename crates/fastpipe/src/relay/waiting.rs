@@ -55,7 +55,7 @@ impl<'a> Watch<'a> {
             wait,
             backoff: Backoff::new(wait),
             spins: 0,
-            watches_output: output.is_pipe() || output.is_socket(),
+            watches_output: output.has_reader(),
         }
     }
 

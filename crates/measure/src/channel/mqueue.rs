@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastpipe::transfer::Counts;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::OpenChannel;
@@ -21,6 +20,7 @@ use super::{ChannelEnd, Receiver, Transmitter, set_nonblocking};
 use crate::failure::{TrialError, open_error, over_limit};
 use crate::record::{Granted, NotRun};
 use crate::sys;
+use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_base::size;
 
 /// The default number of messages in a queue (mq_overview(7)).
@@ -94,7 +94,7 @@ fn limit_error(errno: Errno, message: usize) -> TrialError {
                 "a message queue for one message of {} exceeds the memory limit of a \
                  user's queues here (ulimit -q{})",
                 size::format(message as u64),
-                match getrlimit(Resource::Msgqueue).current {
+                match soft_limit(Resource::RLIMIT_MSGQUEUE) {
                     Some(bytes) => format!(", now {bytes} bytes"),
                     None => String::new(),
                 }

@@ -16,7 +16,6 @@ use fastpipe::ring;
 use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 use rustix::net::SocketType;
-use rustix::process::{Resource, getrlimit};
 
 use super::message::Message;
 use super::{ChannelEnd, Receiver, Sink, Source, Taken, Transmitter};
@@ -25,6 +24,7 @@ use crate::data::DataProducer;
 use crate::failure::{PeerGone, TrialError, refusal_or_failure};
 use crate::record::{Granted, NotRun, Setup};
 use crate::spec::{ChannelSizes, Waiting};
+use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_base::size;
 
 const A_RING: &str = "a ring in shared memory";
@@ -48,7 +48,7 @@ pub fn open(sizes: ChannelSizes) -> Result<OpenChannel, TrialError> {
 /// # Errors
 /// [`TrialError::NotRun`] if it does.
 fn check_file_limit(sizes: ChannelSizes) -> Result<(), TrialError> {
-    let limit = getrlimit(Resource::Fsize).current;
+    let limit = soft_limit(Resource::RLIMIT_FSIZE);
     let file = sizes.ring_bytes.next_power_of_two().max(page_size()) + page_size();
     if let Some(max) = limit.filter(|max| file as u64 > *max) {
         return Err(TrialError::NotRun(NotRun::limit(format!(

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use pipespeed_base::orphan::run_orphan;
 use pipespeed_base::process::ProcessHandle;
@@ -29,10 +30,12 @@ const NAME: &CStr = c"pipespeed-boost";
 /// were made.
 ///
 /// # Errors
-/// The process does not exist, the file can't be opened, or no process can be started.
+/// The process does not exist, its end can't be waited for, the file can't be opened, or no process
+/// can be started.
 pub fn start(subject: RaiseScope, account: Option<&str>) -> io::Result<()> {
     // Opened here, since both may be gone when the sidecar runs.
     let root = open_process(subject.pid)?;
+    root.ends_within(Duration::ZERO)?;
     let account = account.map(|path| File::options().write(true).open(path));
     let account = account.transpose()?;
     run_orphan(|| {
@@ -65,7 +68,8 @@ fn attend(
         file.write_all(format!("{}\n", getpid().as_raw_pid()).as_bytes())?;
     }
     let mut booster = Booster::new(subject, PipeProbe::forking(raise::answer));
-    let account = booster.run(&mut |interval| !root.ends_within(interval));
+    // It must not outlive the process if the end can't be noticed.
+    let account = booster.run(&mut |interval| !root.ends_within(interval).unwrap_or(true));
     if let Some(mut file) = account_file {
         let text = serde_json::to_string(&account)?;
         // In one call.

@@ -11,7 +11,8 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
 };
 use rustix::io::pread;
-use rustix::process::{Resource, getrlimit};
+
+use pipespeed_base::limits::{Resource, soft_limit};
 
 use super::{
     Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
@@ -340,7 +341,7 @@ pub(crate) struct FdBudget(Rc<Cell<u64>>);
 impl FdBudget {
     /// Half of the descriptors that this process may have.
     pub(crate) fn new() -> Self {
-        let limit = getrlimit(Resource::Nofile).current;
+        let limit = soft_limit(Resource::RLIMIT_NOFILE);
         let half = limit.map_or(MAX_KEPT, |limit| limit / 2);
         FdBudget::with_count(half.min(MAX_KEPT))
     }

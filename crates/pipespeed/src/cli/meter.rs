@@ -133,7 +133,9 @@ pub struct MeterArgs {
     ///
     /// Needed if the producer sends its memory with vmsplice and reuses it after
     /// one more pipe's worth of data, as the published double buffering does:
-    /// without copying, that memory may still be unread in the output pipe.
+    /// without copying, that memory may still be unread in the output pipe. Also for a
+    /// file that is changed while the meter runs: its readers may see the changes. What is
+    /// changed after the meter has ended, they never see.
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
     /// Enlarge the pipe at standard input, which is faster.

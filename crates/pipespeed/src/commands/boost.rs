@@ -13,8 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, child_subreaper, getpid, kill_process};
 
 use crate::cli::BoostArgs;
@@ -23,6 +22,7 @@ use crate::commands::{pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{AlreadyReported, Interrupted, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
+use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, RaiseScope};
@@ -132,8 +132,9 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
             PollFd::new(&ending, PollFlags::IN),
             PollFd::new(&signals, PollFlags::IN),
         ];
-        retry_on_intr(|| poll(&mut fds, None)).context("poll(2)")?;
-        if !fds[0].revents().is_empty() {
+        // Without it no signal is passed on, and the command's end is waited for below.
+        let is_polled = is_any_ready(&mut fds, None);
+        if is_polled.is_err() || !fds[0].revents().is_empty() {
             break;
         }
         let signal = signals.next().and_then(Signal::from_named_raw);
@@ -193,7 +194,8 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut booster = Booster::new(subject, pipe_probe());
     let mut pause = |within: Duration| {
-        !is_over(&interrupt, None, Some(within)) && !process.ends_within(Duration::ZERO)
+        let has_ended = || process.ends_within(Duration::ZERO).unwrap_or(true);
+        !is_over(&interrupt, None, Some(within)) && !has_ended()
     };
     let mut lines = text::describe_account(&booster.run_once(&mut pause));
     // The processor time.

@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::process::ChildWatch;
+use pipespeed_base::process::{ChildWatch, is_any_ready};
 use pipespeed_base::{signal_name, standard};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate;
@@ -92,7 +92,8 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
     })
 }
 
-/// Waits until a signal arrives or the child ends. Returns whether that happened in time.
+/// Waits until a signal arrives or the child ends. Returns whether that happened in time. True,
+/// too, if poll(2) fails, which is said: a caller that waited again would do so for ever.
 pub(super) fn is_over(
     interrupt: &Interrupt,
     child: Option<&OwnedFd>,
@@ -105,10 +106,19 @@ pub(super) fn is_over(
         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
         .collect();
     let within = within.and_then(|within| Timespec::try_from(within).ok());
-    let ready = poll(&mut polled, within.as_ref());
+    let ready = is_any_ready(&mut polled, within.as_ref());
+    if let Err(error) = &ready {
+        say_blind(error);
+    }
     // It is noticed here: what is shown later is shown in spite of it.
     let is_interrupted = interrupt.signal().is_some();
-    is_interrupted || ready.is_ok_and(|ready| ready > 0)
+    is_interrupted || ready.unwrap_or(true)
+}
+
+/// Says once that nothing more is observed.
+fn say_blind(error: &io::Error) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| say(&format!("pipespeed: nothing more can be observed: {error}")));
 }
 
 /// Waits for the end of the command, and reaps others meanwhile. A signal that arrives is passed
@@ -133,7 +143,7 @@ pub(super) fn wait(
     // A second one might mean more to the command.
     let mut polled = [PollFd::new(ending, PollFlags::IN)];
     let grace = Timespec::try_from(GROUP_GRACE).ok();
-    if retry_on_intr(|| poll(&mut polled, grace.as_ref())) == Ok(0) {
+    if matches!(is_any_ready(&mut polled, grace.as_ref()), Ok(false)) {
         terminate::signal_descendants(proc, others, signal);
     }
     let status = child.wait().context("the command")?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::process::{Pid, getpid, getuid};
@@ -14,7 +14,7 @@ use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::SavedFiles;
 use crate::commands::{header, pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{
-    AlreadyReported, Closed, Interrupted, message_with_remedy, say, usage,
+    AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
 };
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::output::{print, print_on_stderr};
@@ -207,6 +207,7 @@ impl Doctor<'_> {
 
     /// Reports on a command once, and lets it go on.
     fn examine(&mut self, mut command: Started) -> anyhow::Result<()> {
+        let start = Instant::now();
         let mut observation = self.observe_command(&command, self.args.time);
         // The start of the programs is part of the first observation: stuck is what does not
         // run for the whole of one.
@@ -224,7 +225,8 @@ impl Doctor<'_> {
         let is_short = observation.seconds < MIN_TIME.as_secs_f64() || observation.is_too_short();
         if is_short && self.is_over(&command) && self.interrupt.signal().is_none() {
             let status = self.wait(&mut command)?;
-            let seconds = significant(observation.seconds);
+            // Not that of the observation, which may have failed earlier.
+            let seconds = significant(start.elapsed().as_secs_f64());
             let how = match status.code() {
                 Some(0) => String::new(),
                 _ => format!(" ({status})"),
@@ -301,7 +303,7 @@ impl Doctor<'_> {
     fn print(&mut self, text: &str) {
         // Not `say`, which would wrap it again.
         let written = print_on_stderr(text);
-        self.is_lost |= written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        self.is_lost |= written.is_err_and(|error| !is_reader_gone(&error, io::stderr()));
     }
 
     fn say_left(&self, command: &Started, findings: &[Finding]) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use pipespeed_base::failure::{Closed, say, usage, with_remedy};
+use pipespeed_base::failure::{Closed, is_reader_gone, say, usage, with_remedy};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_report::Style;
 
@@ -243,7 +243,7 @@ impl SavedFiles {
             match file.save(text(option)?.as_bytes()) {
                 Ok(()) => {}
                 // The reader of standard output may close it early.
-                Err(error) if file.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => {
+                Err(error) if file.is_stdout() && is_reader_gone(&error, io::stdout()) => {
                     is_closed = true;
                 }
                 Err(error) => failed.push(error.to_string()),

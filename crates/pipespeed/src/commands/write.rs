@@ -8,7 +8,7 @@ use fastpipe::pipe;
 
 use super::ends::{Rules, buffer_error, check_huge_pages};
 use crate::cli::{EndArgs, Sent, WriteArgs};
-use pipespeed_base::failure::{say, usage};
+use pipespeed_base::failure::{is_reader_gone, say, usage};
 use pipespeed_base::size;
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
@@ -128,7 +128,7 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
         }
         match sink.commit(n) {
             Ok(()) => {}
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(incomplete) if is_reader_gone(&incomplete.source, io::stdout()) => return Ok(()),
             Err(incomplete) => {
                 let sent = size::format(sink.sent());
                 return Err(anyhow::Error::new(incomplete.source)

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::attributes::copy_attributes;
 use pipespeed_base::output::check_by_closing;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags,
@@ -18,6 +19,12 @@ use rustix::process::{geteuid, getpid};
 /// Temporary files of this many names are tried. A process with the same number in another
 /// container may have chosen the same.
 const MAX_NAMES: u32 = 100;
+
+/// The mode that open(2) gives a new file, less the umask.
+const NEW: Mode = Mode::from_raw_mode(0o666);
+
+/// Nobody else may open a file before it has the mode of the old one.
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
 /// A regular file, which may be new.
 #[derive(Debug)]
@@ -60,9 +67,17 @@ impl Regular {
                 can_rename
             }
             Some(old) => {
-                self.open_existing()?;
+                let file = self.open_existing()?;
                 let is_mounted = self.has_attribute(&self.name, StatxAttributes::MOUNT_ROOT);
-                can_create.is_ok() && can_rename && is_sole_and_own(&old) && !is_mounted
+                let may_replace = can_create.is_ok()
+                    && can_rename
+                    && is_sole_and_own(&old)
+                    && !is_mounted
+                    && self.check_renaming().is_ok();
+                if !may_replace {
+                    check_truncating(&file)?;
+                }
+                may_replace
             }
         };
         Ok(if may_replace {
@@ -70,6 +85,14 @@ impl Regular {
         } else {
             SaveMethod::InPlace
         })
+    }
+
+    /// Checks that the file may be replaced, by renaming it to its own name, which does nothing
+    /// (rename(2)). Where that is refused (by Landlock, say), a temporary file can't be removed,
+    /// either.
+    fn check_renaming(&self) -> io::Result<()> {
+        let (directory, name) = (&self.directory, &self.name);
+        Ok(renameat(directory, name, directory, name)?)
     }
 
     /// Saves the file, and returns it, open for [`append`].
@@ -89,7 +112,7 @@ impl Regular {
 
     /// Creates the file under its own name.
     fn create(&self, bytes: &[u8]) -> io::Result<File> {
-        let (created, mut file) = Unfinished::create(&self.directory, self.name.clone())?;
+        let (created, mut file) = Unfinished::create(&self.directory, self.name.clone(), NEW)?;
         file.write_all(bytes)?;
         check_by_closing(&file)?;
         created.keep();
@@ -97,9 +120,17 @@ impl Regular {
     }
 
     fn replace(&self, bytes: &[u8]) -> io::Result<File> {
-        let old = self.existing()?;
-        old.as_ref().map_or(Ok(()), require_regular)?;
-        let (temporary, mut file) = Unfinished::temporary(&self.directory)?;
+        let old = match self.open_existing() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        let mode = if old.is_some() {
+            self.check_renaming()?;
+            PRIVATE
+        } else {
+            NEW
+        };
+        let (temporary, mut file) = Unfinished::temporary(&self.directory, mode)?;
         if let Some(old) = old {
             take_on(&file, &old)?;
         }
@@ -209,10 +240,13 @@ pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// Checks that a file can be created in a directory.
 pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    // It has no name, so not even a signal leaves it behind. Some file systems don't have it.
-    match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {
-        Ok(_) => Ok(()),
-        Err(_) => Unfinished::temporary(directory).map(drop),
+    // It has no name, so not even a signal leaves it behind.
+    match openat(directory, ".", flags, PRIVATE) {
+        // Some file systems don't have it (open(2)).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            Unfinished::temporary(directory, PRIVATE).map(drop)
+        }
+        opened => Ok(opened.map(drop)?),
     }
 }
 
@@ -226,12 +260,12 @@ struct Unfinished<'a> {
 
 impl<'a> Unfinished<'a> {
     /// Creates a file with a name that no other has.
-    fn temporary(directory: &'a OwnedFd) -> io::Result<(Self, File)> {
+    fn temporary(directory: &'a OwnedFd, mode: Mode) -> io::Result<(Self, File)> {
         let pid = getpid().as_raw_pid();
         for _ in 0..MAX_NAMES {
             let now = jiff::Timestamp::now().as_nanosecond();
             let name = format!(".pipespeed-{pid}-{now}");
-            match Unfinished::create(directory, name.into()) {
+            match Unfinished::create(directory, name.into(), mode) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => return outcome,
             }
@@ -239,12 +273,22 @@ impl<'a> Unfinished<'a> {
         Err(Errno::EXIST.into())
     }
 
-    fn create(directory: &'a OwnedFd, name: PathBuf) -> io::Result<(Self, File)> {
+    fn create(directory: &'a OwnedFd, name: PathBuf, mode: Mode) -> io::Result<(Self, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // The mode that open(2) gives a new file, less the umask.
-        let file = openat(directory, &name, flags, Mode::from_raw_mode(0o666))?;
-        let name = Some(name);
-        Ok((Unfinished { directory, name }, file.into()))
+        match openat(directory, &name, flags, mode) {
+            Ok(file) => {
+                let name = Some(name);
+                Ok((Unfinished { directory, name }, file.into()))
+            }
+            Err(errno) => {
+                // Landlock may let it be created and not be opened. One that was there before is
+                // EEXIST.
+                if errno == Errno::ACCESS && is_empty_and_own(directory, &name) {
+                    let _ = unlinkat(directory, &name, AtFlags::empty());
+                }
+                Err(errno.into())
+            }
+        }
     }
 
     fn rename(self, name: &Path) -> io::Result<()> {
@@ -268,25 +312,32 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Takes on the group and mode of a file that is to be replaced.
+fn is_empty_and_own(directory: &OwnedFd, name: &Path) -> bool {
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| found.st_size == 0 && is_sole_and_own(&found))
+}
+
+/// Takes on the group, the attributes and the mode of a file that is to be replaced.
 ///
 /// # Errors
 /// EPERM: it must not be replaced.
-fn take_on(file: &File, old: &Stat) -> io::Result<()> {
-    if !is_sole_and_own(old) {
+fn take_on(file: &File, old: &File) -> io::Result<()> {
+    let found = fstat(old)?;
+    if !is_sole_and_own(&found) {
         return Err(Errno::PERM.into());
     }
-    // Before the mode, since it clears bits of it (chown(2)).
-    if fstat(file)?.st_gid != old.st_gid {
-        fchown(file, None, Some(Gid::from_raw(old.st_gid)))?;
+    // Before the mode, since these change bits of it (chown(2), acl(5)).
+    if fstat(file)?.st_gid != found.st_gid {
+        fchown(file, None, Some(Gid::from_raw(found.st_gid)))?;
     }
-    Ok(fchmod(file, Mode::from_raw_mode(old.st_mode))?)
+    copy_attributes(old, file).map_err(|_| Errno::PERM)?;
+    Ok(fchmod(file, Mode::from_raw_mode(found.st_mode))?)
 }
 
 /// Replaces the contents of a file. Reserves the room first, and writes the old contents again
 /// if the new ones can't be written all the same.
 fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
-    let (old, new) = (file.metadata()?.len(), bytes.len() as u64);
+    let (old, new) = (check_truncating(file)?, bytes.len() as u64);
     // What is behind the new contents is cut off only in the end.
     let mut kept = vec![0; old.min(new) as usize];
     let is_kept = file.read_exact_at(&mut kept, 0).is_ok();
@@ -297,20 +348,50 @@ fn write_in_place(file: &File, bytes: &[u8]) -> io::Result<()> {
         let _ = file.set_len(old);
         return Err(errno.into());
     }
-    let mut written = file.write_all_at(bytes, 0);
+    let mut written = 0;
+    let mut outcome = write_counted(file, bytes, &mut written);
     if reserved.is_err() {
         // Unknown to the file system, which may find out later that there is no room.
-        written = written.and_then(|()| file.sync_data());
+        outcome = outcome.and_then(|()| file.sync_data());
     }
-    let error = match written.and_then(|()| file.set_len(new)) {
+    let error = match outcome.and_then(|()| file.set_len(new)) {
         Ok(()) => return check_by_closing(file),
         Err(error) => error,
     };
-    if is_kept && file.write_all_at(&kept, 0).is_ok() && file.set_len(old).is_ok() {
+    let overwritten = &kept[..written.min(kept.len())];
+    let is_restored =
+        overwritten.is_empty() || is_kept && file.write_all_at(overwritten, 0).is_ok();
+    // Gives the reserved room back, too.
+    let is_cut = file.set_len(old).is_ok() || file.metadata().is_ok_and(|now| now.len() == old);
+    if is_restored && is_cut {
         return Err(error);
     }
     let message = format!("{error}; its old contents are damaged");
     Err(io::Error::new(error.kind(), message))
+}
+
+/// Writes at the beginning of a file, and counts the bytes, also of a failure.
+fn write_counted(file: &File, bytes: &[u8], written: &mut usize) -> io::Result<()> {
+    while *written < bytes.len() {
+        match file.write_at(&bytes[*written..], *written as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a file can be truncated, by doing so at its end. Returns its length.
+///
+/// # Errors
+/// Landlock, say, refuses it: a shorter text would leave the end of the old one.
+fn check_truncating(file: &File) -> io::Result<u64> {
+    let len = file.metadata()?.len();
+    file.set_len(len)
+        .map_err(|error| io::Error::new(error.kind(), format!("it can't be truncated: {error}")))?;
+    Ok(len)
 }
 
 /// Adds a part at the end of a file, or nothing.

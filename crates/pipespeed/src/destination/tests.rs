@@ -2,6 +2,8 @@ use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use rustix::fs::XattrFlags;
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries
@@ -42,6 +44,72 @@ fn an_existing_file_keeps_its_permissions() {
     assert_eq!(fs::read(&path).unwrap(), b"new");
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
+}
+
+/// An access control list (acl(5), linux/posix_acl_xattr.h) by which one more user may write.
+fn list() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in [
+        (1_u16, 6_u16, NOBODY),
+        (2, 6, 1234),
+        (4, 4, NOBODY),
+        (16, 6, NOBODY),
+        (32, 4, NOBODY),
+    ] {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(rights.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_replaced_file_has_the_attributes_of_the_old_one_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("listed"), "old").unwrap();
+    fs::write(path("plain"), "old").unwrap();
+    fs::set_permissions(path("plain"), Permissions::from_mode(0o640)).unwrap();
+    let set = |path: &Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(path, name, value, XattrFlags::empty())
+    };
+    let prepared = set(&path("listed"), "user.note", b"mine")
+        .and_then(|()| set(&path("listed"), "system.posix_acl_access", &list()))
+        // New files get it.
+        .and_then(|()| set(dir.path(), "system.posix_acl_default", &list()));
+    if let Err(errno) = prepared {
+        return pipespeed_testing::skip(format_args!("no attributes in {dir:?}: {errno}"));
+    }
+    for (name, expected) in [
+        (
+            "listed",
+            &[
+                ("user.note", b"mine".to_vec()),
+                ("system.posix_acl_access", list()),
+            ][..],
+        ),
+        ("plain", &[]),
+    ] {
+        let before = fs::metadata(path(name)).unwrap();
+        save(path(name), b"new").unwrap();
+        let after = fs::metadata(path(name)).unwrap();
+        assert_ne!(before.ino(), after.ino(), "it is replaced");
+        assert_eq!(before.mode(), after.mode());
+        let mut names = vec![0; 1024];
+        let len = rustix::fs::listxattr(path(name), &mut names[..]).unwrap();
+        // Security modules may have added one.
+        let names = String::from_utf8(names[..len].to_vec()).unwrap();
+        let names = names
+            .split_terminator('\0')
+            .filter(|name| !name.starts_with("security."));
+        assert_eq!(names.count(), expected.len());
+        for (attribute, value) in expected {
+            let mut found = vec![0; 1024];
+            let len = rustix::fs::getxattr(path(name), *attribute, &mut found[..]).unwrap();
+            assert_eq!(&found[..len], value, "{attribute}");
+        }
+    }
 }
 
 #[test]

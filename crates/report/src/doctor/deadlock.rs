@@ -8,7 +8,7 @@ use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 
-use super::sentences::{descriptor, full, pipe_name};
+use super::names::{descriptor, full, pipe_name};
 use crate::format::list;
 use crate::style::{RED, Style};
 

@@ -23,6 +23,7 @@ use super::format::{Format, MeterLine};
 use super::json;
 use super::options::{MeterOptions, Show};
 use super::progress::Snapshot;
+use pipespeed_base::failure::is_reader_gone;
 use pipespeed_base::standard::{has_colours, is_ignored};
 use pipespeed_base::text::without_error_numbers;
 
@@ -135,7 +136,8 @@ impl<'o> Display<'o> {
             self.screen.write(&text)
         };
         if let Err(error) = written
-            && !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe)
+            && error.kind() != ErrorKind::WouldBlock
+            && !is_reader_gone(&error, io::stderr())
         {
             self.status = NOT_SHOWN;
         }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use fastpipe::relay::{self, End, RelayError, Side, relay, relay_inspecting};
 use fastpipe::wait::Wait;
 use pipespeed_base::failure::with_remedy;
+use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, stat, tell};
-use rustix::io::Errno;
 
 use super::format::sanitize;
 use super::options::MeterOptions;
@@ -163,10 +163,7 @@ fn open(path: &Path, session: &mut MeterSession<'_>) -> io::Result<File> {
 fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bool> {
     // A time out of range means no timeout.
     let within = within.and_then(|time| Timespec::try_from(time).ok());
-    match poll(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref()) {
-        Err(Errno::INTR) => Ok(false),
-        events => Ok(events? > 0),
-    }
+    is_any_ready(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref())
 }
 
 fn printable(path: &Path) -> String {

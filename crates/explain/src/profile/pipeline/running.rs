@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, getpid};
 
 use super::members::Members;
 use crate::profile::perf::{PerfSampler, Sampling, SamplingError};
 use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::process::is_any_ready;
 use pipespeed_host::refusals::RefusableCall;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
@@ -215,11 +216,8 @@ impl Running {
         let mut polled = [self.ending.as_fd(), interrupt.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let left = until.saturating_duration_since(Instant::now());
-        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
-            Ok(_) => Ok(!polled[0].revents().is_empty()),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+        is_any_ready(&mut polled, Timespec::try_from(left).ok().as_ref())?;
+        Ok(!polled[0].revents().is_empty())
     }
 }
 

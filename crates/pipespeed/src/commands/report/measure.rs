@@ -4,7 +4,6 @@
 //! names the command that makes another one like it.
 
 use std::fs;
-use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -298,11 +297,12 @@ fn wait(mut started: Started, interrupt: &Interrupt) -> anyhow::Result<ExitStatu
         PollFd::new(&started.ending, PollFlags::IN),
         PollFd::new(interrupt, PollFlags::IN),
     ];
-    retry_on_intr(|| poll(&mut fds, None)).map_err(io::Error::from)?;
+    // If that is refused, its end is waited for all the same.
+    let _ = retry_on_intr(|| poll(&mut fds, None));
     if let Some(signal) = interrupt.signal() {
         // Ctrl-C has reached it already, and a second signal would end it unsaved.
         let ended = retry_on_intr(|| poll(&mut fds[..1], Some(&GRACE)));
-        if ended.map_err(io::Error::from)? == 0
+        if ended == Ok(0)
             && let Some(signal) = Signal::from_named_raw(signal)
         {
             // It is not reaped yet, so its number is not reused.

@@ -3,13 +3,13 @@
 mod screen;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Seek};
+use std::io::{self, IsTerminal, Seek};
 use std::os::fd::AsFd;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, getpid};
 use serde::Serialize;
 
@@ -20,10 +20,13 @@ use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{now, pipe_probe, require_processes};
 use crate::destination::Destination;
-use pipespeed_base::failure::{AlreadyReported, Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::failure::{
+    AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
+};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
+use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
 use pipespeed_pipeline::graph::Scope;
@@ -167,9 +170,9 @@ impl WatchedCommand {
         Ok(WatchedCommand { started, messages })
     }
 
-    fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.started.ending, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        is_any_ready(&mut fds, Some(&Timespec::default()))
     }
 }
 
@@ -196,7 +199,7 @@ impl Top<'_> {
             let has_ended = match &self.command {
                 Some(command) => {
                     terminate::reap_others(&proc, Pid::from_child(&command.started.child));
-                    command.has_ended()
+                    command.has_ended()?
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
@@ -211,7 +214,7 @@ impl Top<'_> {
             }
             let next = self.next_moment(&live, start);
             let until = next.saturating_duration_since(Instant::now());
-            let has_key = self.pause(interval.min(until));
+            let has_key = self.pause(interval.min(until))?;
             if let TopOutput::Screen(shown) = &mut self.output
                 && !shown.attend(has_key, &self.moment, &self.interrupt)?
             {
@@ -263,7 +266,7 @@ impl Top<'_> {
 
     /// Waits for a signal, for the command's end, or for a key. Returns whether a key was
     /// pressed.
-    fn pause(&self, within: Duration) -> bool {
+    fn pause(&self, within: Duration) -> io::Result<bool> {
         let keys = match &self.output {
             TopOutput::Screen(shown) => Some(shown.screen.as_fd()),
             _ => None,
@@ -278,9 +281,8 @@ impl Top<'_> {
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let within = Timespec::try_from(within).ok();
-        // A failure is a signal, which is seen elsewhere.
-        let ready = poll(&mut polled, within.as_ref()).unwrap_or(0);
-        keys.is_some() && ready > 0 && !polled[0].revents().is_empty()
+        let is_ready = is_any_ready(&mut polled, within.as_ref())?;
+        Ok(keys.is_some() && is_ready && !polled[0].revents().is_empty())
     }
 
     /// Leaves the screen, and waits for the command, whatever failed.
@@ -373,7 +375,7 @@ fn record(moment: &Moment, destination: &mut Destination) -> anyhow::Result<()> 
     let mut line = serde_json::to_string(&record).context("--json")?;
     line.push('\n');
     match destination.append(line.as_bytes()) {
-        Err(error) if destination.is_stdout() && error.kind() == ErrorKind::BrokenPipe => {
+        Err(error) if destination.is_stdout() && is_reader_gone(&error, io::stdout()) => {
             Err(Closed.into())
         }
         appended => appended.context("--json"),

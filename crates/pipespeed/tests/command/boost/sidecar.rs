@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pipespeed_stats::Rng;
-use rustix::process::{Resource, Signal, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 
 use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{ForAll, limit};
@@ -112,6 +112,26 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
     writer.write_all(b"x").unwrap();
     drop(writer);
     assert_eq!(running.finish().succeeded_in_silence().out, "x");
+    mark.nobody_left();
+}
+
+#[test]
+fn it_ends_if_it_can_no_longer_watch_the_command() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = boost("", "cat");
+    command.stdin(reader);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    let sidecar = eventually(|| sidecar(&mark)).unwrap();
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // poll(2) now fails with EINVAL.
+    prlimit(Some(sidecar), Resource::Nofile, none).unwrap();
+    eventually(|| test_kill_process(sidecar).is_err().then_some(())).unwrap();
+    drop(writer);
+    running.finish().succeeded_in_silence();
     mark.nobody_left();
 }
 

@@ -95,6 +95,33 @@ fn a_command_runs_without_pidfds_and_the_cause_is_named() {
     }
 }
 
+#[test]
+fn a_command_keeps_its_status_where_poll_is_refused() {
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        if !failing_call(&mut Command::new("true"), libc::SYS_ppoll, errno) {
+            return;
+        }
+        // Nothing can be sampled, which ends a profile.
+        for way in WAYS.iter().filter(|way| !way.starts_with("profile")) {
+            let script = "sleep 0.3 | cat; echo ran > out; exit 3";
+            let (outcome, out) = run_in(way, script, |command| {
+                failing_call(command, libc::SYS_ppoll, errno);
+            });
+            let status = if *way == "doctor --" { 0 } else { 3 };
+            assert_eq!(
+                (outcome.code, &*out),
+                (Some(status), "ran\n"),
+                "{way}: {outcome:#?}"
+            );
+            assert!(outcome.err.contains(": poll(2): "), "{way}: {outcome:#?}");
+        }
+        let (outcome, _) = run_in("boost --prove=1 --quiet", "true", |command| {
+            failing_call(command, libc::SYS_ppoll, errno);
+        });
+        outcome.succeeded();
+    }
+}
+
 /// The flags of clone(2) by which glibc starts a thread (pthread_create in nptl).
 const THREAD_FLAGS: u32 = 0x003d_0f00;
 

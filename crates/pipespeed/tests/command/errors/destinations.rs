@@ -173,6 +173,68 @@ fn the_names_and_the_owner_of_a_file_are_kept() {
     assert_eq!(names_in(directory.path()), ["run.json"]);
 }
 
+/// Rights of Landlock (linux/landlock.h).
+const WRITE_FILE: u64 = 1 << 1;
+const REMOVE_FILE: u64 = 1 << 5;
+const TRUNCATE: u64 = 1 << 14;
+
+#[test]
+fn what_a_sandbox_denies_is_found_before_measuring_and_leaves_nothing() {
+    // The names before, whether the file is saved, and the error if not.
+    for (denied, before, refusal) in [
+        (WRITE_FILE, "", Some("Permission denied")),
+        (WRITE_FILE, "run.json", Some("Permission denied")),
+        (REMOVE_FILE, "run.json", None),
+        (TRUNCATE, "run.json", None),
+        (TRUNCATE, "other run.json", Some("it can't be truncated")),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.json");
+        let names: Vec<&str> = before.split_whitespace().collect();
+        if let [first, others @ ..] = &names[..] {
+            fs::write(directory.path().join(first), "old").unwrap();
+            for other in others {
+                fs::hard_link(directory.path().join(first), directory.path().join(other)).unwrap();
+            }
+        }
+        let mut command = pipespeed(&format!("{SHORT} --json"));
+        command.arg(&path);
+        if !conditions::without_rights(&mut command, denied) {
+            return;
+        }
+        let outcome = run_alone(command);
+        if let Some(words) = refusal {
+            assert_eq!(outcome.out, "", "nothing is measured");
+            outcome.refused(2, &["--json: cannot write", words]);
+            let old = fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(old, if names.is_empty() { "" } else { "old" });
+        } else {
+            outcome.succeeded_in_silence();
+            assert_record(&path);
+        }
+        assert_eq!(names_in(directory.path()), names, "{denied:#x}");
+    }
+}
+
+#[test]
+fn old_contents_are_not_called_damaged_if_nothing_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, other] = ["run.json", "other"].map(|name| directory.path().join(name));
+    fs::write(&file, "old").unwrap();
+    fs::hard_link(&file, &other).unwrap();
+    let mut command = pipespeed(&format!("{SHORT} --json"));
+    command.arg(&file);
+    if !conditions::failing_call(&mut command, libc::SYS_pwrite64, libc::EIO) {
+        return;
+    }
+    let outcome = run_alone(command);
+    assert!(!outcome.err.contains("damaged"), "{outcome:#?}");
+    outcome.failed(1, &["cannot write", "Input/output error"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    // The room that was reserved is that of the record.
+    assert!(fs::metadata(&file).unwrap().blocks() <= 8);
+}
+
 #[test]
 fn on_a_full_disk_the_old_record_is_kept() {
     let directory = tempfile::tempdir().unwrap();

@@ -430,6 +430,44 @@ fn messages_have_no_numbers_of_errors() {
 }
 
 #[test]
+fn a_file_has_no_reader_that_could_have_left() {
+    let input = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&input, [b'x'; 100_000]).unwrap();
+    let meter = format!("meter -qC {}", input.path().display());
+    for errno in [libc::EPIPE, libc::ECONNRESET] {
+        for (args, status) in [(&*meter, 16), ("fizzbuzz --to 100000", 1), ("yes", 1)] {
+            let mut command = pipespeed(args);
+            // Of standard output: the message is still printed.
+            if !conditions::failing_call_with(&mut command, libc::SYS_write, (0, 1), errno)
+                || !conditions::failing_call(&mut command, libc::SYS_pwritev2, libc::ENOSYS)
+            {
+                return;
+            }
+            let outcome = start_into(command, tempfile::tempfile().unwrap()).finish();
+            outcome.failed(status, &["standard output"]);
+        }
+    }
+}
+
+#[test]
+fn a_refused_call_is_not_taken_for_a_limit_or_a_closed_descriptor() {
+    for call in [libc::SYS_prlimit64, libc::SYS_fcntl] {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let mut command = pipespeed("bench --list");
+            if !conditions::failing_call(&mut command, call, errno) {
+                return;
+            }
+            let outcome = run_alone(command);
+            if call == libc::SYS_prlimit64 {
+                outcome.succeeded_in_silence();
+            } else {
+                assert!(!outcome.err.contains("is closed"), "{outcome:#?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn standard_output_that_nobody_reads_any_more_ends_a_command_well() {
     let unread = || std::io::pipe().unwrap().1;
     for args in ["bench --list", "man", "completions bash", "--help"] {

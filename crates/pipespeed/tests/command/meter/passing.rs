@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
 use fastpipe::buffer::Buffer;
+use fastpipe::pipe;
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 
-use crate::common::{Outcome, pipespeed, run_alone, start_into, usage_errors};
+use crate::common::{Outcome, pipespeed, run_alone, skip, start_into, usage_errors};
 
 /// Bytes in which a lost or repeated one shows.
 fn data(len: usize) -> Vec<u8> {
@@ -363,4 +365,33 @@ fn what_pv_has_and_this_has_not_is_said_in_one_line() {
         "--height",
     ];
     insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("meter {args}"))));
+}
+
+#[test]
+fn a_file_that_changes_after_the_end_does_not_change_what_is_read() {
+    const CAPACITY: usize = 1 << 20;
+    for len in [900_000, 3_000_001] {
+        for is_truncated in [false, true] {
+            let bytes = data(len);
+            let file = file_of(&bytes);
+            let (mut out, into) = std::io::pipe().unwrap();
+            if pipe::set_capacity(&into, CAPACITY).is_err() {
+                return skip("a pipe can't be enlarged to 1 MiB here");
+            }
+            let mut command = meter("-q");
+            command.arg(file.path());
+            let running = start_into(command, into);
+            // Nothing but the last pipeful is left when it ends.
+            let mut got = vec![0; len.saturating_sub(CAPACITY)];
+            out.read_exact(&mut got).unwrap();
+            running.finish().succeeded_in_silence();
+            if is_truncated {
+                file.as_file().set_len(0).unwrap();
+            } else {
+                file.as_file().write_all_at(&vec![b'!'; len], 0).unwrap();
+            }
+            out.read_to_end(&mut got).unwrap();
+            assert!(got == bytes, "{len} {is_truncated}");
+        }
+    }
 }
