@@ -233,23 +233,6 @@ fn remedy(
         Room::Usual if !waits_for_pipes && bottleneck.delay.is_none() => "; larger pipes don't",
         _ => "",
     };
-    let small = match bottleneck.room {
-        Room::Small { capacity, .. } => format!(
-            " A larger pipe may help, too: the one next to it holds only {}.",
-            size::format(capacity)
-        ),
-        Room::Emptied { capacity } => format!(
-            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
-             that the pipe holds.",
-            size::format(capacity)
-        ),
-        // Its data comes or is taken in bursts.
-        Room::Usual if waits_for_pipes => format!(
-            " A larger pipe may help, too: it waits on pipes {} of the time.",
-            percent(bottleneck.waits)
-        ),
-        Room::Usual | Room::Unknown => String::new(),
-    };
     let delay = bottleneck.delay.as_ref().map(describe_delay);
     let text = match activity {
         MainActivity::Runs if has_small_calls && bottleneck.children.is_none() => {
@@ -315,8 +298,33 @@ fn remedy(
     } else {
         String::new()
     };
-    let small = if is_helped { &*small } else { "" };
-    (text + small + &stopped).trim().to_owned()
+    let room = if is_helped {
+        room_text(bottleneck)
+    } else {
+        String::new()
+    };
+    (text + &room + &stopped).trim().to_owned()
+}
+
+/// Whether a larger pipe may help, too.
+fn room_text(bottleneck: &Bottleneck) -> String {
+    match bottleneck.room {
+        Room::Small { capacity, .. } => format!(
+            " A larger pipe may help, too: the one next to it holds only {}.",
+            size::format(capacity)
+        ),
+        Room::Emptied { capacity } => format!(
+            " A larger pipe helps, too, if it reads more than {} at a time: each of its reads takes all \
+             that the pipe holds.",
+            size::format(capacity)
+        ),
+        // Its data comes or is taken in bursts.
+        Room::Usual if bottleneck.waits >= MIN_MENTIONED => format!(
+            " A larger pipe may help, too: it waits on pipes {} of the time.",
+            percent(bottleneck.waits)
+        ),
+        Room::Usual | Room::Unknown => String::new(),
+    }
 }
 
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";

@@ -1,11 +1,15 @@
 //! The bottleneck.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use pipespeed_host::CpuList;
 
+pub use self::room::Room;
+use self::room::room;
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, reach};
 use crate::observe::Observation;
@@ -39,8 +43,6 @@ const MIN_OWN: f64 = 0.3;
 const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
 const MIN_KNOWN: f64 = 0.5;
-/// A read that takes this share of what a pipe can hold takes all there is.
-const MIN_EMPTIED: f64 = 0.9;
 /// Stages don't wait only for each other if one waits outside for this share.
 const MAX_OUTSIDE: f64 = 0.2;
 
@@ -114,28 +116,6 @@ pub enum Delay {
         processors: usize,
     },
     /// It does not show.
-    Unknown,
-}
-
-/// How large the pipes next to a stage are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Room {
-    /// As large as a new pipe, or larger.
-    Usual,
-    /// The smallest is smaller than a new pipe.
-    Small {
-        /// The pipe.
-        pipe: LinkId,
-        /// Its capacity in bytes.
-        capacity: u64,
-    },
-    /// As large as a new pipe, but each read of the stage takes all that the one before it holds.
-    Emptied {
-        /// Its capacity in bytes.
-        capacity: u64,
-    },
-    /// Not all could be opened.
     Unknown,
 }
 
@@ -467,63 +447,6 @@ fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queu
     } else {
         Delay::Unknown
     }
-}
-
-/// How large the pipes next to a stage are.
-fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room {
-    let own = candidate.stage.process.pipes();
-    let around = candidate.inputs.union(&candidate.outputs);
-    let next = around.filter(|pipe| own.contains(pipe));
-    let next: Vec<_> = next
-        .map(|id| observation.pipes.iter().find(|pipe| pipe.id == *id))
-        .collect();
-    let small = next.iter().flatten().filter(|pipe| pipe.is_small());
-    let smallest = small.min_by_key(|pipe| pipe.capacity);
-    match smallest {
-        Some(pipe) => Room::Small {
-            pipe: pipe.id,
-            capacity: pipe.capacity.unwrap_or_default(),
-        },
-        None if next
-            .iter()
-            .all(|pipe| pipe.is_some_and(|pipe| pipe.capacity.is_some())) =>
-        {
-            match emptied(observation, candidate) {
-                Some(capacity) => Room::Emptied { capacity },
-                // How much each read takes can't be seen of a splice, nor of children.
-                None if reads_unseen(observation, candidate) => Room::Unknown,
-                None => Room::Usual,
-            }
-        }
-        None => Room::Unknown,
-    }
-}
-
-/// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
-/// takes.
-fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
-    let stage = candidate.stage;
-    let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
-    let mut inputs = candidate
-        .inputs
-        .iter()
-        .filter(|pipe| stage.process.holds(**pipe, LinkSide::Input));
-    let input = inputs.next().filter(|_| inputs.next().is_none())?;
-    let mut pipes = observation.pipes.iter();
-    let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
-    let per_read = io.read_bytes as f64 / io.reads as f64;
-    (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
-}
-
-/// Whether it can't be known how much the reads of a stage take.
-fn reads_unseen(observation: &Observation, candidate: &Candidate<'_>) -> bool {
-    let stage = candidate.stage;
-    let pipes = observation.pipes.iter();
-    let mut inputs = pipes.filter(|pipe| candidate.inputs.contains(&pipe.id));
-    let gets_data = inputs.any(|pipe| pipe.bytes_per_s != Some(0.0));
-    let is_counted = stage.io.is_some_and(|io| io.reads > 0);
-    let by_others = stage.splices || stage.has_reaped || stage.children.is_some();
-    gets_data && (by_others || !is_counted)
 }
 
 /// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets

@@ -355,7 +355,8 @@ mod tests {
     use super::*;
     use crate::fixtures::process;
 
-    fn children_of(script: &str) -> ChildTally {
+    /// 50 samples of the children of a shell, once all of them are there.
+    fn children_of(script: &str, count: usize) -> ChildTally {
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).stdin(Stdio::null());
         shell.process_group(0);
@@ -368,9 +369,9 @@ mod tests {
             let waits = |named: &NamedChildren| !named.waited.is_empty();
             let sleeps = tally.slice.names.get("sleep").is_some_and(waits);
             let mut names = tally.slice.names.keys();
-            (sleeps && names.all(|name| name != "sh")).then_some(())
+            let are_all = tally.schedules.len() == count && names.all(|name| name != "sh");
+            (sleeps && are_all).then_some(())
         };
-        // Once all of them are there.
         let found = eventually(|| {
             tally.restart();
             sample(&mut tally)
@@ -388,14 +389,14 @@ mod tests {
     #[test]
     fn a_child_that_sleeps_is_named_with_its_timer_also_below_another_shell() {
         for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
-            let tally = children_of(script);
+            let tally = children_of(script, 1);
             assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
         }
     }
 
     #[test]
     fn children_that_wait_for_other_children_are_not_the_cause() {
-        let tally = children_of("(sleep 1000 | cat; :) & (sleep 1000 | cat; :) & wait");
+        let tally = children_of("(sleep 1000 | cat; :) & (sleep 1000 | cat; :) & wait", 4);
         let slice = tally.slice(Duration::ZERO);
         let seconds = Duration::from_secs(1);
         let found = slice
