@@ -37,6 +37,9 @@ use pipespeed_report::{Style, TopView, top_once, top_screen};
 
 /// The duration of --once.
 const ONCE: Duration = TICK.saturating_mul(2);
+/// Its longest duration, if a pipeline stands still: then it may be stuck, which takes longer to
+/// find.
+const MAX_ONCE: Duration = TICK.saturating_mul(6);
 
 /// Watches pipelines on a screen, or as text or JSON.
 ///
@@ -194,6 +197,7 @@ impl Top<'_> {
             shown.draw(&self.moment)?;
             shown.view.if_none = self.args.if_none();
         }
+        let mut end = self.args.once.then(|| start + ONCE);
         loop {
             let interval = live.step();
             let has_ended = match &self.command {
@@ -203,16 +207,21 @@ impl Top<'_> {
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
-            let next = self.next_moment(&live, start);
-            let is_due = Instant::now() >= next;
-            let is_last = has_ended || is_due && self.args.once && next >= start + ONCE;
-            if is_last || is_due {
-                self.show(live.moment(), is_last)?;
+            let next = next_moment(&live, end);
+            let mut is_last = has_ended;
+            if has_ended || Instant::now() >= next {
+                let moment = live.moment();
+                if end.is_some_and(|end| next >= end) {
+                    let goes_on = may_be_stuck(&moment) && start.elapsed() < MAX_ONCE;
+                    is_last |= !goes_on;
+                    end = Some(Instant::now() + TICK);
+                }
+                self.show(moment, is_last)?;
             }
             if is_last || self.interrupt.signal().is_some() {
                 return Ok(has_ended);
             }
-            let next = self.next_moment(&live, start);
+            let next = next_moment(&live, end);
             let until = next.saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until))?;
             if let TopOutput::Screen(shown) = &mut self.output
@@ -220,17 +229,6 @@ impl Top<'_> {
             {
                 return Ok(false);
             }
-        }
-    }
-
-    /// When the next moment is due. The last one of --once does not come soon after another, as
-    /// it tells of the time since that.
-    fn next_moment(&self, live: &Live<'_>, start: Instant) -> Instant {
-        let (next, end) = (live.next_moment(), start + ONCE);
-        if self.args.once && next + TICK / 2 > end {
-            end
-        } else {
-            next
         }
     }
 
@@ -350,6 +348,19 @@ impl Top<'_> {
         }
         Ok(())
     }
+}
+
+/// When the next moment is due. The last one of --once does not come soon after another, as it tells
+/// of the time since that.
+fn next_moment(live: &Live<'_>, end: Option<Instant>) -> Instant {
+    let next = live.next_moment();
+    end.filter(|end| next + TICK / 2 > *end).unwrap_or(next)
+}
+
+/// Whether a pipeline has stood still for the whole time, and is not known to be stuck.
+fn may_be_stuck(moment: &Moment) -> bool {
+    let mut pipelines = moment.pipelines.iter();
+    pipelines.any(|pipeline| pipeline.stuck.is_none() && pipeline.still_s >= 0.9 * moment.seconds)
 }
 
 /// A line of --json.
