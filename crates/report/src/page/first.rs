@@ -114,9 +114,15 @@ fn best_sizes(run: &Run) -> Option<Sizes> {
     Some(run.search.as_ref()?.panels.first()?.best.as_ref()?.sizes)
 }
 
+/// How many times as fast the best sizes are as the published ones, if that is certain.
+fn gain_of_sizes(run: &Run) -> Option<Estimate> {
+    let published = ratio_if(find(run, "write_read")?, Verdict::Slower)?;
+    Some(published.reciprocal())
+}
+
 fn change_of_sizes(run: &Run) -> Option<Markup> {
     let case = find(run, "write_read")?;
-    let gain = ratio_if(case, Verdict::Slower)?.reciprocal();
+    let gain = gain_of_sizes(run)?;
     let configuration = &case.configuration;
     let published = Sizes {
         buffer_bytes: configuration.buffer_bytes,
@@ -166,9 +172,12 @@ fn change_of_pipe(run: &Run) -> Option<Markup> {
     })
 }
 
-/// The sizes of the lines to paste, and the best ones of the suite touched in their place.
+/// Replaces the sizes of the lines to paste by the best ones of the suite touched, if they
+/// certainly help.
 pub(super) fn with_best_sizes(text: &str, records: &Records) -> String {
-    match records.run(Suite::Touched).and_then(best_sizes) {
+    let touched = records.run(Suite::Touched);
+    let touched = touched.filter(|run| gain_of_sizes(run).is_some());
+    match touched.and_then(best_sizes) {
         Some(best) => text
             .replace("65536", &best.buffer_bytes.to_string())
             .replace("1048576", &best.pipe_bytes.to_string()),

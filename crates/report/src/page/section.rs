@@ -173,14 +173,19 @@ pub(super) fn list(findings: &[Conclusion]) -> Markup {
                 @for finding in findings {
                     li {
                         (finding.sentence)
-                        @if let Some(command) = &finding.command {
-                            pre tabindex="0" { code { (command.replace(" | ", " |\n  ")) } }
-                        }
+                        @if let Some(command) = &finding.command { (lines(command)) }
                     }
                 }
             }
         }
     }
+}
+
+/// A command line to paste, divided into short lines.
+fn lines(command: &str) -> Markup {
+    let command = command.replace(" | ", " |\n  ");
+    let command = command.replace(" --buf-size", " \\\n    --buf-size");
+    html! { pre tabindex="0" { code { (command) } } }
 }
 
 /// A chart, drawn for a wide and for a narrow window, with the same figures as tables.
