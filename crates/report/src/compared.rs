@@ -51,23 +51,28 @@ pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
 }
 
 /// The report on one comparison: how the conditions of the runs differ, a row for each case,
-/// and notes.
+/// and notes but those that the chart is marked with.
 pub(super) fn blocks(comparison: &Comparison) -> Blocks<'_> {
     let differences = comparison.differences.iter().map(difference);
     let incomparable = comparison.incomparable.iter().map(incomparable);
-    let notes = comparison.notes.iter().cloned();
-    let lines = differences.chain(incomparable).chain(notes);
-    let method = [METHOD.to_owned()];
+    let notes = comparison.notes.iter();
+    let notes = notes.filter(|note| !comparison.doubts.contains(note));
     Blocks {
-        findings: lines.chain(method).map(Conclusion::from).collect(),
+        findings: differences
+            .chain(incomparable)
+            .chain(notes.cloned())
+            .map(Conclusion::from)
+            .collect(),
         chart: Box::new(|width| chart(std::slice::from_ref(comparison), width)),
         tables: vec![TableBlock::new("", single(comparison))],
     }
 }
 
-const METHOD: &str = "Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), \
-                      corrected for the number of cases. Faster and slower mean a whole interval \
-                      beyond 5 %. Changes of the machine between the runs count too.";
+/// The method of all comparisons.
+pub(super) const METHOD: &str = "\
+    Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), corrected for the number \
+    of cases. Faster and slower mean a whole interval beyond 5 %. Changes of the machine between the \
+    runs count too.";
 
 /// A bar for each case with its interval, by newer run.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {

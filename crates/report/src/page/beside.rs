@@ -23,7 +23,7 @@ pub(super) fn section(here: &Records, there: &Records) -> Section {
             p {
                 "The rest of this page is about one machine alone. Here the new figures are those of \
                 another one, and the old figures those of this page, as "
-                code { "pipespeed compare" } " shows them."
+                code { "pipespeed compare" } " shows them. " (compared::METHOD)
             }
             p.origin { "The other machine: " (origin(there)) }
             (alarms(there))
