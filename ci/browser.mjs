@@ -279,6 +279,12 @@ for (const scheme of SCHEMES) {
     return over.map((it) => `${it.tagName} leaves the paper: ${it.textContent.slice(0, 60)}`);
   });
   expect("print: width", wide);
+  const hidden = await page.evaluate(() => {
+    const all = [...document.querySelectorAll("main p, main li")];
+    const lost = all.filter((it) => !it.checkVisibility() && !it.closest("details"));
+    return lost.map((it) => `not printed: ${it.textContent.slice(0, 60)}`);
+  });
+  expect("print: texts", hidden);
   const side = "15mm";
   const margin = { top: side, bottom: side, left: side, right: side };
   const pdf = await page.pdf({ format: "A4", printBackground: true, margin });
