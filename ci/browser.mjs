@@ -90,6 +90,42 @@ function lookAtCharts(minText) {
   return problems;
 }
 
+// The first screen: the machine, the answer, the picture and the changes come before the contents,
+// and the answer is seen without scrolling.
+function lookAtFirstScreen() {
+  const problems = [];
+  const parts = ["h1", ".origin", ".answer", "header figure", ".brief", "nav"];
+  const found = parts.map((part) => [part, document.querySelector(part)]);
+  let above = 0;
+  for (const [part, element] of found) {
+    const box = element?.getBoundingClientRect();
+    if (!box || box.height === 0) problems.push(`there is no ${part}`);
+    else if (box.top < above) problems.push(`${part} is not below the part before it`);
+    else above = box.top;
+  }
+  const answer = document.querySelector(".answer")?.getBoundingClientRect();
+  if (answer && answer.bottom > innerHeight) problems.push("the answer is out of sight");
+  return problems;
+}
+
+// Each section of the contents has a text, and findings, a chart, a table or the command that brings
+// its record.
+function lookAtSections() {
+  const problems = [];
+  const links = [...document.querySelectorAll("nav a")];
+  if (links.length < 5) problems.push(`there are ${links.length} sections`);
+  for (const link of links) {
+    const name = link.textContent;
+    const section = document.querySelector(link.getAttribute("href"))?.closest("section");
+    if (!section) problems.push(`${name}: no section`);
+    else if (!section.querySelector("p, li")) problems.push(`${name}: no text`);
+    else if (!section.querySelector(".findings, figure, table, .missing, pre")) {
+      problems.push(`${name}: nothing but a text`);
+    }
+  }
+  return problems;
+}
+
 // The violations of axe's rules; `tags` limits them.
 async function violations(frame, tags) {
   await frame.addScriptTag({ path: axeFile });
@@ -113,6 +149,8 @@ for (const scheme of SCHEMES) {
     const name = `${width} ${scheme}`;
     const { page, messages } = await open(width, scheme);
     expect(`${name}: charts`, await page.evaluate(lookAtCharts, MIN_TEXT));
+    expect(`${name}: first screen`, await page.evaluate(lookAtFirstScreen));
+    expect(`${name}: sections`, await page.evaluate(lookAtSections));
     await page.screenshot({ path: join(out, `page-${width}-${scheme}.png`), fullPage: true });
     expect(`${name}: accessibility`, await violations(page.mainFrame()));
     await openAll(page);
@@ -186,6 +224,7 @@ for (const scheme of SCHEMES) {
 {
   const { page } = await open(360, "light", false);
   expect("360 without scripts: charts", await page.evaluate(lookAtCharts, MIN_TEXT));
+  expect("360 without scripts: sections", await page.evaluate(lookAtSections));
   await page.close();
 }
 
@@ -240,6 +279,12 @@ for (const scheme of SCHEMES) {
     return over.map((it) => `${it.tagName} leaves the paper: ${it.textContent.slice(0, 60)}`);
   });
   expect("print: width", wide);
+  const hidden = await page.evaluate(() => {
+    const all = [...document.querySelectorAll("main p, main li")];
+    const lost = all.filter((it) => !it.checkVisibility() && !it.closest("details"));
+    return lost.map((it) => `not printed: ${it.textContent.slice(0, 60)}`);
+  });
+  expect("print: texts", hidden);
   const side = "15mm";
   const margin = { top: side, bottom: side, left: side, right: side };
   const pdf = await page.pdf({ format: "A4", printBackground: true, margin });

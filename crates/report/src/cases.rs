@@ -3,12 +3,13 @@
 use pipespeed_measure::record::{CaseResult, Estimate, NotRun, Run, Summary, Verdict};
 use pipespeed_measure::spec::DataUse;
 
+use super::blocks::TableBlock;
 use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::palette;
 use super::conditions::{marks_of_run, subtitle};
-use super::format::{self, interval, pluralize, ratio_interval, significant, times};
+use super::format::{self, gib_per_s, interval, pluralize, ratio_interval, significant, times};
 use super::steps::{cases_without_twin, hidden_reason, phrase, step, steps};
-use super::style::{DIM, GREEN, RED, Style, YELLOW};
+use super::style::{DIM, GREEN, RED, YELLOW};
 use super::table::{Cell, Column, Table};
 
 /// The header of a column of intervals.
@@ -16,20 +17,21 @@ pub(super) fn level(run: &Run) -> String {
     format!("{}\ninterval", format::level(run.settings.confidence))
 }
 
-/// A row for each case, or the reason why it was not run.
-pub(super) fn cases<'a>(
-    run: &Run,
-    cases: impl IntoIterator<Item = &'a CaseResult>,
-    style: Style,
-) -> String {
-    table_of_cases(run, cases).render(style)
+/// The tables of the cases and of their comparisons.
+pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
+    vec![cases(run, &run.cases), comparisons(run)]
 }
 
-/// The table of [`cases`].
-pub(super) fn table_of_cases<'a>(
-    run: &Run,
-    cases: impl IntoIterator<Item = &'a CaseResult>,
-) -> Table {
+/// The table of some cases.
+pub(super) fn cases<'a>(run: &Run, cases: impl IntoIterator<Item = &'a CaseResult>) -> TableBlock {
+    TableBlock::new(
+        "Rates, processor time and context switches of both ends",
+        table_of_cases(run, cases),
+    )
+}
+
+/// A row for each case, or the reason why it was not run.
+fn table_of_cases<'a>(run: &Run, cases: impl IntoIterator<Item = &'a CaseResult>) -> Table {
     let mut table = Table::new([
         Column::left("case"),
         Column::right("GiB/s"),
@@ -77,12 +79,7 @@ pub(super) fn not_measured(not_run: Option<&NotRun>) -> String {
 }
 
 /// The comparison of each case.
-pub(super) fn comparisons(run: &Run, style: Style) -> String {
-    table_of_comparisons(run).render(style)
-}
-
-/// The table of [`comparisons`].
-pub(super) fn table_of_comparisons(run: &Run) -> Table {
+pub(super) fn comparisons(run: &Run) -> TableBlock {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")])
         .with_html_header(&["case", "ratio", "interval", "against (factor)"]);
     for step in steps(run) {
@@ -98,7 +95,10 @@ pub(super) fn table_of_comparisons(run: &Run) -> Table {
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
-    table
+    TableBlock::new(
+        "Each case against the one that differs in one factor",
+        table,
+    )
 }
 
 pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
@@ -136,13 +136,8 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>, width: i32) -> String {
 
 fn row(case: &CaseResult) -> BarGroup {
     let hint = |rate: Estimate| {
-        let rate = format!(
-            "{} GiB/s {}",
-            significant(rate.median),
-            interval(rate.interval)
-        );
         let rounds = pluralize(case.samples.len(), "round");
-        format!("{}: {}, {rounds}", case.name, rate.trim_end())
+        format!("{}: {}, {rounds}", case.name, gib_per_s(&rate))
     };
     let bar = |rate: Estimate| Bar {
         notes: comparison_labels(case),

@@ -3,10 +3,10 @@
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
-use super::cases::verdict_colour;
+use super::blocks::TableBlock;
+use super::cases::{cases, verdict_colour};
 use super::format::{ratio, ratio_interval, significant, times};
 use super::steps::{CaseStep, hidden_reason, measured, steps};
-use super::style::Style;
 use super::table::{Cell, Column, Table};
 
 /// The comparisons, the largest certain gain first.
@@ -19,22 +19,17 @@ fn ranked(run: &Run) -> Vec<CaseStep<'_>> {
     ranked
 }
 
+/// The tables of the cases and of their ranking.
+pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
+    vec![cases(run, &run.cases), ranking(run)]
+}
+
 /// One row per change, the largest certain gain first.
-pub(super) fn ranking(run: &Run, style: Style) -> String {
-    if ranked(run).is_empty() {
-        return String::new();
-    }
+fn ranking(run: &Run) -> TableBlock {
     let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
-    let heading = format!("Changes to the baseline{base}, by certain gain:");
-    let table = table_of_ranking(run).render(style);
-    format!("{}\n{table}", style.heading(&heading))
-}
-
-/// The table of [`ranking`].
-pub(super) fn table_of_ranking(run: &Run) -> Table {
     let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")])
         .with_html_header(&["ratio", "interval", "processor time", "change"]);
     for step in &ranked(run) {
@@ -52,7 +47,8 @@ pub(super) fn table_of_ranking(run: &Run) -> Table {
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
-    table
+    let heading = format!("Changes to the baseline{base}, by certain gain:");
+    TableBlock::headed(heading, table)
 }
 
 fn baseline(run: &Run) -> Option<&CaseResult> {
@@ -94,25 +90,12 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         None if ranked.is_empty() => {}
         None => sentences.push("No change is certain to help here.".to_owned()),
     }
-    let instructions = instructions(run).into_iter();
-    sentences.extend(
-        instructions.map(|(case, how, condition)| format!("{}: {how}, if {condition}", case.name)),
-    );
+    sentences.extend(gained().filter_map(|step| {
+        let change = step.case.name.parse().ok()?;
+        let (how, condition) = advice(change, step.case);
+        Some(format!("{}: {how}, if {condition}", step.case.name))
+    }));
     sentences
-}
-
-/// How to make each change that is certain to gain, and its condition, which completes
-/// "if ..."; the largest certain gain first.
-pub(super) fn instructions(run: &Run) -> Vec<(&CaseResult, String, &'static str)> {
-    let ranked = ranked(run).into_iter();
-    let gained = ranked.filter(|step| step.gained());
-    gained
-        .filter_map(|step| {
-            let change = step.case.name.parse().ok()?;
-            let (how, condition) = advice(change, step.case);
-            Some((step.case, how, condition))
-        })
-        .collect()
 }
 
 /// Remarks below the title of a chart: which change is unsafe, and which were combined.
@@ -124,7 +107,7 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
 }
 
 /// Whether the change is safe with every reader.
-pub(super) fn is_safe(case: &CaseResult) -> bool {
+fn is_safe(case: &CaseResult) -> bool {
     case.name.parse().map_or(true, Change::is_safe)
 }
 
@@ -175,13 +158,14 @@ fn advice(change: Change, case: &CaseResult) -> (String, &'static str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::Style;
     use pipespeed_measure::fixtures::{case, run, set_control, within};
     use pipespeed_measure::record::Ratio;
     use pipespeed_measure::spec::Suite;
 
-    fn changes() -> Run {
+    pub(crate) fn changes() -> Run {
         let made = |name: &str, words: &str, rate, ratio: Ratio| {
             case(name, rate, Some((BASELINE, words, ratio)))
         };

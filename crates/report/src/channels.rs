@@ -7,6 +7,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict, comparisons}
 use pipespeed_measure::rounds::rounds_for_verdicts;
 use pipespeed_measure::spec::{Channel, Waiting};
 
+use super::blocks::TableBlock;
 use super::cases::{cpu_ms, level, number, reason};
 use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
@@ -14,11 +15,10 @@ use super::conditions::{self, has_intervals, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::steps::{cases_without_twin, fastest, hidden_reason, measured};
-use super::style::Style;
 use super::table::{Column, Table};
 
 /// The ways of waiting, and their headings.
-pub(super) const WAYS: [(Waiting, &str); 2] = [
+const WAYS: [(Waiting, &str); 2] = [
     (Waiting::Block, "Blocking: an end that has to wait sleeps"),
     (
         Waiting::Spin,
@@ -31,7 +31,7 @@ pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond 
                           in step seldom sleep";
 
 /// Whether a ring is among the channels that sleep.
-pub(super) fn rings_block(run: &Run) -> bool {
+fn rings_block(run: &Run) -> bool {
     waiting(run, Waiting::Block).any(|case| {
         case.summary.is_some() && case.configuration.channel().is_some_and(Channel::is_ring)
     })
@@ -55,17 +55,16 @@ pub(super) fn message(case: &CaseResult) -> usize {
 }
 
 /// A table for each way of waiting.
-pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
+pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
     let ways = WAYS.iter().filter_map(|(wait, heading)| {
         let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
-        let heading = style.heading(heading);
-        (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases).render(style)))
+        (!cases.is_empty()).then(|| TableBlock::headed(*heading, table(run, &cases)))
     });
     ways.collect()
 }
 
 /// The table of some cases.
-pub(super) fn table(run: &Run, cases: &[&CaseResult]) -> Table {
+fn table(run: &Run, cases: &[&CaseResult]) -> Table {
     let mut columns = vec![
         Column::right("message"),
         Column::left("channel"),
@@ -144,7 +143,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn sizes(run: &Run) -> Vec<usize> {
+fn sizes(run: &Run) -> Vec<usize> {
     run.cases.iter().map(message).sorted().dedup().collect()
 }
 

@@ -2,6 +2,7 @@
 
 use itertools::Itertools as _;
 
+use super::blocks::{Blocks, TableBlock};
 use super::format::{pluralize, wrap};
 use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
@@ -35,8 +36,17 @@ fn note(checked: &Checked) -> Option<Note> {
     })
 }
 
+/// The report on checks.
+pub(super) fn blocks(record: &CheckRecord) -> Blocks<'_> {
+    Blocks {
+        findings: vec![summary(record).into()],
+        chart: Box::new(|_| String::new()),
+        tables: vec![TableBlock::new("All statements", table(record))],
+    }
+}
+
 /// A row for each check, by group.
-pub(super) fn table(record: &CheckRecord) -> Table {
+fn table(record: &CheckRecord) -> Table {
     let mut table = Table::new([Column::left(""), Column::left("")]).with_html_header(&[
         "result",
         "check",
@@ -68,11 +78,24 @@ pub(super) fn table(record: &CheckRecord) -> Table {
 
 fn summary(record: &CheckRecord) -> String {
     let summary = &record.summary;
+    let count = |verdict: CheckVerdict| {
+        let count = format!("{} {}", summary.count(verdict), verdict.mark());
+        match verdict {
+            CheckVerdict::Pass | CheckVerdict::Seen => count,
+            CheckVerdict::Fail | CheckVerdict::Refused | CheckVerdict::Error => {
+                let of_verdict = |checked: &&Checked| checked.outcome.verdict == verdict;
+                let checks = record.checks.iter().filter(of_verdict);
+                format!(
+                    "{count} ({})",
+                    checks.map(|checked| &*checked.name).join(", ")
+                )
+            }
+        }
+    };
     let counts = CheckVerdict::ALL
         .into_iter()
-        .map(|verdict| (summary.count(verdict), verdict.mark()))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, mark)| format!("{count} {mark}"))
+        .filter(|verdict| summary.count(*verdict) > 0)
+        .map(count)
         .join(", ");
     format!(
         "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
@@ -118,7 +141,7 @@ pub fn check_explanation(check: &Check, style: Style) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use pipespeed_explain::check::{CheckResult, Checked};
     use pipespeed_measure::fixtures;
@@ -135,7 +158,7 @@ mod tests {
         }
     }
 
-    fn record() -> CheckRecord {
+    pub(crate) fn record() -> CheckRecord {
         let known = [
             (
                 check(

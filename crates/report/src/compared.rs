@@ -1,10 +1,14 @@
 //! Comparisons of saved runs, as text and as a chart.
 
+use std::fmt::Display;
+
 use itertools::Itertools as _;
 use pipespeed_base::text::escape;
+use pipespeed_host::Difference;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
+use super::blocks::{Blocks, Conclusion, TableBlock};
 use super::cases::{number, verdict_colour};
 use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::palette;
@@ -21,10 +25,11 @@ pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
         .iter()
         .map(|comparison| origin(comparison, many, style));
     let mut blocks: Vec<String> = origins.collect();
-    blocks.push(match comparisons {
-        [one] => single(one, style),
-        many => matrix(many, style),
-    });
+    let table = match comparisons {
+        [one] => single(one),
+        many => matrix(many),
+    };
+    blocks.push(table.render(style));
     let mut all = vec![Note::Method(METHOD.to_owned())];
     for comparison in comparisons {
         let file = if many {
@@ -45,12 +50,36 @@ pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
     blocks.join("\n\n") + "\n"
 }
 
-const METHOD: &str = "Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), \
-                      corrected for the number of cases. Faster and slower mean a whole interval \
-                      beyond 5 %. Changes of the machine between the runs count too.";
+/// The report on one comparison: how the conditions of the runs differ, a row for each case,
+/// and notes but those that the chart is marked with.
+pub(super) fn blocks(comparison: &Comparison) -> Blocks<'_> {
+    let differences = comparison.differences.iter().map(difference);
+    let incomparable = comparison.incomparable.iter().map(incomparable);
+    let notes = comparison.notes.iter();
+    let notes = notes.filter(|note| !comparison.doubts.contains(note));
+    Blocks {
+        findings: differences
+            .chain(incomparable)
+            .chain(notes.cloned())
+            .map(Conclusion::from)
+            .collect(),
+        chart: Box::new(|width| chart(std::slice::from_ref(comparison), width)),
+        tables: vec![TableBlock::new("", single(comparison))],
+    }
+}
+
+/// The method of all comparisons.
+pub(super) const METHOD: &str = "\
+    Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), corrected for the number \
+    of cases. Faster and slower mean a whole interval beyond 5 %. Changes of the machine between the \
+    runs count too.";
 
 /// A bar for each case with its interval, by newer run.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {
+    chart(comparisons, WIDE)
+}
+
+fn chart(comparisons: &[Comparison], width: i32) -> String {
     let many = comparisons.len() > 1;
     let row = |comparison: &Comparison, case: &ComparedCase| BarGroup {
         name: if many {
@@ -84,7 +113,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         rows: rows.collect(),
         of_ratios: true,
         unit: "new rate / old rate",
-        width: WIDE,
+        width,
     };
     let marks = comparisons.iter().flat_map(|comparison| {
         let file = short(&comparison.new.file);
@@ -125,20 +154,23 @@ fn origin(comparison: &Comparison, many: bool, style: Style) -> String {
     if many {
         lines.remove(0);
     }
-    for difference in &comparison.differences {
-        let line = format!(
-            "differs: {}: {} -> {}",
-            difference.what, difference.old, difference.new
-        );
-        lines.push(style.note(&line, YELLOW));
-    }
-    for reason in &comparison.incomparable {
-        lines.push(style.note(&format!("not comparable: {reason}"), RED));
-    }
+    let differences = comparison.differences.iter().map(difference);
+    lines.extend(differences.map(|line| style.note(&line, YELLOW)));
+    let reasons = comparison.incomparable.iter().map(incomparable);
+    lines.extend(reasons.map(|line| style.note(&line, RED)));
     lines.join("\n")
 }
 
-fn single(comparison: &Comparison, style: Style) -> String {
+fn difference(difference: &Difference) -> String {
+    let Difference { what, old, new } = difference;
+    format!("differs: {what}: {old} -> {new}")
+}
+
+fn incomparable(reason: impl Display) -> String {
+    format!("not comparable: {reason}")
+}
+
+fn single(comparison: &Comparison) -> Table {
     let mut table = Table::new([
         Column::left("case"),
         Column::right("old GiB/s").optional(2),
@@ -154,10 +186,10 @@ fn single(comparison: &Comparison, style: Style) -> String {
         }
         table.row_with_text(cells, outcome_cell(case, outcome(comparison, case)));
     }
-    table.render(style)
+    table
 }
 
-fn matrix(comparisons: &[Comparison], style: Style) -> String {
+fn matrix(comparisons: &[Comparison]) -> Table {
     let mut columns = vec![Column::left("case")];
     if let Some(first) = comparisons.first() {
         let old = format!("{} GiB/s", short(&first.old.file));
@@ -189,7 +221,7 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
         }));
         table.row(row);
     }
-    table.render(style)
+    table
 }
 
 fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
@@ -202,7 +234,7 @@ fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
 }
 
 /// A verdict. That of a disturbed run, or of one whose null control failed, has a mark.
-pub(super) fn verdict(comparison: &Comparison, found: &Ratio) -> String {
+fn verdict(comparison: &Comparison, found: &Ratio) -> String {
     let name = found.verdict.name();
     if comparison.disturbed().is_some() {
         format!("{name} (disturbed)")

@@ -3,6 +3,7 @@
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
 
+use super::blocks::{Blocks, TableBlock};
 use super::format::{interval, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
@@ -110,8 +111,17 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
     text
 }
 
+/// The report on elementary costs.
+pub(super) fn blocks(costs: &Costs) -> Blocks<'_> {
+    Blocks {
+        findings: Vec::new(),
+        chart: Box::new(|_| String::new()),
+        tables: vec![TableBlock::new("Elementary costs", table(costs))],
+    }
+}
+
 /// A row for each cost.
-pub(super) fn table(costs: &Costs) -> Table {
+fn table(costs: &Costs) -> Table {
     let mut table = Table::new([
         Column::left(""),
         Column::right(""),
@@ -147,12 +157,12 @@ pub(super) fn table(costs: &Costs) -> Table {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use pipespeed_host::WarningKind;
     use pipespeed_measure::record::NotRun;
 
-    fn costs() -> Costs {
+    pub(crate) fn costs() -> Costs {
         let mut costs = Costs {
             write: Cost::new(400.0),
             fault_huge: Cost::new(123_456.0),

@@ -41,6 +41,12 @@ pub fn ratio(estimate: Estimate) -> String {
         .to_owned()
 }
 
+/// A rate with its interval: `50.3 GiB/s [48.9, 50.9]`.
+pub(super) fn gib_per_s(rate: &Estimate) -> String {
+    let (median, ends) = (significant(rate.median), interval(rate.interval));
+    format!("{median} GiB/s {ends}").trim_end().to_owned()
+}
+
 /// A time as a number or, if it is below the resolution of the method, as `<0.1`; `0` if it is
 /// negative by a rounding error.
 pub(super) fn resolved(value: f64, resolution: f64) -> String {

@@ -2,6 +2,7 @@
 
 use itertools::Itertools as _;
 
+use super::blocks::{Blocks, TableBlock};
 use super::channels::{RING_POLLS, not_shown};
 use super::chart::lines::{LineChart, LineSeries, Panel};
 use super::chart::palette;
@@ -38,8 +39,20 @@ pub fn latency_table(record: &LatencyRecord, style: Style) -> String {
     )
 }
 
+/// The report on round trips, with the first deadlock of each exchange.
+pub(super) fn blocks(record: &LatencyRecord) -> Blocks<'_> {
+    let deadlocks = deadlocks(record).into_iter();
+    let deadlocks = deadlocks.filter_map(|(is_first, line)| is_first.then_some(line));
+    let notes = remarks(record).into_iter().map(Note::into_text);
+    Blocks {
+        findings: deadlocks.chain(notes).map(Into::into).collect(),
+        chart: Box::new(|width| latency_chart_of_width(record, width)),
+        tables: vec![TableBlock::new("Times in microseconds", table(record))],
+    }
+}
+
 /// A row for each case.
-pub(super) fn table(record: &LatencyRecord) -> Table {
+fn table(record: &LatencyRecord) -> Table {
     let is_naive = record.cases.iter().any(|case| case.naive().is_some());
     let exchange = is_naive.then(|| Column::left("exchange"));
     let columns = exchange.into_iter().chain([
@@ -99,10 +112,42 @@ fn missing_kind(case: &CaseRecord) -> &'static str {
 
 /// The notes on the figures.
 pub fn latency_notes(record: &LatencyRecord, style: Style) -> String {
-    let mut all = Vec::new();
-    if let Some(signal) = &record.interrupted {
-        all.push(Note::Alarm(format!("interrupted: {signal}")));
+    let interrupted = record.interrupted.iter();
+    let mut all: Vec<Note> = interrupted
+        .map(|signal| Note::Alarm(format!("interrupted: {signal}")))
+        .collect();
+    all.extend(remarks(record));
+    all.extend(Note::warnings(&record.warnings));
+    all.extend(method(record).into_iter().map(Note::Method));
+    all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
+    // A deadlock is what the naive exchanges are run for: the first of each is explained
+    // in any case, the others as far as there is room.
+    let mut text = String::new();
+    for (is_first, line) in deadlocks(record) {
+        if is_first {
+            text += &(style.note(&line, RED) + "\n");
+        } else {
+            all.push(Note::Caution(line));
+        }
     }
+    text + &notes(all, style) + "\n"
+}
+
+/// The explanation of each deadlock, and whether it is the first of its exchange.
+fn deadlocks(record: &LatencyRecord) -> Vec<(bool, String)> {
+    let mut explained = Vec::new();
+    let deadlocks = record.cases.iter().filter_map(|case| {
+        let how = case.explain_deadlock()?;
+        let is_first = !explained.contains(&case.naive());
+        explained.push(case.naive());
+        Some((is_first, format!("{}: {how}", case.name())))
+    });
+    deadlocks.collect()
+}
+
+/// What the figures of a case don't show.
+fn remarks(record: &LatencyRecord) -> Vec<Note> {
+    let mut all = Vec::new();
     for case in &record.cases {
         let name = case.name();
         if let (ExchangeMode::Open(rate), Some(summary)) = (case.mode, &case.summary) {
@@ -118,26 +163,7 @@ pub fn latency_notes(record: &LatencyRecord, style: Style) -> String {
             pluralize(count as usize, "round trip")
         ))
     }));
-    all.extend(Note::warnings(&record.warnings));
-    all.extend(method(record).into_iter().map(Note::Method));
-    all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
-    // A deadlock is what the naive exchanges are run for: the first of each is explained
-    // in any case, the others as far as there is room.
-    let deadlocks = record.cases.iter().filter_map(|case| {
-        let how = case.explain_deadlock()?;
-        Some((case.naive(), format!("{}: {how}", case.name())))
-    });
-    let mut explained = Vec::new();
-    let mut text = String::new();
-    for (exchange, line) in deadlocks {
-        if explained.contains(&exchange) {
-            all.push(Note::Caution(line));
-        } else {
-            explained.push(exchange);
-            text += &(style.note(&line, RED) + "\n");
-        }
-    }
-    text + &notes(all, style) + "\n"
+    all
 }
 
 /// Notes if a requested rate was not kept.
@@ -272,7 +298,7 @@ pub fn latency_chart(record: &LatencyRecord) -> String {
 }
 
 /// The same on a card of this width.
-pub(super) fn latency_chart_of_width(record: &LatencyRecord, width: i32) -> String {
+fn latency_chart_of_width(record: &LatencyRecord, width: i32) -> String {
     let groups = measured(record).map(|case| (case.naive(), case.size));
     let groups = groups.sorted_by_key(|(_, size)| *size).dedup();
     let mut subtitle = vec![

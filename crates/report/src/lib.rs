@@ -1,6 +1,7 @@
 //! Records as text, charts and one HTML page. Each is a pure function of records.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod bottleneck;
 mod cases;
 mod changes;

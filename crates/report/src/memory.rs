@@ -8,6 +8,7 @@ use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
 use pipespeed_measure::spec::{Act, DataUse, PageKind};
 
+use super::blocks::TableBlock;
 use super::cases::{cases, comparisons, level, not_measured};
 use super::channels::{position, size_ticks};
 use super::chart::lines::{LineChart, LineSeries, Panel};
@@ -17,7 +18,6 @@ use super::conditions::{self, marks_of_run, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant, times};
 use super::steps::{cases_without_twin, fastest, measured, step};
-use super::style::{Style, YELLOW};
 use super::table::{Column, Table};
 
 /// The size of a case's block, in bytes.
@@ -73,21 +73,14 @@ fn all_ways(run: &Run) -> impl Iterator<Item = &CaseResult> {
 }
 
 /// The tables: the rates of memory, and the ladder.
-pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let sizes = sizes(run);
-    if !sizes.is_empty() {
-        let text = "One process accessing a block of memory, GiB/s by the size of the block";
-        let heading = style.heading(text);
-        blocks.push(format!("{heading}\n{}", table(run, &sizes, style)));
-        blocks.push(missing(run, style));
-    }
-    if rungs(run).next().is_some() {
-        let heading = style.heading("The ladder in the same rounds");
-        blocks.push(format!("{heading}\n{}", cases(run, rungs(run), style)));
-        blocks.push(comparisons(run, style));
-    }
-    blocks
+pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
+    let of_memory = "One process accessing a block of memory, GiB/s by the size of the block";
+    let ladder = cases(run, rungs(run)).table;
+    vec![
+        TableBlock::headed(of_memory, table(run, &sizes(run))),
+        TableBlock::headed("The ladder in the same rounds", ladder),
+        comparisons(run),
+    ]
 }
 
 /// The sizes of the blocks, the smallest first.
@@ -95,7 +88,7 @@ fn sizes(run: &Run) -> Vec<usize> {
     all_ways(run).map(block).sorted().dedup().collect()
 }
 
-fn table(run: &Run, sizes: &[usize], style: Style) -> String {
+fn table(run: &Run, sizes: &[usize]) -> Table {
     let mut ways = Act::VALUES.to_vec();
     ways.retain(|way| of_way(run, *way).next().is_some());
     let mut columns = vec![Column::right("block"), Column::left("in")];
@@ -114,7 +107,7 @@ fn table(run: &Run, sizes: &[usize], style: Style) -> String {
         }
         table.row(row);
     }
-    table.render(style)
+    table
 }
 
 /// The cache that holds blocks of a size: `L2`, or `L2, copy L3` where the two
@@ -122,7 +115,7 @@ fn table(run: &Run, sizes: &[usize], style: Style) -> String {
 fn places(run: &Run, ways: &[Act], bytes: usize) -> String {
     let places = ways
         .iter()
-        .map(|&way| (way.title(), place(run, bytes * way.blocks())));
+        .map(|&way| (way.title(), place(run, bytes.saturating_mul(way.blocks()))));
     let one = place(run, bytes);
     let further = places.filter(|(_, place)| *place != one);
     let further = further.map(|(title, place)| format!(", {title} {place}"));
@@ -130,13 +123,13 @@ fn places(run: &Run, ways: &[Act], bytes: usize) -> String {
 }
 
 /// The cases without a figure, by reason.
-fn missing(run: &Run, style: Style) -> String {
+fn missing(run: &Run) -> Vec<String> {
     let unmeasured = all_ways(run).filter(|case| case.summary.is_none());
     let reasons = unmeasured.map(|case| (not_measured(case.not_run.as_ref()), &*case.name));
     let lines = grouped(reasons)
         .into_iter()
-        .map(|(reason, names)| style.note(&format!("{}: {reason}", names.join(", ")), YELLOW));
-    lines.collect::<Vec<_>>().join("\n")
+        .map(|(reason, names)| format!("Not measured: {}: {reason}", names.join(", ")));
+    lines.collect()
 }
 
 /// Notes on the method, with the caches and the meaning of the columns.
@@ -174,7 +167,11 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         through_the_caches(run),
         scalar(run),
     ];
-    sentences.into_iter().flatten().collect()
+    sentences
+        .into_iter()
+        .flatten()
+        .chain(missing(run))
+        .collect()
 }
 
 /// Compares a rung with a copy in memory.
@@ -212,17 +209,6 @@ fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate)) -> Option<St
             size::format(block(case) as u64)
         )
     })
-}
-
-/// The findings that compare no rung with a copy.
-pub(super) fn of_memory(run: &Run) -> Vec<String> {
-    let fastest = fastest(rungs(run).filter_map(measured));
-    let sentences = [
-        fastest.and_then(|fastest| beyond_memory(run, fastest)),
-        through_the_caches(run),
-        scalar(run),
-    ];
-    sentences.into_iter().flatten().collect()
 }
 
 /// The change of the rates from the smallest block to the largest.

@@ -50,6 +50,16 @@ impl Note {
             .collect()
     }
 
+    /// The text without the word before it.
+    pub fn into_text(self) -> String {
+        let (Note::Alarm(text)
+        | Note::Run(text)
+        | Note::Caution(text)
+        | Note::Machine { text, .. }
+        | Note::Method(text)) = self;
+        text.trim_start_matches("note: ").to_owned()
+    }
+
     fn order(&self) -> usize {
         match self {
             Note::Alarm(_) => 0,

@@ -1,7 +1,5 @@
 //! Profiles of cases, as text and as a chart.
 
-mod published;
-
 use itertools::Itertools as _;
 use pipespeed_base::text::{in_short, pluralize};
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
@@ -11,12 +9,14 @@ use pipespeed_explain::profile::record::{CaseProfile, CostBound, EndProfile, Pro
 use pipespeed_explain::profile::tree::tree;
 use pipespeed_measure::record::GIB;
 
+use super::blocks::{Blocks, Conclusion, TableBlock};
 use super::chart::bars::{Bar, BarChart, BarGroup, Part};
 use super::chart::palette;
 use super::chart::svg::WIDE;
 use super::conditions::marks;
 use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
+use super::published;
 use super::style::{DIM, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
@@ -94,31 +94,38 @@ pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> Optio
 
 /// Cases side by side, and the change of costs at each step of the ladder.
 pub fn profile_ladder(profile: &Profile, style: Style) -> String {
-    let mut blocks = Vec::new();
-    for role in ["writer", "reader"] {
+    let Blocks {
+        tables, findings, ..
+    } = blocks(profile);
+    let mut texts: Vec<String> = tables.iter().map(|table| table.render(style)).collect();
+    let findings = findings.iter().map(|finding| finding.render(style));
+    texts.push(findings.collect::<Vec<_>>().join("\n"));
+    texts.push(notes_of_cases(profile, style));
+    texts.join("\n\n") + "\n"
+}
+
+/// The report on the cases of a profile.
+pub(super) fn blocks(profile: &Profile) -> Blocks<'_> {
+    let of_role = |role: &str| {
         let title = format!("{role}: nanoseconds per 4 KiB, by cost");
-        let table = side_by_side(profile, role, "\n").render(style);
-        blocks.push(format!("{}\n{table}", style.heading(&title)));
-    }
-    let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
-    changes.extend(steps(profile).map(|step| style.sentence(&step)));
-    blocks.push(changes.join("\n"));
-    if let Some(table) = published::table(profile, style) {
-        let title = "Shares of the writer's samples, as published (Linux 5.17) and here";
-        blocks.push(format!("{}\n{table}", style.heading(title)));
-    }
-    let unknown = unknown(profile);
-    if !unknown.is_empty() {
-        let text = format!("other kernel, the largest shares of an end's samples: {unknown}");
-        blocks.push(style.sentence(&text));
-    }
+        TableBlock::headed(title, side_by_side(profile, role))
+    };
+    let published = "Shares of the writer's samples, as published (Linux 5.17) and here";
+    let published = published::shares(profile).map(|table| TableBlock::headed(published, table));
     let not_run = profile.cases.iter().filter_map(|case| {
         let not_run = case.not_run.as_ref()?;
-        Some(style.sentence(&format!("{}: {not_run}", case.name)))
+        Some(format!("{}: {not_run}", case.name))
     });
-    blocks.extend(not_run);
-    blocks.push(notes_of_cases(profile, style));
-    blocks.join("\n\n") + "\n"
+    let findings = steps(profile).chain(unknown(profile)).chain(not_run);
+    Blocks {
+        findings: findings.map(Conclusion::from).collect(),
+        chart: Box::new(|width| profile_chart_of_width(profile, width)),
+        tables: ["writer", "reader"]
+            .map(of_role)
+            .into_iter()
+            .chain(published)
+            .collect(),
+    }
 }
 
 fn heading(case: &CaseProfile) -> String {
@@ -223,7 +230,7 @@ fn others(end: &EndProfile) -> String {
 }
 
 /// The largest functions of "other kernel" over all cases.
-fn unknown(profile: &Profile) -> String {
+fn unknown(profile: &Profile) -> Option<String> {
     let ends = profile
         .cases
         .iter()
@@ -232,14 +239,16 @@ fn unknown(profile: &Profile) -> String {
         let others = end.others.iter();
         others.map(move |function| (function, &case.name, &end.role))
     });
-    functions
+    let largest = functions
         .sorted_by(|a, b| b.0.share.total_cmp(&a.0.share))
         .take(MAX_OTHERS)
         .map(|(function, case, role)| {
             let share = percent(function.share, 1);
             format!("{} {share} ({case}, {role})", function.name)
         })
-        .join(", ")
+        .join(", ");
+    let what = "other kernel, the largest shares of an end's samples";
+    (!largest.is_empty()).then(|| format!("{what}: {largest}"))
 }
 
 /// The ends with this role and the names of their cases; refused cases have no ends.
@@ -251,13 +260,12 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-/// The costs of the ends with this role, a column for each case. `between_words` of a case's
-/// name may be a line break.
-pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -> Table {
+/// The costs of the ends with this role, a column for each case.
+fn side_by_side(profile: &Profile, role: &str) -> Table {
     let ends = ends_of(profile, role);
     let names = ends
         .iter()
-        .map(|(name, _)| Column::right(name.replace('_', between_words)));
+        .map(|(name, _)| Column::right(name.replace('_', "\n")));
     let mut table = Table::new(std::iter::once(Column::left("")).chain(names));
     let mut row = |name: &str, cell: &dyn Fn(&EndProfile) -> String| {
         let cells = ends.iter().map(|(_, end)| cell(end));
@@ -283,34 +291,6 @@ pub(super) fn side_by_side(profile: &Profile, role: &str, between_words: &str) -
     table
 }
 
-/// The costs of a case, with both ends side by side.
-pub(super) fn costs_of(case: &CaseProfile) -> Table {
-    let ends = case.ends.iter();
-    let columns = ends.flat_map(|end| {
-        [
-            Column::right(format!("{}\nns per 4 KiB", end.role)),
-            Column::right(format!("{}\nshare", end.role)),
-        ]
-    });
-    let mut table = Table::new(std::iter::once(Column::left("cost")).chain(columns));
-    let is_present = |group: &CostGroup| case.ends.iter().any(|end| end.cost(*group).is_some());
-    for group in CostGroup::all().filter(is_present) {
-        let cells = case.ends.iter().flat_map(|end| match end.cost(group) {
-            Some(cost) => {
-                let sign = bound_sign(cost.bound);
-                let ns = tenths(cost.ns_per_page.unwrap_or(0.0));
-                [
-                    format!("{sign}{ns}"),
-                    format!("{sign}{}", percent(cost.share, 1)),
-                ]
-            }
-            None => ["-".to_owned(), "-".to_owned()],
-        });
-        table.row(std::iter::once(group.name().to_owned()).chain(cells));
-    }
-    table
-}
-
 /// Nanoseconds with one decimal, to align a column.
 fn tenths(ns: f64) -> String {
     if ns < 0.05 {
@@ -332,7 +312,7 @@ fn steps(profile: &Profile) -> impl Iterator<Item = String> {
         };
         let changes = case.ends.iter().filter_map(change).join("; ");
         Some(format!(
-            "{} -> {} ({factor}): {changes}",
+            "{} -> {} ({factor}), ns per 4 KiB: {changes}",
             from.name, case.name
         ))
     })
@@ -368,7 +348,7 @@ pub fn profile_chart(profile: &Profile) -> String {
 }
 
 /// The same on a card of this width.
-pub(super) fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
+fn profile_chart_of_width(profile: &Profile, width: i32) -> String {
     let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
     let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
     let stages = profile

@@ -1,18 +1,20 @@
-//! Published statements compared with the results of a run: on options of pipes, and on
-//! volumes.
+//! Published results, and those of a run or a profile beside them.
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
+use pipespeed_explain::profile::record::{EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
+use pipespeed_measure::spec::Suite;
 use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
-use super::format::{pluralize, ratio, times};
-use super::steps::{CaseStep, steps};
+use super::format::{gib_per_s, percent, pluralize, ratio, times};
+use super::steps::{CaseStep, measured, steps};
+use super::table::{Column, Table};
 
 /// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+enum Claim {
     /// A gain.
     Faster,
     /// A loss.
@@ -25,7 +27,7 @@ pub(super) enum Claim {
 
 /// Whether a run agrees with a published statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Judgement {
+enum Judgement {
     Confirmed,
     /// The direction is confirmed, but the effect is much larger than the published one.
     MuchLarger,
@@ -55,7 +57,7 @@ const MUCH: f64 = 2.0;
 
 /// The requirements on a ratio for a judgement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Threshold {
+struct Threshold {
     /// How far a case may differ from itself, as a logarithm.
     tolerance: f64,
     /// Minimum coverage of the interval of an undecided comparison.
@@ -64,7 +66,7 @@ pub(super) struct Threshold {
 
 impl Threshold {
     /// The threshold of a run.
-    pub fn new(run: &Run) -> Threshold {
+    fn new(run: &Run) -> Threshold {
         Threshold {
             tolerance: run.null_tolerance(),
             level: level(&steps(run), run.settings.confidence),
@@ -88,7 +90,7 @@ fn level(steps: &[CaseStep<'_>], confidence: f64) -> f64 {
 }
 
 /// Compares a ratio with a claim.
-pub(super) fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
+fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
     // With too few rounds for the level the interval is their range, which is not
     // enough for a judgement.
     let reached = |i: &Interval| i.coverage >= threshold.level - 1e-9;
@@ -145,7 +147,7 @@ fn judge_with_size(
 
 /// The options of a run that differ from the conditions of the published figures, which
 /// are the suite's defaults: `--data touch`. Empty if there are none.
-pub(super) fn deviations(run: &Run) -> String {
+fn deviations(run: &Run) -> String {
     let settings = &run.settings;
     let cases = run.suite.cases(&Overrides::default());
     let Some(own) = cases.first() else {
@@ -175,125 +177,200 @@ pub(super) fn deviations(run: &Run) -> String {
     all.into_iter().flatten().join(", ")
 }
 
-/// A published result of an option.
-struct PublishedOption {
+/// A result of "How fast are Linux pipes anyway?", or of the comments in its program.
+struct PublishedResult {
+    /// The suite that repeats it.
+    suite: Suite,
     case: &'static str,
-    /// The option with its kind of pages.
+    /// What was changed or measured, in words.
     what: &'static str,
     figures: &'static str,
-    claim: Claim,
-    /// The ratio of the published rates.
-    ratio: Option<f64>,
+    value: PublishedValue,
 }
 
-/// A published "no gain".
-const fn no_gain(case: &'static str, what: &'static str) -> PublishedOption {
-    PublishedOption {
+/// What can be compared with a published result.
+enum PublishedValue {
+    /// The case's rate.
+    Rate,
+    /// The case's comparison; with the ratio of the published rates if the published step
+    /// changes one factor alone.
+    Comparison(Claim, Option<f64>),
+    /// The percentage of the writer's samples in functions whose names begin like these, in
+    /// several versions of Linux, or in what they call.
+    Share(f64, &'static [&'static str]),
+}
+
+const fn published(
+    suite: Suite,
+    case: &'static str,
+    what: &'static str,
+    figures: &'static str,
+    value: PublishedValue,
+) -> PublishedResult {
+    PublishedResult {
+        suite,
         case,
         what,
-        figures: "no gain",
-        claim: Claim::NoGain,
-        ratio: None,
+        figures,
+        value,
     }
 }
 
-/// The statements of "How fast are Linux pipes anyway?" and of the comments in its
-/// program. Its last rung, spinning, is here the inverse: sleeping.
-const OPTIONS: [PublishedOption; 10] = [
-    PublishedOption {
-        case: "untouched",
-        what: "untouched buffers of base pages",
-        figures: "25.0 GiB/s instead of 30",
-        claim: Claim::Slower,
-        ratio: Some(25.0 / 30.0),
-    },
-    no_gain("gift", "gifted base pages"),
-    no_gain("locked", "locked base pages"),
-    PublishedOption {
-        case: "busy_loop_huge",
-        what: "huge pages",
-        figures: "51.0 GiB/s instead of 32.8 (sleeping; here spinning)",
-        claim: Claim::Faster,
-        ratio: Some(51.0 / 32.8),
-    },
-    PublishedOption {
-        case: "untouched_huge",
-        what: "untouched buffers of huge pages",
-        figures: "no effect",
-        claim: Claim::Same,
-        ratio: None,
-    },
-    no_gain("gift_huge", "gifted huge pages"),
-    no_gain("locked_huge", "locked huge pages"),
-    PublishedOption {
-        case: "same_buffer_huge",
-        what: "one buffer of huge pages in halves instead of two",
-        figures: "about 20 % slower",
-        claim: Claim::Slower,
-        ratio: Some(0.8),
-    },
-    PublishedOption {
-        case: "vmsplice_splice_huge",
-        what: "sleeping instead of spinning, huge pages",
-        figures: "51.0 GiB/s instead of 62.5 to 65",
-        claim: Claim::Slower,
-        ratio: Some(51.0 / 63.75),
-    },
-    no_gain("poll_huge", "poll(2) before each transfer, huge pages"),
+const fn share(
+    case: &'static str,
+    what: &'static str,
+    percent: f64,
+    functions: &'static [&'static str],
+) -> PublishedResult {
+    let value = PublishedValue::Share(percent, functions);
+    published(Suite::Ladder, case, what, "", value)
+}
+
+const NO_GAIN: PublishedValue = PublishedValue::Comparison(Claim::NoGain, None);
+const NO_EFFECT: PublishedValue = PublishedValue::Comparison(Claim::Same, None);
+
+const fn faster(ratio: f64) -> PublishedValue {
+    PublishedValue::Comparison(Claim::Faster, Some(ratio))
+}
+
+const fn slower(ratio: f64) -> PublishedValue {
+    PublishedValue::Comparison(Claim::Slower, Some(ratio))
+}
+
+const PINNING: &[&str] = &["iov_iter_get_pages", "__iov_iter_get_pages"];
+const ALLOCATING: &[&str] = &[
+    "alloc_pages",
+    "__alloc_pages",
+    "alloc_frozen_pages",
+    "__alloc_frozen_pages",
 ];
+const MUTEX: &[&str] = &["mutex_", "__mutex_"];
+const WAKING: &[&str] = &["wakeup_pipe_readers", "__wake_up"];
 
-/// A published statement on an option, and this run's comparison.
-pub(super) struct Statement<'a> {
-    pub step: CaseStep<'a>,
-    /// The option, with its kind of pages.
-    pub what: &'static str,
-    /// The published figures.
-    pub figures: &'static str,
-    /// `None` if the run has other conditions than the published one.
-    pub judgement: Option<Judgement>,
-}
+/// All published results but those on volumes. The last published step, spinning, is in the
+/// suite options the inverse: sleeping. Copying is published as half of the time below pipe_write,
+/// allocating as a quarter.
+#[rustfmt::skip]
+const RESULTS: [PublishedResult; 26] = {
+    use Suite::{Ladder, Options};
+    [
+        published(Ladder, "write_read", "a plain pipe", "3.5 to 3.7 GiB/s", PublishedValue::Rate),
+        published(Ladder, "write_read_huge", "huge pages for both buffers of a plain pipe", "no difference", NO_EFFECT),
+        published(Ladder, "vmsplice_read", "vmsplice in place of write", "x3.5 together with the larger pipe",
+            PublishedValue::Comparison(Claim::Faster, None)),
+        published(Ladder, "vmsplice_splice", "splice in place of read", "x2.6", faster(2.6)),
+        published(Ladder, "vmsplice_splice_huge", "huge pages", "x1.55", faster(1.55)),
+        published(Ladder, "busy_loop_huge", "spinning instead of sleeping", "x1.25", faster(1.25)),
+        published(Options, "untouched", "untouched buffers of base pages", "25.0 GiB/s instead of 30", slower(25.0 / 30.0)),
+        published(Options, "gift", "gifted base pages", "no gain", NO_GAIN),
+        published(Options, "locked", "locked base pages", "no gain", NO_GAIN),
+        published(Options, "busy_loop_huge", "huge pages", "51.0 GiB/s instead of 32.8 (sleeping; here spinning)", faster(51.0 / 32.8)),
+        published(Options, "untouched_huge", "untouched buffers of huge pages", "no effect", NO_EFFECT),
+        published(Options, "gift_huge", "gifted huge pages", "no gain", NO_GAIN),
+        published(Options, "locked_huge", "locked huge pages", "no gain", NO_GAIN),
+        published(Options, "same_buffer_huge", "one buffer of huge pages in halves instead of two", "about 20 % slower", slower(0.8)),
+        published(Options, "vmsplice_splice_huge", "sleeping instead of spinning, huge pages", "51.0 GiB/s instead of 62.5 to 65",
+            slower(51.0 / 63.75)),
+        published(Options, "poll_huge", "poll(2) before each transfer, huge pages", "no gain", NO_GAIN),
+        share("write_read", "pipe_write", 48.0, &["pipe_write", "anon_pipe_write"]),
+        share("write_read", "copying", 24.0, &["copy_page_from_iter"]),
+        share("write_read", "allocating pages", 12.0, ALLOCATING),
+        share("vmsplice_splice", "page pinning", 18.0, PINNING),
+        share("vmsplice_splice", "the pipe's mutex", 17.0, MUTEX),
+        share("vmsplice_splice", "add_to_pipe", 4.0, &["add_to_pipe"]),
+        share("vmsplice_splice_huge", "waiting for space", 15.0, &["wait_for_space"]),
+        share("vmsplice_splice_huge", "waking the reader", 8.0, WAKING),
+        share("vmsplice_splice_huge", "page pinning", 4.0, PINNING),
+        share("vmsplice_splice_huge", "the pipe's mutex", 4.0, MUTEX),
+    ]
+};
 
-/// The published statements that a run has a comparison for: first the confirmed, then the
-/// refuted, then the undecided ones.
-pub(super) fn statements(run: &Run) -> Vec<Statement<'_>> {
+/// A sentence for each published result on the cases of a run: first the rates, then the
+/// confirmed, the refuted and the undecided comparisons.
+pub(super) fn findings(run: &Run) -> Vec<String> {
     let (steps, threshold) = (steps(run), Threshold::new(run));
-    let is_judged = deviations(run).is_empty();
-    let judged = OPTIONS.iter().filter_map(|option| {
-        let step = *steps.iter().find(|step| step.case.name == option.case)?;
-        let judge = || judge_with_size(option.claim, option.ratio, &step.ratio, threshold);
-        Some(Statement {
-            step,
-            what: option.what,
-            figures: option.figures,
-            judgement: is_judged.then(judge),
-        })
-    });
-    judged
-        .sorted_by_key(|statement| statement.judgement)
-        .collect()
-}
-
-/// A sentence for each of [`statements`].
-pub(super) fn options(run: &Run) -> Vec<String> {
     let other = deviations(run);
-    let sentence = |statement: Statement<'_>| {
-        let Statement {
-            step,
+    let of_suite = RESULTS.iter().filter(|result| result.suite == run.suite);
+    let sentences = of_suite.filter_map(|result| {
+        let PublishedResult {
+            case,
             what,
             figures,
-            judgement,
-        } = statement;
-        let beginning = match judgement {
-            None => format!("Published, not judged by this run ({other})"),
-            Some(judgement @ (Judgement::MuchLarger | Judgement::MuchSmaller)) => {
-                format!("Published; {} here", judgement.name())
+            ..
+        } = result;
+        let (judgement, beginning, found) = match result.value {
+            PublishedValue::Share(..) => return None,
+            PublishedValue::Rate => {
+                let case = run.cases.iter().find(|found| found.name == *case)?;
+                (None, "Published".to_owned(), gib_per_s(measured(case)?.1))
             }
-            Some(judgement) => format!("Published and {} here", judgement.name()),
+            PublishedValue::Comparison(claim, published) => {
+                let step = steps.iter().find(|step| step.case.name == *case)?;
+                let judge = || judge_with_size(claim, published, &step.ratio, threshold);
+                let judgement = other.is_empty().then(judge);
+                let beginning = begin(judgement, &other);
+                (judgement, beginning, ratio(step.ratio.estimate))
+            }
         };
-        let (found, case) = (ratio(step.ratio.estimate), &step.case.name);
-        format!("{beginning}: {what}: {figures}; found {found} ({case}).")
-    };
-    statements(run).into_iter().map(sentence).collect()
+        let sentence = format!("{beginning}: {what}: {figures}; found {found} ({case}).");
+        Some((judgement, sentence))
+    });
+    let sorted = sentences.sorted_by_key(|(judgement, _)| *judgement);
+    sorted.map(|(_, sentence)| sentence).collect()
+}
+
+/// The beginning of a sentence on a comparison, which is judged if the run has the conditions
+/// of the published one.
+fn begin(judgement: Option<Judgement>, deviations: &str) -> String {
+    match judgement {
+        None => format!("Published, not judged by this run ({deviations})"),
+        Some(judgement @ (Judgement::MuchLarger | Judgement::MuchSmaller)) => {
+            format!("Published; {} here", judgement.name())
+        }
+        Some(judgement) => format!("Published and {} here", judgement.name()),
+    }
+}
+
+/// The published shares of the samples of the writer, and those of a profile; `None` if no
+/// sampled case has a published share.
+pub(super) fn shares(profile: &Profile) -> Option<Table> {
+    let mut table = Table::new([
+        Column::left("case"),
+        Column::left("samples in"),
+        Column::right("published"),
+        Column::right("here"),
+    ]);
+    let mut is_empty = true;
+    for result in &RESULTS {
+        let PublishedValue::Share(published, functions) = result.value else {
+            continue;
+        };
+        let case = profile.cases.iter().find(|case| case.name == result.case);
+        let writer = case.and_then(|case| case.ends.iter().find(|end| end.role == "writer"));
+        if let Some(here) = writer.and_then(|writer| share_of_samples(writer, functions)) {
+            is_empty = false;
+            table.row([
+                result.case.to_owned(),
+                result.what.to_owned(),
+                percent(published / 100.0, 0),
+                percent(here, 1),
+            ]);
+        }
+    }
+    (!is_empty).then_some(table)
+}
+
+/// The share of an end's samples in these functions and what they call; `None` without
+/// samples.
+fn share_of_samples(end: &EndProfile, functions: &[&str]) -> Option<f64> {
+    let is_named = |frame: &String| functions.iter().any(|name| frame.starts_with(name));
+    let all: u64 = end.stacks.iter().map(|stack| stack.weight).sum();
+    let within = end
+        .stacks
+        .iter()
+        .filter(|stack| stack.frames.iter().any(is_named));
+    let within: u64 = within.map(|stack| stack.weight).sum();
+    (all > 0 && end.is_divided()).then(|| within as f64 / all as f64)
 }
 
 const GIB: u64 = 1 << 30;
@@ -318,15 +395,10 @@ pub(super) fn volumes(run: &Run) -> Vec<String> {
             Some(compare_volumes(step, base, threshold))
         })
         .collect();
-    sentences.extend(trend_within(run));
-    sentences
-}
-
-/// A sentence on the trend within the largest volume.
-pub(super) fn trend_within(run: &Run) -> Option<String> {
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
     let largest = measured.max_by_key(|case| case.configuration.volume_bytes);
-    trend(largest?, run.settings.confidence)
+    sentences.extend(largest.and_then(|case| trend(case, run.settings.confidence)));
+    sentences
 }
 
 /// Compares the change from the volume of `base` to that of the step's case with the
@@ -417,4 +489,4 @@ fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

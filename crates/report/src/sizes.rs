@@ -10,35 +10,19 @@ use pipespeed_measure::record::{
 use pipespeed_measure::search::FINALISTS;
 use pipespeed_measure::spec::{PipeReader, Waiting};
 
+use super::blocks::{Conclusion, TableBlock};
 use super::cases::{level, number};
 use super::conditions;
-use super::format::{fixed, grouped, interval, pluralize, ratio, significant};
+use super::format::{fixed, gib_per_s, grouped, interval, pluralize, ratio};
 use super::steps::measured;
-use super::style::{BOLD, Style, YELLOW};
+use super::style::YELLOW;
 use super::table::{Cell, Column, Table};
 
-/// The table of cases, and the best case for each kind of reader.
-pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
-    let Some(search) = &run.search else {
-        return Vec::new();
-    };
-    let mut blocks = vec![table(run, search).render(style)];
-    for panel in best_of_kinds(search) {
-        let mut lines = vec![style.sentence(&sentence(run, panel))];
-        let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
-        if let Some(command) = command.filter(|_| is_recommended(run, panel)) {
-            // A line may end in `|`, so both lines can be pasted as they are.
-            let command = command.replace(" | ", " |\n      ");
-            lines.push(style.paint(&format!("    {command}"), BOLD));
-        }
-        blocks.push(lines.join("\n"));
-    }
-    if blocks.len() == 1 {
-        let line = "The search was not completed: the sizes shown are the fastest so far, from few \
-                    trials, and not confirmed.";
-        blocks.push(style.note(line, YELLOW));
-    }
-    blocks
+/// The table of the best sizes.
+pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
+    let name = "The best sizes of each case";
+    let table = |search| TableBlock::new(name, table(run, search));
+    run.search.iter().map(table).collect()
 }
 
 /// The fastest panel of the search for each kind of reader: it reads or splices, and the
@@ -147,7 +131,7 @@ fn is_uncertain(run: &Run, panel: &PanelResult) -> bool {
 
 /// Whether the best sizes are confirmed, or the published ones, by figures that are certain
 /// enough to be used.
-pub(super) fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
+fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
     match SizesOutcome::new(run, panel) {
         SizesOutcome::Published | SizesOutcome::Confirmed => !is_uncertain(run, panel),
         SizesOutcome::Unconfirmed(_) | SizesOutcome::NoRounds => false,
@@ -155,7 +139,7 @@ pub(super) fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
 }
 
 /// A row for each case that was searched.
-pub(super) fn table(run: &Run, search: &Search) -> Table {
+fn table(run: &Run, search: &Search) -> Table {
     let mut table = Table::new([
         Column::left("case"),
         Column::right("buffer"),
@@ -184,7 +168,7 @@ pub(super) fn table(run: &Run, search: &Search) -> Table {
 }
 
 /// Cases that were not run, and why.
-pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
+fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
     let cases = run.cases.iter();
     cases.filter_map(|case| Some((&*case.name, case.not_run.as_ref()?)))
 }
@@ -221,13 +205,8 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         technique(panel),
         place(panel)
     );
-    if let Some(Estimate {
-        median,
-        interval: ends,
-    }) = measured_rate(run, panel)
-    {
-        let shown = format!("; {} GiB/s {}", significant(median), interval(ends));
-        line += shown.trim_end();
+    if let Some(rate) = measured_rate(run, panel) {
+        line += &format!("; {}", gib_per_s(&rate));
     }
     let ratio = ratio_to_published(run, panel);
     line += &match SizesOutcome::new(run, panel) {
@@ -267,10 +246,24 @@ pub(super) fn place(panel: &PanelResult) -> &'static str {
     }
 }
 
-/// The best case for each kind of reader, as sentences.
-pub(super) fn findings(run: &Run) -> Vec<String> {
+/// The best case for each kind of reader, with its command if it is recommended.
+pub(super) fn findings(run: &Run) -> Vec<Conclusion> {
     let best = run.search.iter().flat_map(best_of_kinds);
-    best.map(|panel| sentence(run, panel)).collect()
+    let best = best.map(|panel| Conclusion {
+        sentence: sentence(run, panel),
+        command: panel
+            .best
+            .as_ref()
+            .and_then(|best| best.command.clone())
+            .filter(|_| is_recommended(run, panel)),
+    });
+    let mut findings: Vec<Conclusion> = best.collect();
+    if findings.is_empty() {
+        let line = "The search was not completed: the sizes shown are the fastest so far, from few \
+                    trials, and not confirmed.";
+        findings.push(line.to_owned().into());
+    }
+    findings
 }
 
 /// How the search and the rounds were made.
@@ -315,6 +308,7 @@ pub(super) fn missing_pairs(search: &Search) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Style;
     use pipespeed_measure::fixtures;
 
     fn shown(run: &Run, width: usize) -> String {

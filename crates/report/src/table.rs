@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use maud::{Markup, html};
 
 use super::format::wrap;
-use super::style::{BOLD, DIM, Style};
+use super::style::{BOLD, DIM, GREEN, RED, Style, YELLOW};
 use pipespeed_base::text::escape;
 
 /// The gap between two columns.
@@ -78,6 +78,16 @@ impl Cell {
         Cell {
             text: escaped(text),
             code: Some(code),
+        }
+    }
+
+    /// The class of the cell in HTML.
+    fn class(&self) -> Option<&'static str> {
+        match self.code? {
+            GREEN => Some("good"),
+            RED => Some("bad"),
+            YELLOW => Some("doubt"),
+            _ => None,
         }
     }
 
@@ -157,6 +167,11 @@ impl Table {
         self.rows.push(Row::Heading(text.into()));
     }
 
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The lines, no wider than the terminal if possible: less important columns are hidden
     /// and listed below; others go into further tables below the first.
     pub fn render(&self, style: Style) -> String {
@@ -231,16 +246,19 @@ impl Table {
 
     fn html_row(&self, row: &Row) -> Markup {
         let columns = &self.columns;
-        let class = |at: usize| columns[at].is_right.then_some("number");
+        let number = |at: usize| columns[at].is_right.then_some("number");
+        let class = |at: usize, cell: &Cell| number(at).or(cell.class());
         html! {
             @match row {
                 Row::Heading(text) => th colspan=(columns.len()) scope="colgroup" { (text) },
                 Row::Cells(cells, text) => {
                     @for (at, cell) in cells.iter().enumerate() {
-                        td class=[class(at)] { (cell.text) }
+                        td class=[class(at, cell)] { (cell.text) }
                     }
                     @if let Some(text) = text {
-                        td colspan=((columns.len() - cells.len()).max(1)) { (text.text) }
+                        td class=[text.class()] colspan=((columns.len() - cells.len()).max(1)) {
+                            (text.text)
+                        }
                     }
                 }
             }
@@ -340,7 +358,6 @@ impl TableLayout<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::style::{GREEN, RED};
     use super::*;
 
     fn table() -> Table {

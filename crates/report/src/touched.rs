@@ -5,25 +5,10 @@ use pipespeed_base::size;
 use pipespeed_measure::record::{Run, Search, Sizes};
 use pipespeed_measure::suite::touched::{BEST, SAFE, in_words};
 
-use super::cases::{cases, comparisons};
 use super::findings::of_steps;
 use super::format::{pluralize, ratio, times};
 use super::sizes::missing_pairs;
 use super::steps::steps;
-use super::style::{Style, YELLOW};
-
-/// The tables, and the outcome of the search.
-pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
-    let mut blocks = vec![cases(run, &run.cases, style), comparisons(run, style)];
-    blocks.extend(run.search.as_ref().and_then(|search| {
-        let best = best_of(search).map(|best| style.sentence(&best));
-        best.or_else(|| {
-            let line = format!("The search for the sizes of {BEST} was not completed.");
-            run.interrupted.is_some().then(|| style.note(&line, YELLOW))
-        })
-    }));
-    blocks
-}
 
 /// The best sizes and the next: `write_read_best is the best of 12: ...`.
 fn best_of(search: &Search) -> Option<String> {
@@ -52,12 +37,20 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
     run.search.iter().filter_map(best_of).collect()
 }
 
-/// The fastest of the writers that are right for every reader, then the comparisons with
-/// the largest effect and those without an effect.
+/// The outcome of the search, the fastest of the writers that are right for every reader,
+/// then the comparisons with the largest effect and those without an effect.
 pub(super) fn findings(run: &Run) -> Vec<String> {
-    let mut sentences: Vec<String> = fastest_safe(run).into_iter().collect();
-    sentences.extend(of_steps(run));
-    sentences
+    let searched = run.search.as_ref().and_then(|search| {
+        let is_cut = run.interrupted.is_some();
+        let cut = is_cut.then(|| format!("The search for the sizes of {BEST} was not completed."));
+        best_of(search).or(cut)
+    });
+    let safe = fastest_safe(run);
+    searched
+        .into_iter()
+        .chain(safe)
+        .chain(of_steps(run))
+        .collect()
 }
 
 fn fastest_safe(run: &Run) -> Option<String> {
@@ -95,6 +88,7 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Style;
     use pipespeed_measure::fixtures::touched;
 
     fn shown(run: &Run) -> String {
@@ -140,7 +134,7 @@ mod tests {
     #[test]
     fn unsafe_and_spinning_writers_are_not_the_fastest_safe_one() {
         let run = touched();
-        let found = &findings(&run)[0];
+        let found = &findings(&run)[1];
         assert!(found.contains("fastpipe_cow_checked is fastest"), "{found}");
         let faster = ["fastpipe_drained", "fastpipe_auto_spin"];
         let ratio_of = |name: &str| {

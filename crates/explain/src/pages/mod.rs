@@ -29,5 +29,5 @@ pub use self::record::{
 };
 pub use self::ring::{RingRecord, ring_drawing, ring_steps};
 pub use self::scheme::{Architecture, Scheme, SchemeError};
-pub use self::table::table;
+pub use self::table::{findings, table};
 pub use self::walk::{Half, Walk, WalkLevel};

@@ -104,8 +104,8 @@ fn huge(huge: Huge, state: PageState) -> String {
     }
 }
 
-/// Conclusions in sentences.
-fn findings(memory: &MemoryRange) -> Vec<String> {
+/// Conclusions in sentences, as [`table`] has them.
+pub fn findings(memory: &MemoryRange) -> Vec<String> {
     let mut lines = vec![contiguity(memory)];
     lines.extend(zeroes(memory));
     lines.extend(how_huge_is_known(memory));

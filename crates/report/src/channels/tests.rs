@@ -1,6 +1,7 @@
 //! Tests of the tables of channels and their recommendations.
 
 use super::*;
+use crate::Style;
 use crate::table;
 use pipespeed_measure::fixtures::{channels, estimate, leave_out, refuse, within};
 use pipespeed_measure::record::{NotRun, Warning, WarningKind};

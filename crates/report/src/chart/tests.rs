@@ -3,9 +3,6 @@
 
 use super::bars::{Bar, BarChart, BarGroup};
 use super::svg::{Colour, NARROW, WARNING, WIDE};
-use crate::latency::latency_chart_of_width;
-use crate::profile::profile_chart_of_width;
-use crate::run::chart_of_width;
 use crate::{chart, comparison_chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
@@ -234,7 +231,7 @@ fn charts_for_phones_are_narrow_and_name_as_much() {
         touched(),
     ];
     for run in runs {
-        let (wide, narrow) = (chart(&run), chart_of_width(&run, NARROW));
+        let (wide, narrow) = (chart(&run), (crate::run::blocks(&run).chart)(NARROW));
         assert!(narrow.contains(&format!("width=\"{NARROW}\"")), "{narrow}");
         let narrow = texts(&narrow);
         let names = run.cases.iter().map(|case| &case.name);
@@ -244,9 +241,9 @@ fn charts_for_phones_are_narrow_and_name_as_much() {
         }
     }
     for svg in [
-        latency_chart_of_width(&latency_record(ExchangeMode::Closed), NARROW),
-        profile_chart_of_width(&profiles::ladder(), NARROW),
-        profile_chart_of_width(&profiles::pipeline(), NARROW),
+        (crate::latency::blocks(&latency_record(ExchangeMode::Closed)).chart)(NARROW),
+        (crate::profile::blocks(&profiles::ladder()).chart)(NARROW),
+        (crate::profile::blocks(&profiles::pipeline()).chart)(NARROW),
     ] {
         assert!(!texts(&svg).is_empty());
     }
@@ -339,7 +336,7 @@ fn charts_of_runs(change: fn(&mut Run)) -> Vec<String> {
     let charts = runs.into_iter().flat_map(|mut run| {
         run.warnings.clear();
         change(&mut run);
-        [WIDE, NARROW].map(|width| chart_of_width(&run, width))
+        [WIDE, NARROW].map(|width| (crate::run::blocks(&run).chart)(width))
     });
     charts.collect()
 }

@@ -8,7 +8,7 @@ use pipespeed_measure::spec::{DataUse, Suite};
 
 #[test]
 fn the_ladder_names_large_steps_and_those_without_effect() {
-    insta::assert_snapshot!(findings(&ladder()).join("\n"), @r"
+    insta::assert_snapshot!(of_steps(&ladder()).join("\n"), @r"
     What mattered most here: spinning instead of sleeping, x10.4 [10.1, 10.7] (busy_loop_huge against vmsplice_splice_huge).
     Made no difference (within 5 %): huge pages (write_read_huge against write_read).
     The published gain of vmsplice (write_read to vmsplice_read, here about x4.38) consists of x1.61 from the larger pipe and x2.72 from vmsplice itself.

@@ -1,6 +1,7 @@
 //! Tests of the tables of memory and their conclusions.
 
 use super::*;
+use crate::Style;
 use crate::table;
 use pipespeed_measure::fixtures::{estimate, memory, refuse, set_control, within};
 use pipespeed_measure::record::{NullControl, Ratio};

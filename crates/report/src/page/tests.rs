@@ -1,96 +1,46 @@
+//! Tests of the page as a document.
+
 use std::collections::BTreeSet;
 
-use pipespeed_explain::check::{self, CheckGroup, Checked};
-use pipespeed_explain::costs::{self, Cost, Costs};
+use itertools::Itertools as _;
 use pipespeed_explain::pages::{self, Architecture, Scheme, Walk};
-use pipespeed_explain::profile;
-use pipespeed_measure::fixtures::{self, estimate, within};
+use pipespeed_explain::{costs, profile};
+use pipespeed_host::{Warning, WarningKind};
+use pipespeed_measure::comparison::compare;
+use pipespeed_measure::fixtures::{self, within};
 use pipespeed_measure::latency::spec::{ExchangeMode, Naive};
-use pipespeed_measure::record::{Doubt, Ends, Kind, NotRun, Ratio, Run, SavedFile, to_json};
-use pipespeed_measure::spec::{Channel, DataUse, Suite};
+use pipespeed_measure::record::{Kind, NotRun, Ratio, Run};
 use roxmltree::{Document, Node, ParsingOptions};
-use serde_json::Value;
 
-use super::claim::ClaimBasis;
 use super::*;
+use crate::blocks::{Blocks, Conclusion, TableBlock};
+use crate::{changes, checks, published};
 
-mod doubts;
 mod lines;
-mod saved;
-mod structure;
 
-const OUTCOMES: [ClaimBasis; 5] = [
-    ClaimBasis::Faster,
-    ClaimBasis::Slower,
-    ClaimBasis::Same,
-    ClaimBasis::Undecided,
-    ClaimBasis::Refused,
-];
-
-fn changes() -> Run {
-    use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
-    let made = |change: Change, rate| {
-        let ratio = fixtures::ratio(rate / 0.763);
-        fixtures::case(change.name(), rate, Some((BASELINE, change.words(), ratio)))
-    };
-    let (one, large) = (Change::OneProcessor, Change::LargePipe);
-    let both = format!("{} + {}", one.words(), large.words());
-    let both = Some((BASELINE, &*both, fixtures::ratio(7.7 / 0.763)));
-    let mut run = fixtures::run(
-        Suite::Changes,
-        vec![
-            fixtures::case(BASELINE, 0.763, None),
-            made(one, 6.9),
-            made(large, 1.9),
-            made(Change::SmallPieces, 0.5),
-            made(Change::Drained, 9.1),
-            fixtures::case(COMBINED, 7.7, both),
-        ],
-    );
-    for case in &mut run.cases {
-        case.data = DataUse::Touch;
-        let configuration = &mut case.configuration;
-        if [one.name(), COMBINED].contains(&&*case.name) {
-            (configuration.writer_cpu, configuration.reader_cpu) = (Some(2), Some(2));
-        }
-        if case.name == Change::Drained.name() {
-            configuration.ends = Ends::Channel(Channel::VMSPLICE);
-        }
-    }
-    run
+/// Runs of the suites that a report measures.
+fn runs() -> [Run; 6] {
+    [
+        fixtures::ladder(),
+        fixtures::touched(),
+        fixtures::sizes(),
+        fixtures::channels(false),
+        changes::tests::changes(),
+        published::tests::of_options::run_of_options(),
+    ]
 }
 
-fn checks() -> check::CheckRecord {
-    let checked = |name: &'static str, group, outcome| Checked {
-        name: name.into(),
-        group,
-        statement: "what a new pipe takes".into(),
-        outcome,
-        reference: "pipe(7)".into(),
-        seconds: 0.01,
+/// One record of each other kind, and round trips that deadlock.
+pub(super) fn others() -> [Saved; 6] {
+    let scheme = Scheme::find(Architecture::X86_64, None).unwrap();
+    let walk = pages::PagesRecord {
+        header: fixtures::header(Kind::Pages),
+        report: pages::PagesReport {
+            walk: Some(Walk::new(0x0000_7f27_05af_93c0, scheme)),
+            memory: None,
+        },
     };
-    let all = vec![
-        checked(
-            "default-capacity",
-            CheckGroup::Limits,
-            check::CheckResult::seen("65536 bytes"),
-        ),
-        checked(
-            "epipe",
-            CheckGroup::Semantics,
-            check::CheckResult::pass("EPIPE"),
-        ),
-        checked(
-            "vmsplice",
-            CheckGroup::Permissions,
-            check::CheckResult::refused("EPERM"),
-        ),
-    ];
-    check::CheckRecord::new(fixtures::header(Kind::Check), all, 0.8)
-}
-
-fn costs() -> costs::CostsRecord {
-    costs::CostsRecord {
+    let costs = costs::CostsRecord {
         header: fixtures::header(Kind::Costs),
         settings: costs::CostsSettings {
             rounds: 30,
@@ -99,117 +49,22 @@ fn costs() -> costs::CostsRecord {
         },
         warnings: Vec::new(),
         interrupted: None,
-        costs_ns: Costs {
-            write: Cost::new(401.0),
-            read: Cost::new(433.0),
-            vmsplice_base: Cost::new(61.7),
-            vmsplice_huge: Cost::new(13.9),
-            wake_up_same: Cost::new(2_310.0),
-            wake_up_other: Cost::new(27_100.0),
-            ..Costs::default()
-        },
-    }
-}
-
-fn walk() -> pages::PagesRecord {
-    let scheme = Scheme::find(Architecture::X86_64, None).unwrap();
-    pages::PagesRecord {
-        header: fixtures::header(Kind::Pages),
-        report: pages::PagesReport {
-            walk: Some(Walk::new(0x0000_7f27_05af_93c0, scheme)),
-            memory: None,
-        },
-    }
-}
-
-/// The published options, two of them with other ends.
-fn options() -> Run {
-    let base = "vmsplice_splice_spin";
-    let option = |name: &str, factor: &str, base: &str| {
-        fixtures::case(name, 30.0, Some((base, factor, fixtures::ratio(0.9))))
+        costs_ns: crate::costs::tests::costs(),
     };
-    fixtures::run(
-        Suite::Options,
-        vec![
-            fixtures::case(base, 33.0, None),
-            option("untouched", "untouched buffers", base),
-            option("gift", "gifted pages", base),
-            option("unaligned", "unaligned buffers", base),
-            option("busy_loop_huge", "huge pages", base),
-            option(
-                "poll_huge",
-                "poll(2) before each transfer",
-                "busy_loop_huge",
-            ),
-        ],
-    )
-}
-
-fn runs() -> [Run; 6] {
+    let latency = |mode| Saved::Latency(Box::new(fixtures::latency_record(mode)));
     [
-        fixtures::ladder(),
-        fixtures::touched(),
-        fixtures::sizes(),
-        fixtures::channels(false),
-        changes(),
-        options(),
-    ]
-}
-
-fn others() -> Vec<Saved> {
-    let naive = fixtures::latency_record(ExchangeMode::Naive(Naive::ShortReads));
-    vec![
-        Saved::Latency(Box::new(fixtures::latency_record(ExchangeMode::Closed))),
-        Saved::Latency(Box::new(naive)),
-        Saved::Check(Box::new(checks())),
-        Saved::Costs(Box::new(costs())),
-        Saved::Pages(Box::new(walk())),
+        latency(ExchangeMode::Closed),
+        latency(ExchangeMode::Naive(Naive::ShortReads)),
+        Saved::Check(Box::new(checks::tests::record())),
+        Saved::Costs(Box::new(costs)),
+        Saved::Pages(Box::new(walk)),
         Saved::Profile(Box::new(profile::fixtures::ladder())),
     ]
-}
-
-/// A record as JSON.
-fn json(saved: &Saved) -> String {
-    match saved {
-        Saved::Bench(run) => to_json(run),
-        Saved::Check(record) => to_json(record),
-        Saved::Latency(record) => to_json(record),
-        Saved::Costs(record) => to_json(record),
-        Saved::Profile(record) => to_json(record),
-        Saved::Pages(record) => to_json(record),
-    }
 }
 
 fn records(runs: impl IntoIterator<Item = Run>) -> Records {
     let runs = runs.into_iter().map(|run| Saved::Bench(Box::new(run)));
     Records::new(runs.chain(others()))
-}
-
-/// Gives every comparison of a run the same outcome.
-fn with_outcome(mut run: Run, outcome: ClaimBasis) -> Run {
-    let (low, median, high) = match outcome {
-        ClaimBasis::Faster => (1.21, 1.32, 1.43),
-        ClaimBasis::Slower => (0.71, 0.82, 0.93),
-        ClaimBasis::Same => (0.98, 1.0, 1.02),
-        ClaimBasis::Undecided | ClaimBasis::Refused => (0.91, 1.14, 1.36),
-    };
-    for case in &mut run.cases {
-        let is_compared = case.compared_with.is_some();
-        if outcome != ClaimBasis::Refused {
-            case.ratio = is_compared.then(|| within(low, median, high));
-            if let Some(summary) = &mut case.summary
-                && case.name == "write_read"
-            {
-                // Beside the published 3.5 to 3.7.
-                summary.gib_per_s = estimate(3.6 * low, 3.6 * median, 3.6 * high);
-            }
-        } else if is_compared || case.name == "write_read" {
-            case.not_run = Some(NotRun::refused("only 1 processor"));
-            case.samples.clear();
-            (case.summary, case.ratio) = (None, None);
-        }
-    }
-    run
 }
 
 fn parse(page: &str) -> Document<'_> {
@@ -220,220 +75,261 @@ fn parse(page: &str) -> Document<'_> {
     Document::parse_with_options(page, options).unwrap()
 }
 
-/// The text of a node, without that of elements of these names.
-fn text_without(node: Node<'_, '_>, names: &[&str]) -> String {
-    let texts = node.descendants().filter(|it| it.is_text());
-    let texts = texts.filter(|text| {
-        let mut above = text.ancestors();
-        !above.any(|it| names.contains(&it.tag_name().name()))
-    });
-    texts.filter_map(|it| it.text()).collect()
+fn text(node: Node<'_, '_>) -> String {
+    let texts = node.descendants().filter(Node::is_text);
+    texts.filter_map(|text| text.text()).collect()
 }
 
-fn elements<'a, 'b>(document: &'a Document<'b>, name: &str) -> Vec<Node<'a, 'b>> {
-    let all = document.descendants();
-    all.filter(|it| it.tag_name().name() == name).collect()
-}
-
-fn elements_in<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Vec<Node<'a, 'b>> {
+/// The elements of these names in a node.
+fn elements<'a, 'b>(node: Node<'a, 'b>, names: &[&str]) -> Vec<Node<'a, 'b>> {
     let all = node.descendants();
-    all.filter(|it| it.tag_name().name() == name).collect()
+    all.filter(|element| names.contains(&element.tag_name().name()))
+        .collect()
 }
 
-/// The claims of a page: name, verdict, node.
-fn claims_of<'a, 'b>(document: &'a Document<'b>) -> Vec<(&'a str, &'a str, Node<'a, 'b>)> {
-    let all = document.descendants();
-    all.filter_map(|node| {
-        let name = node.attribute("data-claim")?;
-        Some((name, node.attribute("data-verdict")?, node))
-    })
-    .collect()
-}
-
-#[test]
-fn every_claim_has_a_verb_for_each_verdict() {
-    let verbs = ["faster", "slower", "the same", "undecided", "not measured"];
-    let mut names = Vec::new();
-    for (outcome, verb) in OUTCOMES.into_iter().zip(verbs) {
-        let text = page(&records(runs().map(|run| with_outcome(run, outcome))), None);
-        let document = parse(&text);
-        let found = claims_of(&document);
-        for (name, verdict, node) in &found {
-            let sentence = text_without(*node, &["q", "span"]);
-            let expected = if sentence.contains("best sizes found") {
-                ("same", "the same")
-            } else {
-                (outcome.name(), verb)
-            };
-            assert_eq!(*verdict, expected.0, "{name}: {sentence}");
-            let contained = verbs.into_iter().filter(|verb| sentence.contains(verb));
-            assert_eq!(
-                contained.collect::<Vec<_>>(),
-                [expected.1],
-                "{name}: {sentence}"
-            );
-        }
-        names.push(
-            found
-                .iter()
-                .map(|it| it.0.to_owned())
-                .collect::<BTreeSet<_>>(),
-        );
-    }
-    for of_outcome in &names {
-        assert_eq!(of_outcome, &names[0]);
-    }
-    insta::assert_debug_snapshot!(names[0]);
-}
-
-/// All numbers of a record.
-fn numbers(value: &Value, found: &mut Vec<f64>) {
-    match value {
-        Value::Number(number) => found.extend(number.as_f64()),
-        Value::Array(all) => all.iter().for_each(|it| numbers(it, found)),
-        Value::Object(all) => all.values().for_each(|it| numbers(it, found)),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
-}
-
-/// The value of a number as shown, in the unit of records.
-fn value_of(shown: &str) -> f64 {
-    let plain = shown.strip_prefix('x').unwrap_or(shown);
-    let (number, unit) = plain.split_once('\u{a0}').unwrap_or((plain, ""));
-    let scale = match unit {
-        "" | "GiB/s" | "us" | "ns" | "bytes" => 1.0,
-        "ms" => 1e-3,
-        "%" => 1e-2,
-        "KiB" => 1024.0,
-        "MiB" => 1024.0 * 1024.0,
-        unit => panic!("{unit}"),
-    };
-    number.parse::<f64>().unwrap() * scale
+/// The text of the page before its contents, a line for each block.
+fn first_screen(records: &Records) -> String {
+    let page = page(records, None);
+    let (first, _) = page.split_once("<nav").unwrap();
+    let page = format!("{first}</body></html>");
+    let document = parse(&page);
+    let blocks = ["h1", "h2", "p", "li", "figcaption", "summary"];
+    let blocks = elements(document.root(), &blocks).into_iter();
+    blocks.map(|block| text(block) + "\n").collect()
 }
 
 #[test]
-fn every_number_is_one_of_the_records() {
-    for outcome in OUTCOMES {
-        let records = records(runs().map(|run| with_outcome(run, outcome)));
-        let mut known = Vec::new();
-        for saved in records.all() {
-            numbers(&serde_json::from_str(&json(saved)).unwrap(), &mut known);
-        }
-        let text = page(&records, None);
-        let document = parse(&text);
-        let shown = elements(&document, "data");
-        assert!(shown.len() > 50);
-        for node in shown {
-            let text = node.text().unwrap();
-            let value: f64 = node.attribute("value").unwrap().parse().unwrap();
-            if node.attribute("class") == Some("published") {
-                continue;
+fn the_first_screen_has_the_answer_the_steps_and_what_to_change() {
+    insta::assert_snapshot!(first_screen(&records(runs())));
+    let nothing = first_screen(&Records::default());
+    assert!(nothing.contains("Of none of the changes"), "{nothing}");
+}
+
+#[test]
+fn only_certain_gains_are_changes_to_make() {
+    let changes = |ratio: Ratio, control: Ratio| {
+        let run = |mut run: Run| {
+            for case in &mut run.cases {
+                case.ratio = case.compared_with.is_some().then_some(ratio);
             }
-            // The page shows a change as a gain, even if the record has the inverse ratio.
-            let mut all = known.iter();
-            let is_known = all.any(|known| *known == value || 1.0 / *known == value);
-            assert!(is_known, "{value} ({text}) is in no record");
-            let found = value_of(text);
-            let tolerance = f64::max(0.0051, 0.0051 * value.abs());
-            assert!((found - value).abs() <= tolerance, "{text} for {value}");
-        }
-        // Numbers of a claim outside of those are quoted: names, and texts of the record.
-        for (name, _, node) in claims_of(&document) {
-            let text = text_without(node, &["data", "q", "em", "code"]);
-            assert!(
-                !text.contains(|c: char| c.is_ascii_digit()),
-                "{name}: {text}"
-            );
-        }
-    }
-}
-
-/// The text of a page, a line for each block.
-fn lines(document: &Document<'_>) -> String {
-    let blocks = ["h1", "h2", "h3", "p", "li", "figcaption", "pre"];
-    let nodes = document.descendants();
-    let nodes = nodes.filter(|it| blocks.contains(&it.tag_name().name()));
-    let lines = nodes.map(|node| {
-        let text = text_without(node, &[]).replace('\u{a0}', " ");
-        let prefix = match node.tag_name().name() {
-            "h1" => "\n# ",
-            "h2" => "\n## ",
-            "h3" => "\n### ",
-            "figcaption" => "[chart] ",
-            _ => "",
+            fixtures::set_control(&mut run, control);
+            run
         };
-        format!("{prefix}{text}\n")
-    });
-    lines.collect()
-}
-
-#[test]
-fn the_text_tells_the_whole_story() {
-    let text = page(&records(runs()), None);
-    insta::assert_snapshot!(lines(&parse(&text)));
-}
-
-#[test]
-fn each_missing_record_is_named_with_its_command() {
-    let text = page(&Records::default(), None);
-    insta::assert_snapshot!(lines(&parse(&text)));
-    let text = page(&Records::new([Saved::Check(Box::new(checks()))]), None);
-    assert!(!text.contains("check --json"), "{text}");
-}
-
-#[test]
-fn of_several_walks_one_to_a_huge_page_is_shown() {
-    let invented = walk();
-    let mut real = walk();
-    real.report.memory = Some(pages::MemoryRange {
-        pid: None,
-        mappings: Vec::new(),
-        page_bytes: 4096,
-        pages: Vec::new(),
-        runs: None,
-        hidden: Vec::new(),
-    });
-    let newer = pages::PagesRecord {
-        header: fixtures::header(Kind::Pages),
-        ..invented
+        let text = first_screen(&records(runs().map(run)));
+        ["Write 64KiB pieces", "In Rust", "Where both", "boost"].map(|words| text.contains(words))
     };
-    let saved = |record: &pages::PagesRecord| Saved::Pages(Box::new(record.clone()));
-    for both in [[&real, &newer], [&newer, &real]] {
-        let records = Records::new(both.map(saved));
-        assert!(records.pages().unwrap().memory.is_some());
+    for (ratio, shown) in [
+        (within(1.21, 1.32, 1.43), [false, true, false, true]),
+        (within(0.71, 0.82, 0.93), [true, false, false, false]),
+        (within(0.98, 1.0, 1.02), [false; 4]),
+        (within(0.91, 1.14, 1.36), [false; 4]),
+    ] {
+        assert_eq!(changes(ratio, within(0.99, 1.0, 1.01)), shown, "{ratio:?}");
+        assert_eq!(changes(ratio, within(0.6, 1.0, 1.6)), [false; 4]);
     }
-    let text = page(&Records::new([saved(&newer)]), None);
-    assert!(text.contains("The walk to an address."), "{text}");
+    // Another channel helps if it is faster than a pipe in its best sizes, too.
+    let [_, touched, _, channels, ..] = runs();
+    let is_shown = |runs: Vec<Run>| first_screen(&records(runs)).contains("Where both");
+    assert!(is_shown(vec![channels.clone()]));
+    assert!(!is_shown(vec![channels, touched]));
+}
+
+/// Asserts that a part of a page has the findings and the tables of a report.
+fn has_blocks(part: &str, blocks: &Blocks<'_>) {
+    for Conclusion { sentence, .. } in &blocks.findings {
+        let item = html! { (sentence) }.into_string();
+        assert!(part.contains(&format!("<li>{item}")), "{sentence}");
+    }
+    for TableBlock { name, table, .. } in &blocks.tables {
+        assert!(part.contains(&table.html().into_string()), "{name}");
+    }
 }
 
 #[test]
-fn another_machine_is_shown_beside() {
+fn each_section_has_the_findings_and_tables_of_its_record() {
+    let records = records(runs().into_iter().chain([fixtures::memory()]));
+    let page = page(&records, None);
+    let blocks: Vec<Blocks<'_>> = records.all().map(Saved::blocks).collect();
+    for blocks in &blocks {
+        has_blocks(&page, blocks);
+    }
+    assert!(
+        blocks
+            .iter()
+            .map(|blocks| blocks.tables.len())
+            .sum::<usize>()
+            > 15
+    );
+}
+
+#[test]
+fn a_section_without_its_record_names_the_command_or_is_left_out() {
+    let [_, _, check, ..] = others();
+    let [empty, check] = [Records::default(), Records::new([check])].map(|all| page(&all, None));
+    for topic in ["bench ladder", "check", "latency --naive", "profile"] {
+        let line = format!("<code>{topic}</code>. Measure it with <code>pipespeed ");
+        assert!(empty.contains(&line), "{topic}: {empty}");
+        assert_eq!(check.contains(&line), topic != "check", "{topic}");
+    }
+    assert!(!empty.contains("id=\"volumes\""), "{empty}");
+    let hint = "<code>pipespeed report --full</code>";
+    for (count, is_shown) in [(0, true), (5, true), (6, false)] {
+        let records = records(runs().into_iter().take(count));
+        assert_eq!(page(&records, None).contains(hint), is_shown, "{count}");
+    }
+}
+
+#[test]
+fn another_machine_is_shown_as_compare_shows_it() {
     let [ladder, touched, ..] = runs();
     let mut other = ladder.clone();
     other.header.machine.kernel.release = Some("5.17.0".to_owned());
     fixtures::refuse(&mut other, "write_read", "only 1 processor");
-    let other = records([other, touched.clone()]);
-    let text = page(&records([ladder, touched]), Some(&other));
-    let document = parse(&text);
-    let sections = elements(&document, "section");
-    let beside = sections
-        .into_iter()
-        .find(|it| it.attribute("aria-labelledby") == Some("beside"));
-    let beside = beside.unwrap();
-    let rows: Vec<String> = elements_in(beside, "tr")
-        .into_iter()
-        .map(|row| {
-            let cells = row.children().map(|cell| text_without(cell, &[]));
-            cells.collect::<Vec<_>>().join(" | ")
-        })
-        .collect();
-    insta::assert_snapshot!(rows.join("\n"));
+    let there = records([other.clone()]);
+    let page = page(&records([ladder.clone(), touched]), Some(&there));
+    let (_, beside) = page.split_once("id=\"beside\"").unwrap();
+    let comparison = compare("this machine", &ladder, "the other machine", &other);
+    has_blocks(beside, &crate::compared::blocks(&comparison));
+    assert!(beside.contains("Linux 5.17.0") && beside.contains("The suite ladder"));
+    assert!(!beside.contains("The suite touched"), "{beside}");
 }
 
 #[test]
-fn only_a_page_that_lacks_records_names_the_command_for_all() {
-    let hint = "<code>pipespeed report --full</code>";
-    assert!(!page(&records(runs()), None).contains(hint));
-    let all = runs();
-    assert!(page(&records(all[..5].to_vec()), None).contains(hint));
+fn what_makes_figures_unreliable_is_an_alarm() {
+    let [ladder, touched, ..] = runs();
+    let warned = |warnings: &[(WarningKind, &str)]| {
+        let mut run = touched.clone();
+        run.warnings.clear();
+        for (kind, words) in warnings {
+            run.warnings.push(Warning::new(*kind, *words));
+        }
+        run
+    };
+    let guest = (WarningKind::Guest, "a guest");
+    let before = (WarningKind::Busy, "others ran before");
+    let during = (WarningKind::OtherLoad, "others ran during");
+    let [mut older, mut suspect, mut cut] = [ladder.clone(), ladder.clone(), ladder];
+    older.header.machine.kernel.release = Some("5.17.0".to_owned());
+    fixtures::set_control(&mut suspect, within(1.2, 1.3, 1.4));
+    cut.interrupted = Some("SIGINT".to_owned());
+    for (runs, words) in [
+        (vec![warned(&[guest])], ""),
+        (
+            vec![warned(&[guest, before])],
+            "touched: others ran before.",
+        ),
+        (
+            vec![warned(&[before, during])],
+            "touched: others ran during.",
+        ),
+        (vec![older, warned(&[])], "of 2 machines or kernels."),
+        (vec![suspect], "a case can't differ from itself"),
+        (vec![cut], "ladder: it was interrupted"),
+    ] {
+        let runs = runs.into_iter().map(|run| Saved::Bench(Box::new(run)));
+        let page = page(&Records::new(runs), None);
+        let document = parse(&page);
+        let alarms = elements(document.root(), &["aside"]);
+        let alarm: String = alarms.into_iter().map(text).collect();
+        assert_eq!(alarm.is_empty(), words.is_empty(), "{alarm}");
+        assert!(alarm.contains(words), "{words}: {alarm}");
+        let one = "Something may have disturbed these figures (1)";
+        assert!(words.is_empty() || alarm.starts_with(one), "{alarm}");
+    }
+}
+
+#[test]
+fn a_page_needs_nothing_from_outside() {
+    let here = records(runs());
+    let page = page(&here, Some(&here));
+    assert!(page.len() < 3 << 20, "{} bytes", page.len());
+    // The documents in frames are escaped.
+    let bare = page.replace("&lt;", "<").replace("&quot;", "\"");
+    for word in [
+        " src=", "srcset=", "<link", "<img", "<object", "<base", "@import", "url(http", "url(\"",
+    ] {
+        assert!(!bare.contains(word), "{word}");
+    }
+    let links = bare.split("href=\"").skip(1);
+    for link in links.filter(|link| !link.starts_with('#')) {
+        assert!(link.starts_with("https://mazzo.li/posts/fast-pipes.html\""));
+    }
+    assert_eq!(page.matches("<script>").count(), 1, "our own");
+    assert!(page.contains(SCRIPT));
+    let frames = page.matches("<iframe class=\"flame\"").count();
+    assert_eq!(frames, profile::fixtures::ladder().cases.len());
+    assert_eq!(page.matches(" sandbox=\"allow-scripts\"").count(), frames);
+}
+
+#[test]
+fn a_warning_of_several_records_is_shown_once() {
+    let [ladder, touched, ..] = runs();
+    let both = [ladder, touched].map(|mut run| {
+        run.warnings = vec![Warning::new(WarningKind::Guest, "a guest")];
+        Saved::Bench(Box::new(run))
+    });
+    let page = page(&Records::new(both), None);
+    assert_eq!(page.matches("a guest").count(), 1, "{page}");
+}
+
+#[test]
+fn headings_are_in_order_and_every_chart_has_a_table() {
+    let page = page(&records(runs()), None);
+    let document = parse(&page);
+    let root = document.root();
+    let headings = elements(root, &["h1", "h2", "h3"]).into_iter();
+    let levels: Vec<&str> = headings.map(|node| node.tag_name().name()).collect();
+    assert_eq!(levels.iter().filter(|level| **level == "h1").count(), 1);
+    assert!(!levels.windows(2).any(|pair| pair == ["h1", "h3"]));
+    let attributes = |name| root.descendants().filter_map(move |it| it.attribute(name));
+    let ids: BTreeSet<&str> = attributes("id").collect();
+    assert!(attributes("id").all_unique() && attributes("aria-label").all_unique());
+    let mut targets = attributes("href").filter_map(|link| link.strip_prefix('#'));
+    assert!(targets.all(|id| ids.contains(id)));
+    let figures = elements(root, &["figure"]);
+    assert_eq!(figures.len(), 9);
+    for figure in figures {
+        assert_eq!(elements(figure, &["svg"]).len(), 2, "wide and narrow");
+        let divs = elements(figure, &["div"]).into_iter();
+        let hidden = divs.filter(|div| div.has_attribute("hidden"));
+        assert_eq!(hidden.count(), 1, "without a style sheet one is shown");
+        assert!(!elements(figure, &["td"]).is_empty(), "{}", text(figure));
+        assert!(!text(elements(figure, &["figcaption"])[0]).is_empty());
+    }
+}
+
+#[test]
+fn names_of_others_are_escaped() {
+    let hostile = "</code><script>alert(1)</script>&\u{1b}[2J\u{202e}";
+    let all = runs().map(|mut run| {
+        run.header.command = vec![hostile.to_owned()];
+        run.header.machine.processors.model = Some(hostile.to_owned());
+        for case in &mut run.cases {
+            case.not_run = Some(NotRun::refused(hostile));
+            case.description = hostile.to_owned();
+            case.factor = Some(hostile.to_owned());
+        }
+        for case in run.cases.iter_mut().skip(3) {
+            (case.summary, case.ratio) = (None, None);
+        }
+        run.warnings = vec![Warning::new(WarningKind::Guest, hostile)];
+        run
+    });
+    let page = page(&records(all), None);
+    assert_eq!(
+        elements(parse(&page).root(), &["script"]).len(),
+        1,
+        "our own"
+    );
+    assert!(!page.contains(['\u{1b}', '\u{202e}']));
+}
+
+#[test]
+fn files_are_left_out_of_command_lines() {
+    let command = "pipespeed bench --json dir/a.json sizes --csv=b.csv --quick -q";
+    let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+    assert_eq!(
+        method::without_files(&command),
+        "pipespeed bench sizes --quick"
+    );
 }

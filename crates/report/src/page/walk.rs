@@ -2,9 +2,10 @@
 //! the table whose entry it selects.
 
 use pipespeed_base::size;
-use pipespeed_explain::pages::{MemoryRange, Walk, WalkLevel};
+use pipespeed_explain::pages::{MemoryRange, PagesReport, Walk, WalkLevel, findings};
 
-use super::super::chart::svg::{Anchor, CARD, Colour, INK, MARGIN, SMALL, Svg, TEXT, length};
+use crate::blocks::{Blocks, Conclusion, TableBlock};
+use crate::chart::svg::{Anchor, CARD, Colour, INK, MARGIN, SMALL, Svg, TEXT, length};
 use crate::table::{Column, Table};
 
 /// Height of the parts of the address, and of the tables.
@@ -19,11 +20,24 @@ const USED: Colour = Colour(11, 105, 168);
 const END: Colour = Colour(10, 122, 88);
 const UNUSED: Colour = Colour(110, 119, 129);
 
+/// The report on the pages behind an address, whose tables are known.
+pub(super) fn blocks(report: &PagesReport) -> Blocks<'_> {
+    let memory = report.memory.as_ref();
+    let walk = report.walk.as_ref().map(|walk| WalkReport { walk, memory });
+    let findings = memory.map(findings).unwrap_or_default().into_iter();
+    let tables = walk.map(|walk| TableBlock::new("", table(walk)));
+    Blocks {
+        findings: findings.map(Conclusion::from).collect(),
+        chart: Box::new(move |width| walk.map_or_else(String::new, |walk| drawing(walk, width))),
+        tables: tables.into_iter().collect(),
+    }
+}
+
 /// A walk, and the memory that it leads to; `None` if only the address was given.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct WalkReport<'a> {
-    pub(super) walk: &'a Walk,
-    pub(super) memory: Option<&'a MemoryRange>,
+struct WalkReport<'a> {
+    walk: &'a Walk,
+    memory: Option<&'a MemoryRange>,
 }
 
 /// The tables that the walk goes through, and the size of the page that it ends at.
@@ -35,11 +49,6 @@ fn used(report: WalkReport<'_>) -> (usize, u64) {
     let last = levels.position(|level| level.covers() == page_bytes);
     let all = report.walk.levels.len();
     last.map_or((all, base_bytes), |at| (at + 1, page_bytes))
-}
-
-/// Whether the page at the address is certainly a huge one.
-pub(super) fn is_huge(report: WalkReport<'_>) -> bool {
-    used(report).1 > report.walk.scheme.page_bytes()
 }
 
 /// A part of the address, and what it selects.
@@ -92,7 +101,7 @@ fn parts(report: WalkReport<'_>) -> Vec<AddressPart> {
 }
 
 /// Draws the walk: side by side, or on a narrow card one below the other.
-pub(super) fn drawing(report: WalkReport<'_>, width: i32) -> String {
+fn drawing(report: WalkReport<'_>, width: i32) -> String {
     let walk = report.walk;
     let page_bytes = used(report).1;
     let ends = if page_bytes > walk.scheme.page_bytes() {
@@ -178,7 +187,7 @@ fn arrow(svg: &mut Svg, (x, from): (i32, i32), to: i32) {
 }
 
 /// The same as a table.
-pub(super) fn table(report: WalkReport<'_>) -> Table {
+fn table(report: WalkReport<'_>) -> Table {
     let (tables, page_bytes) = used(report);
     let mut table = Table::new([
         Column::left("table"),

@@ -170,13 +170,13 @@ fn deviations_from_the_suites_conditions_are_listed() {
     );
 }
 
-mod of_options {
+pub(crate) mod of_options {
     use super::super::*;
     use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::spec::{Case, DataUse, Suite};
     use pipespeed_measure::suite::Overrides;
 
-    fn run_of_options() -> Run {
+    pub(crate) fn run_of_options() -> Run {
         let plain = "vmsplice_splice_spin";
         let against = |factor, ratio| Some((plain, factor, ratio));
         run(
@@ -220,8 +220,8 @@ mod of_options {
     #[test]
     fn statements_are_compared_with_results() {
         let run = run_of_options();
-        insta::assert_snapshot!(options(&run).join("\n"));
-        assert_eq!(crate::findings(&run), options(&run));
+        insta::assert_snapshot!(findings(&run).join("\n"));
+        assert_eq!(crate::findings(&run), findings(&run));
     }
 
     #[test]
@@ -231,20 +231,23 @@ mod of_options {
         run.cases
             .iter_mut()
             .for_each(|case| case.data = DataUse::Touch);
-        for sentence in options(&run) {
+        for sentence in findings(&run) {
             let beginning = "Published, not judged by this run (--data touch): ";
             assert!(sentence.starts_with(beginning), "{sentence}");
         }
         run = run_of_options();
         run.settings.data = Some("discard".to_owned());
-        assert_eq!(options(&run), options(&run_of_options()));
+        assert_eq!(findings(&run), findings(&run_of_options()));
     }
 
     #[test]
     fn published_cases_exist_under_the_same_conditions() {
         let cases = Suite::Options.cases(&Overrides::default());
         let conditions = |case: &Case| (case.data, case.subject.pipe_bytes());
-        for option in OPTIONS {
+        let options = RESULTS
+            .iter()
+            .filter(|result| result.suite == Suite::Options);
+        for option in options {
             let case = cases.iter().find(|case| case.name == option.case).unwrap();
             assert_eq!(conditions(case), conditions(&cases[0]));
         }
@@ -318,5 +321,43 @@ mod of_volumes {
             case.ratio = None;
         }
         assert_eq!(volumes(&run), Vec::<String>::new());
+    }
+}
+
+mod of_profiles {
+    use super::super::*;
+    use crate::Style;
+    use pipespeed_explain::profile::fixtures;
+
+    #[test]
+    fn shares_count_samples_in_a_function_and_what_it_calls() {
+        let text = shares(&fixtures::ladder())
+            .unwrap()
+            .render(Style::default());
+        let rows: Vec<String> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().join(" "))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "write_read pipe_write 48 % 95.0 %",
+                "write_read copying 24 % 60.0 %",
+                "write_read allocating pages 12 % 20.0 %",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_profile_without_samples_or_published_cases_has_no_table() {
+        let mut profile = fixtures::ladder();
+        profile.cases.remove(0);
+        assert!(shares(&profile).is_none());
+        let mut profile = fixtures::ladder();
+        for case in &mut profile.cases {
+            case.ends.iter_mut().for_each(|end| end.stacks.clear());
+        }
+        assert!(shares(&profile).is_none());
     }
 }

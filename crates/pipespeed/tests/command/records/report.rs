@@ -27,14 +27,14 @@ fn a_page_of_saved_records_says_what_else_could_be_measured() {
     );
     let text = fs::read_to_string(records.0.path().join("page.html")).unwrap();
     assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
-    assert!(text.contains("data-claim=\"spinning\""));
+    assert!(text.contains("<li>What mattered most here: "), "{text}");
     assert!(text.contains("pipespeed bench touched --json"), "{text}");
     assert_eq!(page(&records, "old.json"), text);
     // With the missing record the line is gone.
     records.save("touched.json", &run(Suite::Touched, &[]));
     let both = page(&records, "old.json touched.json");
     assert!(!both.contains("pipespeed bench touched --json"));
-    assert!(both.contains("data-claim=\"published-sizes\""));
+    assert!(both.contains("With every byte produced and used, a plain pipe"));
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
     assert_eq!(texts(), before);
     let text = fs::read_to_string(directory.join("report.html")).unwrap();
     for words in [
-        "statements about pipes were tested",
-        "data-claim=\"spinning\"",
+        "pipespeed check --explain NAME explains one",
+        "<li>What mattered most here: ",
     ] {
         assert!(text.contains(words), "{words}");
     }

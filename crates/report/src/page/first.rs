@@ -1,0 +1,232 @@
+//! The first screen: the machine, the answer, what to change, and what may have disturbed the
+//! figures.
+
+use maud::{Markup, html};
+use pipespeed_base::{Named as _, size};
+use pipespeed_host::warnings::disturbances_and_load;
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Sizes, Verdict};
+use pipespeed_measure::spec::{Channel, Suite, Waiting};
+use pipespeed_measure::suite::changes::Change;
+use pipespeed_measure::suite::touched::{BEST, in_words};
+
+use super::records::Records;
+use crate::channels::{channel, message, waiting};
+use crate::conditions;
+use crate::format::{gib_per_s, pluralize, ratio};
+use crate::steps::{fastest, measured, step};
+
+fn find<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
+    run.cases.iter().find(|case| case.name == name)
+}
+
+/// The rate of a case.
+fn rate(run: &Run, name: &str) -> Option<String> {
+    Some(gib_per_s(measured(find(run, name)?)?.1))
+}
+
+/// The machine, or the machines if the records are of several.
+pub(super) fn origin(records: &Records) -> Markup {
+    let machines = records.machines();
+    let headers = || records.all().map(|saved| saved.header());
+    let dates = || headers().filter_map(|header| header.started_at.get(..10));
+    let (first, last) = (dates().min(), dates().max());
+    let guest = headers().find_map(|header| header.machine.virtualisation.hypervisor.clone());
+    let processors = headers().find_map(|header| {
+        let online = header.machine.processors.online.as_ref();
+        Some(pluralize(online?.len(), "processor"))
+    });
+    html! {
+        (machines.join("; "))
+        @if let Some(count) = processors { "; " (count) }
+        @if let Some(guest) = guest { "; a guest of " (guest) }
+        @if let Some(first) = first {
+            "; " time datetime=(first) { (first) }
+            @if let Some(last) = last.filter(|last| *last != first) {
+                " to " time datetime=(last) { (last) }
+            }
+        }
+    }
+}
+
+/// The answer in a sentence: how fast a pipe is whose data is used.
+pub(super) fn answer(records: &Records) -> Markup {
+    let touched = records.run(Suite::Touched);
+    let plain = touched.and_then(|run| Some((find(run, "write_read")?, rate(run, "write_read")?)));
+    let library = touched.and_then(|run| rate(run, "fastpipe_auto"));
+    let ladder = records.run(Suite::Ladder);
+    html! {
+        @if let Some((case, rate)) = plain {
+            p.answer {
+                "With every byte produced and used, a plain pipe"
+                @if let Some(bytes) = case.configuration.pipe_bytes {
+                    " of " (size::exact(bytes as u64))
+                }
+                " moves " (rate)
+                @if let Some(library) = library {
+                    ", and the " code { "Writer" } " of fastpipe " (library)
+                }
+                "."
+            }
+        } @else if let Some(rate) = ladder.and_then(|run| rate(run, "write_read")) {
+            p.answer { "A plain pipe, used as in the published experiment, moves " (rate) "." }
+        }
+    }
+}
+
+/// At most this many changes stand at the beginning of the page.
+const MAX_CHANGES: usize = 3;
+
+/// The changes to a program that certainly help, each with its factor.
+pub(super) fn changes(records: &Records) -> Markup {
+    let touched = records.run(Suite::Touched);
+    let candidates = [
+        touched.and_then(change_of_sizes),
+        touched.and_then(change_of_writer),
+        records
+            .run(Suite::Channels)
+            .and_then(|run| change_of_channel(run, touched)),
+        records.run(Suite::Changes).and_then(change_of_pipe),
+    ];
+    let mut helpful: Vec<Markup> = candidates.into_iter().flatten().collect();
+    helpful.truncate(MAX_CHANGES);
+    html! {
+        h2 id="short" { "What to change in your program" }
+        @if helpful.is_empty() {
+            p {
+                "Of none of the changes that these records compare is it certain that it helps. More \
+                time or a quieter machine would narrow the intervals."
+            }
+        } @else {
+            ul { @for change in &helpful { li { (change) } } }
+        }
+        p { a href="#programs" { "How to do that, with lines to paste" } }
+    }
+}
+
+/// The ratio of a case to the one it is compared with, if it has this verdict.
+fn ratio_if(case: &CaseResult, verdict: Verdict) -> Option<Estimate> {
+    let ratio = step(case)?.ratio;
+    (ratio.verdict == verdict).then_some(ratio.estimate)
+}
+
+/// The best sizes of the search of the suite touched.
+fn best_sizes(run: &Run) -> Option<Sizes> {
+    Some(run.search.as_ref()?.panels.first()?.best.as_ref()?.sizes)
+}
+
+/// How many times as fast the best sizes are as the published ones, if that is certain.
+fn gain_of_sizes(run: &Run) -> Option<Estimate> {
+    let published = ratio_if(find(run, "write_read")?, Verdict::Slower)?;
+    Some(published.reciprocal())
+}
+
+fn change_of_sizes(run: &Run) -> Option<Markup> {
+    let case = find(run, "write_read")?;
+    let gain = gain_of_sizes(run)?;
+    let configuration = &case.configuration;
+    let published = Sizes {
+        buffer_bytes: configuration.buffer_bytes,
+        pipe_bytes: configuration
+            .pipe_bytes
+            .or(configuration.pipe_bytes_asked)?,
+    };
+    let best = in_words(best_sizes(run)?);
+    Some(html! { "Write " (best) ": " (ratio(gain)) " as fast as " (in_words(published)) "." })
+}
+
+fn change_of_writer(run: &Run) -> Option<Markup> {
+    let gain = ratio_if(find(run, "fastpipe_auto")?, Verdict::Faster)?;
+    Some(html! {
+        "In Rust, write by fastpipe's " code { "Writer" } ": " (ratio(gain))
+        " as fast as the best plain write."
+    })
+}
+
+/// The fastest channel whose ends sleep and that is right for every reader, if it is faster
+/// than a pipe in its best sizes, too.
+fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
+    let is_safe = |case: &&CaseResult| case.configuration.channel() != Some(Channel::VMSPLICE);
+    let compared = waiting(run, Waiting::Block).filter(|case| case.compared_with.is_some());
+    let (case, rate) = fastest(compared.filter(is_safe).filter_map(measured))?;
+    let best = touched.and_then(|run| measured(find(run, BEST)?));
+    if best.is_some_and(|(_, best)| rate.median <= best.median) {
+        return None;
+    }
+    let gain = ratio_if(case, Verdict::Faster)?;
+    let about = case
+        .configuration
+        .channel()
+        .map_or("", |channel| channel.about());
+    Some(html! {
+        "Where both programs are your own, send messages of "
+        (size::exact(message(case) as u64)) " through " code { (channel(case)) } " (" (about)
+        "): " (ratio(gain)) " as fast as a pipe of its default size."
+    })
+}
+
+fn change_of_pipe(run: &Run) -> Option<Markup> {
+    let gain = ratio_if(find(run, Change::LargePipe.name())?, Verdict::Faster)?;
+    Some(html! {
+        "Run a pipeline of the shell by " code { "pipespeed boost" } ", which enlarges its pipes: "
+        (ratio(gain)) "."
+    })
+}
+
+/// Replaces the sizes of the lines to paste by the best ones of the suite touched, if they
+/// certainly help.
+pub(super) fn with_best_sizes(text: &str, records: &Records) -> String {
+    let touched = records.run(Suite::Touched);
+    let touched = touched.filter(|run| gain_of_sizes(run).is_some());
+    match touched.and_then(best_sizes) {
+        Some(best) => text
+            .replace("65536", &best.buffer_bytes.to_string())
+            .replace("1048576", &best.pipe_bytes.to_string()),
+        None => text.to_owned(),
+    }
+}
+
+/// What makes the figures unreliable: a line, which unfolds.
+pub(super) fn alarms(records: &Records) -> Markup {
+    let machines = records.machines();
+    let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
+    let mut notes: Vec<(String, String)> = Vec::new();
+    for run in runs().filter(|run| run.failed_control().is_some()) {
+        notes.push((format!("bench {}", run.suite), null_control(run)));
+    }
+    for saved in records.all() {
+        let warnings = disturbances_and_load(saved.warnings());
+        notes.extend(warnings.map(|warning| (saved.topic().to_string(), format!("{warning}."))));
+    }
+    for run in runs().filter(|run| run.interrupted.is_some()) {
+        let text = "it was interrupted, so it has fewer rounds than planned.";
+        notes.push((format!("bench {}", run.suite), text.to_owned()));
+    }
+    let count = notes.len() + usize::from(machines.len() > 1);
+    html! {
+        @if count > 0 {
+            aside.notes {
+                details.alarm {
+                    summary { "Something may have disturbed these figures (" (count) ")" }
+                    ul {
+                        @if machines.len() > 1 {
+                            li {
+                                "These records are of " (machines.len()) " machines or kernels. \
+                                Figures of different sections can't be compared."
+                            }
+                        }
+                        @for (topic, note) in &notes { li { code { (topic) } ": " (note) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The result of the null control.
+pub(super) fn null_control(run: &Run) -> String {
+    let note = run.null_control.as_ref().and_then(conditions::null_control);
+    note.map_or_else(
+        || "There was no null control.".to_owned(),
+        |note| note.into_text() + ".",
+    )
+}
