@@ -13,7 +13,7 @@ use pipespeed_base::Named as _;
 use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::record::comparisons::allow_for_null_control;
-use crate::rounds::unmeasured;
+use crate::rounds::{TrialPlace, unmeasured};
 use crate::suite::{Overrides, Selection};
 
 const ROUNDS: usize = 30;
@@ -401,7 +401,11 @@ pub fn latency_record(mode: ExchangeMode) -> LatencyRecord {
                 outcome,
                 ..Measured::default()
             };
-            case.add(round as usize, &measured, true);
+            let place = TrialPlace {
+                round: round as usize,
+                position: 0,
+            };
+            case.add(place, &measured, true);
         }
     }
     match mode {

@@ -111,7 +111,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let (mode, length) = (self.record.cases[case].mode, self.record.settings.length);
         if let Some(measured) = self.launch(case, mode, length)? {
-            self.record.cases[case].add(place.round, &measured, self.apart);
+            self.record.cases[case].add(place, &measured, self.apart);
             self.noise.push(measured.noise);
         }
         Ok(())
@@ -191,8 +191,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         record.header.machine.during = NoiseDelta::overall(&noise);
         record.warnings.extend(missing);
         record.warnings.extend(warnings::of_noise(&noise));
-        let measured = record.cases.iter().filter(|case| !case.launches.is_empty());
-        let flags = measured.map(|case| (case.name(), case.launches.iter().map(|one| &*one.flags)));
+        let measured = record.cases.iter().filter(|case| !case.samples.is_empty());
+        let flags = measured.map(|case| (case.name(), case.samples.iter().map(|one| &*one.flags)));
         let waiting = waiting_for_processor(&by_case(flags));
         record.warnings.extend(waiting);
         record
@@ -272,16 +272,12 @@ mod tests {
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
         run.measure(&TimeBudget::new(1.0, false), &mut ()).unwrap();
         let record = run.finish(Some(15));
-        let launches: Vec<usize> = record
-            .cases
-            .iter()
-            .map(|case| case.launches.len())
-            .collect();
+        let launches: Vec<usize> = record.cases.iter().map(|case| case.samples.len()).collect();
         assert_eq!((launches, refusals), (vec![6, 6, 0, 0], 1));
         assert_eq!(record.cases[2].not_run, Some(NotRun::limit("too long")));
         assert_eq!(record.cases[3].deadlock, Some(deadlock()));
         assert_eq!(record.interrupted.as_deref(), Some("SIGTERM"));
-        assert_eq!(record.cases[0].launches[0].flags, [Flag::RunDelay]);
+        assert_eq!(record.cases[0].samples[0].flags, [Flag::RunDelay]);
         let [waiting] = &record.warnings[..] else {
             panic!("{:?}", record.warnings);
         };

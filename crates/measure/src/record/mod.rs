@@ -15,7 +15,7 @@ mod search;
 mod setup;
 
 pub use self::configuration::{Configuration, Ends};
-pub use self::csv::write_csv;
+pub use self::csv::to_csv;
 pub use self::deadlock::{ProcessState, ReadSleep, Sleep, TrialDeadlock};
 pub use self::header::{Kind, RecordHeader, SCHEMA_VERSION};
 pub use self::json::{LoadError, SavedFile, load, to_json};

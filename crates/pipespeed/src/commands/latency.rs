@@ -19,7 +19,7 @@ use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
-use pipespeed_measure::record::{Sleep, to_json};
+use pipespeed_measure::record::{Sleep, to_csv, to_json};
 use pipespeed_measure::rounds::{Rounds, TimeBudget, check, why_nothing_measured};
 use pipespeed_measure::spec::Waiting;
 use pipespeed_measure::trial::ProcessRunner;
@@ -124,7 +124,7 @@ fn spinning_name(wait: Waiting) -> Option<&'static str> {
 fn text(option: &str, record: &LatencyRecord) -> anyhow::Result<String> {
     Ok(match option {
         "--json" => to_json(record),
-        "--csv" => record.csv()?,
+        "--csv" => to_csv(record)?,
         _ => report::latency_chart(record),
     })
 }
