@@ -1,6 +1,6 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
+use crate::latency::record::{CaseRecord, LatencyRecord, LatencyResults, LatencySettings};
 use crate::latency::spec::{ExchangeMode, Length, RoundTripOutcome};
 use crate::latency::trial::Measured;
 use crate::record::{
@@ -415,19 +415,18 @@ pub fn latency_record(mode: ExchangeMode) -> LatencyRecord {
     let mut eventfd = CaseRecord::new(Channel::Eventfd, 1024, mode);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
-    LatencyRecord {
-        header: header(RecordKind::Latency),
-        interrupted: None,
-        settings: LatencySettings {
-            length: Length::Count(2000),
-            wait: Waiting::Block,
-            cpus: [Some(0), Some(1)],
-            relation: "different cores".to_owned(),
-            pipe_bytes: None,
-            rounds: 7,
-            seed: 5,
-        },
-        cases,
-        warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
-    }
+    let settings = LatencySettings {
+        length: Length::Count(2000),
+        wait: Waiting::Block,
+        cpus: [Some(0), Some(1)],
+        relation: "different cores".to_owned(),
+        pipe_bytes: None,
+        rounds: 7,
+        seed: 5,
+    };
+    let header = header(RecordKind::Latency);
+    let mut record = LatencyRecord::new(header, settings, LatencyResults { cases });
+    let guest = Warning::new(WarningKind::Guest, "this is a guest");
+    record.warnings.push(guest);
+    record
 }

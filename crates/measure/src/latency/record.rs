@@ -6,11 +6,10 @@ use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
 use super::spec::{ExchangeMode, Length, Naive};
 use super::trial::Measured;
-use crate::record::{Flag, NotRun, RecordHeader, TrialDeadlock};
+use crate::record::{Flag, NotRun, Record, TrialDeadlock};
 use crate::rounds::{RUN_DELAY, TrialPlace, from_outside};
 use crate::spec::{Channel, Waiting};
 use pipespeed_base::size;
-use pipespeed_host::Warning;
 use pipespeed_stats::Estimate;
 
 /// The usual delay between a wake-up and running, in seconds; a longer one is caused by
@@ -18,19 +17,13 @@ use pipespeed_stats::Estimate;
 const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
+pub type LatencyRecord = Record<LatencySettings, LatencyResults>;
+
+/// What a run measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LatencyRecord {
-    /// The header of all records.
-    #[serde(flatten)]
-    pub header: RecordHeader,
-    /// The signal that ended it before its last round; null if it was completed.
-    pub interrupted: Option<String>,
-    /// What was asked for.
-    pub settings: LatencySettings,
+pub struct LatencyResults {
     /// The cases in the order of the options.
     pub cases: Vec<CaseRecord>,
-    /// Possible disturbances and limitations.
-    pub warnings: Vec<Warning>,
 }
 
 impl LatencyRecord {

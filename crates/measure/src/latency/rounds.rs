@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::record::LatencyRecord;
 use super::spec::{ExchangeMode, Length, Spec};
-use super::trial::{Measured, TrialError};
+use super::trial::Measured;
+use crate::failure::TrialError;
 use crate::record::NotRun;
 use crate::rounds::{
     Rounds, RunObserver, TimeBudget, TrialPlace, Work, by_case, waiting_for_processor,
@@ -40,7 +41,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         length: Length,
     ) -> Result<Option<Measured>, TrialError> {
         let settings = &self.record.settings;
-        let case = &mut self.record.cases[case];
+        let case = &mut self.record.results.cases[case];
         let spec = Spec {
             channel: case.channel,
             size: case.size,

@@ -12,10 +12,11 @@ use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 pub const CONFIDENCE: f64 = 0.95;
 
 /// How the pipeline is run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ProofWay {
     /// As it is.
+    #[default]
     Plain,
     /// With all pipes raised.
     Boosted,
@@ -56,7 +57,7 @@ pub struct TimedRun {
 }
 
 /// The runs of one way.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WayRuns {
     /// How it was run.
     pub way: ProofWay,
@@ -81,13 +82,7 @@ impl WayRuns {
     pub fn new(way: ProofWay) -> Self {
         WayRuns {
             way,
-            not_run: None,
-            samples: Vec::new(),
-            seconds: None,
-            cpu_s: None,
-            speed: None,
-            cpu_saving: None,
-            boosted_speed: None,
+            ..WayRuns::default()
         }
     }
 
@@ -153,7 +148,7 @@ pub struct ProofSettings {
 pub type ProofRecord = Record<ProofSettings, Proof>;
 
 /// The runs of a pipeline, and what they say.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Proof {
     /// The command; several words are quoted for sh(1).
     pub pipeline: String,
@@ -190,16 +185,10 @@ impl Proof {
             pipeline,
             shell,
             input,
-            output: None,
-            status: 0,
-            held_by: None,
-            pipes: None,
-            bottleneck: None,
-            portable: None,
             cases: [ProofWay::Plain, ProofWay::Boosted]
                 .map(WayRuns::new)
                 .to_vec(),
-            null_control: None,
+            ..Proof::default()
         }
     }
 
