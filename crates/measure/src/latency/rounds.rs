@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::record::LatencyRecord;
+use super::record::{CaseRecord, LatencyRecord};
 use super::spec::{ExchangeMode, Length, Spec};
 use super::trial::Measured;
 use crate::failure::TrialError;
@@ -68,20 +68,12 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
 impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     type Record = LatencyRecord;
 
-    fn record(&self) -> &LatencyRecord {
-        &self.record
+    fn record(&self) -> Option<&LatencyRecord> {
+        self.record.has_results().then_some(&self.record)
     }
 
-    fn has_results(&self) -> bool {
-        self.record.has_results()
-    }
-
-    fn cases(&self) -> usize {
-        self.record.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.record.cases[case].name()
+    fn names(&self) -> Vec<String> {
+        self.record.cases.iter().map(CaseRecord::name).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {
@@ -164,13 +156,9 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
 
     /// Sets the length of launches so that all of them fit into the time.
     fn share_time(&mut self, rounds: usize, budget: &TimeBudget) -> anyhow::Result<()> {
-        let cases = (0..self.work.cases()).filter(|case| self.work.is_open(*case));
-        let (launches, overhead_s) = cases.fold((0, 0.0), |(launches, sum), case| {
-            (
-                launches + rounds,
-                sum + rounds as f64 * self.work.overhead_s[case],
-            )
-        });
+        let launches = rounds * self.runnable();
+        let overhead_s: f64 = self.open().map(|case| self.work.overhead_s[case]).sum();
+        let overhead_s = overhead_s * rounds as f64;
         let rate = self.work.record.rate();
         let min_s = rate.map_or(MIN_TIMED_S, |rate| MIN_TIMED_S.max(1.0 / rate));
         let needed_s = launches as f64 * min_s + overhead_s;
@@ -230,7 +218,6 @@ fn few_messages(record: &LatencyRecord) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::fixtures::{deadlock, latency_record};
-    use crate::latency::record::CaseRecord;
     use crate::latency::spec::RoundTripOutcome;
     use crate::record::Flag;
     use crate::spec::Channel;

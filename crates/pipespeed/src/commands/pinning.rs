@@ -77,7 +77,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     record.interrupted = interrupted_by(&outcome).map(signal_name);
     record.warnings.extend(run.missing());
     record.figures = run.work.figures();
-    let has_results = run.work.has_results();
+    let has_results = run.work.record().is_some();
     if !has_results && outcome.is_err() {
         return Err(nothing_measured(outcome, &record.warnings));
     }

@@ -298,20 +298,13 @@ struct ProofRunner<'a> {
 impl Work for ProofRunner<'_> {
     type Record = ProofRecord;
 
-    fn record(&self) -> &ProofRecord {
-        &self.record
+    fn record(&self) -> Option<&ProofRecord> {
+        self.record.has_results().then_some(&self.record)
     }
 
-    fn has_results(&self) -> bool {
-        self.record.has_results()
-    }
-
-    fn cases(&self) -> usize {
-        self.record.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.record.cases[case].way.name()
+    fn names(&self) -> Vec<String> {
+        let cases = self.record.cases.iter();
+        cases.map(|case| case.way.name()).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {
