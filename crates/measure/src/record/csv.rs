@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The first columns; the others are in alphabetical order.
 const FIRST: [&str; 8] = [
-    "suite", "case", "channel", "size", "mode", "data", "round", "position",
+    "suite", "case", "data", "round", "position", "channel", "size", "mode",
 ];
 
 /// The fields of a sample by the names of their columns.

@@ -35,7 +35,7 @@ use pipespeed_base::text::command_line;
 use pipespeed_host::Machine;
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{Kind, NotRun, to_json};
-use pipespeed_measure::rounds::{Rounds, RunObserver, TrialPlace, Work, check};
+use pipespeed_measure::rounds::{Rounds, RunObserver, TimeBudget, TrialPlace, Work, check};
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::boost::{Account, find_other};
 use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
@@ -113,7 +113,9 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     }
     progress.start();
     let mut rounds = Rounds::begin(runner);
-    let outcome = rounds.rounds(pairs as usize, None, &mut progress);
+    // No rounds in place of incomplete ones: it runs as often as was announced.
+    let budget = TimeBudget::new(0.0, true);
+    let outcome = rounds.rounds(pairs as usize, Some(&budget), &mut progress);
     progress.finish();
     let outcome = outcome.map_err(Into::into);
     let missing = rounds.missing();

@@ -160,7 +160,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
     assert!(
-        csv.starts_with("channel,size,mode,round,position,count"),
+        csv.starts_with("round,position,channel,size,mode,count,"),
         "{csv}"
     );
     let svg = std::fs::read_to_string(directory.path().join("a.svg")).unwrap();
