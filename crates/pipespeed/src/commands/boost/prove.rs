@@ -86,6 +86,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if !consent(args, pairs)? {
         return Err(AlreadyReported(1).into());
     }
+    // From here on a signal must not end this process before it has ended its helper.
+    let interrupt = Interrupt::install().context("signal handlers")?;
     let header = header(Kind::Boost, Machine::read(None, None));
     let busy = load::look(&[], args.proof.quiet);
     // Its processor time would count as the command's if it were a child of this process.
@@ -99,7 +101,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     };
     let mut runner = ProofRunner {
         args,
-        interrupt: Interrupt::install().context("signal handlers")?,
+        interrupt,
         proc,
         record: ProofRecord::new(header, settings, Proof::of_command(args)),
     };
