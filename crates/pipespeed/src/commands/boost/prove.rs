@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -28,7 +29,9 @@ use crate::commands::{
     first_error, header, interrupted_by, load, nothing_measured, pipe_probe, require_processes,
     seed,
 };
-use pipespeed_base::failure::{AlreadyReported, fork_error, say, start_error, usage, with_remedy};
+use pipespeed_base::failure::{
+    AlreadyReported, Interrupted, fork_error, say, start_error, usage, with_remedy,
+};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::command_line;
@@ -74,6 +77,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
+    // Before there are other processes.
+    let interrupt = Interrupt::install().context("signal handlers")?;
     let pipe_probe = pipe_probe();
     let proc = Proc::with_pipe_probe(pipe_probe.clone());
     require_processes(&proc)?;
@@ -83,11 +88,9 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
              end it (kill {other}), or run this elsewhere"
         ));
     }
-    if !consent(args, pairs)? {
+    if !consent(args, pairs, &interrupt)? {
         return Err(AlreadyReported(1).into());
     }
-    // From here on a signal must not end this process before it has ended its helper.
-    let interrupt = Interrupt::install().context("signal handlers")?;
     let header = header(Kind::Boost, Machine::read(None, None));
     let busy = load::look(&[], args.proof.quiet);
     // Its processor time would count as the command's if it were a child of this process.
@@ -155,7 +158,7 @@ impl Proof {
 }
 
 /// Says what will be done. On a terminal, asks whether to do it.
-fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
+fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Result<bool> {
     let runs = UNTIMED + 2 * pairs;
     let each = if args.proof.each {
         format!(", {pairs} times more for each pipe")
@@ -174,6 +177,11 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
         return Ok(true);
     }
     say("Go on? [y/N]");
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    while !is_over(interrupt, Some(&input), None) {}
+    if let Some(signal) = interrupt.signal() {
+        return Err(Interrupted(signal).into());
+    }
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -420,7 +420,8 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
 #[test]
 fn on_a_terminal_it_asks_first() {
     let directory = tempfile::tempdir().unwrap();
-    for (answer, runs) in [("n\n", 0), ("y\n", 4)] {
+    // Ctrl-C ends the question, too.
+    for (answer, runs, code) in [("n\n", 0, 1), ("\x03", 0, 130), ("y\n", 4, 0)] {
         let mut terminal = Terminal::new(80);
         let mut command = boost("--prove=1", "echo >> runs");
         command.current_dir(&directory);
@@ -430,7 +431,7 @@ fn on_a_terminal_it_asks_first() {
         let running = terminal.start(command);
         terminal.until("asked", |text| text.contains("Go on? [y/N]"));
         terminal.type_in(answer);
-        running.finish();
+        assert_eq!(running.finish().code(), Some(code));
         let lines = std::fs::read_to_string(directory.path().join("runs"));
         assert_eq!(lines.unwrap_or_default().lines().count(), runs);
     }
