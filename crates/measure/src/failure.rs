@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::record::{NotRun, TrialDeadlock};
-use pipespeed_base::failure::out_of_descriptors;
+use pipespeed_base::failure::{Interrupted, out_of_descriptors};
 use pipespeed_base::{signal_name, size, text::pluralize};
 use pipespeed_host::refusals::{self, is_refusal};
 
@@ -27,10 +27,11 @@ pub enum TrialError {
 }
 
 impl TrialError {
-    /// Converts it to an `anyhow::Error`; for a failure, to the error behind it.
+    /// Converts it to an `anyhow::Error`: to [`Interrupted`], or to the error behind a failure.
     pub fn into_failure(self) -> anyhow::Error {
         match self {
             TrialError::Failed(error) => error,
+            TrialError::Interrupted(signal) => Interrupted(signal).into(),
             other => other.into(),
         }
     }

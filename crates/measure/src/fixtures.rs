@@ -1,6 +1,6 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
+use crate::latency::record::{CaseRecord, LatencyRecord, LatencyResults, LatencySettings};
 use crate::latency::spec::{ExchangeMode, Length, RoundTripOutcome};
 use crate::latency::trial::Measured;
 use crate::record::{
@@ -13,7 +13,7 @@ use pipespeed_base::Named as _;
 use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::record::comparisons::allow_for_null_control;
-use crate::rounds::unmeasured;
+use crate::rounds::{TrialPlace, unmeasured};
 use crate::suite::{Overrides, Selection};
 
 const ROUNDS: usize = 30;
@@ -401,7 +401,11 @@ pub fn latency_record(mode: ExchangeMode) -> LatencyRecord {
                 outcome,
                 ..Measured::default()
             };
-            case.add(round as usize, &measured, true);
+            let place = TrialPlace {
+                round: round as usize,
+                position: 0,
+            };
+            case.add(place, &measured, true);
         }
     }
     match mode {
@@ -411,19 +415,18 @@ pub fn latency_record(mode: ExchangeMode) -> LatencyRecord {
     let mut eventfd = CaseRecord::new(Channel::Eventfd, 1024, mode);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
-    LatencyRecord {
-        header: header(RecordKind::Latency),
-        interrupted: None,
-        settings: LatencySettings {
-            length: Length::Count(2000),
-            wait: Waiting::Block,
-            cpus: [Some(0), Some(1)],
-            relation: "different cores".to_owned(),
-            pipe_bytes: None,
-            rounds: 7,
-            seed: 5,
-        },
-        cases,
-        warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
-    }
+    let settings = LatencySettings {
+        length: Length::Count(2000),
+        wait: Waiting::Block,
+        cpus: [Some(0), Some(1)],
+        relation: "different cores".to_owned(),
+        pipe_bytes: None,
+        rounds: 7,
+        seed: 5,
+    };
+    let header = header(RecordKind::Latency);
+    let mut record = LatencyRecord::new(header, settings, LatencyResults { cases });
+    let guest = Warning::new(WarningKind::Guest, "this is a guest");
+    record.warnings.push(guest);
+    record
 }

@@ -272,20 +272,13 @@ impl<R: Timed> Searching<'_, R> {
 impl<R: Timed> Work for Searching<'_, R> {
     type Record = Run;
 
-    fn record(&self) -> &Run {
-        self.run
+    fn record(&self) -> Option<&Run> {
+        self.run.has_results().then_some(&*self.run)
     }
 
-    fn has_results(&self) -> bool {
-        self.run.has_results()
-    }
-
-    fn cases(&self) -> usize {
-        self.plan.cases.len() * self.plan.grid.pairs().count()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.case(case).name
+    fn names(&self) -> Vec<String> {
+        let cases = 0..self.plan.cases.len() * self.plan.grid.pairs().count();
+        cases.map(|case| self.case(case).name).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {

@@ -59,11 +59,12 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct ProcessRunner {
     /// The program to start with the hidden subcommand: this one.
-    program: PathBuf,
-    cpus: [Option<usize>; 2],
+    pub(crate) program: PathBuf,
+    /// Of the writer or sender, and of the reader or echo.
+    pub(crate) cpus: [Option<usize>; 2],
     durations: Durations,
-    interrupt: Interrupt,
-    noise: NoiseProbe,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) noise: NoiseProbe,
 }
 
 impl ProcessRunner {

@@ -116,7 +116,7 @@ fn ours(options: &Options) -> anyhow::Result<f64> {
         String::from_utf8_lossy(&out.stderr)
     );
     let record: Value = serde_json::from_slice(&out.stdout)?;
-    let per_s = record["cases"][0]["launches"][0]["per_s"].as_f64();
+    let per_s = record["cases"][0]["samples"][0]["per_s"].as_f64();
     Ok(1e6 / per_s.context("no rate in the record")?)
 }
 

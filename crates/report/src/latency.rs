@@ -190,7 +190,7 @@ fn rate_notes(name: &str, rate: f64, summary: &LatencySummary) -> Vec<Note> {
 /// Notes if reads returned only parts of messages.
 fn short_reads(case: &CaseRecord) -> Option<String> {
     let short = case.summary?.short_reads;
-    let reads: f64 = case.launches.iter().map(|launch| launch.count as f64).sum();
+    let reads: f64 = case.samples.iter().map(|sample| sample.count as f64).sum();
     (short > 0).then(|| {
         format!(
             "{}: {short} of {} returned only a part of a message: such a round trip is timed, but \
@@ -204,7 +204,7 @@ fn short_reads(case: &CaseRecord) -> Option<String> {
 /// The number of launches per case, and the planned number if it is larger.
 fn launches(record: &LatencyRecord) -> String {
     let planned = record.settings.rounds;
-    let launches = measured(record).map(|case| case.launches.len());
+    let launches = measured(record).map(|case| case.samples.len());
     let (least, most) = launches.minmax().into_option().unwrap_or((0, 0));
     let all = match planned {
         1 => "1 launch".to_owned(),

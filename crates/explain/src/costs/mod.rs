@@ -257,20 +257,13 @@ impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
 impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
     type Record = Self;
 
-    fn record(&self) -> &Self {
-        self
+    fn record(&self) -> Option<&Self> {
+        let has_samples = self.cases.iter().any(|case| !case.samples.is_empty());
+        has_samples.then_some(self)
     }
 
-    fn has_results(&self) -> bool {
-        self.cases.iter().any(|case| !case.samples.is_empty())
-    }
-
-    fn cases(&self) -> usize {
-        self.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.cases[case].name.clone()
+    fn names(&self) -> Vec<String> {
+        self.cases.iter().map(|case| case.name.clone()).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {

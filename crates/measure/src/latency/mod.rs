@@ -5,12 +5,10 @@
 //! `closed.rs` sends one message at a time, `open_loop.rs` sends at a fixed rate, and
 //! `naive.rs` has the exchanges that deadlock. `trial.rs` runs both ends, `deadlock.rs`
 //! watches them, and `rounds.rs` runs trials in rounds. `histogram.rs` stores latencies
-//! and `curve.rs` computes the curve of the chart; `record.rs` is the saved record, and
-//! `csv.rs` writes it as CSV.
+//! and `curve.rs` computes the curve of the chart; `record.rs` is the saved record.
 
 pub mod channels;
 mod closed;
-mod csv;
 pub mod curve;
 mod deadlock;
 pub mod histogram;

@@ -6,11 +6,10 @@ use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
 use super::spec::{ExchangeMode, Length, Naive};
 use super::trial::Measured;
-use crate::record::{Flag, NotRun, RecordHeader, TrialDeadlock};
-use crate::rounds::{RUN_DELAY, from_outside};
+use crate::record::{Flag, NotRun, Record, TrialDeadlock};
+use crate::rounds::{RUN_DELAY, TrialPlace, from_outside};
 use crate::spec::{Channel, Waiting};
 use pipespeed_base::size;
-use pipespeed_host::Warning;
 use pipespeed_stats::Estimate;
 
 /// The usual delay between a wake-up and running, in seconds; a longer one is caused by
@@ -18,25 +17,19 @@ use pipespeed_stats::Estimate;
 const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
+pub type LatencyRecord = Record<LatencySettings, LatencyResults>;
+
+/// What a run measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LatencyRecord {
-    /// The header of all records.
-    #[serde(flatten)]
-    pub header: RecordHeader,
-    /// The signal that ended it before its last round; null if it was completed.
-    pub interrupted: Option<String>,
-    /// What was asked for.
-    pub settings: LatencySettings,
+pub struct LatencyResults {
     /// The cases in the order of the options.
     pub cases: Vec<CaseRecord>,
-    /// Possible disturbances and limitations.
-    pub warnings: Vec<Warning>,
 }
 
 impl LatencyRecord {
     /// Whether anything was measured; a deadlock is a result, too.
     pub fn has_results(&self) -> bool {
-        let has_result = |case: &CaseRecord| !case.launches.is_empty() || case.deadlock.is_some();
+        let has_result = |case: &CaseRecord| !case.samples.is_empty() || case.deadlock.is_some();
         self.cases.iter().any(has_result)
     }
 
@@ -52,7 +45,7 @@ impl LatencyRecord {
 /// How it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencySettings {
-    /// The length of each launch.
+    /// The length of each sample.
     pub length: Length,
     /// How both processes wait.
     pub wait: Waiting,
@@ -85,8 +78,8 @@ pub struct CaseRecord {
     pub deadlock: Option<TrialDeadlock>,
     /// Launches that failed, the pilot's too.
     pub failed: usize,
-    /// The launches.
-    pub launches: Vec<Launch>,
+    /// The trials, in the order of their rounds.
+    pub samples: Vec<LatencySample>,
     /// The summary of all launches; null without any.
     pub summary: Option<LatencySummary>,
     /// The curve of the chart: percentages, each with the time in microseconds within
@@ -113,11 +106,13 @@ mod name {
     }
 }
 
-/// One launch: a new pair of processes.
+/// One trial: a new pair of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Launch {
+pub struct LatencySample {
     /// The round, from 0.
     pub round: usize,
+    /// The position within the round, from 0.
+    pub position: usize,
     /// The number of round trips.
     pub count: u64,
     /// The median of the round trips, in microseconds.
@@ -150,10 +145,10 @@ pub struct Launch {
     times_us: Vec<f64>,
 }
 
-impl Launch {
-    /// Makes the launch of a trial's results. `apart`: whether each process had a
+impl LatencySample {
+    /// Makes the sample of a trial's results. `apart`: whether each process had a
     /// processor of its own.
-    pub fn new(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
+    pub fn new(place: TrialPlace, size: usize, measured: &Measured, apart: bool) -> LatencySample {
         let outcome = &measured.outcome;
         let latencies = Latencies::from_counts(&outcome.counts);
         let incomplete = outcome.unanswered + outcome.short_reads;
@@ -162,8 +157,9 @@ impl Launch {
         let longest = measured.waited_s.into_iter().flatten().reduce(f64::max);
         let woken_s = WAKE_UP_S * latencies.len() as f64;
         let waited = longest.is_some_and(|s| s - woken_s > RUN_DELAY * outcome.seconds);
-        Launch {
-            round,
+        LatencySample {
+            round: place.round,
+            position: place.position,
             count: latencies.len(),
             p50_us: latencies.percentile_us(50.0),
             p90_us: latencies.percentile_us(90.0),
@@ -184,21 +180,21 @@ impl Launch {
 /// The summary of a case: medians over its launches with their 95 % intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub p50_us: Estimate,
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub p90_us: Estimate,
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub p99_us: Estimate,
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub p999_us: Estimate,
     /// The longest of all launches.
     pub max_us: f64,
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub mib_per_s: Estimate,
-    /// See [`Launch`].
+    /// See [`LatencySample`].
     pub per_s: Estimate,
-    /// The smallest number of round trips of a launch.
+    /// The smallest number of round trips of a sample.
     pub min_count: u64,
     /// Messages of all launches that had not come back.
     pub unanswered: u64,
@@ -216,7 +212,7 @@ impl CaseRecord {
             not_run: None,
             deadlock: None,
             failed: 0,
-            launches: Vec::new(),
+            samples: Vec::new(),
             summary: None,
             curve: Curve::new(),
             histogram: Counts::new(),
@@ -247,40 +243,40 @@ impl CaseRecord {
         Some(deadlock.explain(self.naive()?, self.size))
     }
 
-    /// Adds a launch.
-    pub fn add(&mut self, round: usize, measured: &Measured, apart: bool) {
+    /// Adds a sample.
+    pub fn add(&mut self, place: TrialPlace, measured: &Measured, apart: bool) {
         let outcome = &measured.outcome;
-        self.launches
-            .push(Launch::new(round, self.size, measured, apart));
+        self.samples
+            .push(LatencySample::new(place, self.size, measured, apart));
         let mut all = Latencies::from_counts(&self.histogram);
         all.add(&outcome.counts);
         self.histogram = all.counts();
-        self.summary = summary(&self.launches);
-        let times: Vec<&[f64]> = self.launches.iter().map(|one| &*one.times_us).collect();
+        self.summary = summary(&self.samples);
+        let times: Vec<&[f64]> = self.samples.iter().map(|one| &*one.times_us).collect();
         let min_count = self.summary.map_or(0, |summary| summary.min_count);
         self.curve = curve::curve(&times, min_count);
     }
 }
 
-fn summary(launches: &[Launch]) -> Option<LatencySummary> {
-    let estimate = |value: fn(&Launch) -> f64| {
-        let values: Vec<f64> = launches.iter().map(value).collect();
+fn summary(samples: &[LatencySample]) -> Option<LatencySummary> {
+    let estimate = |value: fn(&LatencySample) -> f64| {
+        let values: Vec<f64> = samples.iter().map(value).collect();
         Estimate::new(&values, 0.95)
     };
     Some(LatencySummary {
-        p50_us: estimate(|launch| launch.p50_us)?,
-        p90_us: estimate(|launch| launch.p90_us)?,
-        p99_us: estimate(|launch| launch.p99_us)?,
-        p999_us: estimate(|launch| launch.p999_us)?,
-        max_us: launches
+        p50_us: estimate(|sample| sample.p50_us)?,
+        p90_us: estimate(|sample| sample.p90_us)?,
+        p99_us: estimate(|sample| sample.p99_us)?,
+        p999_us: estimate(|sample| sample.p999_us)?,
+        max_us: samples
             .iter()
-            .map(|launch| launch.max_us)
+            .map(|sample| sample.max_us)
             .fold(0.0, f64::max),
-        mib_per_s: estimate(|launch| launch.mib_per_s)?,
-        per_s: estimate(|launch| launch.per_s)?,
-        min_count: launches.iter().map(|launch| launch.count).min()?,
-        unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
-        short_reads: launches.iter().map(|launch| launch.short_reads).sum(),
+        mib_per_s: estimate(|sample| sample.mib_per_s)?,
+        per_s: estimate(|sample| sample.per_s)?,
+        min_count: samples.iter().map(|sample| sample.count).min()?,
+        unanswered: samples.iter().map(|sample| sample.unanswered).sum(),
+        short_reads: samples.iter().map(|sample| sample.short_reads).sum(),
     })
 }
 
@@ -290,6 +286,10 @@ mod tests {
 
     use crate::latency::spec::RoundTripOutcome;
     use pipespeed_host::NoiseDelta;
+
+    fn place(round: usize) -> TrialPlace {
+        TrialPlace { round, position: 0 }
+    }
 
     fn measured(ns: &[u64], seconds: f64) -> Measured {
         Measured {
@@ -304,29 +304,37 @@ mod tests {
 
     #[test]
     fn throughput_counts_each_message_once() {
-        let launch = Launch::new(0, 1 << 20, &measured(&[1000; 10], 2.0), true);
-        assert_eq!((launch.per_s, launch.mib_per_s), (5.0, 5.0));
-        assert_eq!((launch.waited_share, &*launch.flags), (None, &[][..]));
+        let sample = LatencySample::new(
+            TrialPlace::default(),
+            1 << 20,
+            &measured(&[1000; 10], 2.0),
+            true,
+        );
+        assert_eq!((sample.per_s, sample.mib_per_s), (5.0, 5.0));
+        assert_eq!((sample.waited_share, &*sample.flags), (None, &[][..]));
     }
 
     #[test]
     fn a_short_read_is_no_complete_round_trip() {
         let mut measured = measured(&[1000; 10], 2.0);
         measured.outcome.short_reads = 8;
-        let launch = Launch::new(0, 1 << 20, &measured, true);
+        let sample = LatencySample::new(TrialPlace::default(), 1 << 20, &measured, true);
         assert_eq!(
-            (launch.count, launch.per_s, launch.mib_per_s),
+            (sample.count, sample.per_s, sample.mib_per_s),
             (10, 1.0, 1.0)
         );
         measured.outcome.short_reads = 10;
-        assert_eq!(Launch::new(0, 8, &measured, true).per_s, 0.0);
+        assert_eq!(
+            LatencySample::new(TrialPlace::default(), 8, &measured, true).per_s,
+            0.0
+        );
     }
 
     #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
         let mut case = CaseRecord::new(Channel::PIPE, 8, ExchangeMode::Closed);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
-            case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
+            case.add(place(round), &measured(&[us * 1000, us * 1000], 1.0), true);
         }
         let summary = case.summary.unwrap();
         assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
@@ -337,9 +345,9 @@ mod tests {
     #[test]
     fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
         let mut case = CaseRecord::new(Channel::Ring, 8, ExchangeMode::Closed);
-        case.add(0, &measured(&[210; 50_000], 1.0), true);
+        case.add(place(0), &measured(&[210; 50_000], 1.0), true);
         for round in 1..3 {
-            case.add(round, &measured(&[30_000; 1000], 1.0), true);
+            case.add(place(round), &measured(&[30_000; 1000], 1.0), true);
         }
         let estimate = case.summary.unwrap().p50_us.median;
         assert!((estimate - 30.0).abs() < 0.1, "{estimate}");
@@ -356,11 +364,11 @@ mod tests {
             steal_share: Some(0.02),
             ..NoiseDelta::default()
         };
-        let launch = Launch::new(0, 8, &disturbed, true);
-        assert_eq!(launch.waited_share, Some(0.025));
-        assert_eq!(launch.flags, [Flag::Steal, Flag::RunDelay]);
+        let sample = LatencySample::new(TrialPlace::default(), 8, &disturbed, true);
+        assert_eq!(sample.waited_share, Some(0.025));
+        assert_eq!(sample.flags, [Flag::Steal, Flag::RunDelay]);
         // On one processor each waits for the other.
-        let together = Launch::new(0, 8, &disturbed, false);
+        let together = LatencySample::new(TrialPlace::default(), 8, &disturbed, false);
         assert_eq!(together.flags, [Flag::Steal]);
     }
 }

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use super::record::LatencyRecord;
+use super::record::{CaseRecord, LatencyRecord};
 use super::spec::{ExchangeMode, Length, Spec};
-use super::trial::{Measured, TrialError};
+use super::trial::Measured;
+use crate::failure::TrialError;
 use crate::record::NotRun;
 use crate::rounds::{
     Rounds, RunObserver, TimeBudget, TrialPlace, Work, by_case, waiting_for_processor,
@@ -40,7 +41,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         length: Length,
     ) -> Result<Option<Measured>, TrialError> {
         let settings = &self.record.settings;
-        let case = &mut self.record.cases[case];
+        let case = &mut self.record.results.cases[case];
         let spec = Spec {
             channel: case.channel,
             size: case.size,
@@ -67,20 +68,12 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
 impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     type Record = LatencyRecord;
 
-    fn record(&self) -> &LatencyRecord {
-        &self.record
+    fn record(&self) -> Option<&LatencyRecord> {
+        self.record.has_results().then_some(&self.record)
     }
 
-    fn has_results(&self) -> bool {
-        self.record.has_results()
-    }
-
-    fn cases(&self) -> usize {
-        self.record.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.record.cases[case].name()
+    fn names(&self) -> Vec<String> {
+        self.record.cases.iter().map(CaseRecord::name).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {
@@ -111,7 +104,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
         let (mode, length) = (self.record.cases[case].mode, self.record.settings.length);
         if let Some(measured) = self.launch(case, mode, length)? {
-            self.record.cases[case].add(place.round, &measured, self.apart);
+            self.record.cases[case].add(place, &measured, self.apart);
             self.noise.push(measured.noise);
         }
         Ok(())
@@ -163,13 +156,9 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
 
     /// Sets the length of launches so that all of them fit into the time.
     fn share_time(&mut self, rounds: usize, budget: &TimeBudget) -> anyhow::Result<()> {
-        let cases = (0..self.work.cases()).filter(|case| self.work.is_open(*case));
-        let (launches, overhead_s) = cases.fold((0, 0.0), |(launches, sum), case| {
-            (
-                launches + rounds,
-                sum + rounds as f64 * self.work.overhead_s[case],
-            )
-        });
+        let launches = rounds * self.runnable();
+        let overhead_s: f64 = self.open().map(|case| self.work.overhead_s[case]).sum();
+        let overhead_s = overhead_s * rounds as f64;
         let rate = self.work.record.rate();
         let min_s = rate.map_or(MIN_TIMED_S, |rate| MIN_TIMED_S.max(1.0 / rate));
         let needed_s = launches as f64 * min_s + overhead_s;
@@ -191,8 +180,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         record.header.machine.during = NoiseDelta::overall(&noise);
         record.warnings.extend(missing);
         record.warnings.extend(warnings::of_noise(&noise));
-        let measured = record.cases.iter().filter(|case| !case.launches.is_empty());
-        let flags = measured.map(|case| (case.name(), case.launches.iter().map(|one| &*one.flags)));
+        let measured = record.cases.iter().filter(|case| !case.samples.is_empty());
+        let flags = measured.map(|case| (case.name(), case.samples.iter().map(|one| &*one.flags)));
         let waiting = waiting_for_processor(&by_case(flags));
         record.warnings.extend(waiting);
         record
@@ -229,7 +218,6 @@ fn few_messages(record: &LatencyRecord) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::fixtures::{deadlock, latency_record};
-    use crate::latency::record::CaseRecord;
     use crate::latency::spec::RoundTripOutcome;
     use crate::record::Flag;
     use crate::spec::Channel;
@@ -272,16 +260,12 @@ mod tests {
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
         run.measure(&TimeBudget::new(1.0, false), &mut ()).unwrap();
         let record = run.finish(Some(15));
-        let launches: Vec<usize> = record
-            .cases
-            .iter()
-            .map(|case| case.launches.len())
-            .collect();
+        let launches: Vec<usize> = record.cases.iter().map(|case| case.samples.len()).collect();
         assert_eq!((launches, refusals), (vec![6, 6, 0, 0], 1));
         assert_eq!(record.cases[2].not_run, Some(NotRun::limit("too long")));
         assert_eq!(record.cases[3].deadlock, Some(deadlock()));
         assert_eq!(record.interrupted.as_deref(), Some("SIGTERM"));
-        assert_eq!(record.cases[0].launches[0].flags, [Flag::RunDelay]);
+        assert_eq!(record.cases[0].samples[0].flags, [Flag::RunDelay]);
         let [waiting] = &record.warnings[..] else {
             panic!("{:?}", record.warnings);
         };

@@ -1,7 +1,6 @@
 //! One trial of round trips.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,29 +9,12 @@ use super::channels::{self, Connection};
 use super::deadlock::{HANG_TIMEOUT, Watcher};
 use super::spec::{RoundTripOutcome, Spec};
 use crate::endpoint::counters::run_delay_s;
-pub use crate::failure::TrialError;
+use crate::failure::TrialError;
 use crate::record::ReadSleep;
 use crate::session::{Session, with_noise};
 use crate::spec::ProcessRole;
-use pipespeed_base::interrupt::Interrupt;
-use pipespeed_host::{NoiseDelta, NoiseProbe};
-
-/// Runs trials of round trips in real processes.
-#[derive(Debug)]
-pub struct Trials {
-    /// The program to start with the hidden subcommand: this one.
-    pub program: PathBuf,
-    /// The sender's processor, and the echo's.
-    pub cpus: [Option<usize>; 2],
-    /// The minimum duration of a deadlock.
-    pub limit: Duration,
-    /// Reads what the kernel shows of the processes.
-    pub read_sleep: ReadSleep,
-    /// The signals that interrupt a run.
-    pub interrupt: Interrupt,
-    /// The probe for disturbances.
-    pub noise: NoiseProbe,
-}
+use crate::trial::ProcessRunner;
+use pipespeed_host::NoiseDelta;
 
 /// Result of one trial.
 #[derive(Debug, Clone, Default)]
@@ -46,14 +28,20 @@ pub struct Measured {
     pub noise: NoiseDelta,
 }
 
-impl Trials {
-    /// Runs one trial and reaps both processes.
+impl ProcessRunner {
+    /// Runs one trial of round trips and reaps both processes. A deadlock ends it once it has
+    /// lasted for `limit`; `read_sleep` reads what the kernel shows of the processes.
     ///
     /// # Errors
     /// [`TrialError`].
-    pub fn run(&self, spec: &Spec) -> Result<Measured, TrialError> {
-        let ((outcome, echo_waited_s), noise) =
-            with_noise(&self.noise, self.cpus, || self.exchange(spec))?;
+    pub fn run_round_trips(
+        &self,
+        spec: &Spec,
+        limit: Duration,
+        read_sleep: ReadSleep,
+    ) -> Result<Measured, TrialError> {
+        let exchange = || self.exchange_messages(spec, limit, read_sleep);
+        let ((outcome, echo_waited_s), noise) = with_noise(&self.noise, self.cpus, exchange)?;
         Ok(Measured {
             noise,
             waited_s: [outcome.run_delay_s, echo_waited_s],
@@ -63,7 +51,12 @@ impl Trials {
 
     /// Runs both processes and reaps them. Returns the sender's outcome, and the
     /// seconds for which the echo waited for its processor.
-    fn exchange(&self, spec: &Spec) -> Result<(RoundTripOutcome, Option<f64>), TrialError> {
+    fn exchange_messages(
+        &self,
+        spec: &Spec,
+        limit: Duration,
+        read_sleep: ReadSleep,
+    ) -> Result<(RoundTripOutcome, Option<f64>), TrialError> {
         let Connection {
             sender,
             echo,
@@ -82,7 +75,7 @@ impl Trials {
         let [_, echo] = pids;
         let waited_before = run_delay_s(echo);
         session.start()?;
-        let mut watcher = Watcher::new(pids, spec, (self.limit, self.read_sleep), capacity);
+        let mut watcher = Watcher::new(pids, spec, (limit, read_sleep), capacity);
         let outcomes = session.collect(Some(&mut watcher))?.into_iter();
         let (_, outcome) = outcomes.last().context("no outcome")?;
         // Readable until the process is reaped.

@@ -1,182 +1,173 @@
-//! A run as CSV: one row per sample, for spreadsheets and data frames.
+//! Records as CSV, for spreadsheets and data frames.
 
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CaseResult, Configuration, EndCounters, Run, Sample};
-use crate::spec::Suite;
+use serde::Serialize;
+use serde_json::Value;
 
-/// A column of an end's counters: its name after `writer_` or `reader_`, and
-/// its value.
-type CounterColumn = (&'static str, fn(&EndCounters) -> String);
-
-const COUNTERS: [CounterColumn; 10] = [
-    ("bytes", |end| end.bytes.to_string()),
-    ("seconds", |end| end.seconds.to_string()),
-    ("cpu_s", |end| end.cpu_s.to_string()),
-    ("voluntary_switches", |end| {
-        end.voluntary_switches.to_string()
-    }),
-    ("involuntary_switches", |end| {
-        end.involuntary_switches.to_string()
-    }),
-    ("syscalls", |end| end.syscalls.to_string()),
-    ("moving_calls", |end| end.moving_calls.to_string()),
-    ("would_blocks", |end| end.would_blocks.to_string()),
-    ("page_faults", |end| end.page_faults.to_string()),
-    ("run_delay_s", |end| or_empty(end.run_delay_s)),
+/// The first columns; the others are in alphabetical order.
+const FIRST: [&str; 8] = [
+    "suite", "case", "data", "round", "position", "channel", "size", "mode",
 ];
 
-/// A column of the configuration, the same in every row of a case.
-type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
+/// The fields of a sample by the names of their columns.
+type CsvRow = BTreeMap<String, String>;
 
-const CONFIGURATION: [ConfigurationColumn; 22] = [
-    ("writer", |c| or_empty(c.words().writer)),
-    ("reader", |c| or_empty(c.words().reader)),
-    ("wait", |c| c.wait_word().to_owned()),
-    ("buffer_bytes", |c| c.buffer_bytes.to_string()),
-    ("buffers", |c| or_empty(c.buffers)),
-    ("pages", |c| c.pages.to_string()),
-    ("huge_bytes", |c| or_empty(c.huge_bytes)),
-    ("alignment", |c| or_empty(c.alignment)),
-    ("pipe_bytes_asked", |c| or_empty(c.pipe_bytes_asked)),
-    ("pipe_bytes", |c| or_empty(c.pipe_bytes)),
-    ("slots", |c| or_empty(c.slots)),
-    ("channel", |c| or_empty(c.words().channel)),
-    ("message_bytes", |c| or_empty(c.message_bytes)),
-    ("reader_buffer_bytes", |c| or_empty(c.reader_buffer_bytes)),
-    ("send_buffer_bytes", |c| or_empty(c.send_buffer_bytes)),
-    ("receive_buffer_bytes", |c| or_empty(c.receive_buffer_bytes)),
-    ("queue_messages", |c| or_empty(c.queue_messages)),
-    ("writer_cpu", |c| or_empty(c.writer_cpu)),
-    ("reader_cpu", |c| or_empty(c.reader_cpu)),
-    ("volume_bytes", |c| or_empty(c.volume_bytes)),
-    ("options", |c| c.options.join("; ")),
-    ("ring_bytes", |c| or_empty(c.ring_bytes)),
-];
-
-const SAMPLE: [&str; 9] = [
-    "suite",
-    "case",
-    "data",
-    "round",
-    "position",
-    "bytes",
-    "seconds",
-    "gib_per_s",
-    "flags",
-];
-
-/// Writes a header and a row for every sample of every case, in the suite's order. A
-/// case that was not run has no sample, hence no row. A value that was not measured is
-/// an empty field. Several flags share a field, separated by spaces.
+/// A record of cases as CSV: a row for each sample, in the order of the record, which begins with
+/// what the record says of its case. A column has the name of its field; for a field of a field it
+/// is both names (`writer_cpu_s`). A value that was not measured is an empty field, and the
+/// elements of a list share one. A case that was not run has no sample, hence no row.
 ///
 /// # Errors
-///
-/// Whatever `out` reports.
-pub fn write_csv(run: &Run, out: impl Write) -> csv::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(header())?;
-    for case in &run.cases {
-        for sample in &case.samples {
-            writer.write_record(row(run.suite, case, sample))?;
+/// None, since it is written to memory.
+pub fn to_csv(record: &impl Serialize) -> anyhow::Result<String> {
+    let record = serde_json::to_value(record)?;
+    let mut rows = Vec::new();
+    for case in elements(&record["cases"]) {
+        let of_case = row_of_case(&record, case);
+        for sample in elements(&case["samples"]) {
+            let mut row = of_case.clone();
+            add(&mut row, "", sample);
+            rows.push(row);
         }
     }
-    writer.flush()?;
-    Ok(())
-}
-
-fn header() -> Vec<String> {
-    let mut names: Vec<String> = SAMPLE.iter().map(|&name| name.to_owned()).collect();
-    names.extend(CONFIGURATION.iter().map(|(name, _)| (*name).to_owned()));
-    for end in ["writer", "reader"] {
-        names.extend(COUNTERS.iter().map(|(name, _)| format!("{end}_{name}")));
+    let columns: BTreeSet<&String> = rows.iter().flat_map(BTreeMap::keys).collect();
+    let mut columns: Vec<&String> = columns.into_iter().collect();
+    columns.sort_by_key(|column| {
+        FIRST
+            .iter()
+            .position(|first| first == column)
+            .unwrap_or(FIRST.len())
+    });
+    let mut out = csv::Writer::from_writer(Vec::new());
+    if !columns.is_empty() {
+        out.write_record(&columns)?;
     }
-    names
-}
-
-fn row(suite: Suite, case: &CaseResult, sample: &Sample) -> Vec<String> {
-    let flags: Vec<String> = sample.flags.iter().map(|flag| flag.name()).collect();
-    let mut fields = vec![
-        suite.to_string(),
-        case.name.clone(),
-        case.data.name().to_owned(),
-        sample.round.to_string(),
-        sample.position.to_string(),
-        sample.bytes.to_string(),
-        sample.seconds.to_string(),
-        sample.gib_per_s.to_string(),
-        flags.join(" "),
-    ];
-    let configuration = &case.configuration;
-    fields.extend(CONFIGURATION.iter().map(|(_, show)| show(configuration)));
-    for end in [&sample.writer, &sample.reader] {
-        fields.extend(
-            COUNTERS
-                .iter()
-                .map(|(_, show)| end.as_ref().map_or_else(String::new, show)),
-        );
+    for row in &rows {
+        let field = |column: &&String| row.get(*column).map_or("", String::as_str);
+        out.write_record(columns.iter().map(field))?;
     }
-    fields
+    Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-fn or_empty(value: Option<impl ToString>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
+/// What all samples of a case have in common.
+fn row_of_case(record: &Value, case: &Value) -> CsvRow {
+    let mut row = CsvRow::new();
+    for (column, value) in [
+        ("suite", record.get("suite")),
+        ("wait", record["settings"].get("wait")),
+        ("case", case.get("name")),
+        ("channel", case.get("channel")),
+        ("size", case.get("size")),
+        ("mode", case.get("mode")),
+        ("data", case.get("data")),
+        ("", case.get("configuration")),
+    ] {
+        if let Some(value) = value {
+            add(&mut row, column, value);
+        }
+    }
+    row
+}
+
+/// Adds a value to a row, with the fields of an object each in a column of its own.
+fn add(row: &mut CsvRow, column: &str, value: &Value) {
+    if let Value::Object(fields) = value {
+        for (name, value) in fields {
+            match column {
+                "" => add(row, name, value),
+                column => add(row, &format!("{column}_{name}"), value),
+            }
+        }
+    } else if value.is_null() {
+        // Without its counters, an end still has its name in the configuration.
+        row.entry(column.to_owned()).or_default();
+    } else {
+        row.insert(column.to_owned(), text(value));
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join("; "),
+        other => other.to_string(),
+    }
+}
+
+fn elements(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{ladder, refuse};
+    use crate::fixtures::{ladder, latency_record, refuse};
+    use crate::latency::spec::ExchangeMode;
     use crate::record::Flag;
 
-    fn text(run: &Run) -> String {
-        let mut out = Vec::new();
-        write_csv(run, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+    /// The fields of the rows by the names of their columns.
+    fn rows(record: &impl Serialize) -> Vec<BTreeMap<String, String>> {
+        let text = to_csv(record).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let rows: Vec<_> = reader.deserialize().map(Result::unwrap).collect();
+        let columns = reader.headers().unwrap();
+        let names: BTreeSet<&str> = columns.iter().collect();
+        assert_eq!(names.len(), columns.len(), "two columns share a name");
+        rows
     }
 
     #[test]
-    fn there_is_a_row_for_every_sample_and_every_row_is_full() {
-        let run = ladder();
-        let samples: usize = run.cases.iter().map(|case| case.samples.len()).sum();
-        let written = text(&run);
-        let mut reader = csv::Reader::from_reader(written.as_bytes());
-        let columns = reader.headers().unwrap().len();
-        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), samples);
-        assert!(rows.iter().all(|row| row.len() == columns));
-    }
-
-    #[test]
-    fn no_two_columns_share_a_name() {
-        let mut names = header();
-        let count = names.len();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn a_refused_case_gives_no_row() {
+    fn each_sample_of_a_run_is_a_row() {
         let mut run = ladder();
         refuse(
             &mut run,
             "busy_loop_huge",
             "one processor, and both ends spin",
         );
-        assert!(!text(&run).contains("busy_loop_huge"));
+        run.cases[0].samples[0].flags = vec![Flag::Steal, Flag::RunDelay];
+        run.cases[0].samples[0].reader = None;
+        let samples: usize = run.cases.iter().map(|case| case.samples.len()).sum();
+        let rows = rows(&run);
+        assert_eq!(rows.len(), samples);
+        assert!(rows.iter().all(|row| row["case"] != "busy_loop_huge"));
+        let fields = ["suite", "case", "flags", "writer", "reader", "reader_cpu_s"];
+        let first = fields.map(|column| &*rows[0][column]);
+        assert_eq!(
+            first,
+            [
+                "ladder",
+                "write_read",
+                "steal; run_delay",
+                "write",
+                "read",
+                ""
+            ]
+        );
+        let sample = run.cases[0].samples[1].reader.as_ref().unwrap();
+        assert_eq!(rows[1]["reader_cpu_s"].parse(), Ok(sample.cpu_s));
+        assert_eq!(rows[1]["pipe_bytes"], "65536");
     }
 
     #[test]
-    fn flags_stand_in_one_field_and_what_was_not_measured_is_empty() {
+    fn each_sample_of_round_trips_is_a_row() {
+        for (mode, column, value) in [
+            (ExchangeMode::Closed, "mode", "closed"),
+            (ExchangeMode::Open(2000.0), "mode_open", "2000.0"),
+        ] {
+            let rows = rows(&latency_record(mode));
+            assert_eq!(rows.len(), 7 + 7);
+            for row in &rows {
+                assert_eq!([&*row["wait"], &*row[column]], ["block", value]);
+            }
+            assert_eq!([&*rows[7]["channel"], &*rows[7]["size"]], ["tcp", "8"]);
+        }
+    }
+
+    #[test]
+    fn without_samples_there_is_nothing() {
         let mut run = ladder();
-        run.cases.truncate(1);
-        run.cases[0].samples.truncate(1);
-        run.cases[0].samples[0].flags = vec![Flag::Steal, Flag::RunDelay];
-        run.cases[0].samples[0].reader = None;
-        let written = text(&run);
-        let row = written.lines().nth(1).unwrap();
-        assert!(row.contains(",steal run_delay,"), "{row}");
-        assert!(row.ends_with(&",".repeat(COUNTERS.len())), "{row}");
+        run.cases.clear();
+        assert_eq!(to_csv(&run).unwrap(), "");
     }
 }

@@ -1,8 +1,9 @@
-//! The header of all saved records.
+//! What all saved records have.
 
+use std::ops::{Deref, DerefMut};
+
+use pipespeed_host::{Machine, Warning};
 use serde::{Deserialize, Serialize};
-
-use pipespeed_host::Machine;
 
 /// The version of the format of all saved records. It is incremented when a field of
 /// any record changes its meaning or is removed, but not when fields are added.
@@ -69,5 +70,50 @@ impl RecordHeader {
             started_at,
             machine,
         }
+    }
+}
+
+/// A saved record: what all of them have, with the settings and the results of its kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record<S, R> {
+    /// The header.
+    #[serde(flatten)]
+    pub header: RecordHeader,
+    /// Why the run ended before it was complete, most often a signal; null if it was completed.
+    pub interrupted: Option<String>,
+    /// How it was measured.
+    pub settings: S,
+    /// Possible disturbances and limitations.
+    pub warnings: Vec<Warning>,
+    /// The results. Their fields are saved at the level of the record's own.
+    #[serde(flatten)]
+    pub results: R,
+}
+
+impl<S, R> Record<S, R> {
+    /// The record of a run that begins.
+    pub fn new(header: RecordHeader, settings: S, results: R) -> Self {
+        Record {
+            header,
+            interrupted: None,
+            settings,
+            warnings: Vec::new(),
+            results,
+        }
+    }
+}
+
+/// The fields of the results are those of the record, as in its file.
+impl<S, R> Deref for Record<S, R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        &self.results
+    }
+}
+
+impl<S, R> DerefMut for Record<S, R> {
+    fn deref_mut(&mut self) -> &mut R {
+        &mut self.results
     }
 }

@@ -70,8 +70,8 @@ pub enum Problem {
     )]
     OtherVersion(u64),
     /// A field is missing or has the wrong type.
-    #[error("a damaged record ({}): it is incomplete or was edited; run it again", found(.0))]
-    Damaged(serde_json::Error),
+    #[error("a damaged record ({0}): it is incomplete or was edited; run it again")]
+    Damaged(String),
 }
 
 /// What is wrong and where, in plain words: without the names of Rust's types.
@@ -87,6 +87,19 @@ fn found(error: &serde_json::Error) -> String {
     };
     let what = what.replace("unknown variant", "unknown value");
     quoted(&format!("{what}{place}"))
+}
+
+/// What is wrong with a record that is JSON, and where, unless that is not known.
+fn found_in_record(error: &serde_json::Error, bytes: &[u8]) -> String {
+    let found = found(error);
+    let lines = bytes.trim_ascii_end().split(|byte| *byte == b'\n').count();
+    match found.split_once(" at line ") {
+        // Serde converts the values of flattened fields at the end of the record.
+        Some((what, _)) if error.line() == lines && !what.starts_with("missing field") => {
+            what.to_owned()
+        }
+        _ => found,
+    }
 }
 
 /// What may repeat a text of the file, which may be long.
@@ -237,12 +250,12 @@ fn kind(bytes: &[u8]) -> Result<Kind, Problem> {
         Some(kind) => Kind::deserialize(kind.into_deserializer()),
         None => Err(serde_json::Error::missing_field("kind")),
     };
-    kind.map_err(Problem::Damaged)
+    kind.map_err(|error| Problem::Damaged(found(&error)))
 }
 
 fn parse<R: DeserializeOwned>(bytes: &[u8]) -> Result<R, Problem> {
     Head::read(bytes)?.check_version()?;
-    serde_json::from_slice(bytes).map_err(Problem::Damaged)
+    serde_json::from_slice(bytes).map_err(|error| Problem::Damaged(found_in_record(&error, bytes)))
 }
 
 fn parse_run(bytes: &[u8]) -> Result<Run, Problem> {
@@ -255,7 +268,8 @@ fn parse_run(bytes: &[u8]) -> Result<Run, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::ladder;
+    use crate::fixtures::{ladder, latency_record};
+    use crate::latency::{record::LatencyRecord, spec::ExchangeMode};
 
     fn problem(text: &str) -> Problem {
         parse_run(text.as_bytes()).unwrap_err()
@@ -352,6 +366,12 @@ mod tests {
                 assert!(!message.contains(jargon), "{message}");
             }
         }
+        let latency = to_json(&latency_record(ExchangeMode::Closed));
+        let damaged = latency.replacen("\"samples\": [", "\"samples\": [7,", 1);
+        let damaged = parse::<LatencyRecord>(damaged.as_bytes()).unwrap_err();
+        // Not at the last line, where it was noticed.
+        let words = "a damaged record (a wrong kind of value): ";
+        assert!(damaged.to_string().starts_with(words), "{damaged}");
         let half = error("a.json", &whole[..whole.len() / 2]);
         assert!(half.contains("ends in the middle (at line "), "{half}");
     }

@@ -92,20 +92,12 @@ impl<R: Runner> Bench<R> {
 impl<R: Runner> Work for Bench<R> {
     type Record = Run;
 
-    fn record(&self) -> &Run {
-        &self.run
+    fn record(&self) -> Option<&Run> {
+        self.run.has_results().then_some(&self.run)
     }
 
-    fn has_results(&self) -> bool {
-        self.run.has_results()
-    }
-
-    fn cases(&self) -> usize {
-        self.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.cases[case].name.clone()
+    fn names(&self) -> Vec<String> {
+        self.cases.iter().map(|case| case.name.clone()).collect()
     }
 
     fn is_open(&self, case: usize) -> bool {

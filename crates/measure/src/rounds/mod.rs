@@ -47,17 +47,11 @@ pub trait Work {
     /// The record, saved after each round.
     type Record;
 
-    /// The record so far.
-    fn record(&self) -> &Self::Record;
+    /// The record so far. `None` if nothing was measured: then it must not replace an old one.
+    fn record(&self) -> Option<&Self::Record>;
 
-    /// Whether the record has anything that was measured. Without, it must not replace an old one.
-    fn has_results(&self) -> bool;
-
-    /// The number of cases.
-    fn cases(&self) -> usize;
-
-    /// The name of a case.
-    fn name(&self, case: usize) -> String;
+    /// The names of the cases, which don't change.
+    fn names(&self) -> Vec<String>;
 
     /// Whether a case can be run: it was not refused.
     fn is_open(&self, case: usize) -> bool;
@@ -131,6 +125,7 @@ pub struct Rounds<W> {
 /// The trials of a case so far.
 #[derive(Debug, Clone, Default)]
 struct CaseTrials {
+    name: String,
     succeeded: bool,
     failed: usize,
     /// Trials refused after one had succeeded, for example because huge pages ran out.
@@ -144,7 +139,12 @@ struct CaseTrials {
 impl<W: Work> Rounds<W> {
     /// A run without any trial yet.
     pub fn begin(work: W) -> Self {
-        let trials = vec![CaseTrials::default(); work.cases()];
+        let names = work.names().into_iter();
+        let trials = names.map(|name| CaseTrials {
+            name,
+            ..CaseTrials::default()
+        });
+        let trials = trials.collect();
         Rounds { work, trials }
     }
 
@@ -153,8 +153,9 @@ impl<W: Work> Rounds<W> {
         self.open().count()
     }
 
-    fn open(&self) -> impl Iterator<Item = usize> {
-        (0..self.work.cases()).filter(|case| self.is_open(*case))
+    /// The indices of these.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.trials.len()).filter(|case| self.is_open(*case))
     }
 
     fn is_open(&self, case: usize) -> bool {
@@ -177,11 +178,11 @@ impl<W: Work> Rounds<W> {
         observer: &mut impl RunObserver<W::Record>,
         mut trial: impl FnMut(&mut W, usize) -> Result<(), TrialError>,
     ) -> Result<(), Interrupted> {
-        let all = self.work.cases();
+        let all = self.trials.len();
         for case in 0..all {
             let mut succeeded = false;
             while !succeeded && self.is_open(case) {
-                observer.before_trial(&self.work.name(case), case, all);
+                observer.before_trial(&self.trials[case].name, case, all);
                 succeeded = self.attempt(case, observer, &mut trial)?;
             }
         }
@@ -218,7 +219,7 @@ impl<W: Work> Rounds<W> {
             for (position, case) in rows[round].clone().into_iter().enumerate() {
                 if self.is_open(case) && !self.work.is_over() {
                     let all = rows.iter().map(Vec::len).sum();
-                    observer.before_trial(&self.work.name(case), done, all);
+                    observer.before_trial(&self.trials[case].name, done, all);
                     let place = TrialPlace { round, position };
                     let trial = |work: &mut W, case| work.trial(case, place);
                     if !self.attempt(case, observer, trial)? {
@@ -230,8 +231,8 @@ impl<W: Work> Rounds<W> {
             round += 1;
             let incomplete: Vec<usize> = (0..round).filter(|at| self.lacks_sample(*at)).collect();
             self.work.summarise(round - incomplete.len());
-            if self.work.has_results() {
-                observer.after_round(self.work.record());
+            if let Some(record) = self.work.record() {
+                observer.after_round(record);
             }
             let round_s = started.elapsed().as_secs_f64();
             let fits = budget.is_none_or(|budget| budget.remaining_s() >= round_s);
@@ -282,7 +283,7 @@ impl<W: Work> Rounds<W> {
                 let reason = full_message(&error.into_failure());
                 // Once, however often it happens.
                 if reason != trials.reason {
-                    observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
+                    observer.trial_failed(&format!("{}: {reason}", trials.name));
                 }
                 reason
             }
@@ -299,9 +300,9 @@ impl<W: Work> Rounds<W> {
 
     /// Warnings about the trials that failed or were refused.
     pub fn missing(&self) -> Vec<Warning> {
-        let by_case = self.trials.iter().enumerate();
-        let warning = |(case, trials): (usize, &CaseTrials)| {
+        let warning = |trials: &CaseTrials| {
             let CaseTrials {
+                name,
                 failed,
                 refused,
                 reason,
@@ -318,9 +319,9 @@ impl<W: Work> Rounds<W> {
                     format!("{} failed: {reason}", pluralize(*failed, "trial")),
                 ),
             };
-            Some(Warning::for_case(kind, &self.work.name(case), message))
+            Some(Warning::for_case(kind, name, message))
         };
-        by_case.filter_map(warning).collect()
+        self.trials.iter().filter_map(warning).collect()
     }
 }
 
@@ -373,20 +374,13 @@ mod tests {
     impl<F: FnMut(usize, usize) -> Result<(), TrialError>> Work for Invented<F> {
         type Record = Vec<usize>;
 
-        fn record(&self) -> &Vec<usize> {
-            &self.complete
+        fn record(&self) -> Option<&Vec<usize>> {
+            (!self.samples.is_empty()).then_some(&self.complete)
         }
 
-        fn has_results(&self) -> bool {
-            !self.samples.is_empty()
-        }
-
-        fn cases(&self) -> usize {
-            self.closed.len()
-        }
-
-        fn name(&self, case: usize) -> String {
-            format!("case {case}")
+        fn names(&self) -> Vec<String> {
+            let cases = 0..self.closed.len();
+            cases.map(|case| format!("case {case}")).collect()
         }
 
         fn is_open(&self, case: usize) -> bool {

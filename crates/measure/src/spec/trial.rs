@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::subject::Subject;
 
 /// The minimum duration of the parts of a trial, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Durations {
     /// The warm-up.
     pub warm_up_s: f64,

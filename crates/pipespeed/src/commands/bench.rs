@@ -19,7 +19,7 @@ use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
 use pipespeed_host::topology::Topology;
 use pipespeed_measure::plan::RunPlan;
-use pipespeed_measure::record::{Kind, Run, to_json, write_csv};
+use pipespeed_measure::record::{Kind, Run, to_csv, to_json};
 use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::search::{self, SearchPurpose};
 use pipespeed_measure::spec::Case;
@@ -176,11 +176,7 @@ fn timed_pilot<S: FnMut(&Run)>(
 fn text(option: &str, run: &Run) -> anyhow::Result<String> {
     match option {
         "--json" => Ok(to_json(run)),
-        "--csv" => {
-            let mut rows = Vec::new();
-            write_csv(run, &mut rows)?;
-            Ok(String::from_utf8(rows)?)
-        }
+        "--csv" => to_csv(run),
         _ => Ok(report::chart(run)),
     }
 }

@@ -14,14 +14,13 @@ use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::require_own_proc;
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{NoiseProbe, Root, spinning_refused};
+use pipespeed_host::{Root, spinning_refused};
 use pipespeed_measure::latency::record::LatencyRecord;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
-use pipespeed_measure::latency::trial::Trials;
-use pipespeed_measure::record::{Sleep, to_json};
+use pipespeed_measure::record::{Sleep, to_csv, to_json};
 use pipespeed_measure::rounds::{Rounds, TimeBudget, check, why_nothing_measured};
-use pipespeed_measure::spec::Waiting;
+use pipespeed_measure::spec::{Durations, Waiting};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_report as report;
@@ -51,14 +50,14 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     if args.count.is_none() {
         rounds::require(&budget, launches, launches as f64 * MIN_TIMED_S)?;
     }
-    let trials = Trials {
-        program: ProcessRunner::this_program(),
-        cpus: [chosen.writer, chosen.reader],
-        limit: Duration::from_secs_f64(args.limit),
-        read_sleep,
-        interrupt: Interrupt::install()?,
-        noise: NoiseProbe::default(),
-    };
+    let runner = ProcessRunner::new(
+        ProcessRunner::this_program(),
+        chosen.writer,
+        chosen.reader,
+        Durations::default(),
+        Interrupt::install()?,
+    );
+    let limit = Duration::from_secs_f64(args.limit);
     let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &LatencyRecord| files.save_round(|option| text(option, record));
     let mut progress = ProgressDisplay::new(args.output.quiet, save);
@@ -66,7 +65,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         .warnings
         .extend(load::look(&load::processors(&chosen), args.output.quiet));
     progress.start();
-    let launch = |spec: &Spec| trials.run(spec);
+    let launch = |spec: &Spec| runner.run_round_trips(spec, limit, read_sleep);
     let mut measured = Rounds::of_round_trips(record, no_spinning.is_none(), launch);
     let outcome = measured.measure(&budget, &mut progress);
     progress.finish();
@@ -124,7 +123,7 @@ fn spinning_name(wait: Waiting) -> Option<&'static str> {
 fn text(option: &str, record: &LatencyRecord) -> anyhow::Result<String> {
     Ok(match option {
         "--json" => to_json(record),
-        "--csv" => record.csv()?,
+        "--csv" => to_csv(record)?,
         _ => report::latency_chart(record),
     })
 }

@@ -16,10 +16,10 @@ use pipespeed_base::output::print;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
 use pipespeed_explain::costs::pinning::{
-    GupBenchmark, Missing, PinningPlan, PinningRecord, PinningSettings,
+    GupBenchmark, Missing, PinningPlan, PinningRecord, PinningResults, PinningSettings,
 };
 use pipespeed_host::process_memory::Backing;
-use pipespeed_host::{Machine, Root, Warning, available_memory};
+use pipespeed_host::{Machine, Root, available_memory};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Rounds, Work, check};
 use pipespeed_report as report;
@@ -46,8 +46,6 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         Ok(kernel) => (Some(kernel), None),
         Err(missing) => (None, Some(missing.to_string())),
     };
-    let header = header(Kind::Pinning, Machine::read(None, None));
-    let interrupt = Interrupt::install()?;
     let settings = PinningSettings {
         rounds: 0,
         seed: seed(args.seed),
@@ -56,52 +54,48 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         bytes_per_call: plan.size,
         untouched: plan.untouched,
     };
-    let record = |rounds, figures, warnings: &[Warning], signal: Option<i32>| {
-        to_json(&PinningRecord {
-            header: header.clone(),
-            settings: PinningSettings { rounds, ..settings },
-            kernel: kernel.as_ref(),
-            missing: missing.as_deref(),
-            warnings,
-            interrupted: signal.map(signal_name),
-            figures,
-        })
+    let results = PinningResults {
+        kernel,
+        missing,
+        figures: Vec::new(),
     };
+    let header = header(Kind::Pinning, Machine::read(None, None));
+    let mut record = PinningRecord::new(header, settings, results);
+    let interrupt = Interrupt::install()?;
     let signal = || interrupt.signal();
-    let probes = Probes::of_pinning(&plan, kernel.as_ref(), settings.seed, signal);
+    let probes = Probes::of_pinning(&plan, record.kernel.as_ref(), settings.seed, signal);
     let mut run = Rounds::begin(probes);
+    record.warnings.extend(load::look(&[], args.quiet));
+    let mut unfinished = record.clone();
     let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
-        files.save_round(|_| Ok(record(0, probes.figures(), &[], None)));
+        unfinished.figures = probes.figures();
+        files.save_round(|_| Ok(to_json(&unfinished)));
     });
-    let busy = load::look(&[], args.quiet);
-    let mut rounds = 0;
-    let outcome = costs::measure(&mut run, args, &budget, &mut progress, &mut rounds);
+    let rounds = &mut record.settings.rounds;
+    let outcome = costs::measure(&mut run, args, &budget, &mut progress, rounds);
     progress.finish();
-    let mut warnings = run.missing();
-    warnings.extend(busy);
-    let figures = run.work.figures();
-    let has_results = run.work.has_results();
+    record.interrupted = interrupted_by(&outcome).map(signal_name);
+    record.warnings.extend(run.missing());
+    record.figures = run.work.figures();
+    let has_results = run.work.record().is_some();
     if !has_results && outcome.is_err() {
-        return Err(nothing_measured(outcome, &warnings));
+        return Err(nothing_measured(outcome, &record.warnings));
     }
     let saved = if has_results {
-        files.save(|_| {
-            let signal = interrupted_by(&outcome);
-            Ok(record(rounds, figures.clone(), &warnings, signal))
-        })
+        files.save(|_| Ok(to_json(&record)))
     } else {
         Ok(())
     };
-    let source = kernel.as_ref();
-    let source = source.ok_or(missing.as_deref().unwrap_or_default());
+    let missing = record.missing.as_deref().unwrap_or_default();
+    let source = record.kernel.as_ref().ok_or(missing);
     files.print(args.verbose, |style| {
-        report::pinning(source, &plan, &figures, &warnings, style)
+        report::pinning(source, &plan, &record.figures, &record.warnings, style)
     })?;
     files.say_saved(args.quiet || saved.is_err() || !has_results);
     if !has_results {
-        return Err(nothing_measured(outcome, &warnings));
+        return Err(nothing_measured(outcome, &record.warnings));
     }
-    first_error([outcome, saved, check(&warnings)])
+    first_error([outcome, saved, check(&record.warnings)])
 }
 
 fn plan(args: &CostsArgs) -> anyhow::Result<PinningPlan> {

@@ -296,7 +296,6 @@ impl ProfileSetting<'_> {
                     Ok(not_run(case, why))
                 }
                 Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
-                Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
                 Err(error) => Err(error.into_failure()),
             }
         });

@@ -92,7 +92,7 @@ fn launches_are_counted_as_measured() {
     record.interrupted = Some("SIGINT".to_owned());
     assert!(shown(&record).contains("\ninterrupted: SIGINT\n"));
     assert_eq!(launches(&record), "7 of 9 launches");
-    record.cases[1].launches.pop();
+    record.cases[1].samples.pop();
     assert_eq!(launches(&record), "6 to 7 of 9 launches");
     record.cases.drain(..2);
     assert_eq!(launches(&record), "0 of 9 launches");

@@ -31,8 +31,7 @@ pub use self::range::BenchmarkCalls;
 use self::range::Range;
 use super::{CONFIDENCE, Probe, Probes, SampledProbe};
 use pipespeed_base::named;
-use pipespeed_host::Warning;
-use pipespeed_measure::record::{NotRun, RecordHeader};
+use pipespeed_measure::record::{NotRun, Record};
 use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test, or a test's fake.
@@ -76,21 +75,15 @@ pub struct PinningSettings {
 }
 
 /// The saved record.
-#[derive(Debug, Serialize)]
-pub struct PinningRecord<'a> {
-    /// The header of every record.
-    #[serde(flatten)]
-    pub header: RecordHeader,
-    /// How the figures were measured.
-    pub settings: PinningSettings,
+pub type PinningRecord = Record<PinningSettings, PinningResults>;
+
+/// What a measurement of pinning found.
+#[derive(Debug, Clone, Serialize)]
+pub struct PinningResults {
     /// The kernel's own benchmark; null where it can't be used.
-    pub kernel: Option<&'a GupBenchmark>,
+    pub kernel: Option<GupBenchmark>,
     /// Why the kernel's own benchmark can't be used.
-    pub missing: Option<&'a str>,
-    /// Warnings about the figures.
-    pub warnings: &'a [Warning],
-    /// The signal that interrupted the run; null if it was completed.
-    pub interrupted: Option<String>,
+    pub missing: Option<String>,
     /// The figures.
     pub figures: Vec<PinningFigure>,
 }

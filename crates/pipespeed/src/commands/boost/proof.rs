@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use pipespeed_measure::record::{NotRun, Record};
 use pipespeed_pipeline::boost::{PipeName, TreatedPipe};
 use pipespeed_pipeline::diagnosis::Bottleneck;
 use pipespeed_pipeline::raise::Treatment;
@@ -11,10 +12,11 @@ use pipespeed_stats::{self as stats, Estimate, Ratio, Verdict};
 pub const CONFIDENCE: f64 = 0.95;
 
 /// How the pipeline is run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ProofWay {
     /// As it is.
+    #[default]
     Plain,
     /// With all pipes raised.
     Boosted,
@@ -55,10 +57,12 @@ pub struct TimedRun {
 }
 
 /// The runs of one way.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WayRuns {
     /// How it was run.
     pub way: ProofWay,
+    /// Why there are no runs; null if there are.
+    pub not_run: Option<NotRun>,
     /// The runs, in the order of their rounds.
     pub samples: Vec<TimedRun>,
     /// Median duration in seconds.
@@ -78,20 +82,18 @@ impl WayRuns {
     pub fn new(way: ProofWay) -> Self {
         WayRuns {
             way,
-            samples: Vec::new(),
-            seconds: None,
-            cpu_s: None,
-            speed: None,
-            cpu_saving: None,
-            boosted_speed: None,
+            ..WayRuns::default()
         }
     }
 
-    fn values(&self, value: fn(&TimedRun) -> f64) -> Vec<(usize, f64)> {
-        let samples = self.samples.iter();
-        samples
-            .map(|sample| (sample.round, value(sample)))
-            .collect()
+    /// The ratios of a value of these runs to that of others, by round.
+    fn ratios(&self, others: &WayRuns, value: fn(&TimedRun) -> f64) -> Vec<f64> {
+        let [these, others] = [self, others].map(|case| {
+            let samples = case.samples.iter();
+            let values = samples.map(|sample| (sample.round, value(sample)));
+            values.collect::<Vec<_>>()
+        });
+        stats::paired_ratios(&these, &others)
     }
 
     /// Whether it is known of all runs how many pipes were raised, and that one was left out.
@@ -129,8 +131,24 @@ pub enum Sameness {
     StatusDiffers,
 }
 
+/// How the runs were made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProofSettings {
+    /// The seed of the order.
+    pub seed: u64,
+    /// The number of pairs planned.
+    pub rounds_planned: usize,
+    /// The number of pairs completed.
+    pub rounds_done: usize,
+    /// The design of the order.
+    pub order: String,
+}
+
+/// The saved record.
+pub type ProofRecord = Record<ProofSettings, Proof>;
+
 /// The runs of a pipeline, and what they say.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Proof {
     /// The command; several words are quoted for sh(1).
     pub pipeline: String,
@@ -138,14 +156,6 @@ pub struct Proof {
     pub shell: Option<String>,
     /// The standard input of each run; null if it was empty.
     pub input: Option<String>,
-    /// The number of pairs planned.
-    pub pairs: u32,
-    /// The seed of the order.
-    pub seed: u64,
-    /// The design of the order.
-    pub order: String,
-    /// The signal that ended the runs early; null if none did.
-    pub interrupted: Option<String>,
     /// The comparison of the outputs; null before it.
     pub output: Option<Sameness>,
     /// The exit status of the first plain run.
@@ -160,7 +170,7 @@ pub struct Proof {
     pub bottleneck: Option<Bottleneck>,
     /// The command line that raises the same pipes without pipespeed; null if there is none.
     pub portable: Option<String>,
-    /// The ways of running it: plain, boosted, and with each pipe left out.
+    /// The ways of running it: plain, boosted, and then with each pipe left out.
     pub cases: Vec<WayRuns>,
     /// The duration of each run over that of the next of its case, in disjoint pairs: 1 within
     /// its interval, if the machine was quiet.
@@ -168,10 +178,23 @@ pub struct Proof {
 }
 
 impl Proof {
+    /// The proof of a command, before its first run.
+    pub fn new(pipeline: String, shell: Option<String>, input: Option<String>) -> Self {
+        Proof {
+            pipeline,
+            shell,
+            input,
+            cases: [ProofWay::Plain, ProofWay::Boosted]
+                .map(WayRuns::new)
+                .to_vec(),
+            ..Proof::default()
+        }
+    }
+
     /// Whether anything was gained. `None` before that is known, and if not all boosted runs
     /// are known to have been boosted.
     pub fn verdict(&self) -> Option<Verdict> {
-        let boosted = self.boosted().filter(|case| case.is_known())?;
+        let boosted = Some(self.boosted()).filter(|case| case.is_known())?;
         Some(boosted.speed?.verdict)
     }
 
@@ -182,13 +205,18 @@ impl Proof {
     }
 
     /// The plain runs.
-    pub fn plain(&self) -> Option<&WayRuns> {
-        self.cases.iter().find(|case| case.way == ProofWay::Plain)
+    pub fn plain(&self) -> &WayRuns {
+        &self.cases[0]
     }
 
     /// The boosted runs.
-    pub fn boosted(&self) -> Option<&WayRuns> {
-        self.cases.iter().find(|case| case.way == ProofWay::Boosted)
+    pub fn boosted(&self) -> &WayRuns {
+        &self.cases[1]
+    }
+
+    /// Whether any run was timed.
+    pub fn has_results(&self) -> bool {
+        self.cases.iter().any(|case| !case.samples.is_empty())
     }
 
     /// Computes estimates and ratios from the samples. All comparisons are one family; the
@@ -198,37 +226,28 @@ impl Proof {
             case.seconds = case.estimate(|sample| sample.seconds);
             case.cpu_s = case.estimate(|sample| sample.cpu_s);
         }
-        let seconds = |case: &WayRuns| case.values(|sample| sample.seconds);
-        let cpu = |case: &WayRuns| case.values(|sample| sample.cpu_s);
-        let (Some(plain), Some(boosted)) = (self.plain(), self.boosted()) else {
-            return;
-        };
-        let (plain_s, plain_cpu, boosted_s) = (seconds(plain), cpu(plain), seconds(boosted));
-        let mut family = Vec::new();
-        for case in self.cases.iter().filter(|case| case.way != ProofWay::Plain) {
-            // Time is the reciprocal of speed.
-            family.push(stats::paired_ratios(&plain_s, &seconds(case)));
-            family.push(stats::paired_ratios(&plain_cpu, &cpu(case)));
-            if case.way != ProofWay::Boosted {
-                family.push(stats::paired_ratios(&seconds(case), &boosted_s));
-            }
-        }
         let repeats = self.cases.iter().flat_map(repeats).collect();
-        let null_control = stats::holm_ratios(&[repeats], CONFIDENCE);
-        self.null_control = null_control.into_iter().next().flatten();
+        self.null_control = stats::holm_ratios(&[repeats], CONFIDENCE)[0];
         let tolerance = self.null_control.map_or(0.0, |ratio| ratio.tolerance());
-        let mut ratios = stats::holm_ratios(&family, CONFIDENCE).into_iter();
-        let mut next = || Some(ratios.next().flatten()?.allowing_for(tolerance));
-        for case in self
-            .cases
-            .iter_mut()
-            .filter(|case| case.way != ProofWay::Plain)
-        {
-            case.speed = next();
-            case.cpu_saving = next();
-            if case.way != ProofWay::Boosted {
-                case.boosted_speed = next();
-            }
+        let (plain, boosted) = (self.plain(), self.boosted());
+        let others = self.cases[1..].iter();
+        let family: Vec<Vec<f64>> = others
+            .flat_map(|case| {
+                // Time is the reciprocal of speed.
+                let speed = plain.ratios(case, |sample| sample.seconds);
+                let cpu_saving = plain.ratios(case, |sample| sample.cpu_s);
+                let boosted_speed = if case.way == ProofWay::Boosted {
+                    Vec::new()
+                } else {
+                    case.ratios(boosted, |sample| sample.seconds)
+                };
+                [speed, cpu_saving, boosted_speed]
+            })
+            .collect();
+        let ratios = stats::holm_ratios(&family, CONFIDENCE);
+        for (case, ratios) in self.cases[1..].iter_mut().zip(ratios.chunks_exact(3)) {
+            let ratio = |at: usize| Some(ratios[at]?.allowing_for(tolerance));
+            (case.speed, case.cpu_saving, case.boosted_speed) = (ratio(0), ratio(1), ratio(2));
         }
     }
 }
@@ -396,7 +415,8 @@ mod tests {
     }
 
     fn proof(plain: &[f64], boosted: &[f64]) -> Proof {
-        let case = |way, seconds: &[f64]| {
+        let mut proof = Proof::new("cat a | wc".to_owned(), None, None);
+        for (case, seconds) in proof.cases.iter_mut().zip([plain, boosted]) {
             let sample = |(round, seconds): (usize, &f64)| TimedRun {
                 round,
                 position: 0,
@@ -406,32 +426,8 @@ mod tests {
                 status: 0,
                 raised: Some(1),
             };
-            let samples = seconds.iter().enumerate().map(sample).collect();
-            WayRuns {
-                samples,
-                ..WayRuns::new(way)
-            }
-        };
-        let mut proof = Proof {
-            pipeline: "cat a | wc".to_owned(),
-            shell: None,
-            input: None,
-            pairs: 10,
-            seed: 1,
-            order: String::new(),
-            interrupted: None,
-            output: Some(Sameness::Same),
-            status: 0,
-            held_by: None,
-            pipes: Some(Vec::new()),
-            bottleneck: None,
-            portable: None,
-            cases: vec![
-                case(ProofWay::Plain, plain),
-                case(ProofWay::Boosted, boosted),
-            ],
-            null_control: None,
-        };
+            case.samples = seconds.iter().enumerate().map(sample).collect();
+        }
         proof.evaluate();
         proof
     }
@@ -445,7 +441,7 @@ mod tests {
         };
         let found = proof(&around(0.4), &around(0.2));
         assert_eq!(found.verdict(), Some(Verdict::Faster));
-        let boosted = found.boosted().unwrap();
+        let boosted = found.boosted();
         assert!((boosted.speed.unwrap().estimate.median - 2.0).abs() < 0.01);
         assert!((boosted.cpu_saving.unwrap().estimate.median - 2.0).abs() < 0.01);
         assert_eq!(found.null_control.unwrap().verdict, Verdict::Same);
@@ -466,7 +462,7 @@ mod tests {
                 .collect()
         };
         let found = proof(&unequal(0.4), &unequal(0.25));
-        let speed = found.boosted().unwrap().speed.unwrap();
+        let speed = found.boosted().speed.unwrap();
         assert!((speed.estimate.median - 1.6).abs() < 0.01);
         assert!(found.null_control.unwrap().tolerance() > 0.6);
         assert_eq!(
@@ -480,7 +476,7 @@ mod tests {
         let mut found = proof(&[0.4; 10], &[0.2; 10]);
         found.cases[1].samples[3].raised = None;
         assert_eq!(found.verdict(), None);
-        assert!(!found.boosted().unwrap().is_known());
+        assert!(!found.boosted().is_known());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,26 +14,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use rustix::fs::OFlags;
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
-use serde::Serialize;
 
 use super::output::{CommandOutput, QUIET};
-use super::proof::{Proof, ProofWay, Sameness, TimedRun, WayRuns, portable};
+use super::proof::{
+    Proof, ProofRecord, ProofSettings, ProofWay, Sameness, TimedRun, WayRuns, portable,
+};
 use super::text;
 use super::{AccountReceiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, is_over, spawn};
 use crate::commands::files::SavedFiles;
 use crate::commands::progress::ProgressDisplay;
-use crate::commands::{first_error, header, load, pipe_probe, require_processes, seed};
+use crate::commands::{
+    first_error, header, interrupted_by, load, nothing_measured, pipe_probe, require_processes,
+    seed,
+};
 use pipespeed_base::failure::{
     AlreadyReported, Interrupted, fork_error, say, start_error, usage, with_remedy,
 };
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::command_line;
-use pipespeed_host::{Machine, Warning};
-use pipespeed_measure::record::{Kind, RecordHeader, to_json};
-use pipespeed_measure::rounds::RunObserver;
+use pipespeed_host::Machine;
+use pipespeed_measure::failure::TrialError;
+use pipespeed_measure::record::{Kind, NotRun, to_json};
+use pipespeed_measure::rounds::{Rounds, RunObserver, TimeBudget, TrialPlace, Work, check};
 use pipespeed_measure::session::reaped_processor_time;
 use pipespeed_pipeline::boost::{Account, find_other};
 use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
@@ -40,7 +46,6 @@ use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::ObservationPlan;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate;
-use pipespeed_stats::schedule::Schedule;
 
 /// Runs that are not timed: a plain one and a boosted one.
 const UNTIMED: u32 = 2;
@@ -54,16 +59,6 @@ const MIN_SAMPLES: u32 = 10;
 const MAX_WINDOW: Duration = Duration::from_secs(10);
 /// The sidecar, and what the command leaves behind, are waited for at most this long.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The saved record.
-#[derive(Serialize)]
-struct ProofRecord<'a> {
-    #[serde(flatten)]
-    header: &'a RecordHeader,
-    #[serde(flatten)]
-    proof: &'a Proof,
-    warnings: &'a [Warning],
-}
 
 /// Runs the command in both ways and shows what was gained; after a signal, the results so
 /// far.
@@ -82,6 +77,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     if let Some(input) = &args.proof.input {
         check_input(input)?;
     }
+    // Before there are other processes.
+    let interrupt = Interrupt::install().context("signal handlers")?;
     let pipe_probe = pipe_probe();
     let proc = Proc::with_pipe_probe(pipe_probe.clone());
     require_processes(&proc)?;
@@ -91,81 +88,77 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
              end it (kill {other}), or run this elsewhere"
         ));
     }
-    if !consent(args, pairs)? {
+    if !consent(args, pairs, &interrupt)? {
         return Err(AlreadyReported(1).into());
     }
     let header = header(Kind::Boost, Machine::read(None, None));
-    let busy: Vec<Warning> = load::look(&[], args.proof.quiet).into_iter().collect();
+    let busy = load::look(&[], args.proof.quiet);
     // Its processor time would count as the command's if it were a child of this process.
     pipe_probe.prepare(&proc);
     // What the command leaves behind, and the sidecars, become children of this process.
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-    let seed = seed(args.proof.seed);
-    let words: Vec<_> = args
-        .command
-        .iter()
-        .map(|word| word.to_string_lossy())
-        .collect();
-    let is_line = words.len() == 1;
-    let mut proof = Proof {
-        pipeline: command_line(&words),
-        shell: is_line.then(|| shell(args).to_string_lossy().into_owned()),
-        input: args
-            .proof
-            .input
-            .as_ref()
-            .map(|path| path.display().to_string()),
-        pairs,
-        seed,
-        order: String::new(),
-        interrupted: None,
-        output: None,
-        status: 0,
-        held_by: None,
-        pipes: None,
-        bottleneck: None,
-        portable: None,
-        cases: vec![
-            WayRuns::new(ProofWay::Plain),
-            WayRuns::new(ProofWay::Boosted),
-        ],
-        null_control: None,
+    let settings = ProofSettings {
+        seed: seed(args.proof.seed),
+        rounds_planned: pairs as usize,
+        ..ProofSettings::default()
     };
     let mut runner = ProofRunner {
         args,
-        interrupt: Interrupt::install().context("signal handlers")?,
+        interrupt,
         proc,
+        record: ProofRecord::new(header, settings, Proof::of_command(args)),
     };
-    let record = |proof: &Proof| {
-        to_json(&ProofRecord {
-            header: &header,
-            proof,
-            warnings: &busy,
-        })
-    };
-    let mut progress = ProgressDisplay::new(args.proof.quiet, |proof: &Proof| {
-        files.save_round(|_| Ok(record(proof)));
+    runner.record.warnings.extend(busy);
+    let mut progress = ProgressDisplay::new(args.proof.quiet, |record: &ProofRecord| {
+        files.save_round(|_| Ok(to_json(record)));
     });
-    let outcome = compare(&mut runner, &mut proof, &mut progress);
-    progress.finish();
-    proof.evaluate();
-    proof.interrupted = runner.interrupt.signal().map(signal_name);
-    if proof.cases.iter().all(|case| case.samples.is_empty()) && outcome.is_err() {
-        return outcome;
+    if let Err(error) = runner.compare_outputs(&mut progress) {
+        progress.finish();
+        return Err(error.into_failure());
     }
-    let saved = files.save(|_| Ok(record(&proof)));
-    files.print(false, |style| text::describe_proof(&proof, style))?;
+    progress.start();
+    let mut rounds = Rounds::begin(runner);
+    // No rounds in place of incomplete ones: it runs as often as was announced.
+    let budget = TimeBudget::new(0.0, true);
+    let outcome = rounds.rounds(pairs as usize, Some(&budget), &mut progress);
+    progress.finish();
+    let outcome = outcome.map_err(Into::into);
+    let missing = rounds.missing();
+    let mut record = rounds.work.record;
+    record.evaluate();
+    record.interrupted = interrupted_by(&outcome).map(signal_name);
+    record.warnings.extend(missing);
+    if !record.has_results() {
+        return Err(nothing_measured(outcome, &record.warnings));
+    }
+    let saved = files.save(|_| Ok(to_json(&record)));
+    files.print(false, |style| text::describe_proof(&record, style))?;
     files.say_saved(args.proof.quiet || saved.is_err());
-    let differs = if proof.output == Some(Sameness::Differs) {
+    let differs = if record.output == Some(Sameness::Differs) {
         Err(anyhow!("boosted, the command had a different output"))
     } else {
         Ok(())
     };
-    first_error([outcome, saved, differs])
+    first_error([outcome, saved, differs, check(&record.warnings)])
+}
+
+impl Proof {
+    /// The proof of the command, before its first run.
+    fn of_command(args: &BoostArgs) -> Self {
+        let words: Vec<_> = args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let shell = (words.len() == 1).then(|| shell(args).to_string_lossy().into_owned());
+        let input = args.proof.input.as_ref();
+        let input = input.map(|path| path.display().to_string());
+        Proof::new(command_line(&words), shell, input)
+    }
 }
 
 /// Says what will be done. On a terminal, asks whether to do it.
-fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
+fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Result<bool> {
     let runs = UNTIMED + 2 * pairs;
     let each = if args.proof.each {
         format!(", {pairs} times more for each pipe")
@@ -184,6 +177,11 @@ fn consent(args: &BoostArgs, pairs: u32) -> anyhow::Result<bool> {
         return Ok(true);
     }
     say("Go on? [y/N]");
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    while !is_over(interrupt, Some(&input), None) {}
+    if let Some(signal) = interrupt.signal() {
+        return Err(Interrupted(signal).into());
+    }
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -223,73 +221,6 @@ fn check_input(input: &Path) -> anyhow::Result<()> {
     )))
 }
 
-/// Runs the command untimed, and then in balanced order.
-fn compare(
-    runner: &mut ProofRunner<'_>,
-    proof: &mut Proof,
-    progress: &mut ProgressDisplay<impl FnMut(&Proof)>,
-) -> anyhow::Result<()> {
-    progress.set_purpose("comparing outputs");
-    progress.before_trial("plain", 0, UNTIMED as usize);
-    let start = Instant::now();
-    let plain = runner.run(&ProofWay::Plain, RunPurpose::FirstOutput)?;
-    let first = start.elapsed();
-    proof.status = plain.status();
-    proof.held_by = plain.held_by.clone();
-    // One that has printed something has run.
-    if matches!(proof.status, 126 | 127) && plain.bytes == 0 {
-        anyhow::bail!("the command can't be run (exit status {})", proof.status);
-    }
-    progress.start_lines(first, UNTIMED - 1 + 2 * proof.pairs);
-    progress.before_trial("boosted", 1, UNTIMED as usize);
-    let boosted = runner.run(&ProofWay::Boosted, RunPurpose::Observation)?;
-    proof.pipes = boosted
-        .account
-        .as_ref()
-        .map(|account| account.pipes.clone());
-    proof.bottleneck = boosted.bottleneck.clone();
-    proof.output = Some(compare_outputs(runner, &plain, boosted)?);
-    // With a program and its arguments, another program has made the pipes.
-    if proof.shell.is_some() {
-        let pipes = proof.pipes.as_deref().unwrap_or_default();
-        proof.portable = portable(&proof.pipeline, pipes, &is_program);
-    }
-    if runner.args.proof.each {
-        let cases = each_left_out(proof);
-        if cases.is_empty() {
-            progress.say(
-                "pipespeed: --each: fewer than two pipes between different programs were raised in \
-                 the untimed run: none is left out in turn",
-            );
-        }
-        proof.cases.extend(cases);
-    }
-    let count = proof.cases.len();
-    let schedule = Schedule::new(count, proof.pairs as usize, proof.seed);
-    proof.order = schedule.description();
-    progress.start();
-    let all = schedule.orders().len() * count;
-    for (round, order) in schedule.orders().iter().enumerate() {
-        for (position, case) in order.iter().enumerate() {
-            let way = proof.cases[*case].way.clone();
-            progress.before_trial(&way.name(), round * count + position, all);
-            let run = runner.run(&way, RunPurpose::Time)?;
-            proof.cases[*case].samples.push(TimedRun {
-                round,
-                position,
-                seconds: run.wall.as_secs_f64(),
-                cpu_s: run.cpu.as_secs_f64(),
-                bytes: run.bytes,
-                status: run.status(),
-                raised: run.count_raised(&way),
-            });
-        }
-        proof.evaluate();
-        progress.after_round(proof);
-    }
-    Ok(())
-}
-
 /// The cases in which the pipes of one of several names are left out, in the order of the
 /// pipeline.
 fn each_left_out(proof: &Proof) -> Vec<WayRuns> {
@@ -304,34 +235,6 @@ fn each_left_out(proof: &Proof) -> Vec<WayRuns> {
     }
     let ways = names.into_iter().take(MAX_EACH).map(ProofWay::Without);
     ways.map(WayRuns::new).collect()
-}
-
-/// Compares the outputs. If they differ, more runs of both kinds show which differ from each
-/// other.
-fn compare_outputs(
-    runner: &mut ProofRunner<'_>,
-    plain: &ProofRun,
-    boosted: ProofRun,
-) -> anyhow::Result<Sameness> {
-    let has_bytes = |run: &ProofRun| (run.bytes, run.hash) == (plain.bytes, plain.hash);
-    let is_same = |run: &ProofRun| has_bytes(run) && run.status() == plain.status();
-    if is_same(&boosted) {
-        return Ok(Sameness::Same);
-    }
-    let mut all = vec![boosted];
-    for _ in 0..REPEATS {
-        if !is_same(&runner.run(&ProofWay::Plain, RunPurpose::Output)?) {
-            return Ok(Sameness::PlainDiffers);
-        }
-        all.push(runner.run(&ProofWay::Boosted, RunPurpose::Output)?);
-    }
-    Ok(if all.iter().any(is_same) {
-        Sameness::BoostedVaries
-    } else if all.iter().all(has_bytes) {
-        Sameness::StatusDiffers
-    } else {
-        Sameness::Differs
-    })
 }
 
 /// Says who holds the output of a command that has ended.
@@ -396,20 +299,143 @@ impl ProofRun {
     }
 }
 
+/// The ways of running a command as the cases of a run in rounds.
 struct ProofRunner<'a> {
     args: &'a BoostArgs,
     interrupt: Interrupt,
     proc: Proc,
+    record: ProofRecord,
+}
+
+impl Work for ProofRunner<'_> {
+    type Record = ProofRecord;
+
+    fn record(&self) -> Option<&ProofRecord> {
+        self.record.has_results().then_some(&self.record)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let cases = self.record.cases.iter();
+        cases.map(|case| case.way.name()).collect()
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        self.record.cases[case].not_run.is_none()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.record.cases[case].not_run = Some(why);
+    }
+
+    fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError> {
+        let way = self.record.cases[case].way.clone();
+        let run = self.run(&way, RunPurpose::Time)?;
+        self.record.cases[case].samples.push(TimedRun {
+            round: place.round,
+            position: place.position,
+            seconds: run.wall.as_secs_f64(),
+            cpu_s: run.cpu.as_secs_f64(),
+            bytes: run.bytes,
+            status: run.status(),
+            raised: run.count_raised(&way),
+        });
+        Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        self.record.settings.seed
+    }
+
+    fn record_plan(&mut self, _: usize, order: String) {
+        self.record.settings.order = order;
+    }
+
+    fn summarise(&mut self, complete: usize) {
+        self.record.settings.rounds_done = complete;
+        self.record.evaluate();
+    }
 }
 
 impl ProofRunner<'_> {
+    /// Runs the command in both ways without timing it, which shows whether its output stays the
+    /// same and which pipes are raised. With --each, adds a case for each of them.
+    ///
+    /// # Errors
+    /// The command can't be run, or a signal arrived.
+    fn compare_outputs(
+        &mut self,
+        progress: &mut ProgressDisplay<impl FnMut(&ProofRecord)>,
+    ) -> Result<(), TrialError> {
+        progress.set_purpose("comparing outputs");
+        progress.before_trial("plain", 0, UNTIMED as usize);
+        let start = Instant::now();
+        let plain = self.run(&ProofWay::Plain, RunPurpose::FirstOutput)?;
+        let status = plain.status();
+        // One that has printed something has run.
+        if matches!(status, 126 | 127) && plain.bytes == 0 {
+            let message = anyhow!("the command can't be run (exit status {status})");
+            return Err(TrialError::Failed(message));
+        }
+        let pairs = self.record.settings.rounds_planned as u32;
+        progress.start_lines(start.elapsed(), UNTIMED - 1 + 2 * pairs);
+        progress.before_trial("boosted", 1, UNTIMED as usize);
+        let boosted = self.run(&ProofWay::Boosted, RunPurpose::Observation)?;
+        let proof = &mut self.record.results;
+        proof.status = status;
+        proof.held_by.clone_from(&plain.held_by);
+        let account = boosted.account.as_ref();
+        proof.pipes = account.map(|account| account.pipes.clone());
+        proof.bottleneck.clone_from(&boosted.bottleneck);
+        // With a program and its arguments, another program has made the pipes.
+        if proof.shell.is_some() {
+            let pipes = proof.pipes.as_deref().unwrap_or_default();
+            proof.portable = portable(&proof.pipeline, pipes, &is_program);
+        }
+        self.record.output = Some(self.sameness(&plain, boosted)?);
+        if self.args.proof.each {
+            let cases = each_left_out(&self.record);
+            if cases.is_empty() {
+                progress.say(
+                    "pipespeed: --each: fewer than two pipes between different programs were \
+                     raised in the untimed run: none is left out in turn",
+                );
+            }
+            self.record.cases.extend(cases);
+        }
+        Ok(())
+    }
+
+    /// Compares the outputs. If they differ, more runs of both kinds show which differ from each
+    /// other.
+    fn sameness(&mut self, plain: &ProofRun, boosted: ProofRun) -> Result<Sameness, TrialError> {
+        let has_bytes = |run: &ProofRun| (run.bytes, run.hash) == (plain.bytes, plain.hash);
+        let is_same = |run: &ProofRun| has_bytes(run) && run.status() == plain.status();
+        if is_same(&boosted) {
+            return Ok(Sameness::Same);
+        }
+        let mut all = vec![boosted];
+        for _ in 0..REPEATS {
+            if !is_same(&self.run(&ProofWay::Plain, RunPurpose::Output)?) {
+                return Ok(Sameness::PlainDiffers);
+            }
+            all.push(self.run(&ProofWay::Boosted, RunPurpose::Output)?);
+        }
+        Ok(if all.iter().any(is_same) {
+            Sameness::BoostedVaries
+        } else if all.iter().all(has_bytes) {
+            Sameness::StatusDiffers
+        } else {
+            Sameness::Differs
+        })
+    }
+
     /// Runs the command once.
     ///
     /// # Errors
     /// It can't be started, or a signal arrived.
-    fn run(&mut self, way: &ProofWay, purpose: RunPurpose) -> anyhow::Result<ProofRun> {
+    fn run(&mut self, way: &ProofWay, purpose: RunPurpose) -> Result<ProofRun, TrialError> {
         if let Some(signal) = self.interrupt.signal() {
-            return Err(Interrupted(signal).into());
+            return Err(TrialError::Interrupted(signal));
         }
         let mut receiver = (*way != ProofWay::Plain)
             .then(AccountReceiver::new)
@@ -479,9 +505,9 @@ impl ProofRunner<'_> {
     }
 
     /// Ends what is left of all runs after a signal.
-    fn end(&self, signal: i32) -> anyhow::Error {
+    fn end(&self, signal: i32) -> TrialError {
         terminate::end_descendants(&self.proc, &[], Duration::ZERO);
-        Interrupted(signal).into()
+        TrialError::Interrupted(signal)
     }
 
     /// The bottleneck of the running command.

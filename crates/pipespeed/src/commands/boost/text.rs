@@ -128,7 +128,7 @@ fn describe_output(proof: &Proof) -> &'static str {
 
 /// The timed runs of each way that ended unlike the first plain one, if there are any.
 fn count_unlike(proof: &Proof) -> impl Iterator<Item = (&WayRuns, usize)> {
-    let first = proof.plain().and_then(|plain| plain.samples.first());
+    let first = proof.plain().samples.first();
     let cases = first.into_iter().flat_map(|first| {
         proof.cases.iter().map(|case| {
             let is_unlike =
@@ -179,7 +179,7 @@ fn explain(proof: &Proof) -> Option<String> {
         Verdict::Undecided => "no certain gain",
         Verdict::Same => "no gain",
     };
-    let boosted = proof.boosted()?;
+    let boosted = proof.boosted();
     let left = || {
         let pipes = proof.pipes.iter().flatten();
         pipes.map(describe).collect::<Vec<String>>().join("; ")
@@ -204,7 +204,7 @@ fn may_be_raised(case: &WayRuns) -> bool {
 
 /// Whether the plain runs take too little time for a certain gain.
 fn is_short(proof: &Proof) -> bool {
-    let seconds = proof.plain().and_then(|case| case.seconds);
+    let seconds = proof.plain().seconds;
     seconds.is_some_and(|seconds| seconds.median < MIN_SECONDS)
 }
 
@@ -233,7 +233,7 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     };
     let untimed = proof.pipes.as_ref();
     let untimed = untimed.map(|_| proof.raised_pipes().map(|pipes| pipes.count).sum());
-    let timed = proof.boosted().map_or(&[][..], |case| &case.samples);
+    let timed = &proof.boosted().samples;
     let all: Vec<Option<u64>> = timed
         .iter()
         .map(|sample| sample.raised)
@@ -257,8 +257,7 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let failed = (proof.status != 0).then(|| format!("its exit status is {}", proof.status));
     let short = is_short(proof)
         .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
-    let speed = proof.boosted().and_then(|case| case.speed);
-    let few = speed.filter(|speed| {
+    let few = proof.boosted().speed.filter(|speed| {
         let excludes_one = |ends: Interval| ends.low > 1.0 || ends.high < 1.0;
         speed.verdict == Verdict::Undecided && speed.estimate.interval.is_none_or(excludes_one)
     });
@@ -347,26 +346,14 @@ mod tests {
     }
 
     fn proof(boosted_s: f64) -> Proof {
-        let mut proof = Proof {
-            pipeline: "cat big.bin | wc -l".to_owned(),
-            shell: Some("/bin/bash".to_owned()),
-            input: None,
-            pairs: 10,
-            seed: 1,
-            order: "williams, 5 complete sets".to_owned(),
-            interrupted: None,
-            output: Some(Sameness::Same),
-            status: 0,
-            held_by: None,
-            pipes: Some(vec![pipe("cat", "wc", 1)]),
-            bottleneck: None,
-            portable: None,
-            cases: vec![
-                case(ProofWay::Plain, 0.41, 0.43),
-                case(ProofWay::Boosted, boosted_s, 0.3),
-            ],
-            null_control: None,
-        };
+        let shell = Some("/bin/bash".to_owned());
+        let mut proof = Proof::new("cat big.bin | wc -l".to_owned(), shell, None);
+        proof.output = Some(Sameness::Same);
+        proof.pipes = Some(vec![pipe("cat", "wc", 1)]);
+        proof.cases = vec![
+            case(ProofWay::Plain, 0.41, 0.43),
+            case(ProofWay::Boosted, boosted_s, 0.3),
+        ];
         proof.evaluate();
         proof
     }

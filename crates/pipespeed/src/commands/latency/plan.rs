@@ -5,10 +5,12 @@ use crate::commands::{header, memory_suffices, pipe_size_allowed, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
+use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL, open};
-use pipespeed_measure::latency::record::{CaseRecord, LatencyRecord, LatencySettings};
+use pipespeed_measure::latency::record::{
+    CaseRecord, LatencyRecord, LatencyResults, LatencySettings,
+};
 use pipespeed_measure::latency::spec::{ExchangeMode, Length, Naive};
-use pipespeed_measure::latency::trial::TrialError;
 use pipespeed_measure::record::{Kind as RecordKind, NotRunKind};
 use pipespeed_measure::spec::Channel;
 
@@ -113,22 +115,21 @@ pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Late
     let mut warnings = warnings::of_machine(&machine);
     let placement = chosen.warning.iter();
     warnings.extend(placement.map(|message| Warning::new(WarningKind::Placement, message)));
-    Ok(LatencyRecord {
-        header: header(RecordKind::Latency, machine),
-        interrupted: None,
-        settings: LatencySettings {
-            // The pilot determines the time.
-            length: args.count.map_or(Length::Time(0), Length::Count),
-            wait: args.wait,
-            cpus: [chosen.writer, chosen.reader],
-            relation: chosen.relation.clone(),
-            pipe_bytes: args.pipe_size,
-            rounds: args.rounds(),
-            seed: seed(args.seed),
-        },
-        cases: cases(args)?,
-        warnings,
-    })
+    let settings = LatencySettings {
+        // The pilot determines the time.
+        length: args.count.map_or(Length::Time(0), Length::Count),
+        wait: args.wait,
+        cpus: [chosen.writer, chosen.reader],
+        relation: chosen.relation.clone(),
+        pipe_bytes: args.pipe_size,
+        rounds: args.rounds(),
+        seed: seed(args.seed),
+    };
+    let cases = cases(args)?;
+    let header = header(RecordKind::Latency, machine);
+    let mut record = LatencyRecord::new(header, settings, LatencyResults { cases });
+    record.warnings = warnings;
+    Ok(record)
 }
 
 #[cfg(test)]

@@ -256,6 +256,38 @@ fn a_file_is_the_input_of_each_run() {
 }
 
 #[test]
+fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("input"), "one\n").unwrap();
+    // The second timed run takes away the input of the next ones.
+    let line = "cat; echo >> runs; [ $(wc -l < runs) != 4 ] || rm input";
+    let mut command = boost("--prove=3 --quiet --input input --json run.json", line);
+    command.current_dir(&directory);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert!(
+        outcome.err.contains("trials failed: input: No such file"),
+        "{outcome:#?}"
+    );
+    let record = json_file(&directory.path().join("run.json"));
+    let settings = &record["settings"];
+    assert_eq!(
+        (&settings["rounds_planned"], &settings["rounds_done"]),
+        (&3.into(), &1.into())
+    );
+    for case in record["cases"].as_array().unwrap() {
+        assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{record:#}");
+    }
+    let warnings = record["warnings"].as_array().unwrap();
+    let failed = warnings
+        .iter()
+        .filter(|warning| warning["kind"] == "failed");
+    assert_eq!(failed.count(), 2, "{record:#}");
+    let runs = std::fs::read_to_string(directory.path().join("runs")).unwrap();
+    assert_eq!(runs.lines().count(), 4);
+}
+
+#[test]
 fn an_input_that_can_be_read_only_once_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
@@ -388,7 +420,8 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
 #[test]
 fn on_a_terminal_it_asks_first() {
     let directory = tempfile::tempdir().unwrap();
-    for (answer, runs) in [("n\n", 0), ("y\n", 4)] {
+    // Ctrl-C ends the question, too.
+    for (answer, runs, code) in [("n\n", 0, 1), ("\x03", 0, 130), ("y\n", 4, 0)] {
         let mut terminal = Terminal::new(80);
         let mut command = boost("--prove=1", "echo >> runs");
         command.current_dir(&directory);
@@ -398,7 +431,7 @@ fn on_a_terminal_it_asks_first() {
         let running = terminal.start(command);
         terminal.until("asked", |text| text.contains("Go on? [y/N]"));
         terminal.type_in(answer);
-        running.finish();
+        assert_eq!(running.finish().code(), Some(code));
         let lines = std::fs::read_to_string(directory.path().join("runs"));
         assert_eq!(lines.unwrap_or_default().lines().count(), runs);
     }

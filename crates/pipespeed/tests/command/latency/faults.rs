@@ -121,7 +121,7 @@ fn repeated_reads_above_the_capacity_do_not_deadlock() {
     let args = "pipe --size 65537,128K --pipe-size 64K --count 300 --rounds 1 --json - -q";
     let outcome = Marked::start(args).finish().succeeded();
     for case in json(&outcome.out)["cases"].as_array().unwrap() {
-        assert_eq!(case["launches"][0]["count"], 300, "{case:#}");
+        assert_eq!(case["samples"][0]["count"], 300, "{case:#}");
         assert_eq!(case["mode"], "closed");
     }
 }
@@ -132,7 +132,7 @@ fn short_reads_up_to_the_capacity_work() {
     let args = format!("{args} --count 300 --rounds 1 --json - -q");
     let outcome = Marked::start(&args).finish().succeeded();
     for case in json(&outcome.out)["cases"].as_array().unwrap() {
-        let launch = &case["launches"][0];
+        let launch = &case["samples"][0];
         assert_eq!(launch["count"], 300, "{case:#}");
         assert_eq!(launch["short_reads"], 0, "{case:#}");
     }
@@ -176,7 +176,7 @@ fn the_naive_exchanges_below_the_capacity_work() {
     let outcome = Marked::start(args).finish().succeeded();
     let record = json(&outcome.out);
     for case in record["cases"].as_array().unwrap() {
-        let launches = case["launches"].as_array().unwrap().len();
+        let launches = case["samples"].as_array().unwrap().len();
         let limited = case["channel"] == "eventfd" && case["size"] != 8;
         assert_eq!(launches, usize::from(!limited), "{case:#}");
     }
@@ -191,7 +191,7 @@ fn a_channel_that_never_blocks_does_not_deadlock() {
         assert!(case["deadlock"].is_null(), "{case:#}");
         match case["not_run"]["reason"].as_str() {
             Some(reason) => skip(reason),
-            None => assert_eq!(case["launches"][0]["count"], 20, "{case:#}"),
+            None => assert_eq!(case["samples"][0]["count"], 20, "{case:#}"),
         }
     }
 }
@@ -336,7 +336,7 @@ fn saved_early(directory: &TempDir) -> Marked {
 fn what_was_measured_is_saved_after_each_round_and_says_what_ended_it() {
     let directory = tempfile::tempdir().unwrap();
     let launches = |record: &serde_json::Value| {
-        let launches = record["cases"][0]["launches"].as_array().unwrap();
+        let launches = record["cases"][0]["samples"].as_array().unwrap();
         launches.len()
     };
     let run = saved_early(&directory);

@@ -46,7 +46,7 @@ fn every_channel_carries_small_and_large_messages_there_and_back() {
                     assert!(limited.contains(&channel), "{case:#}");
                 }
                 None => assert_eq!(
-                    case["launches"][0]["count"], 30,
+                    case["samples"][0]["count"], 30,
                     "{channel} {size}: {case:#}"
                 ),
             }
@@ -98,7 +98,7 @@ fn what_went_on_meanwhile_is_recorded() {
     let outcome = latency(&format!("pipe --size 8 {FEW} --json -")).succeeded();
     let record = json(&outcome.out);
     assert!(record["machine"]["during"]["seconds"].as_f64().unwrap() > 0.0);
-    let launch = &record["cases"][0]["launches"][0];
+    let launch = &record["cases"][0]["samples"][0];
     assert!(launch["flags"].is_array(), "{launch:#}");
     if std::path::Path::new("/proc/self/schedstat").exists() {
         assert!(launch["waited_share"].is_number(), "{launch:#}");
@@ -133,7 +133,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
     assert_eq!(names_in(directory.path()), ["a.csv", "a.json", "a.svg"]);
     let record = json_file(&directory.path().join("a.json"));
     for case in record["cases"].as_array().unwrap() {
-        let launches = case["launches"].as_array().unwrap();
+        let launches = case["samples"].as_array().unwrap();
         assert_eq!(launches.len(), 7);
         for launch in launches {
             let names = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
@@ -159,7 +159,10 @@ fn percentiles_ascend_and_files_hold_all_launches() {
     run_alone(compare).refused(2, &["a.json", "a record of kind latency", "bench"]);
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
-    assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
+    assert!(
+        csv.starts_with("round,position,channel,size,mode,count,"),
+        "{csv}"
+    );
     let svg = std::fs::read_to_string(directory.path().join("a.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("99.99"));
 }
@@ -168,7 +171,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
 fn a_low_rate_is_not_reported_higher_than_it_was() {
     let args = "pipe --size 1K --count 5 --rate 50 --rounds 1 --placement free";
     let outcome = latency(&format!("{args} --json -")).succeeded();
-    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    let launch = &json(&outcome.out)["cases"][0]["samples"][0];
     assert!(launch["per_s"].as_f64().unwrap() <= 50.0, "{launch:#}");
     let outcome = latency("pipe --size 8 --time 1 --rate 1 --rounds 1 -q").succeeded();
     let text = outcome.unwrapped();
@@ -187,7 +190,7 @@ fn a_rate_that_can_t_be_kept_is_said_so_and_nothing_is_left_out() {
         outcome.err.contains("the rate was not kept"),
         "{outcome:#?}"
     );
-    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    let launch = &json(&outcome.out)["cases"][0]["samples"][0];
     assert_eq!(launch["count"], 20_000, "{launch:#}");
 }
 
