@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the format of all saved records. It is incremented when a field of
 /// any record changes its meaning or is removed, but not when fields are added.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// The kind of a record, mostly named after the command that saved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_way_to_fail_has_its_own_error() {
-        let later = to_json(&ladder()).replace("\"schema_version\": 2", "\"schema_version\": 7");
+        let later = to_json(&ladder()).replace("\"schema_version\": 3", "\"schema_version\": 7");
         assert!(matches!(problem(""), Problem::Empty));
         assert!(matches!(problem(" \n"), Problem::Empty));
         assert!(matches!(problem("case  GiB/s"), Problem::NotJson(_)));
@@ -322,7 +322,7 @@ mod tests {
         ));
         assert!(matches!(problem(&later), Problem::OtherVersion(7)));
         assert!(matches!(
-            problem("{\"schema_version\": 2}"),
+            problem("{\"schema_version\": 3}"),
             Problem::Damaged(_)
         ));
         assert!(matches!(
@@ -383,7 +383,7 @@ mod tests {
             "x",
             "{}",
             "{\"schema_version\": 1}",
-            "{\"schema_version\": 2}",
+            "{\"schema_version\": 3}",
             "{\"schema_version\": 9}",
             "{\"kind\": \"check\"}",
         ] {
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_record_of_another_command_is_named() {
         for text in [
-            "{\"schema_version\": 2, \"kind\": \"check\"}",
+            "{\"schema_version\": 3, \"kind\": \"check\"}",
             // Before all records had the same header.
             "{\"version\": 1, \"kind\": \"check\"}",
         ] {
@@ -413,7 +413,7 @@ mod tests {
     fn another_version_is_named_beside_ours() {
         for (version, remedy) in [(1, "measure again"), (9, "use a newer pipespeed")] {
             let message = problem(&format!("{{\"schema_version\": {version}}}")).to_string();
-            let named = format!("schema_version {version}, this pipespeed reads 2: {remedy}");
+            let named = format!("schema_version {version}, this pipespeed reads 3: {remedy}");
             assert!(message.contains(&named), "{message}");
         }
     }

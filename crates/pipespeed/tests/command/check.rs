@@ -26,7 +26,7 @@ impl Checks {
     #[track_caller]
     fn of(outcome: &Outcome) -> Self {
         let record = json(&outcome.out);
-        assert_eq!(record["schema_version"], 2);
+        assert_eq!(record["schema_version"], 3);
         assert_eq!(record["kind"], "check");
         assert!(record["seconds"].as_f64().unwrap() > 0.0);
         let checks = record["checks"].as_array().unwrap().clone();

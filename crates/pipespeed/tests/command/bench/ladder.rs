@@ -34,7 +34,7 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
         "kind schema_version pipespeed_version command suite started_at interrupted machine settings \
          warnings null_control cases findings",
     );
-    assert_eq!(record["schema_version"], 2);
+    assert_eq!(record["schema_version"], 3);
     assert_eq!(record["suite"], "ladder");
     assert_eq!(record["interrupted"], Value::Null);
     assert_eq!(record["command"][0], "pipespeed");

@@ -158,7 +158,7 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     assert_eq!(outcome.out, table);
     let record = json_file(&records.0.path().join("c.json"));
     assert_eq!(record["kind"], "comparison");
-    assert_eq!(record["schema_version"], 2);
+    assert_eq!(record["schema_version"], 3);
     let comparison = &record["comparisons"][0];
     assert_eq!(comparison["old"]["file"], "old.json");
     assert_eq!(comparison["new"]["rounds"], ROUNDS);

@@ -74,7 +74,7 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
     fs::write(path("half.json"), &old[..old.len() / 2]).unwrap();
     fs::write(
         path("newer.json"),
-        old.replace("_version\": 2", "_version\": 3"),
+        old.replace("_version\": 3", "_version\": 4"),
     )
     .unwrap();
     fs::write(
@@ -88,7 +88,7 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
         ("half.json", "ends in the middle"),
         (
             "newer.json",
-            "schema_version 3, this pipespeed reads 2: use a newer",
+            "schema_version 4, this pipespeed reads 3: use a newer",
         ),
         ("damaged.json", "a damaged record (missing field `cases`"),
         ("other.json", "not a record of pipespeed"),

@@ -74,7 +74,7 @@ fn the_record_of_a_ladder_is_as_it_was() {
 fn a_record_begins_with_its_kind_and_version() {
     let text = to_json(&whole_run(Suite::Ladder, FakeRunner::default(), 1));
     assert!(
-        text.starts_with("{\n  \"kind\": \"bench\",\n  \"schema_version\": 2,\n"),
+        text.starts_with("{\n  \"kind\": \"bench\",\n  \"schema_version\": 3,\n"),
         "{text}"
     );
     assert!(text.ends_with("}\n"));

@@ -190,12 +190,12 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     let old = fs::read_to_string(path("old.json")).unwrap();
     let versioned = |version: &str| {
         old.replacen(
-            "\"schema_version\": 2",
+            "\"schema_version\": 3",
             &format!("\"schema_version\": {version}"),
             1,
         )
     };
-    fs::write(path("newer.json"), versioned("3")).unwrap();
+    fs::write(path("newer.json"), versioned("4")).unwrap();
     fs::write(path("older.json"), versioned("1")).unwrap();
     // Of version 1 a run had no kind, and a record of latency a version only.
     fs::write(path("first.json"), "{\"schema_version\": 1}").unwrap();
@@ -220,15 +220,15 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     for (name, expected) in [
         (
             "newer.json",
-            "schema_version 3, this pipespeed reads 2: use a newer",
+            "schema_version 4, this pipespeed reads 3: use a newer",
         ),
         (
             "older.json",
-            "schema_version 1, this pipespeed reads 2: measure again",
+            "schema_version 1, this pipespeed reads 3: measure again",
         ),
         (
             "first.json",
-            "schema_version 1, this pipespeed reads 2: measure again",
+            "schema_version 1, this pipespeed reads 3: measure again",
         ),
         (
             "trips.json",
@@ -284,7 +284,7 @@ fn a_large_file_that_is_no_record_is_refused_in_little_memory() {
         ("text.json", padded("\"", "a", "\""), "not a record"),
         (
             "kind.json",
-            padded("{\"schema_version\":2,\"kind\":\"", "a", "\"}"),
+            padded("{\"schema_version\":3,\"kind\":\"", "a", "\"}"),
             "aaa…",
         ),
         (

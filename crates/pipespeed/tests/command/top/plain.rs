@@ -83,7 +83,7 @@ fn records_come_one_a_second_until_the_reader_leaves() {
     running.finish();
     for record in [&first, &second] {
         assert_eq!(record["kind"], "top");
-        assert_eq!(record["schema_version"], 2);
+        assert_eq!(record["schema_version"], 3);
     }
     let gap = second["seconds"].as_f64().unwrap() - first["seconds"].as_f64().unwrap();
     assert!(gap >= 0.99, "{gap}");
