@@ -74,33 +74,30 @@ fn a_full_disk_is_an_output_error_with_no_bytes_given() {
 #[test]
 fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
     // In its own process, since the limit affects all of it.
-    common::process::in_own_process(
-        "a_file_size_limit_is_an_output_error_with_the_bytes_given",
-        || {
-            const MAX: u64 = 50_000;
-            // SAFETY: no handler is replaced; the call then returns the error.
-            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-            let directory = Directory::new();
-            let file = directory.file("in", &pattern(100_000));
-            let limit = rustix::process::Rlimit {
-                current: Some(MAX),
-                maximum: Some(MAX),
-            };
-            rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
-            for technique in TECHNIQUES {
-                rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
-                let out = File::create(directory.path("out")).unwrap();
-                let options = Options::new().technique(technique).block(30_000);
-                let error = fails(&file, &out, &options);
-                assert_eq!(error.side, Side::Output);
-                assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
-                let got = std::fs::read(directory.path("out")).unwrap();
-                assert_eq!((error.taken, error.given), (MAX, MAX), "{technique}");
-                assert_same(&got, &pattern(MAX as usize));
-                assert_eq!(rustix::fs::tell(&file).unwrap(), MAX);
-            }
-        },
-    );
+    common::process::in_own_process(|| {
+        const MAX: u64 = 50_000;
+        // SAFETY: no handler is replaced; the call then returns the error.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let directory = Directory::new();
+        let file = directory.file("in", &pattern(100_000));
+        let limit = rustix::process::Rlimit {
+            current: Some(MAX),
+            maximum: Some(MAX),
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+        for technique in TECHNIQUES {
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+            let out = File::create(directory.path("out")).unwrap();
+            let options = Options::new().technique(technique).block(30_000);
+            let error = fails(&file, &out, &options);
+            assert_eq!(error.side, Side::Output);
+            assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
+            let got = std::fs::read(directory.path("out")).unwrap();
+            assert_eq!((error.taken, error.given), (MAX, MAX), "{technique}");
+            assert_same(&got, &pattern(MAX as usize));
+            assert_eq!(rustix::fs::tell(&file).unwrap(), MAX);
+        }
+    });
 }
 
 #[test]
@@ -185,20 +182,17 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 #[test]
 fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
     // In its own process, which SIGPIPE would kill.
-    common::process::in_own_process(
-        "sending_to_a_socket_without_reader_is_an_error_without_signal",
-        || {
-            // SAFETY: no handler is replaced.
-            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-            let (reader, writer) = pipe_of(65_536);
-            File::from(writer).write_all(b"bytes").unwrap();
-            let (output, peer) = unix();
-            drop(peer);
-            let error = fails(&reader, &output, &Options::new().copy());
-            assert!(error.reader_is_gone());
-            assert_eq!(error.undelivered, b"bytes");
-        },
-    );
+    common::process::in_own_process(|| {
+        // SAFETY: no handler is replaced.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let (reader, writer) = pipe_of(65_536);
+        File::from(writer).write_all(b"bytes").unwrap();
+        let (output, peer) = unix();
+        drop(peer);
+        let error = fails(&reader, &output, &Options::new().copy());
+        assert!(error.reader_is_gone());
+        assert_eq!(error.undelivered, b"bytes");
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, sizes, waits};
 use crate::common::storm::{Storm, until_interrupted};
-use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, write_all};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, read_rest, write_all};
 use fastpipe::relay::{Activity, End, Flow, Options, Relayed, Technique, relay, relay_inspecting};
 use proptest::prelude::*;
 
@@ -118,8 +118,7 @@ proptest! {
         let first: usize = lines.iter().take(wanted).map(String::len).sum();
         assert_same(&reading.join().unwrap(), &bytes[..first]);
         prop_assert_eq!(done.taken, first as u64);
-        let mut rest = Vec::new();
-        File::from(input).read_to_end(&mut rest).unwrap();
+        let rest = read_rest(input);
         assert_same(&rest, &bytes[first..]);
         writing.join().unwrap();
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::shapes::cut;
 use crate::common::vmsplice;
-use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
 use fastpipe::reader::Reader;
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 use fastpipe::transfer::Output;
@@ -48,8 +48,7 @@ fn relayed(input: impl AsFd, options: &Options, len: usize) -> (Relayed, Vec<u8>
     let options = options.limit(len as u64);
     let done = relay(input, &output, &options, |_| Flow::Continue).unwrap();
     drop(output);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     (done, got)
 }
 
@@ -158,8 +157,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
     })
     .unwrap();
     drop(output);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     assert_same(&got, &bytes);
     // Each message is taken in one step, the next one after its excess was deducted.
     let at: Vec<_> = (0..taken.len()).filter(|&n| taken[n] > 0).collect();
@@ -249,8 +247,7 @@ fn small_blocks_and_allowances_lose_no_part_of_a_packet() {
         });
         assert_eq!(done.unwrap().given, bytes.len() as u64);
         drop(output);
-        let mut got = Vec::new();
-        File::from(reader).read_to_end(&mut got).unwrap();
+        let got = read_rest(reader);
         assert_same(&got, &bytes);
     }
 }

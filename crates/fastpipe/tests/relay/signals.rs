@@ -73,7 +73,7 @@ fn a_relay_loses_no_byte_in_a_storm_of_signals() {
 #[test]
 fn a_signal_never_makes_a_relay_sleep_in_a_call() {
     // In its own process, since a sleeping relay would never end the storm.
-    in_own_process("a_signal_never_makes_a_relay_sleep_in_a_call", || {
+    in_own_process(|| {
         let directory = Directory::new();
         let (_reader, pipe) = pipe_of(CAPACITY);
         let file: OwnedFd = directory.file("out", b"").into();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::ends::{idle_inputs, in_a_thread, outputs};
 use crate::common::state::{until, until_asleep, until_unread};
-use crate::common::{Directory, assert_same, pattern, pipe_of};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest};
 use fastpipe::pipe;
 use fastpipe::relay::{Activity, End, Flow, Options, Side, Technique, relay};
 use fastpipe::wait::Wait;
@@ -166,8 +166,7 @@ fn a_relay_sleeps_while_only_one_end_is_ready() {
         until_unread(&reader, 4096);
         until_asleep(writer);
         until_asleep(thread);
-        let mut got = Vec::new();
-        File::from(reader).read_to_end(&mut got).unwrap();
+        let got = read_rest(reader);
         assert_same(&got, &bytes);
         writing.join().unwrap().unwrap();
         relaying.join().unwrap().unwrap();
@@ -188,7 +187,7 @@ fn sleeps() -> i64 {
 fn an_idle_relay_wakes_up_for_its_callback_only() {
     // In its own process: page faults of other threads make this one wait for the locks of
     // the address space, which counts as sleep.
-    common::process::in_own_process("an_idle_relay_wakes_up_for_its_callback_only", || {
+    common::process::in_own_process(|| {
         for options in [Options::new(), Options::new().copy()] {
             let (input, _input_writer) = pipe_of(65_536);
             let (_reader, output) = pipe_of(65_536);
@@ -212,8 +211,7 @@ fn an_idle_relay_wakes_up_for_its_callback_only() {
 #[test]
 fn a_stuck_relay_pauses_between_attempts() {
     use common::seccomp::{filters_work, refuse};
-    let test = "a_stuck_relay_pauses_between_attempts";
-    common::process::in_own_process(test, || {
+    common::process::in_own_process(|| {
         if !filters_work() {
             return;
         }

@@ -2,10 +2,8 @@
 
 use crate::common::skip::skip;
 use std::error::Error;
-use std::fs::File;
-use std::io::Read;
 
-use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
 use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, BufferBuilder, BufferError, Pages, huge_page_size};
 use fastpipe::pipe::{page_size, slots};
@@ -235,8 +233,7 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
         other.fill(0xee);
     }
     drop(out);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     assert_same(&got, &bytes);
 }
 

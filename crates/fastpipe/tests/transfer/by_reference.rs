@@ -10,7 +10,9 @@ use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
 use crate::common::state::until_asleep;
 use crate::common::vmsplice;
-use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of, read_all, write_all};
+use crate::common::{
+    Directory, assert_same, buffer_with, pattern, pipe_of, read_all, read_rest, write_all,
+};
 use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions};
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
@@ -218,8 +220,7 @@ proptest! {
             Input::new(&copy_reader, wait).read(&mut copy).unwrap();
             assert_same(&copy, &bytes[..n]);
         }
-        let mut rest = Vec::new();
-        File::from(reader).read_to_end(&mut rest).unwrap();
+        let rest = read_rest(reader);
         assert_same(&rest, &bytes);
     }
 }

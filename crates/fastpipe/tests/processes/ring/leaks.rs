@@ -47,7 +47,7 @@ fn use_up(commits: usize, rings: usize) {
 
 #[test]
 fn rings_leave_no_mapping_and_no_descriptor_behind() {
-    in_own_process("rings_leave_no_mapping_and_no_descriptor_behind", || {
+    in_own_process(|| {
         use_up(1000, 20);
         let before = mappings_and_descriptors();
         use_up(1_000_000, 300);

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[test]
 fn a_lock_beyond_the_limit_names_the_limit() {
-    in_own_process("a_lock_beyond_the_limit_names_the_limit", || {
+    in_own_process(|| {
         if !become_ordinary() {
             return;
         }
@@ -56,8 +56,7 @@ fn a_lock_beyond_the_limit_names_the_limit() {
 
 #[test]
 fn renewing_works_under_mlockall_of_future_memory() {
-    let name = "renewing_works_under_mlockall_of_future_memory";
-    in_own_process(name, || {
+    in_own_process(|| {
         if let Err(error) = rustix::mm::mlockall(MlockAllFlags::FUTURE) {
             return skip(format_args!("mlockall: {error}"));
         }
@@ -100,7 +99,7 @@ fn descriptors() -> usize {
 
 #[test]
 fn ten_thousand_buffers_leave_no_mapping_behind() {
-    in_own_process("ten_thousand_buffers_leave_no_mapping_behind", || {
+    in_own_process(|| {
         let round = |n: usize| {
             let pages = [Pages::Base, Pages::Huge, Pages::HugeTlb][n % 3];
             let builder = Buffer::builder().len(1 + n % 9000).pages(pages);
@@ -121,7 +120,7 @@ fn ten_thousand_buffers_leave_no_mapping_behind() {
 
 #[test]
 fn transfers_leave_no_descriptor_behind() {
-    in_own_process("transfers_leave_no_descriptor_behind", || {
+    in_own_process(|| {
         if !vmsplice::is_allowed() {
             return;
         }

@@ -165,7 +165,7 @@ fn a_capacity_of_zero_or_above_int_max_is_refused() {
 
 #[test]
 fn an_error_above_the_limit_names_the_limit() {
-    in_own_process("an_error_above_the_limit_names_the_limit", || {
+    in_own_process(|| {
         let Some(limit) = Limits::read().max_size else {
             return skip("the limit can't be read");
         };
@@ -196,7 +196,7 @@ fn an_error_above_the_limit_names_the_limit() {
 
 #[test]
 fn only_a_smaller_request_shrinks_a_pipe() {
-    in_own_process("only_a_smaller_request_shrinks_a_pipe", || {
+    in_own_process(|| {
         if !become_ordinary() {
             return;
         }

@@ -10,7 +10,7 @@ use crate::common::process::{is_child, spawn};
 use crate::common::shapes::{cases, waits};
 use crate::common::state::until_unread;
 use crate::common::vmsplice;
-use crate::common::{Directory, WAITS, assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{Directory, WAITS, assert_same, buffer_with, pattern, pipe_of, read_rest};
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::{Incomplete, Input, Output};
 use fastpipe::wait::Wait;
@@ -197,8 +197,7 @@ fn a_killed_writer_ends_a_splice_after_all_its_bytes() {
         let moved = input.splice(&out_writer, u64::MAX, Default::default());
         assert_eq!(moved.unwrap(), 54_321);
         drop(out_writer);
-        let mut got = Vec::new();
-        File::from(out_reader).read_to_end(&mut got).unwrap();
+        let got = read_rest(out_reader);
         assert_same(&got, &pattern(54_321));
         killing.join().unwrap();
     }

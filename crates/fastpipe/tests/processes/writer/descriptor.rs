@@ -11,7 +11,9 @@ use crate::common::seccomp::refuse;
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::vmsplice;
-use crate::common::writers::{How, KIB, MIB, expect, expect_all, fill, own_pages, send, stream};
+use crate::common::writers::{
+    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, own_pages, send, stream,
+};
 use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
@@ -43,9 +45,8 @@ fn become_a_read_end() -> (OwnedFd, OwnedFd) {
 
 #[test]
 fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
-    const NAME: &str = "replacing_stdout_during_vmsplice_changes_no_sent_bytes";
     const LEN: usize = MIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
             let (reader, writer) = pipe_of(64 * KIB);
             let capacity = pipe::capacity(&reader).unwrap();
@@ -56,10 +57,7 @@ fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
             let (tell, told) = std::sync::mpsc::channel();
             let writing = thread::spawn(move || {
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder()
-                    .method(Method::Fresh)
-                    .at_once()
-                    .keep_capacity();
+                let builder = fresh().at_once().keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&sent, 1).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -83,10 +81,9 @@ fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
 
 #[test]
 fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
-    const NAME: &str = "drained_queries_its_own_pipe_after_stdout_was_replaced";
     const LOAN: usize = 64 * KIB;
     const LEN: usize = 24 * MIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         if !vmsplice::is_by_reference() {
             return;
         }
@@ -109,7 +106,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
             lend(0);
             let (_empty, other) = pipe_of(64 * KIB);
             dup2_stdout(&other).unwrap();
-            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let reading = expecting(reader, &[9000]);
             (LOAN..LEN).step_by(LOAN).for_each(lend);
             // Sent by write(2).
             out.write_all(&stream(LEN as u64, 100)).unwrap();
@@ -121,16 +118,12 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
 
 #[test]
 fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
-    const NAME: &str = "wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
             let (reader, writer) = pipe_of(64 * KIB);
             dup2_stdout(&writer).unwrap();
             drop(writer);
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .wait(Wait::Never)
-                .at_once();
+            let builder = fresh().wait(Wait::Never).at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
             let path = out.path();
@@ -153,10 +146,9 @@ fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
 
 #[test]
 fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
-    const NAME: &str = "replacing_stdout_in_a_long_repetition_changes_no_stream";
     const COPY: usize = 64 * KIB;
     const TIMES: usize = 160 * MIB / COPY;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         if !vmsplice::is_by_reference() {
             return;
         }
@@ -169,10 +161,7 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
             let writing = thread::spawn(move || {
                 let frozen = Frozen::new(&stream(0, COPY)).unwrap();
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder()
-                    .method(Method::Fresh)
-                    .at_once()
-                    .keep_capacity();
+                let builder = fresh().at_once().keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&frozen, TIMES as u64).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -195,8 +184,7 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
 /// Also if RWF_NOWAIT is refused and the writer uses another open file of the pipe.
 #[test]
 fn the_output_follows_stdout_until_it_is_duplicated() {
-    const NAME: &str = "the_output_follows_stdout_until_it_is_duplicated";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
             let (first, writer) = pipe_of(64 * KIB);
             dup2_stdout(&writer).unwrap();
@@ -204,10 +192,7 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
             if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
                 return;
             }
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .wait(Wait::Never)
-                .keep_capacity();
+            let builder = fresh().wait(Wait::Never).keep_capacity();
             let mut out = builder.stdout().unwrap();
             out.write_all(&stream(0, 10_000)).unwrap();
             out.flush().unwrap();
@@ -233,13 +218,10 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
 #[test]
 fn the_registered_descriptor_stays_the_same() {
     let (reader, writer) = pipe_of(64 * KIB);
-    let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+    let reading = expecting(reader, &[9000]);
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let flags = epoll::EventFlags::OUT;
-    let mut out = Writer::builder()
-        .method(Method::Fresh)
-        .open(writer)
-        .unwrap();
+    let mut out = fresh().open(writer).unwrap();
     epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
     send(&mut out, How::Both, 0, MIB).unwrap();
     epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
@@ -268,11 +250,7 @@ fn a_read_end_is_refused_and_not_read_from() {
     let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
     let (reader, writer) = pipe_of(64 * KIB);
     rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = Writer::builder()
-        .method(Method::Fresh)
-        .at_once()
-        .open(&reader)
-        .unwrap();
+    let mut out = fresh().at_once().open(&reader).unwrap();
     let error = out.repeat(&frozen, 1).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
     assert_eq!(pipe::unread(&reader).unwrap(), 5000);
@@ -281,8 +259,7 @@ fn a_read_end_is_refused_and_not_read_from() {
 
 #[test]
 fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
-    const NAME: &str = "without_a_descriptor_for_a_duplicate_everything_is_copied";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         // The probe of the kernel runs once, and needs descriptors.
         if !vmsplice::is_by_reference() {
             return;
@@ -291,18 +268,14 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
         // With a limit of 3, F_DUPFD fails with EINVAL rather than EMFILE.
         for limit in [64, 3] {
             let (reader, writer) = pipe_of(64 * KIB);
-            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let reading = expecting(reader, &[9000]);
             let current = Some(limit);
             setrlimit(Resource::Nofile, Rlimit { current, ..all }).unwrap();
             let mut taken = Vec::new();
             while let Ok(one) = writer.try_clone() {
                 taken.push(one);
             }
-            let mut out = Writer::builder()
-                .method(Method::Fresh)
-                .at_once()
-                .open(&writer)
-                .unwrap();
+            let mut out = fresh().at_once().open(&writer).unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
             assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
             drop(out);
@@ -316,18 +289,13 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
 
 #[test]
 fn with_duplicating_refused_everything_is_copied() {
-    const NAME: &str = "with_duplicating_refused_everything_is_copied";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
-        let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+        let reading = expecting(reader, &[9000]);
         if !refuse(&[libc::SYS_fcntl], libc::EPERM) {
             return;
         }
-        let mut out = Writer::builder()
-            .method(Method::Fresh)
-            .at_once()
-            .open(writer)
-            .unwrap();
+        let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         assert_eq!(
             out.path(),
@@ -355,8 +323,7 @@ fn frozen_bytes_lie_in_read_only_pages() {
 
 #[test]
 fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
-    const NAME: &str = "the_duplicate_is_no_standard_descriptor_and_closed_by_finish";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
         let ours = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let pipe = std::fs::read_link(ours).unwrap();
@@ -375,11 +342,7 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         let before = open().len();
         // SAFETY: nothing here reads from standard input.
         unsafe { libc::close(0) };
-        let mut out = Writer::builder()
-            .method(Method::Fresh)
-            .at_once()
-            .open(writer)
-            .unwrap();
+        let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
         let path = out.path();
         if !path.is_zero_copy() {

@@ -9,9 +9,10 @@ use std::process::Stdio;
 use crate::common;
 use crate::common::process::{command, in_own_process, is_child};
 use crate::common::skip::skip;
-use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
+use crate::common::writers::{
+    How, KIB, MIB, Setting, check, expect_all, expecting, fresh, send, settings, stream,
+};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
-use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
 
@@ -84,7 +85,7 @@ fn block_waits_even_if_somebody_made_the_pipe_non_blocking() {
         let (reader, writer) = pipe_of(16 * KIB);
         let flags = common::flags(&writer) | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&writer, flags).unwrap();
-        let reading = std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[10_000]));
+        let reading = expecting(reader, &[10_000]);
         for wait in WAITS {
             let mut out = setting.builder.wait(wait).open(&writer).unwrap();
             // The same file each time, so the stream continues at its end.
@@ -205,8 +206,7 @@ fn a_full_device_is_an_error_with_no_byte_sent() {
 
 #[test]
 fn a_standard_output_that_is_closed_is_an_error() {
-    const NAME: &str = "a_standard_output_that_is_closed_is_an_error";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let kept = std::io::stdout().as_fd().try_clone_to_owned().unwrap();
         // SAFETY: nothing here relies on the standard output being open.
         assert_eq!(unsafe { libc::close(1) }, 0);
@@ -228,7 +228,7 @@ fn earlier_printed_bytes_come_first() {
     const MARK: &str = "<printed, and not yet sent>";
     if is_child(NAME) {
         print!("{MARK}");
-        let mut out = Writer::builder().method(Method::Fresh).stdout().unwrap();
+        let mut out = fresh().stdout().unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         drop(out);
         println!("{MARK}");

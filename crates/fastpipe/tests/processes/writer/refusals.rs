@@ -13,8 +13,8 @@ use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stream,
-    uses_policy,
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, fresh, safe_settings, send, settings,
+    stream, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use crate::common::{smaps, vmsplice};
@@ -58,15 +58,12 @@ fn refused_from_the_start(errno: i32) {
 
 #[test]
 fn with_vmsplice_refused_from_the_start_everything_is_written() {
-    in_own_process(
-        "with_vmsplice_refused_from_the_start_everything_is_written",
-        || in_own_thread(|| refused_from_the_start(libc::EPERM)),
-    );
+    in_own_process(|| in_own_thread(|| refused_from_the_start(libc::EPERM)));
 }
 
 #[test]
 fn without_vmsplice_everything_is_written() {
-    in_own_process("without_vmsplice_everything_is_written", || {
+    in_own_process(|| {
         in_own_thread(|| refused_from_the_start(libc::ENOSYS));
     });
 }
@@ -74,8 +71,7 @@ fn without_vmsplice_everything_is_written() {
 /// As on a kernel with the change that was proposed in 2026.
 #[test]
 fn where_vmsplice_copies_everything_is_written() {
-    const NAME: &str = "where_vmsplice_copies_everything_is_written";
-    in_own_process_with(NAME, &[(vmsplice::VARIABLE, "copies")], || {
+    in_own_process_with(&[(vmsplice::VARIABLE, "copies")], || {
         if !vmsplice::is_replaced() {
             return skip("no seccomp filters here");
         }
@@ -128,16 +124,12 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
 /// The first call sends a part of a piece; the second one, for the rest, is refused.
 #[test]
 fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
-    const NAME: &str = "vmsplice_refused_on_its_second_call_loses_and_repeats_nothing";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
         let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
         let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
         let sender = |writer, repeated: Option<&Frozen>| {
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .keep_capacity()
-                .at_once();
+            let builder = fresh().keep_capacity().at_once();
             let mut out = builder.open(writer).unwrap();
             match repeated {
                 Some(frozen) => out.repeat(frozen, 5).unwrap(),
@@ -240,7 +232,7 @@ fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
         in_own_thread(|| {
-            let builder = Writer::builder().method(Method::Fresh).wait(Wait::Never);
+            let builder = fresh().wait(Wait::Never);
             let mut out = builder.keep_capacity().open(writer).unwrap();
             out.repeat(&frozen, times).unwrap();
             let hands_over = out.path().is_zero_copy();
@@ -306,7 +298,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
 
 #[test]
 fn the_cow_check_is_believed_only_with_a_huge_page() {
-    in_own_process("the_cow_check_is_believed_only_with_a_huge_page", || {
+    in_own_process(|| {
         if !vmsplice::is_allowed() || !vmsplice::is_by_reference() {
             return;
         }
