@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, sizes, waits};
-use crate::common::storm::{Storm, until_interrupted};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, read_rest, write_all};
 use fastpipe::relay::{Activity, End, Flow, Options, Relayed, Technique, relay, relay_inspecting};
 use proptest::prelude::*;
@@ -122,32 +121,6 @@ proptest! {
         assert_same(&rest, &bytes[first..]);
         writing.join().unwrap();
     }
-}
-
-#[test]
-fn no_byte_is_inspected_twice_in_a_storm_of_signals() {
-    const CAPACITY: usize = 16 * 1024;
-    let bytes = pattern(12 * CAPACITY);
-    let (input, feeder) = pipe_of(CAPACITY);
-    let (reader, output) = pipe_of(CAPACITY);
-    let fed = bytes.clone();
-    let storm = Storm::begin();
-    let writing = std::thread::spawn(move || {
-        let mut file = File::from(feeder);
-        for piece in fed.chunks(CAPACITY / 2 + 1) {
-            until_interrupted();
-            file.write_all(piece).unwrap();
-        }
-    });
-    let reading = read_all(reader, vec![CAPACITY / 2 + 1]);
-    let options = Options::new().raise_capacity(false).interval(OFTEN);
-    let (done, seen) = seen(input, &output, &options);
-    drop(output);
-    writing.join().unwrap();
-    drop(storm);
-    assert_eq!(done.end, End::EndOfData);
-    assert_same(&reading.join().unwrap(), &bytes);
-    assert_same(&seen, &bytes);
 }
 
 #[test]

@@ -109,25 +109,6 @@ fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
 }
 
 #[test]
-fn bytes_in_a_hung_up_input_are_relayed_before_the_end() {
-    for options in [Options::new(), Options::new().copy()] {
-        for wait in [Wait::Block, Wait::Adaptive] {
-            let (input, input_writer) = pipe_of(65_536);
-            let (reader, output) = pipe_of(65_536);
-            File::from(input_writer)
-                .write_all(&pattern(60_000))
-                .unwrap();
-            let options = options.wait(wait);
-            let done = relay(&input, &output, &options, |_| Flow::Continue).unwrap();
-            assert_eq!((done.end, done.given), (End::EndOfData, 60_000));
-            let mut got = vec![0; 60_000];
-            File::from(reader).read_exact(&mut got).unwrap();
-            assert_same(&got, &pattern(60_000));
-        }
-    }
-}
-
-#[test]
 fn waiting_does_not_make_a_technique_count_as_stuck() {
     const WAITS: u64 = 300;
     let (input, input_writer) = pipe_of(65_536);
@@ -278,29 +259,4 @@ fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
     assert_eq!(calls.first(), Some(&(0, 0, Activity::Moving)));
     assert_eq!(calls.last(), Some(&(5, 5, Activity::Ended)));
     drop(reader);
-}
-
-#[test]
-fn a_relay_continues_once_a_blocked_end_is_ready() {
-    let bytes = pattern(8 << 20);
-    for (to, output, reader) in outputs(&Directory::new()) {
-        let (input, input_writer) = pipe_of(65_536);
-        let (thread, relaying) = in_a_thread(input, output.try_clone().unwrap(), Options::new());
-        let fed = bytes.clone();
-        let writing = std::thread::spawn(move || File::from(input_writer).write_all(&fed));
-        // The relay is blocked, then continues.
-        until("something arrives", || {
-            rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n > 0)
-        });
-        until_asleep(thread);
-        let mut got = vec![0; bytes.len()];
-        // Kept open until the end: a closed reader is an error even if it has read
-        // everything so far.
-        let mut reader = File::from(reader);
-        reader.read_exact(&mut got).unwrap();
-        assert_same(&got, &bytes);
-        writing.join().unwrap().unwrap();
-        let done = relaying.join().unwrap().unwrap();
-        assert_eq!(done.given, bytes.len() as u64, "{to}");
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -18,23 +18,6 @@ fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
     };
     assert_eq!(refused.source.raw_os_error(), Some(errno.raw_os_error()));
     assert_eq!(refused.moved, 0);
-}
-
-#[test]
-fn vmsplice_to_a_read_end_is_refused_without_changing_the_buffer() {
-    let (reader, writer) = pipe_of(65_536);
-    // The pipe needs data that the kernel could write into the buffer.
-    File::from(writer).write_all(&pattern(4096)).unwrap();
-    let pages = buffer_with(&[7; 4096], 0);
-    for wait in ALL_WAITS {
-        let mut out = Output::new(&reader, wait);
-        is_refused(
-            out.vmsplice(&[pages.slice(..)], Default::default()),
-            Errno::BADF,
-        );
-    }
-    assert_same(&pages, &[7; 4096]);
-    assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 4096);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
 use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Writer};
+use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Report, Writer};
 use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
@@ -35,6 +35,13 @@ fn with_stdout_of_its_own(body: impl FnOnce()) {
     dup2_stdout(usual).unwrap();
 }
 
+/// Makes standard output the only write end of a pipe of this capacity. Returns the read end.
+fn become_a_pipe(capacity: usize) -> OwnedFd {
+    let (reader, writer) = pipe_of(capacity);
+    dup2_stdout(&writer).unwrap();
+    reader
+}
+
 /// Creates a pipe with bytes in it, and makes standard output its read end.
 fn become_a_read_end() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe_of(64 * KIB);
@@ -43,36 +50,43 @@ fn become_a_read_end() -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
+/// Repeats `frozen` to standard output, and calls `replace` once its pipe is full. Returns the
+/// read end, and the thread that writes.
+fn repeating(
+    frozen: &Frozen,
+    times: usize,
+    replace: impl FnOnce(),
+) -> (File, thread::JoinHandle<Report>) {
+    let reader = become_a_pipe(64 * KIB);
+    let sent = frozen.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let writing = thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        let mut out = fresh().at_once().keep_capacity().stdout().unwrap();
+        out.repeat(&sent, times as u64).unwrap();
+        out.finish().map_err(FinishError::abandon).unwrap().1
+    });
+    until_unread(&reader, pipe::capacity(&reader).unwrap());
+    until_asleep(told.recv().unwrap());
+    replace();
+    (reader.into(), writing)
+}
+
 #[test]
 fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
     const LEN: usize = MIB;
     in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            let capacity = pipe::capacity(&reader).unwrap();
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
             let frozen = Frozen::new(&stream(0, LEN)).unwrap();
-            let sent = frozen.clone();
-            let (tell, told) = std::sync::mpsc::channel();
-            let writing = thread::spawn(move || {
-                tell.send(rustix::thread::gettid()).unwrap();
-                let builder = fresh().at_once().keep_capacity();
-                let mut out = builder.stdout().unwrap();
-                out.repeat(&sent, 1).unwrap();
-                out.finish().map_err(FinishError::abandon).unwrap().1
-            });
-            let writer = told.recv().unwrap();
-            until_unread(&reader, capacity);
-            until_asleep(writer);
-            let replaced = become_a_read_end();
+            let mut replaced = None;
+            let (mut reader, writing) =
+                repeating(&frozen, 1, || replaced = Some(become_a_read_end()));
             // The writer continues with the rest of the piece.
-            let mut reader = File::from(reader);
             expect(&mut reader, 0, LEN);
             let report = writing.join().unwrap();
             assert_eq!(report.counts.bytes, LEN as u64);
             assert!(frozen.as_bytes() == stream(0, LEN), "written to");
-            assert_eq!(pipe::unread(&replaced.0).unwrap(), 5000);
+            assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
             // All write ends are closed.
             assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
         });
@@ -88,9 +102,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
             return;
         }
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(MIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let reader = become_a_pipe(MIB);
             // The pipe can hold more than the slabs.
             let drained = Writer::builder()
                 .method(Method::Drained(AssertReaderCopies))
@@ -120,9 +132,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
 fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
     in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let reader = become_a_pipe(64 * KIB);
             let builder = fresh().wait(Wait::Never).at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
@@ -153,24 +163,10 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
             return;
         }
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            let capacity = pipe::capacity(&reader).unwrap();
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
-            let (tell, told) = std::sync::mpsc::channel();
-            let writing = thread::spawn(move || {
-                let frozen = Frozen::new(&stream(0, COPY)).unwrap();
-                tell.send(rustix::thread::gettid()).unwrap();
-                let builder = fresh().at_once().keep_capacity();
-                let mut out = builder.stdout().unwrap();
-                out.repeat(&frozen, TIMES as u64).unwrap();
-                out.finish().map_err(FinishError::abandon).unwrap().1
+            let frozen = Frozen::new(&stream(0, COPY)).unwrap();
+            let (mut reader, writing) = repeating(&frozen, TIMES, || {
+                dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
             });
-            let writer = told.recv().unwrap();
-            until_unread(&reader, capacity);
-            until_asleep(writer);
-            dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
-            let mut reader = File::from(reader);
             for _ in 0..TIMES {
                 expect(&mut reader, 0, COPY);
             }
@@ -186,9 +182,7 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
 fn the_output_follows_stdout_until_it_is_duplicated() {
     in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (first, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let first = become_a_pipe(64 * KIB);
             if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
                 return;
             }
@@ -196,9 +190,7 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
             let mut out = builder.stdout().unwrap();
             out.write_all(&stream(0, 10_000)).unwrap();
             out.flush().unwrap();
-            let (second, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let second = become_a_pipe(64 * KIB);
             // A long loan. The committed part fits into the pipe, and ends with a partial
             // page, which is copied.
             let mut loan = out.lend(100_000).unwrap();

@@ -1,15 +1,15 @@
 //! Writers with concurrent events: a second writer to the pipe, forked children, signals.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread::scope;
 
 use crate::common::onward::{Onward, hold_and_read_on};
 use crate::common::pipe_of;
-use crate::common::process::{in_child, in_own_process};
+use crate::common::process::{Forked, in_child, in_own_process};
 use crate::common::state::until_asleep;
 use crate::common::storm::{Storm, until_interrupted};
 use crate::common::writers::{
@@ -77,29 +77,12 @@ fn two_writers_to_one_pipe_each_send_every_byte_in_order() {
     });
 }
 
-/// Forks a child that keeps its copy of the parent's memory until `gate` is closed.
-fn fork_and_hold(gate: &OwnedFd, closed: &OwnedFd) -> libc::pid_t {
-    // SAFETY: the child only calls functions that are safe after a fork: close, read and
-    // _exit.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        // SAFETY: the child's copy of a descriptor, which it does not use.
-        unsafe { libc::close(closed.as_raw_fd()) };
-        let mut byte = 0_u8;
-        // SAFETY: valid for writing one byte.
-        unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) };
-        // SAFETY: it does not return.
-        unsafe { libc::_exit(0) };
-    }
-    child
-}
-
-fn reap(child: libc::pid_t) {
-    let mut status = 0;
-    // SAFETY: the pointer is valid for writing.
-    let reaped = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!((reaped, status), (child, 0));
+/// Forks a child that keeps its copy of the parent's memory until `open` is dropped.
+fn fork_and_hold(mut gate: &PipeReader, open: &mut Option<PipeWriter>) -> Forked {
+    Forked::running(|| {
+        open.take();
+        gate.read(&mut [0]).is_ok()
+    })
 }
 
 #[test]
@@ -108,7 +91,8 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
         for setting in safe_settings() {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
-            let (gate, closed) = fastpipe::pipe::create().unwrap();
+            let (gate, open) = std::io::pipe().unwrap();
+            let mut open = Some(open);
             let mut children = Vec::new();
             let mut out = setting.builder.open(writer).unwrap();
             for n in 0..24 {
@@ -118,7 +102,7 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
                     0 => {
                         let mut loan = out.lend(8192).unwrap();
                         loan[..100].fill(b'?');
-                        children.push(fork_and_hold(&gate, &closed));
+                        children.push(fork_and_hold(&gate, &mut open));
                     }
                     1 => {
                         let mut exec = Command::new("true");
@@ -127,24 +111,19 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
                         let exec = unsafe { exec.pre_exec(|| Ok(())) };
                         assert!(exec.status().unwrap().success());
                     }
-                    2 => children.push(fork_and_hold(&gate, &closed)),
-                    _ => reap(children.pop().map_or_else(
-                        || unreachable!("one was just made"),
-                        |child| {
-                            // SAFETY: our own child.
-                            assert_eq!(unsafe { libc::kill(child, 0) }, 0);
-                            let (own_gate, own_closed) = fastpipe::pipe::create().unwrap();
-                            let another = fork_and_hold(&own_gate, &own_closed);
-                            drop(own_closed);
-                            children.push(child);
-                            another
-                        },
-                    )),
+                    2 => children.push(fork_and_hold(&gate, &mut open)),
+                    _ => {
+                        let (gate, open) = std::io::pipe().unwrap();
+                        let mut open = Some(open);
+                        let short_lived = fork_and_hold(&gate, &mut open);
+                        drop(open);
+                        assert!(short_lived.join());
+                    }
                 }
             }
             out.finish().unwrap();
-            drop(closed);
-            children.into_iter().for_each(reap);
+            drop(open);
+            assert!(children.into_iter().all(Forked::join));
             let (bytes, wrong) = reading.join().unwrap();
             assert_eq!((bytes, wrong), (24 * MIB as u64, 0), "{setting:?}");
         }

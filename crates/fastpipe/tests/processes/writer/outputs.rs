@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use crate::common;
+use crate::common::ends::terminal;
 use crate::common::process::{command, in_own_process, is_child};
-use crate::common::skip::skip;
 use crate::common::writers::{
     How, KIB, MIB, Setting, check, expect_all, expecting, fresh, send, settings, stream,
 };
@@ -111,37 +111,11 @@ fn a_socket_gets_every_byte() {
     }
 }
 
-/// Opens a pseudo-terminal in raw mode.
-fn terminal() -> Option<(OwnedFd, OwnedFd)> {
-    let (mut master, mut slave) = (-1, -1);
-    let null = std::ptr::null_mut();
-    // SAFETY: the first two pointers are valid for writing, the others null.
-    let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
-    if opened != 0 {
-        skip("no terminal is available");
-        return None;
-    }
-    // SAFETY: just opened; nothing else owns it.
-    let master = unsafe { OwnedFd::from_raw_fd(master) };
-    // SAFETY: as above.
-    let slave_fd = unsafe { OwnedFd::from_raw_fd(slave) };
-    // SAFETY: all of its fields may be zero.
-    let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: valid for writing.
-    unsafe { libc::cfmakeraw(&mut modes) };
-    // SAFETY: valid for reading; the descriptor is open.
-    let set = unsafe { libc::tcsetattr(slave, libc::TCSANOW, &modes) };
-    assert_eq!(set, 0);
-    Some((master, slave_fd))
-}
-
 #[test]
 fn a_terminal_gets_every_byte() {
     for setting in settings() {
         for wait in WAITS {
-            let Some((master, slave)) = terminal() else {
-                return;
-            };
+            let (master, slave) = terminal();
             let reading = std::thread::spawn(move || {
                 let mut file = File::from(master);
                 common::writers::expect(&mut file, 0, 300_000);
