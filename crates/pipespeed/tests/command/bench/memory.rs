@@ -1,7 +1,7 @@
 //! `bench memory`: short runs of it, what it refuses and why.
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, usage_errors};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip};
 use rustix::process::Resource;
 use serde_json::Value;
 
@@ -96,22 +96,6 @@ fn an_ordinary_user_measures_all_of_it() {
         let name = name.replace("4k", "64k");
         assert!(case(&record, &name)["not_run"].is_null(), "{record:#}");
     }
-}
-
-#[test]
-fn options_that_make_no_sense_name_the_way_out() {
-    insta::assert_snapshot!(usage_errors([
-        "bench memory --buffer-size 4K",
-        "bench memory --data touch",
-        "bench memory --work 3",
-        "bench memory --channel pipe",
-        "bench memory --all",
-        "bench memory --size 100",
-        "bench memory --volume 1G",
-        "bench memory --pages giant",
-        "bench memory --case mem_read_3k",
-        "bench --pages huge",
-    ]));
 }
 
 #[test]

@@ -9,9 +9,7 @@ use rustix::process::{Signal, kill_process};
 use super::{boost, raised_inputs, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, usage_errors,
-};
+use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start};
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
 const LINE: &str = "head -c 4M /dev/zero | od -v | wc -c";
@@ -402,26 +400,4 @@ fn on_a_terminal_it_asks_first() {
         let lines = std::fs::read_to_string(directory.path().join("runs"));
         assert_eq!(lines.unwrap_or_default().lines().count(), runs);
     }
-}
-
-#[test]
-fn options_that_make_no_sense_are_bad_usage() {
-    insta::assert_snapshot!(usage_errors([
-        "boost",
-        "boost --pid x",
-        "boost --pid 0",
-        "boost --pid 1 cat",
-        "boost --pid 1 --prove",
-        "boost --pid 1 --json x",
-        "boost --follow true",
-        "boost --pid 1 --report",
-        "boost --each true",
-        "boost --json x true",
-        "boost --prove=0 true",
-        "boost --prove=x true",
-        "boost --prove 3 --yes true",
-        "boost --prove --report true",
-        "boost --prove --input /no/such/file true",
-        "boost --prove --json /no/such/directory/x true",
-    ]));
 }

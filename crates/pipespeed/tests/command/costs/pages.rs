@@ -7,9 +7,7 @@ use crate::common;
 use crate::common::conditions::{ForAll, ordinary};
 use crate::common::procs::eventually;
 use crate::common::terminal::Terminal;
-use crate::common::{
-    PIPESPEED, Running, json, json_file, pipespeed, run_alone, skip, start, usage_errors,
-};
+use crate::common::{PIPESPEED, Running, json, json_file, pipespeed, run_alone, skip, start};
 use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json as value};
 
@@ -311,42 +309,6 @@ fn a_process_that_does_not_exist_or_has_no_memory_is_refused() {
         run_alone(pipespeed("pages --pid 2 --address 0x1000"))
             .refused(1, &["no memory of its own", "kernel"]);
     }
-}
-
-#[test]
-fn what_makes_no_sense_is_bad_usage() {
-    let all_args = [
-        "--address garbage",
-        "--address 10000",
-        "--address -1",
-        "--address 0x",
-        "--address 0xfffffffffffffffff",
-        "--address 0x+1",
-        "",
-        "--buffer 0",
-        "--buffer 2G",
-        "--buffer 1K --address 0x1",
-        "--buffer 1K --pipe",
-        "--pipe --huge",
-        "--buffer 1K --huge --hugetlb",
-        "--address 0x1 --huge",
-        "--huge",
-        "--address 0x1 --hugetlb",
-        "--hugetlb",
-        "--address 0x1 --untouched",
-        "--untouched",
-        "--buffer 1K --pid 1",
-        "--buffer 1K --length 4K",
-        "--pid 1",
-        "--pid 0 --address 0x1",
-        "--pid -1 --address 0x1",
-        "--address 0x1 --length 4K",
-        "--pid 1 --address 0x1 --levels 4",
-        "--address 0x1 --levels 6",
-        "--address 0x1 --arch riscv64",
-        "--address 0x1 --arch aarch64 --levels 5",
-    ];
-    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("pages {args}"))));
 }
 
 #[test]

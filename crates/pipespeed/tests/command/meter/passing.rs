@@ -11,7 +11,7 @@ use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 
-use crate::common::{Outcome, pipespeed, run_alone, start_into, usage_errors};
+use crate::common::{Outcome, pipespeed, run_alone, start_into};
 
 /// Bytes in which a lost or repeated one shows.
 fn data(len: usize) -> Vec<u8> {
@@ -338,29 +338,4 @@ fn what_is_copied_of_a_writer_that_relies_on_the_pipes_size_is_right() {
         let wrong = words.filter(|(word, number)| *word != number.to_le_bytes());
         assert_eq!(wrong.count(), 0, "{options}");
     }
-}
-
-#[test]
-fn what_pv_has_and_this_has_not_is_said_in_one_line() {
-    let all_args = [
-        "-A 5",
-        "-R 1",
-        "-P /tmp/pid",
-        "-F %x",
-        "-L -1",
-        "-i -1",
-        "-s abc",
-        "-w x",
-        "-n -q",
-        "-d 1 /etc/passwd",
-        "-d",
-        "--watchfd=1:5 -q",
-        "-cN in",
-        "--cursor",
-        "-EE /dev/sda",
-        "--skip-errors -S",
-        "-H 24",
-        "--height",
-    ];
-    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("meter {args}"))));
 }

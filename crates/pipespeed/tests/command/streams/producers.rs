@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::common::{Running, pipespeed, run_alone, skip, start, start_into, usage_errors};
+use crate::common::{Running, pipespeed, run_alone, skip, start, start_into};
 use fastpipe::transfer::{Input, SpliceOptions};
 use fastpipe::wait::Wait;
 use pipespeed_tools::fizzbuzz::{CodePath, FizzBuzz, naive};
@@ -209,7 +209,6 @@ fn fizzbuzz_is_right_behind_tee_and_in_its_file() {
 
 #[test]
 fn what_fizzbuzz_can_not_do_is_said_in_one_line() {
-    insta::assert_snapshot!(usage_errors(["fizzbuzz --method never"]));
     let file = tempfile::tempfile().unwrap();
     let endless = start_into(pipespeed("fizzbuzz"), file).finish();
     endless.refused(2, &["file", "--to"]);
