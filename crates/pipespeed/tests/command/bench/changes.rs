@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run};
-use crate::common::{conditions, json, json_file, pipespeed, run_alone, skip};
+use crate::common::{case, conditions, json_file, pipespeed, recorded, run_alone, skip};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::spec::{Case, PageKind, PageReuse, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::{Overrides, changes};
 use pipespeed_measure::trial::{Runner, Trial};
-use serde_json::Value;
 
 /// Trials whose rates follow from the changes that their cases make.
 struct Invented<'a, F> {
@@ -190,11 +189,6 @@ fn with_nothing_to_combine_no_trial_is_spent_on_it() {
     }
 }
 
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let cases = record["cases"].as_array().unwrap();
-    cases.iter().find(|case| case["name"] == name).unwrap()
-}
-
 #[test]
 fn a_quick_run_measures_and_ranks_each_change() {
     if conditions::processors() < 2 {
@@ -240,11 +234,7 @@ fn a_quick_run_measures_and_ranks_each_change() {
 fn on_one_processor_neither_sharing_nor_spinning_is_a_change() {
     let short =
         "bench changes --quick --rounds 1 --json - -q --case one_processor,spinning,pipe_1m";
-    let record = json(
-        &run_alone(pipespeed(&format!("{short} --placement same")))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(pipespeed(&format!("{short} --placement same")));
     for (name, why) in [
         ("one_processor", "no change"),
         ("spinning", "two processors"),

@@ -2,7 +2,7 @@
 //! descriptors.
 
 use crate::common::procs::Mark;
-use crate::common::{conditions, json, pipespeed, run, run_alone, skip};
+use crate::common::{conditions, json, pipespeed, recorded, run, run_alone, skip};
 use serde_json::Value;
 
 /// A run of few and short trials.
@@ -58,7 +58,7 @@ fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
 fn without_huge_pages_their_cases_are_refused_and_the_rest_is_measured() {
     let mut command = pipespeed(&format!("{SHORT} --case vmsplice_read_huge --json - -q"));
     conditions::no_huge_pages(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let cases = record["cases"].as_array().unwrap();
     let case = |name: &str| cases.iter().find(|case| case["name"] == name).unwrap();
     let measured = case("vmsplice_read");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::{
-    conditions, json, json_file, names_in, pipespeed, run_alone, skip, start_into,
+    conditions, json, json_file, names_in, pipespeed, recorded, run_alone, run_in, skip, start_into,
 };
 use serde_json::Value;
 
@@ -21,11 +21,12 @@ fn assert_fields(value: &Value, names: &str) {
 #[test]
 fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(
-        "bench --quick --rounds 2 --seed 7 --case write_read,vmsplice_read --json r.json --csv r.csv --chart r.svg",
-    );
-    command.current_dir(&directory);
-    run_alone(command).succeeded();
+    run_in(
+        &directory,
+        "bench --quick --rounds 2 --seed 7 --case write_read,vmsplice_read \
+         --json r.json --csv r.csv --chart r.svg",
+    )
+    .succeeded();
     assert_eq!(names_in(directory.path()), ["r.csv", "r.json", "r.svg"]);
 
     let record = json_file(&directory.path().join("r.json"));
@@ -194,9 +195,7 @@ fn list_names_the_cases_and_measures_nothing() {
         ("ladder", "write_read ", 9),
         ("touched", "write_read_best ", 12),
     ] {
-        let mut command = pipespeed(&format!("bench {suite} --list"));
-        command.current_dir(&directory);
-        let outcome = run_alone(command).succeeded();
+        let outcome = run_in(&directory, &format!("bench {suite} --list")).succeeded();
         assert_eq!(outcome.err, "");
         assert!(outcome.out.starts_with(first), "{outcome:#?}");
         assert_eq!(outcome.out.lines().count(), cases, "{outcome:#?}");
@@ -207,14 +206,10 @@ fn list_names_the_cases_and_measures_nothing() {
 #[test]
 fn results_are_saved_in_a_directory_of_their_own_unless_that_is_not_wanted() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!("{SHORT} --case write_read --no-save"));
-    command.current_dir(&directory);
-    run_alone(command).succeeded();
+    run_in(&directory, &format!("{SHORT} --case write_read --no-save")).succeeded();
     assert!(names_in(directory.path()).is_empty());
 
-    let mut command = pipespeed(&format!("{SHORT} --case write_read"));
-    command.current_dir(&directory);
-    let outcome = run_alone(command).succeeded();
+    let outcome = run_in(&directory, &format!("{SHORT} --case write_read")).succeeded();
     assert_eq!(names_in(directory.path()), ["pipespeed-results"]);
     let names = names_in(&directory.path().join("pipespeed-results"));
     let kinds: Vec<&str> = names.iter().filter_map(|n| n.rsplit('.').next()).collect();
@@ -229,7 +224,7 @@ fn results_are_saved_in_a_directory_of_their_own_unless_that_is_not_wanted() {
 fn a_pipe_and_a_buffer_size_asked_for_take_effect_in_every_case() {
     let args =
         format!("{SHORT} --pipe-size 32K --buffer-size 64K --case vmsplice_read --json - -q");
-    let record = json(&run_alone(pipespeed(&args)).succeeded().out);
+    let record = recorded(pipespeed(&args));
     for case in record["cases"].as_array().unwrap() {
         let configuration = &case["configuration"];
         assert_eq!(configuration["pipe_bytes"], 32 << 10, "{case:#}");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, run_in, skip};
 use serde_json::Value;
 
 /// A search of one pair of sizes, its record and what was printed. A busy machine needs
@@ -10,12 +10,13 @@ use serde_json::Value;
 fn of_one_pair(times_s: [u32; 3], options: &str, buffer: &str, pipe: &str) -> (Value, String) {
     for time_s in times_s {
         let directory = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!(
-            "bench sizes --quick {options} --time {time_s} --buffer-size {buffer} \
+        let outcome = run_in(
+            &directory,
+            &format!(
+                "bench sizes --quick {options} --time {time_s} --buffer-size {buffer} \
              --pipe-size {pipe} --seed 3 --json r.json --chart r.svg"
-        ));
-        command.current_dir(&directory);
-        let outcome = run_alone(command);
+            ),
+        );
         let record = json_file(&directory.path().join("r.json"));
         let mut panels = record["search"]["panels"].as_array().unwrap().iter();
         let is_found = panels.all(|panel| panel["best"]["sizes"].is_object());

@@ -1,16 +1,16 @@
 //! Real runs of `bench touched`, short ones: the search for the best plain write.
 
-use crate::common::{json_file, pipespeed, run_alone};
+use crate::common::{json_file, run_in};
 use serde_json::Value;
 
 /// The record of a run of one round, and what was printed.
 fn short(options: &str) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!(
-        "bench touched --rounds 1 --verbose --json r.json {options}"
-    ));
-    command.current_dir(&directory);
-    let outcome = run_alone(command).succeeded();
+    let outcome = run_in(
+        &directory,
+        &format!("bench touched --rounds 1 --verbose --json r.json {options}"),
+    )
+    .succeeded();
     (
         json_file(&directory.path().join("r.json")),
         outcome.out + &outcome.err,

@@ -9,7 +9,8 @@ use crate::common;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::Mark;
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, names_in, pipespeed, run, run_alone, skip,
+    Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, recorded, refusal, run,
+    run_alone, run_in, skip,
 };
 use rustix::process::Resource;
 use serde_json::Value;
@@ -48,18 +49,6 @@ fn clean(mut command: Command) -> Outcome {
 
 fn cases(record: &Value) -> &Vec<Value> {
     record["cases"].as_array().unwrap()
-}
-
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let all = cases(record);
-    let found = all.iter().find(|case| case["name"] == name);
-    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
-}
-
-fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
-    case(record, name)["not_run"]["reason"]
-        .as_str()
-        .unwrap_or_default()
 }
 
 /// Channels with each of these sizes, all data verified in every trial, not only
@@ -151,7 +140,7 @@ fn the_record_says_what_took_effect() {
     assert_eq!(took("tcp_4k", "nodelay"), true);
     assert!(took("tcp_4k", "receive_buffer_bytes").as_u64().unwrap() > 4096);
     assert!(took("socketpair_4k", "send_buffer_bytes").as_u64().unwrap() > 4096);
-    if reason(&record, "mqueue_4k").is_empty() {
+    if refusal(&record, "mqueue_4k").is_empty() {
         assert_eq!(took("mqueue_4k", "reader_buffer_bytes"), 4096);
         assert!(took("mqueue_4k", "queue_messages").as_u64().unwrap() >= 1);
     }
@@ -174,9 +163,7 @@ fn two_saved_runs_of_channels_can_be_compared() {
         command.current_dir(&directory);
         clean(command).succeeded();
     }
-    let mut command = pipespeed("compare old.json new.json");
-    command.current_dir(&directory);
-    let outcome = run_alone(command).succeeded();
+    let outcome = run_in(&directory, "compare old.json new.json").succeeded();
     assert!(outcome.out.contains("fifo_1k_spin"), "{outcome:#?}");
 }
 
@@ -185,13 +172,13 @@ fn a_size_over_a_limit_is_shown_as_the_limit_and_the_others_are_measured() {
     let args = format!("{SHORT} --channel pipe,seqpacket,datagram,mqueue --size 4K,4M --json -");
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     for channel in ["seqpacket", "datagram"] {
-        let reason = reason(&record, &format!("{channel}_4m"));
+        let reason = refusal(&record, &format!("{channel}_4m"));
         let large = case(&record, &format!("{channel}_4m"));
         assert_eq!(large["not_run"]["kind"], "limit", "{reason}");
         assert!(reason.contains("SO_SNDBUF"), "{reason}");
         assert!(case(&record, &format!("{channel}_4k"))["not_run"].is_null());
     }
-    let reason = reason(&record, "mqueue_4m");
+    let reason = refusal(&record, "mqueue_4m");
     assert!(
         reason.contains("msgsize_max") || reason.contains("ulimit -q") || reason.contains("here"),
         "{reason}"
@@ -219,7 +206,7 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
             return;
         }
         let record = json(&clean(command).succeeded().out);
-        let reason = reason(&record, &format!("{channel}_1k"));
+        let reason = refusal(&record, &format!("{channel}_1k"));
         assert!(reason.contains(word), "{channel}: {reason}");
         let permitted = reason.contains("EPERM") || reason.contains("not permitted");
         assert!(permitted, "{channel}: {reason}");
@@ -246,9 +233,9 @@ fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
         conditions::limit(&mut command, limit, most);
         // The private directory would belong to somebody else.
         let mark = Mark::on(&mut command);
-        let record = json(&run_alone(command).succeeded().out);
+        let record = recorded(command);
         mark.nobody_left();
-        let reason = reason(&record, &format!("{channel}_4k"));
+        let reason = refusal(&record, &format!("{channel}_4k"));
         assert!(
             reason.contains(word) || reason.contains("not available"),
             "{reason}"
@@ -264,7 +251,7 @@ fn an_ordinary_user_measures_every_channel_too() {
     };
     let mut command = program.command(&format!("{SHORT} --all --size 1K --json -"));
     let mark = Mark::on(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     mark.nobody_left();
     for case in cases(&record) {
         if let Some(reason) = case["not_run"]["reason"].as_str() {

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start};
 use rustix::process::{Resource, Signal, kill_process_group};
 
 #[test]
@@ -70,7 +70,7 @@ fn what_makes_no_sense_is_said_in_one_line() {
 fn on_one_processor_no_wake_up_of_another_is_measured() {
     let mut command = pipespeed("costs --rounds 1 --quiet --json -");
     conditions::one_processor(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let costs = &record["costs_ns"];
     assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
     assert!(costs["wake_up_other"]["not_run"].is_object(), "{costs:#}");
@@ -83,7 +83,7 @@ fn where_vmsplice_is_forbidden_the_rest_is_measured() {
         skip("no filter of system calls here");
         return;
     }
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let costs = &record["costs_ns"];
     assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
     for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
@@ -96,7 +96,7 @@ fn where_vmsplice_is_forbidden_the_rest_is_measured() {
 fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
     let mut command = pipespeed("costs --rounds 1 --quiet --json -");
     conditions::no_huge_pages(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let costs = &record["costs_ns"];
     for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
         let why = costs[name]["not_run"]["reason"].as_str().unwrap();

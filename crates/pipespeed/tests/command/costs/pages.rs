@@ -7,7 +7,9 @@ use crate::common;
 use crate::common::conditions::{ForAll, ordinary};
 use crate::common::procs::eventually;
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, Running, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{
+    PIPESPEED, Running, json, json_file, pipespeed, recorded, run_alone, skip, start,
+};
 use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json as value};
 
@@ -93,7 +95,7 @@ fn the_published_example_is_taken_apart_without_touching_memory() {
 fn other_architectures_and_levels_are_taken_at_their_word() {
     let half = |options: &str| {
         let args = format!("pages --address 0x0000f2705af953c0 --json - {options}");
-        let record = json(&run_alone(pipespeed(&args)).succeeded().out);
+        let record = recorded(pipespeed(&args));
         let tables = record["walk"]["page_tables"].clone();
         (
             tables["levels"].clone(),
@@ -271,17 +273,13 @@ fn another_processes_memory_is_shown_with_the_mapping_it_lies_in() {
     let text = run_alone(pipespeed(&args)).succeeded().out;
     assert!(text.contains("[stack]"), "{text}");
     assert!(text.contains("present"), "{text}");
-    let record = json(
-        &run_alone(pipespeed(&format!("{args} --json -")))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(pipespeed(&format!("{args} --json -")));
     assert_eq!(record["memory"]["pid"], sleeper.pid());
     assert_eq!(pages(&record).len(), 1);
 
     // A range over the end of the stack: the rest is not mapped.
     let args = format!("{args} --length 64K --json -");
-    let record = json(&run_alone(pipespeed(&args)).succeeded().out);
+    let record = recorded(pipespeed(&args));
     assert_eq!(pages(&record)[0]["state"], "present");
     assert_eq!(pages(&record)[1]["state"], "unmapped");
     // It is still asleep.

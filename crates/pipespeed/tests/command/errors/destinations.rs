@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{
-    PIPESPEED, json, json_file, names_in, pipespeed, run_alone, skip, start, start_into,
+    PIPESPEED, json, json_file, names_in, pipespeed, run_alone, run_in, skip, start, start_into,
 };
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Resource, Signal, geteuid};
@@ -59,12 +59,10 @@ fn files_that_cant_be_written_are_found_before_anything_is_measured() {
         ("fifo", "fifo: nobody has opened this FIFO to read it"),
         (&"n".repeat(256), "File name too long"),
     ] {
-        let mut command = pipespeed(&format!("{short} --json {name}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json: cannot write ", reason]);
-        let mut command = pipespeed(&format!("top --once --json {name}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json: cannot write ", reason]);
+        run_in(&directory, &format!("{short} --json {name}"))
+            .refused(2, &["--json: cannot write ", reason]);
+        run_in(&directory, &format!("top --once --json {name}"))
+            .refused(2, &["--json: cannot write ", reason]);
     }
     assert_eq!(names_in(directory.path()), ["fifo", "link"]);
 }
@@ -106,9 +104,8 @@ fn one_file_by_two_names_is_refused_before_anything_is_measured() {
     std::os::unix::fs::symlink("run", directory.path().join("link")).unwrap();
     fs::write(directory.path().join("run"), "kept").unwrap();
     for names in ["--json new --csv ./new", "--json link --csv run"] {
-        let mut command = pipespeed(&format!("bench --quick {names}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json", "--csv", "the same file"]);
+        run_in(&directory, &format!("bench --quick {names}"))
+            .refused(2, &["--json", "--csv", "the same file"]);
     }
     assert_eq!(fs::read(directory.path().join("run")).unwrap(), b"kept");
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::{
-    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, skip, start,
-    start_into,
+    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, run_in, skip,
+    start, start_into,
 };
 use rustix::process::Resource;
 
@@ -262,9 +262,7 @@ fn every_measurement_is_saved_unless_that_is_not_wanted() {
     for (run, stem) in all.zip(["ladder-", "latency-", "costs-", "pinning-", "profile-"]) {
         let directory = tempfile::tempdir().unwrap();
         let in_directory = |options: &str| {
-            let mut command = pipespeed(&format!("{} {options}", run.replace(" -q", "")));
-            command.current_dir(&directory);
-            run_alone(command).succeeded()
+            run_in(&directory, &format!("{} {options}", run.replace(" -q", ""))).succeeded()
         };
         in_directory("--no-save");
         in_directory("-q --json -");

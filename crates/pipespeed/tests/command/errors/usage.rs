@@ -4,7 +4,8 @@
 use std::os::unix::net::UnixStream;
 
 use crate::common::{
-    conditions, names_in, pipeline, pipespeed, run_alone, skip, start, start_into, usage_errors,
+    conditions, names_in, pipeline, pipespeed, run_alone, run_in, skip, start, start_into,
+    usage_errors,
 };
 
 /// Runs the command with a pipe on its standard output that somebody reads.
@@ -141,9 +142,7 @@ fn only_one_thing_goes_to_standard_output_or_comes_from_standard_input() {
         ("bench --json - --csv - --chart -", "--json and --csv"),
         ("latency --json - --csv /dev/stdout", "--json and --csv"),
     ] {
-        let mut command = pipespeed(args);
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &[both, "standard output"]);
+        run_in(&directory, args).refused(2, &[both, "standard output"]);
     }
     assert!(names_in(directory.path()).is_empty());
 }

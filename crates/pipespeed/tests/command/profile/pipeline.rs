@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use super::{is_only_for_root, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -564,11 +566,7 @@ fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
     let outcome = run_alone(profile("--no-save --time 2", BUSY));
     assert_not_divided(outcome, &words);
     // The times are the same as in a sampled profile.
-    let record = json(
-        &run_alone(profile("--json -", COUNTS_ITSELF))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(profile("--json -", COUNTS_ITSELF));
     assert_eq!(record["settings"]["event"], Value::Null);
     assert_own_times(&record["pipeline"]);
     // These files need samples.

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, pipespeed, run_alone, skip, start};
+use crate::common::{Outcome, PIPESPEED, json, pipespeed, recorded, run_alone, skip, start};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
@@ -211,7 +211,7 @@ fn a_counter_that_opens_and_never_counts_is_not_used() {
     if sampled(ARGS).is_none() || !never_count(&mut command, 0, None, directory.path()) {
         return;
     }
-    let profile = json(&run_alone(command).succeeded().out);
+    let profile = recorded(command);
     assert_eq!(profile["settings"]["event"], "cpu-clock", "{profile:#}");
     for end in profile["cases"][0]["ends"].as_array().unwrap() {
         assert!(number(&end["samples"]) > 0.0, "{end:#}");
@@ -236,7 +236,7 @@ fn an_end_whose_events_never_count_is_not_divided() {
     if !never_count(&mut command, 1, Some(first), directory.path()) {
         return;
     }
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let ends = record["cases"][0]["ends"].as_array().unwrap();
     let groups = |end: &Value| -> Vec<String> {
         let costs = end["costs"].as_array().unwrap().iter();
@@ -343,7 +343,7 @@ fn counted_times_add_up_to_the_wall_time_and_are_saved() {
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
     }
-    let account = json(&run_alone(command).succeeded().out);
+    let account = recorded(command);
     assert_eq!(account["kind"], "profile_counted");
     assert!(number(&account["costs_ns"]["write"]["estimate"]["median"]) > 0.0);
     let ends = account["cases"][0]["ends"].as_array().unwrap();
@@ -373,7 +373,7 @@ const SAVED: &str = "profile write_read --time 0.2 --quiet --json -";
 
 /// The reason why a profile was not sampled; `None` if it was.
 fn refusal(command: Command) -> Option<String> {
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     record["refusal"].as_str().map(str::to_owned)
 }
 

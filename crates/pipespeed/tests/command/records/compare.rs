@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::records::{ROUNDS, Records, case, run};
-use crate::common::{json, json_file, names_in, pipespeed, start, start_into};
+use crate::common::records::{ROUNDS, Records, run};
+use crate::common::{case, json, json_file, names_in, pipespeed, start, start_into};
 use pipespeed_measure::spec::Suite;
 
 #[test]

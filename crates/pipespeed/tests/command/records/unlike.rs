@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::fake::{FakeRunner, whole_run};
-use crate::common::records::{ROUNDS, Records, case, run};
-use crate::common::{conditions, json, pipespeed, run_alone};
+use crate::common::records::{ROUNDS, Records, run};
+use crate::common::{case, conditions, json, pipespeed, run_alone};
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::spec::Suite;
 use rustix::process::Resource;
