@@ -129,12 +129,19 @@ fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
 
 #[test]
 fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
-    for (signal, name, status) in [
-        (Signal::INT, "SIGINT", 130),
-        (Signal::TERM, "SIGTERM", 143),
-        (Signal::HUP, "SIGHUP", 129),
+    // Whoever started it may have blocked it.
+    for (signal, name, status, blocked) in [
+        (Signal::INT, "SIGINT", 130, None),
+        (Signal::TERM, "SIGTERM", 143, None),
+        (Signal::HUP, "SIGHUP", 129, None),
+        (Signal::INT, "SIGINT", 130, Some(Inherited::SIGINT)),
+        (Signal::TERM, "SIGTERM", 143, Some(Inherited::SIGTERM)),
+        (Signal::HUP, "SIGHUP", 129, Some(Inherited::SIGHUP)),
     ] {
-        let long = Long::start(false).saved();
+        let block = |command: &mut Command| {
+            blocked.map(|signal| conditions::blocked(command, signal));
+        };
+        let long = Long::prepared(block).saved();
         long.running.send(signal);
         let (outcome, record) = long.finish();
         assert_eq!(outcome.code, Some(status), "{outcome:#?}");
@@ -170,16 +177,6 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         assert_eq!(panel["best"], Value::Null, "{options}");
         assert!(outcome.out.contains("not completed"), "{outcome:#?}");
     }
-}
-
-#[test]
-fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
-    let long = Long::start(true).saved();
-    long.endpoint("writer");
-    kill_process_group(long.running.pid(), Signal::INT).unwrap();
-    let (outcome, record) = long.finish();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    assert_kept(&outcome, &record, "SIGINT");
 }
 
 #[test]
@@ -226,20 +223,6 @@ fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
     assert_eq!(running.finish().signal, Some(2));
     mark.nobody_left();
     assert_eq!(json_file(&path)["interrupted"], "SIGINT");
-}
-
-#[test]
-fn signals_that_were_blocked_by_whoever_started_it_are_heeded() {
-    for (signal, blocked, status) in [
-        (Signal::INT, Inherited::SIGINT, 130),
-        (Signal::TERM, Inherited::SIGTERM, 143),
-        (Signal::HUP, Inherited::SIGHUP, 129),
-    ] {
-        let long = Long::prepared(|command| conditions::blocked(command, blocked)).saved();
-        long.running.send(signal);
-        let (outcome, _) = long.finish();
-        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
-    }
 }
 
 #[test]

@@ -204,23 +204,6 @@ fn list_names_the_cases_and_measures_nothing() {
 }
 
 #[test]
-fn results_are_saved_in_a_directory_of_their_own_unless_that_is_not_wanted() {
-    let directory = tempfile::tempdir().unwrap();
-    run_in(&directory, &format!("{SHORT} --case write_read --no-save")).succeeded();
-    assert!(names_in(directory.path()).is_empty());
-
-    let outcome = run_in(&directory, &format!("{SHORT} --case write_read")).succeeded();
-    assert_eq!(names_in(directory.path()), ["pipespeed-results"]);
-    let names = names_in(&directory.path().join("pipespeed-results"));
-    let kinds: Vec<&str> = names.iter().filter_map(|n| n.rsplit('.').next()).collect();
-    assert_eq!(kinds, ["csv", "json", "svg"]);
-    for name in &names {
-        assert!(name.starts_with("ladder-"), "{name}");
-        assert!(outcome.err.contains(&**name), "{outcome:#?}");
-    }
-}
-
-#[test]
 fn a_pipe_and_a_buffer_size_asked_for_take_effect_in_every_case() {
     let args =
         format!("{SHORT} --pipe-size 32K --buffer-size 64K --case vmsplice_read --json - -q");

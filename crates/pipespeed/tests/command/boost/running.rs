@@ -7,7 +7,7 @@ use rustix::thread::gettid;
 
 use super::sidecar;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Running, command, pipespeed, run_alone, start};
+use crate::common::{Outcome, Running, command, pipespeed, run_alone, start};
 
 /// A pipeline that runs until it is killed, with a mark.
 fn endless() -> (Running, Mark) {
@@ -29,13 +29,18 @@ fn started(line: &str, stages: &[&str]) -> (Running, Mark) {
     (running, mark)
 }
 
+/// Raises the pipes of a process.
+fn raised(pid: i32) -> Outcome {
+    run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence()
+}
+
 #[test]
 fn the_pipes_of_a_running_process_are_raised_once() {
     let (running, _mark) = endless();
     let pid = running.pid().as_raw_pid();
-    let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let outcome = raised(pid);
     assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-    let again = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let again = raised(pid);
     let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: it is 1MiB";
     assert!(again.out.starts_with(words), "{again:#?}");
 }
@@ -45,7 +50,7 @@ fn a_pipe_that_is_left_as_it_is_has_a_reason() {
     let outcome_of = |line: &str, stages: &[&str]| {
         let (running, _mark) = started(line, stages);
         let pid = running.pid().as_raw_pid();
-        run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence()
+        raised(pid)
     };
     let idle = outcome_of("sleep 1000 | cat; true", &["sleep 1000", "cat"]);
     let reason = "no pipe was raised\nthe pipe between sleep and cat was left as it is: its writer \
@@ -71,7 +76,7 @@ fn of_several_readers_the_one_that_reads_is_named() {
     };
     eventually(has_read_much).unwrap();
     let pid = running.pid().as_raw_pid();
-    let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let outcome = raised(pid);
     assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
 }
 
@@ -82,7 +87,7 @@ fn one_stage_stands_for_its_pipeline() {
         let all = mark.processes().into_iter();
         let mut stages = all.filter(|(_, line)| line.trim() == name);
         let pid = stages.next().unwrap().0.as_raw_pid();
-        let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+        let outcome = raised(pid);
         assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
     }
 }

@@ -18,17 +18,6 @@ use pipespeed_measure::trial::{Runner, Trial};
 /// The duration of every invented trial, in seconds: exact in binary.
 pub const SECONDS: f64 = 0.125;
 
-/// What an invented trial gives other than numbers.
-#[derive(Debug, Clone)]
-pub enum Trouble {
-    /// A failed trial.
-    Failure(String),
-    /// A signal.
-    Signal(i32),
-    /// A refusal.
-    Refusal(String),
-}
-
 /// The runner.
 #[derive(Debug, Clone, Default)]
 pub struct FakeRunner {
@@ -38,26 +27,13 @@ pub struct FakeRunner {
     pub failing: BTreeMap<String, (usize, String)>,
     /// How much faster than usual a case is.
     pub factors: BTreeMap<String, f64>,
-    /// At which trial (from 0, the pilot's included) what goes wrong.
-    pub trouble: Option<(usize, Trouble)>,
     /// The case of each trial so far. A clone of the runner shares it.
     pub log: Rc<RefCell<Vec<String>>>,
 }
 
 impl Runner for FakeRunner {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
-        let number = self.log.borrow().len();
         self.log.borrow_mut().push(case.name.clone());
-        match &self.trouble {
-            Some((at, trouble)) if *at == number => {
-                return Err(match trouble.clone() {
-                    Trouble::Failure(reason) => TrialError::Failed(anyhow!(reason)),
-                    Trouble::Signal(signal) => TrialError::Interrupted(signal),
-                    Trouble::Refusal(reason) => NotRun::refused(reason).into(),
-                });
-            }
-            _ => {}
-        }
         if let Some(reason) = self.refused.get(&case.name) {
             return Err(NotRun::refused(reason).into());
         }

@@ -54,12 +54,6 @@ fn every_cost_has_an_estimate_or_a_reason() {
 }
 
 #[test]
-fn the_record_can_go_to_standard_output() {
-    let done = run_alone(pipespeed("costs --rounds 1 --json -")).succeeded();
-    assert_eq!(json(&done.out)["costs_ns"]["rounds"], 1);
-}
-
-#[test]
 fn what_makes_no_sense_is_said_in_one_line() {
     let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
     run_alone(unwritable).refused(2, &["--json", "/no/such/directory"]);
@@ -121,23 +115,6 @@ fn an_ordinary_user_gets_the_same() {
     for name in ["call", "read", "tee", "pin_base", "wake_up_same"] {
         assert!(costs[name]["estimate"].is_object(), "{name}: {costs:#}");
     }
-}
-
-#[test]
-fn who_may_start_no_process_gets_all_but_the_wake_ups() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        skip("not root, whom no limit of processes keeps from making more");
-        return;
-    };
-    let mut command = program.command("costs --rounds 1 --quiet");
-    conditions::limit(&mut command, Resource::Nproc, 0);
-    let done = run_alone(command).succeeded();
-    assert!(
-        done.out.contains("Resource temporarily unavailable"),
-        "{}",
-        done.out
-    );
-    assert!(done.out.contains("GiB/s"), "{}", done.out);
 }
 
 #[test]

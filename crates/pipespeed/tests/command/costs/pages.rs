@@ -92,26 +92,6 @@ fn the_published_example_is_taken_apart_without_touching_memory() {
 }
 
 #[test]
-fn other_architectures_and_levels_are_taken_at_their_word() {
-    let half = |options: &str| {
-        let args = format!("pages --address 0x0000f2705af953c0 --json - {options}");
-        let record = recorded(pipespeed(&args));
-        let tables = record["walk"]["page_tables"].clone();
-        (
-            tables["levels"].clone(),
-            tables["address_bits"].clone(),
-            record["walk"]["half"].clone(),
-        )
-    };
-    let user = |levels: u32, bits: u32| (value!(levels), value!(bits), value!("user"));
-    assert_eq!(half("--arch x86-64 --levels 5"), user(5, 57));
-    assert_eq!(half("--arch aarch64"), user(4, 48));
-    assert_eq!(half("--arch arm64 --levels 4"), user(4, 48));
-    let here = run_alone(pipespeed("pages --address 0x1000")).succeeded();
-    assert!(here.out.contains("PGD entry 0 of"), "{here:#?}");
-}
-
-#[test]
 fn a_buffer_of_10000_bytes_is_made_of_three_pages() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pages.json");

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, json, pipespeed, run_alone, start};
+use crate::common::{PIPESPEED, full_device, json, pipespeed, run_alone, start};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -35,9 +35,8 @@ fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
 #[test]
 fn a_report_that_cannot_be_written_is_a_failure() {
     for (script, out) in [("sleep 0.6 | cat; echo last", "last\n"), ("true", "")] {
-        let full = std::fs::File::options().write(true).open("/dev/full");
         let mut command = doctor("--time 0.2", script);
-        let outcome = command.stdin(Stdio::null()).stderr(full.unwrap()).output();
+        let outcome = command.stdin(Stdio::null()).stderr(full_device()).output();
         let outcome = outcome.unwrap();
         assert_eq!(
             (outcome.status.code(), &*outcome.stdout),
@@ -122,36 +121,22 @@ fn a_stuck_command_is_left_alone_without_kill() {
     assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
 }
 
-/// Anybody may open a FIFO, or continue what is stopped.
+/// Anybody may open a FIFO, or continue what is stopped; timeout(1) ends by itself.
 #[test]
-fn what_somebody_outside_may_end_is_not_killed() {
-    for script in [WAITS_FOR_FIFO, "kill -STOP $$; true"] {
+fn what_something_outside_may_end_is_not_killed() {
+    for (script, words) in [
+        (WAITS_FOR_FIFO, "from outside may end this"),
+        ("kill -STOP $$; true", "from outside may end this"),
+        ("timeout 1000 sh -c ': | cat 3>/dev/stdin'", "timeout(1)"),
+    ] {
         let mut command = doctor("--time 0.3 --kill", script);
         let mark = Mark::on(&mut command);
         let outcome = run_alone(command);
         assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-        let words = [
-            "PROBABLY STUCK: ",
-            "from outside may end this",
-            "is left running",
-        ];
+        let words = ["PROBABLY STUCK: ", words, "is left running"];
         assert_contains(&outcome.unwrapped_err(), &words);
         assert!(!mark.processes().is_empty());
     }
-}
-
-#[test]
-fn what_runs_under_timeout_is_not_killed() {
-    let mut command = doctor(
-        "--time 0.3 --kill",
-        "timeout 1000 sh -c ': | cat 3>/dev/stdin'",
-    );
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let words = ["PROBABLY STUCK: cat (pid", "timeout(1)", "is left running"];
-    assert_contains(&outcome.unwrapped_err(), &words);
-    assert!(!mark.processes().is_empty());
 }
 
 /// The report fills standard error, so that the signal arrives before it is written.

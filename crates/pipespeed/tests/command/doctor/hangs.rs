@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::truths::child;
-use super::{Group, assert_contains, becomes, pipe};
+use super::{Group, assert_contains, becomes, pipe, yes_to_cat};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{json, pipespeed, run_alone, skip, start};
 
@@ -21,13 +21,17 @@ fn fifo(directory: &tempfile::TempDir, name: &str) -> String {
 fn two_programs_that_both_write_are_stuck() {
     let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
     let mut group = Group::default();
-    let first = group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]);
-    let second = group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]);
-    let text = group.stuck();
-    let first_waits = format!("head (pid {first}) waits for room in pipe",);
-    let only = format!("at its standard output, which only head (pid {second}) reads.");
+    let pids = [
+        group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]),
+        group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]),
+    ];
+    let first_waits = format!("head (pid {}) waits for room in pipe", pids[0]);
+    let only = format!(
+        "at its standard output, which only head (pid {}) reads.",
+        pids[1]
+    );
     assert_contains(
-        &text,
+        &group.stuck(),
         &[
             "STUCK: head (pid",
             "wait for each other: all write, and none reads.",
@@ -37,29 +41,14 @@ fn two_programs_that_both_write_are_stuck() {
             "Remedy: one of them must read",
         ],
     );
-}
-
-#[test]
-fn findings_are_saved_with_their_kind() {
-    let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
-    let mut group = Group::default();
-    let pids = [
-        group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]),
-        group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]),
-    ];
-    group.stuck();
     let outcome = group.examine("--no-open --json -");
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let record = json(&outcome.out);
-    assert_eq!(
-        (&record["kind"], &record["is_stuck"]),
-        (&"doctor".into(), &true.into())
-    );
+    assert_eq!(record["kind"], "doctor");
+    assert_eq!(record["is_stuck"], true);
     let finding = &record["findings"][0];
-    assert_eq!(
-        (&finding["finding"], &finding["kind"]),
-        (&"knot".into(), &"all_write".into())
-    );
+    assert_eq!(finding["finding"], "knot");
+    assert_eq!(finding["kind"], "all_write");
     for (member, pid) in finding["members"].as_array().unwrap().iter().zip(pids) {
         assert_eq!(member["who"]["pid"], pid);
         assert_eq!(member["reasons"][0]["pipe"]["fd"], 1, "{member:#}");
@@ -134,10 +123,7 @@ fn a_cycle_of_two_fifos_is_stuck() {
 
 #[test]
 fn a_stopped_stage_is_named_with_the_way_to_continue_it() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("yes", [None, writer, None]);
-    let pid = group.add("cat", [reader, None, None]);
+    let (group, [_, pid]) = yes_to_cat();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
     let remedy = format!("Remedy: kill -CONT {pid}");
     assert_contains(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::hangs::has_python;
-use super::{Group, assert_contains, pipe};
+use super::{Group, assert_contains, pipe, yes_to_cat};
 use crate::common::procs::eventually;
 use crate::common::{PIPESPEED, json, pipelines, pipespeed, run_alone, skip};
 
@@ -192,10 +192,7 @@ fn the_shell_of_a_coprocess_is_no_stray() {
 
 #[test]
 fn a_users_pipelines_are_surveyed() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("yes", [None, writer, None]);
-    let pid = group.add("cat", [reader, None, None]);
+    let (_group, [_, pid]) = yes_to_cat();
     let outcome = run_alone(pipespeed("doctor --time 0.2 --json - --no-open"));
     let record = json(&outcome.out);
     let processes = record["processes"].as_array().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use super::{Group, pipe};
+use super::{Group, pipe, yes_to_cat};
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start};
 
@@ -34,10 +34,7 @@ fn short_lived_and_killed_processes_confuse_nothing() {
 
 #[test]
 fn a_killed_doctor_leaves_no_process() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    let yes = group.add("yes", [None, writer, None]);
-    group.add("cat", [reader, None, None]);
+    let (_group, [yes, _]) = yes_to_cat();
     let mut command = pipespeed(&format!("doctor --time 100 {yes}"));
     let mark = Mark::on(&mut command);
     let running = start(command);
@@ -136,10 +133,7 @@ fn a_number_that_is_reused_has_two_processes() {
 
 #[test]
 fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    let yes = group.add("yes", [None, writer, None]);
-    group.add("cat", [reader, None, None]);
+    let (_group, [yes, _]) = yes_to_cat();
     let mut command = Command::new("sh");
     let script = format!("exec 9>/dev/null; exec \"$0\" doctor --time 1000 {yes}");
     command.args(["-c", &script, PIPESPEED]);

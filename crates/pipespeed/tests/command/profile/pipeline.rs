@@ -30,6 +30,12 @@ fn can_sample() -> bool {
     refusal.is_null()
 }
 
+/// The pipeline in the record of a profile.
+#[track_caller]
+fn profiled(options: &str, pipeline: &str) -> Value {
+    recorded(profile(&format!("{options} --json -"), pipeline))["pipeline"].clone()
+}
+
 fn pipeline_of(outcome: &Outcome) -> Value {
     let profile: Value = serde_json::from_str(&outcome.out).unwrap();
     profile["pipeline"].clone()
@@ -71,8 +77,7 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     if !can_sample() {
         return;
     }
-    let command = profile("--time 100 --json -", "yes | head -c 1G | cat > /dev/null");
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    let pipeline = profiled("--time 100", "yes | head -c 1G | cat > /dev/null");
     assert_adds_up(&pipeline);
     assert_eq!(commands(&pipeline), ["yes", "head -c 1G", "cat"]);
     let stages = pipeline["stages"].as_array().unwrap();
@@ -113,8 +118,7 @@ fn any_command_line_is_profiled() {
         return;
     }
     let of = |text: &str| {
-        let command = profile("--time 100 --json -", text);
-        let pipeline = pipeline_of(&run_alone(command).succeeded());
+        let pipeline = profiled("--time 100", text);
         assert_adds_up(&pipeline);
         pipeline
     };
@@ -143,27 +147,6 @@ fn any_command_line_is_profiled() {
     assert_eq!(pipeline["other"], Value::Null);
 }
 
-/// The shell starts it in the process that becomes `tee`.
-#[test]
-fn a_process_substitution_is_a_stage() {
-    if !can_sample() {
-        return;
-    }
-    if Command::new("bash").arg("--version").output().is_err() {
-        return skip("no bash");
-    }
-    let mut command = pipespeed("profile --quiet --time 100 --json - -- bash -c");
-    command.arg("head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait");
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
-    let found = commands(&pipeline);
-    let is_tee = |command: &&str| command.starts_with("tee /dev/fd/");
-    assert!(found.iter().any(is_tee), "{pipeline:#}");
-    assert!(found.contains(&"cat"), "{found:?}");
-    // The words of the command are shown as they have to be typed.
-    let line = "bash -c 'head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait'";
-    assert_eq!(pipeline["command"], line);
-}
-
 /// Each lives for a few milliseconds.
 #[test]
 fn short_lived_processes_count_as_their_shells_stage() {
@@ -171,7 +154,7 @@ fn short_lived_processes_count_as_their_shells_stage() {
         return;
     }
     let text = "while :; do env true; done | cat";
-    let pipeline = pipeline_of(&run_alone(profile("--time 2 --json -", text)).succeeded());
+    let pipeline = profiled("--time 2", text);
     assert_adds_up(&pipeline);
     let [shell, cat] = &pipeline["stages"].as_array().unwrap()[..] else {
         panic!("{pipeline:#}");
@@ -237,8 +220,7 @@ fn children_of_orphans_are_sampled_too() {
 /// Checks that the samples of a stage, which keeps a processor busy, fit its processor time.
 #[track_caller]
 fn assert_sampled(stage: &str) {
-    let command = profile("--json -", &format!("{stage} | cat"));
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    let pipeline = profiled("", &format!("{stage} | cat"));
     assert_adds_up(&pipeline);
     let first = &pipeline["stages"][0];
     let sampled = number(&first["usage_sampled"]["cpu_s"]);
@@ -442,7 +424,7 @@ fn a_stopped_stage_ends_by_sigterm() {
         return;
     }
     let pipeline = "sh -c 'kill -STOP $$; :' | cat";
-    let pipeline = pipeline_of(&run_alone(profile("--time 0.3 --json -", pipeline)).succeeded());
+    let pipeline = profiled("--time 0.3", pipeline);
     // SIGTERM, not SIGKILL a second later.
     assert_ended(&pipeline["stages"][0], "signal", 15);
 }
@@ -619,15 +601,14 @@ fn assert_own_times(pipeline: &Value) {
 
 #[test]
 fn a_stages_running_time_is_that_of_the_whole_run() {
-    let pipeline =
-        pipeline_of(&run_alone(profile("--time 100 --json -", COUNTS_ITSELF)).succeeded());
+    let pipeline = profiled("--time 100", COUNTS_ITSELF);
     assert_own_times(&pipeline);
 }
 
 /// The phases without sampling are half of it.
 #[test]
 fn the_wall_time_of_a_sleeping_stage_is_the_whole() {
-    let pipeline = pipeline_of(&run_alone(profile("--json -", "sleep 1 | cat")).succeeded());
+    let pipeline = profiled("", "sleep 1 | cat");
     assert_adds_up(&pipeline);
     for stage in pipeline["stages"].as_array().unwrap() {
         let wall = number(&stage["usage"]["wall_s"]);
@@ -696,7 +677,7 @@ fn waiting_for_a_processor_is_named_beside_busy_processes() {
 fn bytes_of_childrens_private_pipes_are_not_a_stages() {
     let text = "seq 40 | xargs -P2 -I{} sh -c 'head -c 20000000 /dev/zero | md5sum' | \
                 (head -c 300000000 /dev/zero > /dev/null; exec cat > /dev/null)";
-    let pipeline = pipeline_of(&run_alone(profile("--time 100 --json -", text)).succeeded());
+    let pipeline = profiled("--time 100", text);
     let stages = pipeline["stages"].as_array().unwrap();
     let xargs = stages
         .iter()

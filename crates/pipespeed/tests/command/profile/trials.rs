@@ -281,14 +281,6 @@ fn counts_replace_events_that_never_count() {
 }
 
 #[test]
-fn a_case_is_found_in_any_suite() {
-    let Some(outcome) = sampled("gift_huge --time 0.2") else {
-        return;
-    };
-    assert!(outcome.out.contains("gift_huge: "), "{outcome:#?}");
-}
-
-#[test]
 fn each_file_has_the_format_of_its_option() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -453,10 +445,4 @@ fn the_processes_of_a_killed_profile_die_with_it() {
     running.send(Signal::KILL);
     assert_eq!(running.finish().signal, Some(9));
     mark.nobody_left();
-}
-
-#[test]
-fn a_file_that_cannot_be_written_is_named() {
-    run_alone(pipespeed("profile write_read --json /nonexistent/a"))
-        .refused(2, &["/nonexistent/a"]);
 }

@@ -184,13 +184,6 @@ fn through(program: &str, args: &[&str], check: impl FnOnce(&mut Expected, &mut 
 }
 
 #[test]
-fn fizzbuzz_is_right_behind_pv() {
-    for args in [&["-q"][..], &["-q", "-C"], &["-q", "-L", "200m"]] {
-        through("pv", args, |expected, end| expected.read(end, 64 * MIB));
-    }
-}
-
-#[test]
 fn fizzbuzz_is_right_behind_tee_and_in_its_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
