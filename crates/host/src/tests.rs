@@ -24,20 +24,21 @@ fn kinds(machine: &Machine) -> Vec<WarningKind> {
 fn a_kvm_guest_is_read_completely() {
     let made = kvm_guest();
     let machine = read(&made);
+    let (processors, kernel) = (&machine.processors, &machine.kernel);
     assert_eq!(
-        machine.processors.model.as_deref(),
+        processors.model.as_deref(),
         Some("Intel(R) Xeon(R) Processor")
     );
     assert_eq!(
-        machine.processors.signature.as_deref(),
+        processors.signature.as_deref(),
         Some("GenuineIntel 6/207/2")
     );
     assert_eq!(
-        machine.processors.relation.as_deref(),
+        processors.relation.as_deref(),
         Some("different cores sharing L3")
     );
-    assert_eq!(machine.processors.shared_cache_level, Some(3));
-    assert_eq!(machine.processors.caches[0].bytes, Some(48 << 10));
+    assert_eq!(processors.shared_cache_level, Some(3));
+    assert_eq!(processors.caches[0].bytes, Some(48 << 10));
     assert_eq!(
         machine
             .processors
@@ -48,13 +49,10 @@ fn a_kvm_guest_is_read_completely() {
     );
     assert_eq!(machine.virtualisation.guest, Some(true));
     assert_eq!(machine.virtualisation.hypervisor.as_deref(), Some("KVM"));
-    assert_eq!(
-        machine.kernel.preemption.as_deref(),
-        Some("PREEMPT_DYNAMIC")
-    );
-    assert_eq!(machine.kernel.pressure_stall, Some(true));
-    assert_eq!(machine.kernel.seccomp_filter, Some(true));
-    assert_eq!(machine.kernel.mitigations["meltdown"], "Not affected");
+    assert_eq!(kernel.preemption.as_deref(), Some("PREEMPT_DYNAMIC"));
+    assert_eq!(kernel.pressure_stall, Some(true));
+    assert_eq!(kernel.seccomp_filter, Some(true));
+    assert_eq!(kernel.mitigations["meltdown"], "Not affected");
     assert_eq!(machine.memory.total_bytes, Some(24_684_092 << 10));
     assert_eq!(machine.memory.huge_pages[0].free, Some(3));
     let transparent = machine
@@ -282,10 +280,7 @@ fn malformed_files_become_gaps() {
 }
 
 #[test]
-fn records_survive_json_and_may_have_gaps() {
-    let machine = read(&kvm_guest());
-    let text = serde_json::to_string(&machine).unwrap();
-    assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+fn records_may_have_gaps() {
     assert_eq!(
         serde_json::from_str::<Machine>("{}").unwrap(),
         Machine::default()

@@ -327,23 +327,6 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_is_saved_by_its_name() {
-        for suite in Suite::VALUES {
-            assert_eq!(serde_json::to_value(suite).unwrap(), suite.name());
-        }
-    }
-
-    #[test]
-    fn the_ladder_has_seven_rungs_each_compared_with_one_of_them() {
-        let rungs = Suite::rungs(&Overrides::default());
-        assert_eq!(rungs.len(), 7);
-        for (at, case) in rungs.iter().enumerate().skip(1) {
-            let (other, _) = case.compared_with.as_ref().unwrap();
-            assert!(rungs[..at].iter().any(|earlier| earlier.name == *other));
-        }
-    }
-
-    #[test]
     fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
         let overrides = Overrides {
             data: Some(DataUse::Verify),

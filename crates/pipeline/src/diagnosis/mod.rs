@@ -401,40 +401,6 @@ mod tests {
     use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
     use crate::graph::Process;
     use crate::proc::Io;
-    use crate::wait::BlockedOn;
-
-    #[test]
-    fn a_program_that_waits_for_the_one_it_started_is_no_stage() {
-        for wait in [
-            BlockedOn::Child(None),
-            BlockedOn::Outside(Outside::Signal),
-            BlockedOn::Outside(Outside::Socket),
-        ] {
-            let ends = || vec![reads(0, 7), writes(1, 8)];
-            let timeout = frozen(process(2, "timeout", ends()), ThreadState::Waiting(wait));
-            let cat = Process {
-                parent: 2,
-                ..process(3, "cat", ends())
-            };
-            let observation = observation(vec![
-                busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
-                timeout,
-                busy(cat, 0.9, 0.0, 0.1),
-                busy(process(4, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
-            ]);
-            let pipelines = observation.pipelines();
-            let pids = pipelines
-                .iter()
-                .flatten()
-                .map(|process| process.process.id.pid);
-            assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
-            let findings = diagnose(&observation);
-            let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-                panic!("{findings:?}");
-            };
-            assert_eq!(bottleneck.stage.pid, 3);
-        }
-    }
 
     /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
     #[test]

@@ -10,7 +10,7 @@ use crate::common::process::{become_ordinary, in_own_process};
 use crate::common::shapes::cases;
 use crate::common::skip::skip;
 use crate::common::vmsplice;
-use crate::common::{Directory, buffer_with, pipe_of};
+use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Buffer;
 use fastpipe::pipe::{self, Limits, page_size};
 use fastpipe::transfer::{Input, Output};
@@ -85,20 +85,6 @@ fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
             });
         }
     });
-}
-
-#[test]
-fn sixteen_single_bytes_fill_a_pipe_of_sixteen_slots() {
-    if !vmsplice::is_allowed() || !vmsplice::is_by_reference() {
-        return;
-    }
-    let pages = buffer_with(b"x", 0);
-    let (reader, writer) = pipe_of(16 * page_size());
-    let mut out = Output::new(&writer, Wait::Never);
-    let result = out.vmsplice(&[pages.slice(..); 100], Default::default());
-    assert_eq!(result.unwrap_err().moved, 16);
-    assert_eq!(pipe::unread(&reader).unwrap(), 16);
-    assert_eq!(pages.slice(..0).slots(), 0);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Tests of the choice of cases.
 
-use std::collections::HashSet;
-
 use super::*;
-use crate::spec::{DataUse, Suite};
+use crate::spec::Suite;
 
 fn channel_of(case: &Case) -> &'static str {
     case.subject.channel().unwrap().name()
@@ -18,41 +16,6 @@ fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
         },
         ..Overrides::default()
     })
-}
-
-#[test]
-fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
-    let cases = chosen(&[], &[], false);
-    assert_eq!(cases.len(), 6 * 6 * 2);
-    assert_eq!(
-        cases
-            .iter()
-            .filter(|case| case.needs_two_processors())
-            .count(),
-        36
-    );
-    assert!(cases.iter().all(|case| case.data == DataUse::Touch));
-    let mut channels: Vec<_> = cases.iter().map(channel_of).collect();
-    channels.sort_unstable();
-    channels.dedup();
-    let usual = ["pipe", "ring", "seqpacket", "socketpair", "tcp", "vmsplice"];
-    assert_eq!(channels, usual);
-}
-
-#[test]
-fn all_are_all_channels_from_a_byte_to_4_mib() {
-    let cases = chosen(&[], &[], true);
-    assert_eq!(
-        cases.len(),
-        Channel::with_data().len() * ALL_SIZES.len() * 2
-    );
-    let sizes: HashSet<_> = cases
-        .iter()
-        .map(|case| case.subject.message_bytes())
-        .collect();
-    assert!(sizes.contains(&Some(1)) && sizes.contains(&Some(4 << 20)));
-    let names: HashSet<_> = cases.iter().map(|case| &case.name).collect();
-    assert_eq!(names.len(), cases.len());
 }
 
 #[test]

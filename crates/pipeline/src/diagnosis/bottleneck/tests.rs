@@ -35,9 +35,7 @@ fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
             })
             .collect();
         let findings = found(chain(&shares));
-        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-            panic!("{findings:?}");
-        };
+        let bottleneck = only_pace(&findings);
         assert_eq!(bottleneck.stage.pid, slow + 1);
         assert_eq!(bottleneck.certainty, Certainty::Clear);
         assert_eq!(bottleneck.before.len(), slow as usize);
@@ -100,27 +98,6 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
-#[test]
-fn two_busy_stages_are_neither_blamed_nor_waiting() {
-    assert_eq!(found(chain(&[(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)])), []);
-}
-
-#[test]
-fn a_stage_that_waits_for_a_socket_sets_the_pace() {
-    let socket = ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
-    let findings = found(vec![
-        frozen(process(1, "curl", vec![writes(1, 7)]), socket),
-        frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
-    ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
-    assert_eq!(
-        (bottleneck.stage.pid, bottleneck.outside),
-        (1, Some(Outside::Socket))
-    );
-}
-
 /// `yes | tee >(gzip | wc) | cat`.
 #[test]
 fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
@@ -140,9 +117,7 @@ fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
         busy(wc, 0.0, 0.0, 1.0),
         busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
     ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
+    let bottleneck = only_pace(&findings);
     let names = |stages: &[(Who, f64)]| {
         let names = stages.iter().map(|(who, _)| who.name.clone());
         names.collect::<Vec<String>>().join(" ")
@@ -169,9 +144,7 @@ fn a_shell_with_short_lived_children_is_a_stage() {
         short,
         frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
     ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
+    let bottleneck = only_pace(&findings);
     assert_eq!(
         (bottleneck.stage.pid, bottleneck.outside),
         (2, Some(Outside::Child))

@@ -306,27 +306,6 @@ fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on()
 }
 
 #[test]
-fn a_directory_that_disappears_does_not_end_the_run() {
-    let long = Long::start(false).saved();
-    std::fs::remove_dir_all(long.directory.path()).unwrap();
-    // A trial that begins later.
-    for role in ["writer", "reader", "writer"] {
-        long.endpoint(role);
-    }
-    long.running.send(Signal::INT);
-    let outcome = long.running.finish();
-    long.mark.nobody_left();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    assert!(outcome.out.contains("write_read_huge"), "{outcome:#?}");
-    let lines: Vec<&str> = outcome.err.lines().collect();
-    let [.., saving, interrupted] = lines.as_slice() else {
-        panic!("{outcome:#?}");
-    };
-    assert!(saving.contains("run.json"), "{outcome:#?}");
-    assert!(interrupted.contains("SIGINT"), "{outcome:#?}");
-}
-
-#[test]
 fn a_run_started_with_the_signal_ignored_goes_on_until_it_is_done() {
     // As nohup does, and shells without job control for what they start in the
     // background.

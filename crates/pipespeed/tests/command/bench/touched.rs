@@ -17,14 +17,6 @@ fn short(options: &str) -> (Value, String) {
     )
 }
 
-/// The sizes that were tried or refused: pieces and pipes.
-fn axes(record: &Value) -> [Vec<u64>; 2] {
-    ["buffers", "pipes"].map(|axis| {
-        let sizes = record["search"][axis].as_array().unwrap();
-        sizes.iter().map(|size| size.as_u64().unwrap()).collect()
-    })
-}
-
 #[test]
 fn the_best_plain_write_is_searched_and_measured() {
     let (record, printed) = short("--case fastpipe_fresh");
@@ -62,24 +54,4 @@ fn the_best_plain_write_is_searched_and_measured() {
     ] {
         assert!(printed.contains(said), "{said}: {printed}");
     }
-}
-
-#[test]
-fn only_sizes_that_are_not_given_are_searched() {
-    let (record, _) = short("--case write_read_best --pipe-size 64K");
-    let [pieces, pipes] = axes(&record);
-    assert_eq!((pieces.len(), &*pipes), (4, &[65_536][..]));
-    let (record, _) = short("--case write_read_best --buffer-size 64K");
-    let [pieces, pipes] = axes(&record);
-    assert_eq!((&*pieces, pipes.len()), (&[65_536][..], 3));
-
-    let (record, printed) = short("--case write_read_best --buffer-size 64K --pipe-size 64K");
-    assert_eq!(record["search"], Value::Null);
-    assert!(!printed.contains("search"), "{printed}");
-    let configuration = &record["cases"][0]["configuration"];
-    assert_eq!(configuration["buffer_bytes"], 65_536);
-    assert_eq!(configuration["pipe_bytes"], 65_536);
-    // Nothing to compare with a write.
-    let (record, _) = short("--case produce_alone");
-    assert_eq!(record["search"], Value::Null);
 }

@@ -214,26 +214,6 @@ fn several_words_are_recorded_as_sh_reads_them_and_have_no_other_line() {
 }
 
 #[test]
-fn the_result_is_a_few_lines() {
-    let outcome = run_alone(boost(
-        "--prove=6 --shell sh",
-        "head -c 1M /dev/zero | wc -c",
-    ));
-    assert!(
-        outcome
-            .err
-            .contains("the command will run 14 times (and up to 4 times more if")
-    );
-    let first = outcome.out.lines().next().unwrap();
-    assert!(
-        first.starts_with("  plain    ") && first.contains("]  CPU "),
-        "{outcome:#?}"
-    );
-    assert!(outcome.out.contains("\n  boosted  "), "{outcome:#?}");
-    assert!(outcome.out.contains("\n  equal runs: x"), "{outcome:#?}");
-}
-
-#[test]
 fn an_output_that_differs_from_run_to_run_is_said() {
     let outcome = run_alone(boost("--prove=1 --quiet", "date +%N | cat")).succeeded_in_silence();
     let words = "note: the output or exit status differs from run to run even without boosting";

@@ -63,36 +63,6 @@ fn a_pipe_that_is_left_as_it_is_has_a_reason() {
 }
 
 #[test]
-fn of_several_readers_the_one_that_reads_is_named() {
-    let line = "yes | { exec 3<&0; sleep 1000 <&3 & exec cat > /dev/null; }; true";
-    let (running, mark) = started(line, &["yes", "sleep 1000", "cat"]);
-    let all = mark.processes().into_iter();
-    let mut cats = all.filter(|(_, line)| line.trim() == "cat");
-    let cat = cats.next().unwrap().0.as_raw_pid();
-    let has_read_much = || {
-        let io = std::fs::read_to_string(format!("/proc/{cat}/io")).ok()?;
-        let read = io.strip_prefix("rchar: ")?.lines().next()?;
-        (read.parse::<u64>().ok()? > 1 << 20).then_some(())
-    };
-    eventually(has_read_much).unwrap();
-    let pid = running.pid().as_raw_pid();
-    let outcome = raised(pid);
-    assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-}
-
-#[test]
-fn one_stage_stands_for_its_pipeline() {
-    for name in ["yes", "cat"] {
-        let (_running, mark) = endless();
-        let all = mark.processes().into_iter();
-        let mut stages = all.filter(|(_, line)| line.trim() == name);
-        let pid = stages.next().unwrap().0.as_raw_pid();
-        let outcome = raised(pid);
-        assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-    }
-}
-
-#[test]
 fn a_process_is_followed_in_the_background_until_it_ends() {
     let (running, mark) = endless();
     let pid = running.pid().as_raw_pid();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
@@ -61,43 +62,43 @@ fn what_makes_no_sense_is_said_in_one_line() {
 }
 
 #[test]
-fn on_one_processor_no_wake_up_of_another_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    conditions::one_processor(&mut command);
-    let record = recorded(command);
-    let costs = &record["costs_ns"];
-    assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
-    assert!(costs["wake_up_other"]["not_run"].is_object(), "{costs:#}");
-}
-
-#[test]
-fn where_vmsplice_is_forbidden_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    if !conditions::no_vmsplice(&mut command) {
-        skip("no filter of system calls here");
-        return;
+fn what_is_lacking_leaves_the_rest_to_be_measured() {
+    let lacking: [(fn(&mut Command) -> bool, &[&str], &str); 3] = [
+        (
+            |command| {
+                conditions::one_processor(command);
+                true
+            },
+            &["wake_up_other"],
+            "",
+        ),
+        (
+            conditions::no_vmsplice,
+            &["vmsplice_base", "splice_base", "tee", "pin_base"],
+            "Operation not permitted",
+        ),
+        (
+            |command| {
+                conditions::no_huge_pages(command);
+                true
+            },
+            &["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"],
+            "grants no huge pages",
+        ),
+    ];
+    for (prepare, refused, words) in lacking {
+        let mut command = pipespeed("costs --rounds 1 --quiet --json -");
+        if !prepare(&mut command) {
+            continue;
+        }
+        let record = recorded(command);
+        let costs = &record["costs_ns"];
+        assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
+        for name in refused {
+            let why = costs[name]["not_run"]["reason"].as_str().unwrap();
+            assert!(why.contains(words), "{name}: {why}");
+        }
     }
-    let record = recorded(command);
-    let costs = &record["costs_ns"];
-    assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
-    for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
-        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
-        assert!(why.contains("Operation not permitted"), "{name}: {why}");
-    }
-}
-
-#[test]
-fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    conditions::no_huge_pages(&mut command);
-    let record = recorded(command);
-    let costs = &record["costs_ns"];
-    for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
-        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
-        assert!(why.contains("grants no huge pages"), "{name}: {why}");
-    }
-    assert!(costs["vmsplice_base"]["estimate"].is_object(), "{costs:#}");
-
     let mut command = pipespeed("costs --rounds 1 --quiet");
     conditions::soft_limit(&mut command, Resource::Nofile, 16);
     let done = run_alone(command).succeeded();

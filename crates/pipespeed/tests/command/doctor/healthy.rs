@@ -151,46 +151,6 @@ fn a_stray_write_end_is_named_with_its_descriptor() {
 }
 
 #[test]
-fn a_shell_that_waits_for_another_program_holds_the_end() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("cat", [reader, None, None]);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "sleep 1000 >/dev/null; :"]);
-    let pid = group.start(shell, [None, writer, None]);
-    let is_sleeping = || {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let name = |child: &str| std::fs::read_to_string(format!("/proc/{child}/comm"));
-        let children = children.unwrap();
-        let mut names = children.split_whitespace().flat_map(name);
-        names.any(|name| name.trim() == "sleep").then_some(())
-    };
-    eventually(is_sleeping).unwrap();
-    let text = group.examine("").succeeded().unwrapped();
-    // Some shells move it to another descriptor meanwhile.
-    let words = format!("sh (pid {pid}) holds a write end (");
-    assert_contains(&text, &[&words, "wrote nothing", "It waits for sleep (pid"]);
-}
-
-#[test]
-fn the_shell_of_a_coprocess_is_no_stray() {
-    let (reader, _writer) = pipe();
-    let mut group = Group::default();
-    let mut shell = Command::new("bash");
-    shell.args(["-c", "coproc cat; read x"]);
-    if Command::new("bash").arg("--version").output().is_err() {
-        return skip("no bash");
-    }
-    group.start(shell, [reader, None, None]);
-    let text = eventually(|| {
-        let text = group.examine("-v").succeeded().unwrapped();
-        text.contains("cat").then_some(text)
-    });
-    let text = text.unwrap();
-    assert!(!text.contains("holds a write end"), "{text}");
-}
-
-#[test]
 fn a_users_pipelines_are_surveyed() {
     let (_group, [_, pid]) = yes_to_cat();
     let outcome = run_alone(pipespeed("doctor --time 0.2 --json - --no-open"));

@@ -353,14 +353,6 @@ fn counted_times_add_up_to_the_wall_time_and_are_saved() {
     }
 }
 
-#[test]
-fn a_case_with_an_unknown_cost_of_pages_is_counted() {
-    let mut command = pipespeed("profile unix_64k --time 0.2 --quiet");
-    if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
-        assert_counted(run_alone(command), &["unknown"]);
-    }
-}
-
 const SAVED: &str = "profile write_read --time 0.2 --quiet --json -";
 
 /// The reason why a profile was not sampled; `None` if it was.
