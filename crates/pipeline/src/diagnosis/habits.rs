@@ -292,18 +292,12 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::graph::Process;
+    use crate::fixtures::{
+        busy, child_of, frozen, observation, on_child, on_input, on_outside, process, reads, writes,
+    };
+
     use crate::proc::{Io, LinkFd};
     use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
-
-    fn sleeping() -> ThreadState {
-        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer))
-    }
-
-    fn on_child() -> ThreadState {
-        ThreadState::Waiting(BlockedOn::Child(None))
-    }
 
     /// The processes with a spare end of a pipe from which process 2 reads.
     fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
@@ -323,16 +317,12 @@ mod tests {
         holders.collect()
     }
 
-    fn child_of(parent: i32, process: Process) -> Process {
-        Process { parent, ..process }
-    }
-
     /// A sleeping process with a write end, and the ancestors of the reader.
     fn sleeper(pid: i32, fd: i32) -> Observed {
         let own = child_of(9, process(pid, "sleep", vec![writes(fd, 7)]));
         Observed {
             ancestors: vec![9, 1],
-            ..frozen(own, sleeping())
+            ..frozen(own, on_outside(Outside::Timer))
         }
     }
 
@@ -384,14 +374,17 @@ mod tests {
         assert!(spare([shell(3), child]).is_empty());
         // It waits for somebody else, and the writer for nobody.
         assert_eq!(spare([shell(3), writer]), [3]);
-        let other = frozen(child_of(3, process(4, "sleep", vec![])), sleeping());
+        let other = frozen(
+            child_of(3, process(4, "sleep", vec![])),
+            on_outside(Outside::Timer),
+        );
         assert_eq!(spare([shell(3), other]), [3]);
     }
 
     #[test]
     fn who_made_the_pipe_for_the_reader_may_write_later() {
         // An interactive shell and its coprocess.
-        let terminal = ThreadState::Waiting(BlockedOn::Outside(Outside::Terminal));
+        let terminal = on_outside(Outside::Terminal);
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
         assert!(spare([frozen(shell().process, on_child())]).is_empty());
@@ -406,7 +399,10 @@ mod tests {
     fn a_process_left_behind_with_the_output_is_named() {
         let left = |ancestors| Observed {
             ancestors,
-            ..frozen(process(3, "daemon", vec![writes(1, 7)]), sleeping())
+            ..frozen(
+                process(3, "daemon", vec![writes(1, 7)]),
+                on_outside(Outside::Timer),
+            )
         };
         assert_eq!(spare([left(vec![1])]), [3]);
         assert_eq!(spare([left(vec![])]), [3]);

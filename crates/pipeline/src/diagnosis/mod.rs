@@ -398,17 +398,14 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::graph::Process;
+    use crate::fixtures::{busy, child_of, frozen, observation, on_input, process, reads, writes};
+
     use crate::proc::Io;
 
     /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
     #[test]
     fn a_filter_that_never_holds_its_writer_up_is_a_stage() {
-        let child = |pid: i32, name: &str, ends| Process {
-            parent: 2,
-            ..process(pid, name, ends)
-        };
+        let child = |pid: i32, name: &str, ends| child_of(2, process(pid, name, ends));
         let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
         let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
         tee.on.retain(|on| on.pipe == LinkId::pipe(10));
@@ -536,10 +533,7 @@ mod tests {
 
     #[test]
     fn a_process_that_waits_for_a_pipe_is_a_stage_also_with_children() {
-        let cat = Process {
-            parent: 2,
-            ..process(3, "cat", vec![reads(0, 7)])
-        };
+        let cat = child_of(2, process(3, "cat", vec![reads(0, 7)]));
         let observation = observation(vec![
             busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
             busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),

@@ -12,8 +12,10 @@ use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, names_in, pipespeed, run_alone, start};
+use crate::common::procs::eventually;
+use crate::common::{
+    Outcome, PIPESPEED, json, names_in, pipespeed, run_alone, run_marked, start, start_marked,
+};
 
 const JSON: &str = "check --json -";
 
@@ -34,10 +36,8 @@ impl Checks {
 
     /// The checks of a command that succeeds and leaves no process.
     #[track_caller]
-    fn run(mut command: Command) -> Self {
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command).succeeded();
-        mark.nobody_left();
+    fn run(command: Command) -> Self {
+        let outcome = run_marked(command).succeeded();
         assert_eq!(outcome.err, "", "{outcome:#?}");
         Checks::of(&outcome)
     }
@@ -161,9 +161,7 @@ fn few_descriptors_are_named_as_the_limit() {
     for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
         let mut command = pipespeed(JSON);
         conditions::few_descriptors(&mut command, limit);
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command);
-        mark.nobody_left();
+        let outcome = run_marked(command);
         let summary = &json(&outcome.out)["summary"];
         assert_eq!(summary["fail"], 0, "{outcome:#?}");
         let named = outcome.out.contains("ulimit -n");
@@ -407,9 +405,7 @@ fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
     ] {
         // A signal that comes during the last check changes nothing: then once more.
         let outcome = (0..5).map(|_| {
-            let mut command = pipespeed("check");
-            let mark = Mark::on(&mut command);
-            let running = start(command);
+            let (running, mark) = start_marked(pipespeed("check"));
             wait_for_a_check(running.pid().as_raw_pid());
             running.send(signal);
             let outcome = running.finish();
@@ -446,8 +442,6 @@ fn signals_that_a_parent_blocks_or_ignores_change_nothing() {
     ] {
         let mut command = pipespeed(args);
         conditions::ignored(&mut command, Inherited::SIGCHLD);
-        let mark = Mark::on(&mut command);
-        run_alone(command).succeeded();
-        mark.nobody_left();
+        run_marked(command).succeeded();
     }
 }

@@ -1,9 +1,10 @@
 use super::*;
-use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
-use crate::graph::Process;
+use crate::fixtures::{
+    busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
+    writes,
+};
 use crate::proc::Io;
 use crate::processors::{Load, ProcessorUsage};
-use crate::wait::BlockedOn;
 
 /// A chain of stages, with their shares of running, blocked and starved.
 fn chain(shares: &[(f64, f64, f64)]) -> Vec<Observed> {
@@ -132,10 +133,10 @@ fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
 
 #[test]
 fn a_shell_with_short_lived_children_is_a_stage() {
-    let child = ThreadState::Waiting(BlockedOn::Child(None));
+    let child = on_child();
     let mut short = frozen(
         process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
-        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer)),
+        on_outside(Outside::Timer),
     );
     (short.samples, short.has_ended) = (10, true);
     let findings = found(vec![
@@ -160,7 +161,7 @@ fn only_pace(findings: &[Finding]) -> &Bottleneck {
 
 /// A shell that waits for its children all the time, which have these shares.
 fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
-    let child = ThreadState::Waiting(BlockedOn::Child(None));
+    let child = on_child();
     let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
     Observed {
         children: Some(Children {
@@ -301,10 +302,7 @@ fn a_shell_that_waits_for_its_own_pipeline_does_not_set_its_pace() {
         runs: 1.0,
         ..Shares::default()
     };
-    let below = |process: Process| Process {
-        parent: 2,
-        ..process
-    };
+    let below = |process| child_of(2, process);
     let cat = below(process(3, "cat", vec![writes(1, 8)]));
     let findings = found(vec![
         shell(runs, Vec::new()),

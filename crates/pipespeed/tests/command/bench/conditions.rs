@@ -2,7 +2,7 @@
 //! descriptors.
 
 use crate::common::procs::Mark;
-use crate::common::{conditions, json, pipespeed, recorded, run, run_alone, skip};
+use crate::common::{conditions, json, pipespeed, recorded, run, run_alone, run_marked, skip};
 use serde_json::Value;
 
 /// A run of few and short trials.
@@ -14,9 +14,7 @@ fn no_process_is_left_and_no_descriptor_kept_from_trial_to_trial() {
     let mut command =
         pipespeed("bench --quick --rounds 11 --case write_read_huge --no-save -q --placement free");
     conditions::few_descriptors(&mut command, 26);
-    let mark = Mark::on(&mut command);
-    run_alone(command).succeeded();
-    mark.nobody_left();
+    run_marked(command).succeeded();
 }
 
 #[test]

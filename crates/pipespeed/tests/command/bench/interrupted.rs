@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
-    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_alone, start,
-    start_into,
+    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_marked, start,
+    start_into, start_marked,
 };
 use nix::sys::signal::Signal as Inherited;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -161,8 +161,7 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = pipespeed(&format!("bench {options} --json run.json"));
         command.current_dir(&directory);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         let path = directory.path().join("run.json");
         eventually(|| path.exists().then_some(())).unwrap();
         running.send(Signal::INT);
@@ -233,11 +232,7 @@ fn a_signal_before_anything_was_measured_leaves_nothing() {
     long.running.send(Signal::TERM);
     let outcome = long.running.finish();
     long.mark.nobody_left();
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(143), ""),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(143, "");
     assert!(names_in(long.directory.path()).is_empty());
 }
 
@@ -290,12 +285,10 @@ fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on()
         status=$?
         ls -A > "$2/names"; cp run.json "$2/run.json"; exit $status"#;
     let paths = [mount.path(), copy.path()].map(|path| path.to_str().unwrap());
-    let Some(mut command) = conditions::in_mount_namespace(script, PIPESPEED, &paths) else {
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &paths) else {
         return;
     };
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    mark.nobody_left();
+    let outcome = run_marked(command);
     assert!(outcome.out.contains("write_read_again"), "{outcome:#?}");
     outcome.failed(1, &["run.json", "No space left"]);
     let names = std::fs::read_to_string(copy.path().join("names")).unwrap();

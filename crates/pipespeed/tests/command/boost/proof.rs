@@ -9,7 +9,9 @@ use rustix::process::{Signal, kill_process};
 use super::{boost, raised_inputs, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start};
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, start_marked,
+};
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
 const LINE: &str = "head -c 4M /dev/zero | od -v | wc -c";
@@ -59,8 +61,7 @@ fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = boost("--prove=1 --each --quiet --json -", line);
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     eventually(|| (raised_inputs(&mark) == 5).then_some(())).unwrap();
     std::fs::write(directory.path().join("raised"), "").unwrap();
     let record = json(&running.finish().succeeded_in_silence().out);
@@ -114,7 +115,7 @@ fn a_run_without_an_account_is_not_called_boosted() {
 
 /// Compares nothing, since the plain runs would be boosted.
 fn refuses(outcome: Outcome) {
-    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
+    outcome.assert_ended(1, "");
     let words = "the plain runs would be boosted, too";
     assert!(outcome.err.contains(words), "{outcome:#?}");
     assert!(!outcome.err.contains("executed"), "{outcome:#?}");
@@ -350,8 +351,7 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
         "seq 20000 | sort | wc -l; sleep 0.01",
     );
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let file = directory.path().join("run.json");
     eventually(|| file.exists().then_some(())).unwrap();
     running.send(Signal::INT);

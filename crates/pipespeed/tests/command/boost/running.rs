@@ -7,7 +7,7 @@ use rustix::thread::gettid;
 
 use super::sidecar;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, Running, command, pipespeed, run_alone, start};
+use crate::common::{Outcome, Running, command, pipespeed, run_alone, start_marked};
 
 /// A pipeline that runs until it is killed, with a mark.
 fn endless() -> (Running, Mark) {
@@ -18,8 +18,7 @@ fn endless() -> (Running, Mark) {
 fn started(line: &str, stages: &[&str]) -> (Running, Mark) {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", line]);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let has = |stage: &&str| {
         mark.processes()
             .iter()

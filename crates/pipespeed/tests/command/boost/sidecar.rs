@@ -10,7 +10,7 @@ use rustix::process::{Resource, Signal, kill_process};
 use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{ForAll, limit};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, run_alone, start};
+use crate::common::{PIPESPEED, run_alone, start_marked};
 
 /// Moves much data, and prints how much.
 const BUSY: &str = "head -c 300M /dev/zero | tr '\\0' a | wc -c";
@@ -36,8 +36,7 @@ fn a_pipe_is_named_after_the_reader_that_read_later() {
                 head -c 1G > /dev/null; kill $!; }";
     let mut command = boost("--report", line);
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     eventually(|| (raised_inputs(&mark) == 2).then_some(())).unwrap();
     std::fs::write(directory.path().join("go"), "\n").unwrap();
     let outcome = running.finish();
@@ -54,7 +53,7 @@ fn it_is_silent_unless_a_report_is_wanted() {
 #[test]
 fn a_report_keeps_the_status_and_says_that_nothing_was_raised() {
     let outcome = run_alone(boost("--report", "echo x | cat; exit 5"));
-    assert_eq!((outcome.code, &*outcome.out), (Some(5), "x\n"));
+    outcome.assert_ended(5, "x\n");
     assert!(outcome.err.contains("no pipe was raised"), "{outcome:#?}");
 }
 
@@ -82,8 +81,7 @@ fn it_has_its_own_session_and_no_descriptor_of_the_command() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut command = boost("", "cat");
     command.stdin(reader);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let sidecar = eventually(|| sidecar(&mark)).unwrap();
     let links = |pid: &str| -> Vec<String> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -123,8 +121,7 @@ fn killed_at_any_moment_it_changes_nothing() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let mut command = boost("", &format!("read -r line; {BUSY}"));
         command.stdin(reader);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         let sidecar = eventually(|| sidecar(&mark)).unwrap();
         writer.write_all(b"\n").unwrap();
         // The moment of the signal; nothing is waited for.

@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use super::boost;
 use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{Outcome, run_alone, start};
+use crate::common::{Outcome, run_alone, run_marked, start_marked};
 
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
@@ -181,9 +181,7 @@ fn a_missing_or_forbidden_program_has_the_status_of_shells() {
 #[test]
 fn a_signal_from_outside_ends_the_command_itself() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut command = boost("", "exec sleep 1000");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(boost("", "exec sleep 1000"));
         let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep");
         eventually(|| mark.processes().iter().any(is_sleep).then_some(())).unwrap();
         running.send(signal);
@@ -203,9 +201,7 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
         (Signal::ALARM, false),
         (Signal::TERM, true),
     ] {
-        let mut command = boost("--report", "exec sleep 1000");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(boost("--report", "exec sleep 1000"));
         let pid = running.pid().as_raw_pid();
         let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep");
         let find_sleep = || mark.processes().into_iter().find(is_sleep);
@@ -232,9 +228,7 @@ fn a_command_that_adopts_orphans_has_no_sidecar_as_its_child() {
     let outcomes = ["", "--report"].map(|options| {
         let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
         adopts_orphans(&mut command);
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command).succeeded();
-        mark.nobody_left();
+        let outcome = run_marked(command).succeeded();
         outcome
     });
     assert_eq!(outcomes[0].out, outcomes[1].out);

@@ -10,7 +10,7 @@ use crate::common::conditions::{self, ForAll};
 use crate::common::procs::Mark;
 use crate::common::{
     Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, recorded, refusal, run,
-    run_alone, skip,
+    run_alone, run_marked, skip,
 };
 use rustix::process::Resource;
 use serde_json::Value;
@@ -40,9 +40,7 @@ impl Private {
 #[track_caller]
 fn clean(mut command: Command) -> Outcome {
     let private = Private::of(&mut command);
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    mark.nobody_left();
+    let outcome = run_marked(command);
     private.is_empty();
     outcome
 }

@@ -9,6 +9,7 @@ use std::io::{PipeReader, PipeWriter, Read};
 use std::path::Path;
 use std::process::Command;
 
+use procs::Mark;
 use serde_json::Value;
 
 pub use pipespeed_testing::*;
@@ -29,6 +30,21 @@ pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
     let mut command = pipespeed(args);
     command.current_dir(directory);
     run_alone(command)
+}
+
+/// Starts a command that can be found by its mark.
+pub fn start_marked(mut command: Command) -> (Running, Mark) {
+    let mark = Mark::on(&mut command);
+    (start(command), mark)
+}
+
+/// Runs a command without standard input, which leaves no process.
+#[track_caller]
+pub fn run_marked(mut command: Command) -> Outcome {
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    mark.nobody_left();
+    outcome
 }
 
 /// The record that a command that succeeds writes to standard output.

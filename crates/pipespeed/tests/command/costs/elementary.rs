@@ -7,7 +7,9 @@ use std::process::Command;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start};
+use crate::common::{
+    PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start_marked,
+};
 use rustix::process::{Resource, Signal, kill_process_group};
 
 #[test]
@@ -153,8 +155,7 @@ fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
     ] {
         let mut command = pipespeed("costs --rounds 10000 --quiet");
         command.process_group(0);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         // Until the probes are there, one of which is a process.
         let echo = || (mark.processes().len() > 1).then_some(());
         assert!(eventually(echo).is_some());

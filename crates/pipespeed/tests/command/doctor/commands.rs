@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, full_device, json, pipespeed, run_alone, start};
+use crate::common::{PIPESPEED, full_device, json, pipespeed, run_alone, start, start_marked};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -28,7 +28,7 @@ pub const WAITS_FOR_FIFO: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; 
 #[test]
 fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
     let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
-    assert_eq!((outcome.code, &*outcome.out), (Some(0), "first\nlast\n"));
+    outcome.assert_ended(0, "first\nlast\n");
     assert_contains(&outcome.err, &["sleep (pid", "Nothing is stuck."]);
 }
 
@@ -50,11 +50,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 fn a_command_is_awaited_if_its_record_cannot_be_saved() {
     let command = doctor("--time 0.2 --json /dev/full", "sleep 0.6 | cat; echo last");
     let outcome = run_alone(command);
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(2), "last\n"),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(2, "last\n");
 }
 
 #[test]
@@ -168,11 +164,7 @@ fn a_guarded_command_has_its_own_status_and_no_report() {
         ("echo out; kill $$", 143),
     ] {
         let outcome = run_alone(doctor("--if-stuck 30s", script));
-        assert_eq!(
-            (outcome.code, &*outcome.out),
-            (Some(code), "out\n"),
-            "{outcome:#?}"
-        );
+        outcome.assert_ended(code, "out\n");
         assert!(!outcome.err.contains("pipeline"), "{outcome:#?}");
     }
 }
@@ -204,8 +196,7 @@ fn a_signal_ends_all_processes_of_the_command() {
             let mut command = pipespeed(&format!("{args} --"));
             // The shell starts another process than the one that gets the signal first.
             command.arg("(sleep 1000; :) | cat; :").process_group(0);
-            let mark = Mark::on(&mut command);
-            let running = start(command);
+            let (running, mark) = start_marked(command);
             let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
             eventually(|| (has("sleep 1000") && has("cat")).then_some(())).unwrap();
             running.send(signal);
@@ -220,14 +211,12 @@ fn a_signal_ends_all_processes_of_the_command() {
 #[test]
 fn a_command_that_handles_a_signal_ends_by_itself() {
     let script = "trap 'echo handled; exit 7' TERM; sleep 1000 & wait";
-    let mut command = doctor("--if-stuck 100", script);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(doctor("--if-stuck 100", script));
     let is_started = |(_, line): &(_, String)| line.trim() == "sleep 1000";
     eventually(|| mark.processes().iter().any(is_started).then_some(())).unwrap();
     running.send(Signal::TERM);
     let outcome = running.finish();
-    assert_eq!((outcome.code, &*outcome.out), (Some(7), "handled\n"));
+    outcome.assert_ended(7, "handled\n");
     mark.nobody_left();
 }
 
@@ -237,8 +226,7 @@ fn a_signal_ends_no_process_that_was_there_before_the_command() {
     let script = "sleep 1001 & exec \"$0\" doctor --time 100 -- 'sleep 1002 | cat'";
     let mut command = Command::new("sh");
     command.args(["-c", script, PIPESPEED]);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
     eventually(|| (has("sleep 1002") && has("cat")).then_some(())).unwrap();
     running.send(Signal::TERM);

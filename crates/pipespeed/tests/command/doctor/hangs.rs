@@ -238,7 +238,7 @@ fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
     let server = mark.processes().into_iter().find(server).unwrap().0;
     kill_process(server, Signal::KILL).unwrap();
     let outcome = running.finish();
-    assert_eq!((outcome.code, &*outcome.out), (Some(0), "started\n"));
+    outcome.assert_ended(0, "started\n");
     let words = format!("tail (pid {server}) holds a write end (standard output), and wrote");
     assert_contains(
         &outcome.unwrapped_err(),

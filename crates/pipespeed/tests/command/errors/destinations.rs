@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::eventually;
 use crate::common::{
     PIPESPEED, json, json_file, names_in, pipespeed, run_alone, run_in, skip, start, start_into,
+    start_marked,
 };
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Resource, Signal, geteuid};
@@ -318,8 +319,7 @@ fn a_run_that_measures_nothing_keeps_the_old_record() {
         if refused.is_some_and(|call| !conditions::without_call(&mut command, call)) {
             return;
         }
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         if let Some(signal) = signal {
             eventually(|| mark.endpoint("sender")).unwrap();
             running.send(signal);

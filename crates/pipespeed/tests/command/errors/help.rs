@@ -48,7 +48,7 @@ fn help_names_every_command_in_order_and_how_to_begin() {
     assert!(places.is_sorted(), "{help}");
     // Without anything to do the help is shown, but as an error.
     let nothing = run_alone(pipespeed(""));
-    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
+    nothing.assert_ended(2, "");
     assert_eq!(
         nothing.err.lines().next(),
         run_alone(pipespeed("-h")).out.lines().next()

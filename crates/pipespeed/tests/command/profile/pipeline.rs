@@ -8,7 +8,8 @@ use super::{is_only_for_root, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start,
+    Outcome, PIPESPEED, json, json_file, pipespeed, recorded, run_alone, run_marked, skip,
+    start_marked,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -237,13 +238,11 @@ fn a_long_pipeline_is_terminated_with_all_its_processes() {
     }
     // Processes that ignore SIGTERM, or whose parent has ended.
     let stubborn = "sh -c 'trap \"\" TERM; (sleep 1000 &) ; while :; do sleep 1000; done'";
-    let mut command = profile(
+    let command = profile(
         "--time 0.3 --json -",
         &format!("yes | {stubborn} | (sleep 1000; true)"),
     );
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command).succeeded();
-    mark.nobody_left();
+    let outcome = run_marked(command).succeeded();
     let pipeline = pipeline_of(&outcome);
     assert_eq!(pipeline["out_of_time"], true);
     assert!(number(&pipeline["wall_s"]) >= 0.3);
@@ -263,9 +262,8 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
         (Signal::TERM, "SIGTERM"),
         (Signal::QUIT, "SIGQUIT"),
     ] {
-        let mut command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
+        let (running, mark) = start_marked(command);
         let under_way = || {
             let all = mark.processes();
             let is = |name: &str| all.iter().any(|(_, line)| line.trim() == name);
@@ -296,8 +294,7 @@ fn a_pipeline_keeps_running_when_its_profile_is_killed() {
         "cat fifo | (: > second; cat; echo all) | cat > out",
     );
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     // Opening succeeds once the first command runs; the files show that the others do.
     let mut input = fs::File::options().write(true).open(&fifo).unwrap();
     let out = directory.path().join("out");

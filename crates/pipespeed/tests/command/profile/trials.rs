@@ -8,8 +8,8 @@ use std::process::Command;
 
 use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, pipespeed, recorded, run_alone, skip, start};
+use crate::common::procs::eventually;
+use crate::common::{Outcome, PIPESPEED, json, pipespeed, recorded, run_alone, skip, start_marked};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
@@ -415,8 +415,7 @@ fn a_signal_ends_a_profile_and_its_processes() {
         let mut command = pipespeed("profile write_read --time 1000 --quiet");
         // A terminal sends the signal to the whole process group.
         command.process_group(0);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         eventually(|| mark.instructed_endpoint("reader")).unwrap();
         kill_process_group(running.pid(), signal).unwrap();
         let outcome = running.finish();
@@ -430,9 +429,7 @@ fn the_processes_of_a_killed_profile_die_with_it() {
     if sampled("write_read --time 0.2").is_none() {
         return;
     }
-    let mut command = pipespeed("profile write_read --time 1000 --quiet");
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(pipespeed("profile write_read --time 1000 --quiet"));
     eventually(|| mark.instructed_endpoint("reader")).unwrap();
     running.send(Signal::KILL);
     assert_eq!(running.finish().signal, Some(9));
