@@ -178,20 +178,6 @@ fn an_endless_input_ends_at_the_limit() {
 }
 
 #[test]
-fn dev_null_accepts_everything() {
-    for from in FROM {
-        let directory = Directory::new();
-        let bytes = pattern(LEN);
-        let (reader, writing) = input(from, &directory, &bytes);
-        let null = File::options().write(true).open("/dev/null").unwrap();
-        let options = Options::new().limit(LEN as u64);
-        let done = relay(&reader, &null, &options, |_| Flow::Continue).unwrap();
-        assert_eq!(done.given, LEN as u64, "{from:?}");
-        writing.join().unwrap();
-    }
-}
-
-#[test]
 fn a_relay_starts_at_a_files_position_and_advances_it() {
     for technique in TECHNIQUES {
         let directory = Directory::new();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::common::{Running, pipespeed, run_alone, skip, start, start_into};
 use fastpipe::transfer::{Input, SpliceOptions};
@@ -162,42 +162,6 @@ fn fizzbuzz_is_right_for_a_reader_that_splices_onward_and_looks_late() {
     }
     drop(reader);
     fizzbuzz.finish().succeeded();
-}
-
-/// A program between `fizzbuzz` and us, if it is installed.
-fn through(program: &str, args: &[&str], check: impl FnOnce(&mut Expected, &mut PipeReader)) {
-    let (from, into) = std::io::pipe().unwrap();
-    let (mut end, out) = std::io::pipe().unwrap();
-    let mut between = Command::new(program);
-    between.args(args).stdin(from).stdout(out);
-    between.stderr(Stdio::null());
-    let Ok(mut child) = between.spawn() else {
-        return skip(format_args!("no {program} here"));
-    };
-    // Else its copies of our descriptors keep the pipes open.
-    drop(between);
-    let fizzbuzz = start_into(pipespeed("fizzbuzz"), into);
-    check(&mut Expected::from(1), &mut end);
-    drop(end);
-    fizzbuzz.finish().succeeded();
-    child.wait().unwrap();
-}
-
-#[test]
-fn fizzbuzz_is_right_behind_tee_and_in_its_file() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let path = file.path().to_str().unwrap();
-    through("tee", &[path], |expected, end| {
-        expected.read(end, 64 * MIB);
-    });
-    let Ok(mut copy) = File::open(path) else {
-        return;
-    };
-    let bytes = copy.metadata().unwrap().len() as usize;
-    if bytes > 0 {
-        assert!(bytes >= 64 * MIB);
-        Expected::from(1).read(&mut copy, bytes);
-    }
 }
 
 #[test]
