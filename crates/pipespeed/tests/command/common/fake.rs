@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
 use pipespeed_measure::endpoint::outcome::Outcome;
 use pipespeed_measure::failure::TrialError;
-use pipespeed_measure::fixtures::header;
+use pipespeed_measure::fixtures::{header, run as invented_run};
 use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
 use pipespeed_measure::rounds::{Measurement, RunObserver};
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
@@ -118,10 +118,9 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
 
 /// Everything of a run but what is measured.
 pub fn empty_run(suite: Suite) -> Run {
+    let invented = invented_run(suite, Vec::new());
     Run {
         header: header(Kind::Bench),
-        suite,
-        interrupted: None,
         settings: Settings {
             seed: 42,
             rounds_planned: 0,
@@ -129,22 +128,10 @@ pub fn empty_run(suite: Suite) -> Run {
             order: String::new(),
             timed_s: 0.1,
             warm_up_s: 0.01,
-            placement: "different".to_owned(),
-            writer_cpu: Some(0),
-            reader_cpu: Some(1),
             cpu_relation: "different cores".to_owned(),
-            pipe_size: None,
-            buffer_size: None,
-            data: None,
-            work: 0,
-            quick: false,
-            confidence: 0.95,
+            ..invented.settings
         },
-        warnings: Vec::new(),
-        null_control: None,
-        cases: Vec::new(),
-        findings: Vec::new(),
-        search: None,
+        ..invented
     }
 }
 

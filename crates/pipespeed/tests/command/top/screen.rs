@@ -130,15 +130,22 @@ fn masked(text: &str) -> String {
         .join("\n")
 }
 
+/// The screen of a slow loop, once it is drawn. `None`, with a skip, without tmux.
+fn drawn() -> Option<(Group, Tmux)> {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let tmux = Tmux::start(80, 24, &watching(&group))?;
+    tmux.until("drawn", |text| text.contains("sets the pace"));
+    Some((group, tmux))
+}
+
 fn watching(group: &Group) -> String {
     format!("exec {PIPESPEED} top {}", group.first())
 }
 
 #[test]
 fn the_screen_fits_at_three_sizes_and_after_resizing() {
-    let mut group = Group::default();
-    slow_loop(&mut group);
-    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+    let Some((_group, tmux)) = drawn() else {
         return;
     };
     for (columns, rows) in [(80, 24), (120, 40), (40, 10)] {
@@ -186,12 +193,9 @@ fn colours_are_used_unless_no_color_is_set() {
 
 #[test]
 fn keys_hold_the_screen_sort_and_scroll() {
-    let mut group = Group::default();
-    slow_loop(&mut group);
-    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+    let Some((_group, tmux)) = drawn() else {
         return;
     };
-    tmux.until("drawn", |text| text.contains("sets the pace"));
     tmux.press("p");
     tmux.until("held", |text| text.contains("PAUSED"));
     tmux.press("Space");
