@@ -69,6 +69,13 @@ pub fn command(test: &str, role: &str) -> Command {
     command
 }
 
+/// The numbers of mappings and of descriptors of this process.
+pub fn mappings_and_descriptors() -> (usize, usize) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    (maps.lines().count(), descriptors.count())
+}
+
 /// Enables or disables transparent huge pages for this process. Affects only pages
 /// allocated later. Returns false if that is refused.
 pub fn set_huge_pages(enabled: bool) -> bool {

@@ -306,27 +306,6 @@ mod tests {
         stages(members).iter().map(MergedStage::command).collect()
     }
 
-    #[test]
-    fn equal_pipelines_that_ran_one_after_another_are_one() {
-        let pipeline = |pid: i32, began: u64, last: &str| {
-            let pipe = pid as u64;
-            [
-                between_pipes(pid, "zcat", began, [0, pipe]),
-                between_pipes(pid + 1, last, began, [pipe, 0]),
-            ]
-        };
-        let two = |began: u64, last: &str| {
-            let (one, other) = (pipeline(1, 1, "wc"), pipeline(5, began, last));
-            one.into_iter().chain(other).collect::<Vec<Member>>()
-        };
-        assert_eq!(commands(two(2, "wc")), ["zcat (2 times)", "wc (2 times)"]);
-        let merged = stages(two(2, "wc"));
-        assert_eq!((&merged[0].after, &merged[1].before), (&vec![1], &vec![0]));
-        // At the same time, or with another neighbour.
-        assert_eq!(commands(two(1, "wc")), ["zcat", "wc", "zcat", "wc"]);
-        assert_eq!(commands(two(2, "sort")), ["zcat", "wc", "zcat", "sort"]);
-    }
-
     /// `zcat | sort | wc`, then `zcat | sort | head`.
     #[test]
     fn a_merged_stage_has_the_bytes_of_all_its_pipes() {
@@ -355,22 +334,6 @@ mod tests {
             volumes,
             expected.map(|sides| sides.map(|side| side.map(mib)))
         );
-    }
-
-    /// Those of `(a | b) | c` start in the order c, a, b; each of a circle follows another.
-    #[test]
-    fn stages_are_in_the_order_of_the_flow() {
-        let nested = vec![
-            between_pipes(1, "c", 1, [1, 0]),
-            between_pipes(2, "a", 1, [0, 2]),
-            between_pipes(3, "b", 1, [2, 1]),
-        ];
-        assert_eq!(commands(nested), ["a", "b", "c"]);
-        let circle = vec![
-            between_pipes(1, "a", 1, [1, 2]),
-            between_pipes(2, "b", 1, [2, 1]),
-        ];
-        assert_eq!(commands(circle), ["a", "b"]);
     }
 
     /// `(a; b) | c`, and a loop of short-lived programs before c.

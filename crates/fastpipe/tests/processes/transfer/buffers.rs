@@ -1,7 +1,7 @@
 //! Buffers under limits of the process, and leaks of transfers and buffers.
 
 use crate::common;
-use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::process::{become_ordinary, in_own_process, mappings_and_descriptors};
 use crate::common::skip::skip;
 use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
@@ -88,15 +88,6 @@ fn renewing_works_under_mlockall_of_future_memory() {
     });
 }
 
-fn mappings() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().count()
-}
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 #[test]
 fn ten_thousand_buffers_leave_no_mapping_behind() {
     in_own_process(|| {
@@ -110,10 +101,10 @@ fn ten_thousand_buffers_leave_no_mapping_behind() {
             }
         };
         (0..100).for_each(round);
-        let before = mappings();
+        let before = mappings_and_descriptors().0;
         (0..10_000).for_each(round);
         // The heap may have added one or two mappings.
-        let after = mappings();
+        let after = mappings_and_descriptors().0;
         assert!(after <= before + 4, "{before} mappings, then {after}");
     });
 }
@@ -145,10 +136,10 @@ fn transfers_leave_no_descriptor_behind() {
             drop(out.into_inner());
         };
         round(0, Wait::Block);
-        let before = descriptors();
+        let before = mappings_and_descriptors().1;
         for n in 1..200 {
             round(n, common::ALL_WAITS[n % 5]);
         }
-        assert_eq!(descriptors(), before);
+        assert_eq!(mappings_and_descriptors().1, before);
     });
 }

@@ -6,16 +6,10 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use crate::common::Directory;
-use crate::common::process::in_own_process;
+use crate::common::process::{in_own_process, mappings_and_descriptors};
 use crate::common::writers::{fresh, settings};
 use fastpipe::wait::Wait;
 use fastpipe::writer::Frozen;
-
-fn mappings_and_descriptors() -> (usize, usize) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-    (maps.lines().count(), descriptors.count())
-}
 
 /// Reads and discards the available bytes.
 fn drain(reader: &mut File, chunk: &mut [u8]) {

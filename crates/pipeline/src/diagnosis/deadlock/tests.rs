@@ -75,17 +75,6 @@ fn each_kind_of_knot_is_named() {
 }
 
 #[test]
-fn a_fifo_without_a_peer_is_no_knot_while_something_else_runs() {
-    let peer = || ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
-    let waiting = || frozen(process(10, "cat", vec![]), peer());
-    let asleep = on_outside(Outside::Timer);
-    let asleep = frozen(process(11, "sleep", vec![]), asleep);
-    assert_eq!(kinds(vec![waiting(), asleep]), []);
-    let other = frozen(process(11, "cat", vec![]), peer());
-    assert_eq!(kinds(vec![waiting(), other]).len(), 2);
-}
-
-#[test]
 fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
     // make waits for a slot of its job server or for the end of a compiler.
     let make = || Observed {
@@ -240,18 +229,6 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
     assert_eq!(kinds(vec![observed.clone()]), []);
     observed.handled_signals = 1 << (libc::SIGINT - 1);
     assert_eq!(kinds(vec![observed]), [DeadlockKind::OwnEnd]);
-}
-
-#[test]
-fn those_who_wait_for_a_knot_are_listed_beside_it() {
-    let shell = child_of(0, process(1, "sh", Vec::new()));
-    let shell = frozen(shell, on_child());
-    let mut processes = pair(on_room(1), on_room(2));
-    processes.push(shell);
-    let deadlocks = deadlocks(&observation(processes));
-    assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
-    assert_eq!(deadlocks[0].members.len(), 2);
-    assert_eq!(deadlocks[0].waiting[0].name, "sh");
 }
 
 #[test]
