@@ -139,7 +139,9 @@ fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
         (Signal::HUP, "SIGHUP", 129, Some(Inherited::SIGHUP)),
     ] {
         let block = |command: &mut Command| {
-            blocked.map(|signal| conditions::blocked(command, signal));
+            if let Some(signal) = blocked {
+                conditions::blocked(command, signal);
+            }
         };
         let long = Long::prepared(block).saved();
         long.running.send(signal);

@@ -228,8 +228,7 @@ fn a_command_that_adopts_orphans_has_no_sidecar_as_its_child() {
     let outcomes = ["", "--report"].map(|options| {
         let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
         adopts_orphans(&mut command);
-        let outcome = run_marked(command).succeeded();
-        outcome
+        run_marked(command).succeeded()
     });
     assert_eq!(outcomes[0].out, outcomes[1].out);
     let words = "pipes are not raised: the sidecar would be a child of the command";

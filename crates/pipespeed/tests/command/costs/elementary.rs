@@ -65,7 +65,9 @@ fn what_makes_no_sense_is_said_in_one_line() {
 
 #[test]
 fn what_is_lacking_leaves_the_rest_to_be_measured() {
-    let lacking: [(fn(&mut Command) -> bool, &[&str], &str); 3] = [
+    // Whether the condition could be set.
+    type Lack = fn(&mut Command) -> bool;
+    let lacking: [(Lack, &[&str], &str); 3] = [
         (
             |command| {
                 conditions::one_processor(command);
