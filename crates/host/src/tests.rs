@@ -80,7 +80,7 @@ fn a_kvm_guest_is_read_completely() {
 }
 
 #[test]
-fn pages_are_zeroed_by_the_boot_parameter_else_by_the_configuration() {
+fn pages_are_zeroed_by_boot_parameter_else_by_the_configuration() {
     let on = "CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n";
     let off = "CONFIG_A=y\n# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n";
     let boot = "boot/config-6.1.0-32-amd64";
@@ -235,7 +235,7 @@ fn a_single_processor_gives_a_warning() {
 }
 
 #[test]
-fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
+fn empty_root_gives_a_record_of_nulls_and_no_warning() {
     let made = Fixture::empty();
     let machine = Machine::read_below(&made.root, Some(2), Some(3));
     let base_page_bytes = rustix::param::page_size();

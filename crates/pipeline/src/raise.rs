@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_between_stages_may_be_raised_and_others_are_left_alone() {
+    fn only_pipes_between_stages_may_be_raised() {
         let both = || vec![reads(3, 7), writes(4, 7)];
         let fifo = |end: LinkFd| LinkFd {
             pipe: LinkId {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_raised_once_data_is_written_in_the_usual_way() {
+    fn pipe_is_raised_once_data_is_written_in_usual_way() {
         let nothing = WriterActivity::default();
         let written = |written_bytes| WriterActivity {
             written_bytes,

@@ -27,7 +27,7 @@ const READERS: [&str; 6] = [
 ];
 
 #[test]
-fn an_early_end_of_the_stream_is_an_error_after_the_rate() {
+fn early_end_of_stream_is_an_error_after_the_rate() {
     for options in READERS {
         for sent in [0, 1, 10_007] {
             let (from, mut into) = std::io::pipe().unwrap();
@@ -82,7 +82,7 @@ fn the_writer_succeeds_when_the_reader_is_killed() {
 }
 
 #[test]
-fn the_reader_reports_an_early_end_when_the_writer_is_killed() {
+fn reader_reports_an_early_end_when_the_writer_is_killed() {
     for (writer, reader) in WRITERS.iter().zip(READERS) {
         let (writer, reader) = flowing(writer, reader);
         writer.send(Signal::KILL);

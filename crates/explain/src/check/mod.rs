@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_call_is_a_refusal_unless_no_pipe_can_be_made() {
+    fn refused_call_is_refusal_unless_no_pipe_can_be_made() {
         let of = |call: RefusableCall, errno: Errno| {
             of_error(&at::<()>(call, Err(errno)).unwrap_err().into())
         };

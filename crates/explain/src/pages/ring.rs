@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_does_something_else_is_not_drawn_as_derived() {
+    fn kernel_that_does_something_else_is_not_drawn_as_derived() {
         let mut steps = ring_steps().unwrap();
         steps[1].observed = vec![vec![('A', 100)], vec![('B', 50)]];
         steps[1].agrees = false;

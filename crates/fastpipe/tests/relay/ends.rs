@@ -46,7 +46,7 @@ fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
 }
 
 #[test]
-fn every_input_is_relayed_to_every_output_up_to_the_limit() {
+fn every_input_is_relayed_to_every_output_up_to_limit() {
     for from in FROM {
         for to in TO {
             check(from, to, Options::new(), 123_457);
@@ -221,7 +221,7 @@ fn only_pipes_that_may_be_enlarged_are_enlarged() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_copied_correctly() {
+fn writer_that_relies_on_the_pipes_size_is_copied_correctly() {
     if !vmsplice::is_allowed() {
         return;
     }

@@ -29,7 +29,7 @@ fn fails(
 }
 
 #[test]
-fn a_full_disk_is_an_output_error_with_no_bytes_given() {
+fn full_disk_is_an_output_error_with_no_bytes_given() {
     for technique in TECHNIQUES {
         let options = Options::new().technique(technique);
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -56,7 +56,7 @@ fn a_full_disk_is_an_output_error_with_no_bytes_given() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
+fn file_size_limit_is_output_error_with_the_bytes_given() {
     // In its own process, since the limit affects all of it.
     common::process::in_own_process(|| {
         const MAX: u64 = 50_000;
@@ -85,7 +85,7 @@ fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
 }
 
 #[test]
-fn an_end_of_the_wrong_direction_is_an_error_of_that_side() {
+fn end_of_wrong_direction_is_an_error_of_that_side() {
     let directory = Directory::new();
     directory.file("file", &pattern(1000));
     let path = directory.path("file");
@@ -116,7 +116,7 @@ fn an_end_of_the_wrong_direction_is_an_error_of_that_side() {
 }
 
 #[test]
-fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
+fn every_byte_is_accounted_for_when_the_reader_dies() {
     let nonblocking = |pair: (OwnedFd, OwnedFd)| {
         rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
         pair
@@ -164,7 +164,7 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 }
 
 #[test]
-fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
+fn sending_to_socket_without_reader_is_an_error_without_signal() {
     // In its own process, which SIGPIPE would kill.
     common::process::in_own_process(|| {
         // SAFETY: no handler is replaced.

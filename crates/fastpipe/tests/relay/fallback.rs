@@ -71,7 +71,7 @@ const CASES: [(Technique, From, To); 6] = [
 ];
 
 #[test]
-fn an_output_set_to_append_in_mid_stream_loses_no_byte() {
+fn output_set_to_append_in_mid_stream_loses_no_byte() {
     for (technique, from, to) in CASES {
         if to != To::File {
             continue;
@@ -93,7 +93,7 @@ fn an_output_set_to_append_in_mid_stream_loses_no_byte() {
 }
 
 #[test]
-fn a_socket_made_blocking_in_mid_stream_is_not_spliced_to() {
+fn socket_made_blocking_in_mid_stream_is_not_spliced_to() {
     for (technique, from) in [
         (Technique::Splice, From::Pipe),
         (Technique::SpliceThroughPipe, From::Tcp),
@@ -116,7 +116,7 @@ const MOVING: [libc::c_long; 3] = [
 ];
 
 #[test]
-fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
+fn every_byte_arrives_with_all_fast_calls_refused() {
     if !filters_work() {
         return;
     }
@@ -141,7 +141,7 @@ fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
 }
 
 #[test]
-fn a_filter_set_in_mid_stream_loses_and_repeats_no_byte() {
+fn filter_set_in_mid_stream_loses_and_repeats_no_byte() {
     if !filters_work() {
         return;
     }

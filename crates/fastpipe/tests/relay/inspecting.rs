@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn an_inspector_can_limit_the_relay_to_a_number_of_lines(
+    fn inspector_can_limit_the_relay_to_a_number_of_lines(
         lines in prop::collection::vec("[a-z]{0,200}\n", 1..60),
         wanted in 1..80_usize,
         chunks in chunks(),
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn undelivered_bytes_are_not_inspected_and_go_back_into_a_file() {
+fn undelivered_bytes_are_not_inspected_and_go_back_into_file() {
     let directory = Directory::new();
     let bytes = pattern(1 << 20);
     let mut file = directory.file("in", &bytes);
@@ -166,7 +166,7 @@ fn a_requested_technique_other_than_copy_is_passed_over() {
 }
 
 #[test]
-fn call_after_calls_back_exactly_when_its_bytes_are_used_up() {
+fn call_after_calls_back_when_its_bytes_are_used_up() {
     for options in [Options::new(), Options::new().copy()] {
         let bytes = pattern(10_500);
         let (input, feeder) = pipe_of(65_536);

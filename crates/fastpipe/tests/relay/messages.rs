@@ -95,7 +95,7 @@ fn an_empty_message_does_not_end_the_relay() {
 }
 
 #[test]
-fn seqpacket_input_ends_with_its_sender_and_not_at_an_empty_packet() {
+fn seqpacket_input_ends_with_its_sender_not_an_empty_packet() {
     for messages in [
         vec!["one", "", "", "two"],
         vec!["", "onetwo"],
@@ -169,7 +169,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
 }
 
 #[test]
-fn a_message_is_truncated_at_the_limit_and_the_next_one_remains() {
+fn message_is_truncated_at_limit_and_the_next_one_remains() {
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, receiver) = unix(kind);
         send_each(&sender, &[b"12345678", b"next"]);
@@ -214,7 +214,7 @@ fn packets(sizes: &[usize]) -> (OwnedFd, Vec<u8>) {
 }
 
 #[test]
-fn a_limit_within_a_packet_leaves_the_rest_in_the_pipe() {
+fn limit_within_a_packet_leaves_the_rest_in_the_pipe() {
     for technique in [Technique::Splice, Technique::Copy] {
         for limit in [1, 999, 1000, 1001, 5095, 5096, 5097] {
             let (input, bytes) = packets(&[1000, 4096, 1, 10]);

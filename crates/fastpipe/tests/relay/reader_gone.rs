@@ -68,7 +68,7 @@ fn noticed(socket: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_message_in_the_outputs_error_queue_is_not_its_end() {
+fn message_in_the_outputs_error_queue_is_not_its_end() {
     for wait in [Wait::Block, Wait::Spin] {
         let (output, reader) = tcp();
         if !noticed(&output) {

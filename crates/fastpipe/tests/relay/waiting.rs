@@ -245,7 +245,7 @@ fn no_more_is_taken_between_two_calls_than_allowed() {
 }
 
 #[test]
-fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
+fn the_callback_sees_unread_bytes_at_the_start_and_end() {
     let (input, input_writer) = pipe_of(65_536);
     let (reader, output) = pipe_of(65_536);
     File::from(input_writer).write_all(b"five.").unwrap();

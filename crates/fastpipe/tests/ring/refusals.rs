@@ -108,7 +108,7 @@ fn memory_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn positions_are_read_after_attaching_and_an_invalid_one_frees_the_end() {
+fn positions_are_read_after_attaching_and_invalid_one_frees_end() {
     let (producer, _consumer) = ring::pair(1).unwrap();
     let file = producer.as_fd().try_clone_to_owned().unwrap();
     let attach = || Producer::from_fd(file.try_clone().unwrap());

@@ -100,7 +100,7 @@ fn dropping_a_consumer_is_a_broken_pipe_for_the_producer() {
 }
 
 #[test]
-fn dropping_a_producer_ends_the_data_and_a_panic_is_an_error() {
+fn dropping_producer_ends_data_and_a_panic_is_an_error() {
     for wait in WAITS {
         for panics in [false, true] {
             let (mut producer, mut consumer) = ring();
@@ -209,7 +209,7 @@ fn our_own_index_and_the_capacity_are_never_read_back() {
 }
 
 #[test]
-fn bytes_that_change_while_they_are_copied_are_wrong_but_harmless() {
+fn bytes_changing_while_they_are_copied_are_harmless() {
     let (mut producer, mut consumer) = ring();
     let file = producer.as_fd().try_clone_to_owned().unwrap();
     let page = fastpipe::pipe::page_size() as u64;

@@ -125,7 +125,7 @@ fn huge_pages_are_mapped_as_requested() {
 }
 
 #[test]
-fn pages_of_a_size_are_aligned_and_populated_even_if_that_size_is_turned_off() {
+fn pages_of_a_size_turned_off_are_aligned_and_populated() {
     for bytes in (14..=20).map(|bits| 1 << bits).chain([huge_page_size()]) {
         let builder = Buffer::builder().len(2 * bytes + 1).pages(Pages::Huge);
         let buffer = builder.page_bytes(bytes).map().unwrap();
@@ -207,7 +207,7 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
 }
 
 #[test]
-fn a_dropped_or_renewed_buffer_leaves_its_bytes_in_the_pipe() {
+fn dropped_or_renewed_buffer_leaves_its_bytes_in_the_pipe() {
     for pages in [Pages::Base, Pages::Huge] {
         let buffer = || Buffer::builder().len(60_000).pages(pages).map().unwrap();
         stays_in_the_pipe(buffer(), |buffer| {

@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn a_buffer_is_filled_unless_some_bytes_will_do_or_the_data_ends(
+    fn a_buffer_is_filled_as_requested_until_the_data_ends(
         capacity in capacity(), sizes in sizes(), buffers in chunks(), wait in waits(),
         way in select(vec!["read", "read_some", "vmsplice"]),
     ) {
@@ -283,7 +283,7 @@ const MOVES: [(&str, Move); 3] = [
 ];
 
 #[test]
-fn the_end_of_the_outputs_reader_ends_a_wait_for_input() {
+fn end_of_the_outputs_reader_ends_a_wait_for_input() {
     for (name, splice) in MOVES {
         for wait in [Wait::Poll, Wait::Adaptive] {
             for (to, (reader, output)) in [("pipe", pipe_of(4096)), ("socket", unix())] {

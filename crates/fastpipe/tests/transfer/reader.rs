@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn never_fails_with_would_block_on_an_empty_pipe_without_loss() {
+fn never_fails_with_would_block_on_empty_pipe_without_loss() {
     let (reader, writer) = pipe_of(65_536);
     let before = flags(&reader);
     let mut writer = File::from(writer);
@@ -155,7 +155,7 @@ fn the_pipe_grows_only_on_request_and_never_shrinks() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_read_correctly() {
+fn writer_that_relies_on_the_pipes_size_is_read_correctly() {
     if !vmsplice::is_allowed() {
         return;
     }

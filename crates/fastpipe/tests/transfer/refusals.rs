@@ -21,7 +21,7 @@ fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
 }
 
 #[test]
-fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
+fn vmsplice_from_write_end_is_refused_and_pipe_stays_empty() {
     let (_reader, writer) = pipe_of(65_536);
     let mut pages = buffer_with(&[7; 4096], 0);
     for wait in ALL_WAITS {
@@ -32,7 +32,7 @@ fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
 }
 
 #[test]
-fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
+fn vmsplice_asks_for_descriptor_once_and_refuses_a_read_end() {
     if !vmsplice::is_allowed() {
         return;
     }

@@ -127,7 +127,7 @@ fn a_fifo_is_written_and_read_completely() {
 }
 
 #[test]
-fn a_reader_of_a_fifo_sees_its_end_while_it_waits() {
+fn reader_of_a_fifo_sees_its_end_while_it_waits() {
     let directory = Directory::new();
     for wait in WAITS {
         let (reader, writer) = directory.fifo(&format!("{wait:?}"));

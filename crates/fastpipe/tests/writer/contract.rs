@@ -97,7 +97,7 @@ fn finish_returns_the_descriptor_and_a_report() {
 }
 
 #[test]
-fn a_failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
+fn failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
@@ -142,7 +142,7 @@ fn a_failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
 }
 
 #[test]
-fn dropping_sends_queued_bytes_and_does_not_wait_for_the_reader() {
+fn dropping_sends_queued_bytes_and_does_not_wait_for_reader() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut out = setting.builder.open(&writer).unwrap();
@@ -209,7 +209,7 @@ fn wait_drained_refuses_an_output_that_is_its_own_reader() {
 
 /// The reader may read the last byte and close between two checks of the writer.
 #[test]
-fn a_reader_that_reads_everything_and_closes_has_drained_the_pipe() {
+fn reader_that_reads_everything_and_closes_has_drained_the_pipe() {
     for _ in 0..500 {
         let (reader, writer) = pipe_of(4096);
         let mut out = fresh().wait(Wait::Spin).open(writer).unwrap();
@@ -264,7 +264,7 @@ fn a_long_loan_maps_its_memory_once() {
 }
 
 #[test]
-fn a_program_that_flushes_small_pieces_gets_a_large_pipe_and_zero_copy() {
+fn flushing_small_pieces_leads_to_zero_copy_too() {
     let (reader, writer) = pipe_of(64 * KIB);
     let reading = read_all(reader, vec![100_000]);
     let builder = fresh();
@@ -280,7 +280,7 @@ fn a_program_that_flushes_small_pieces_gets_a_large_pipe_and_zero_copy() {
 }
 
 #[test]
-fn an_impossibly_long_loan_is_an_error_and_the_writer_stays_usable() {
+fn impossibly_long_loan_is_error_and_the_writer_stays_usable() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);

@@ -60,7 +60,7 @@ fn a_write_is_refused_only_while_something_is_queued() {
 }
 
 #[test]
-fn the_pipe_is_not_drained_before_the_last_byte_was_read() {
+fn pipe_is_not_drained_before_the_last_byte_was_read() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);

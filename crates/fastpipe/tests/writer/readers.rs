@@ -124,7 +124,7 @@ fn a_reader_that_keeps_resizing_the_pipe_gets_every_byte() {
 
 /// The region is reused while the enlarged pipe is full of unread bytes.
 #[test]
-fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
+fn late_reader_that_enlarges_pipe_beyond_region_gets_every_byte() {
     for setting in settings() {
         let setting = Setting {
             builder: setting
@@ -152,7 +152,7 @@ fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
 
 /// Two slabs, each as long as one loan.
 #[test]
-fn drained_pages_are_reused_only_after_their_last_byte_was_read() {
+fn drained_pages_are_reused_after_their_last_byte_was_read() {
     // The fewest pages that are handed over rather than copied.
     let slab = 2 * pipe::page_size();
     for read in [0, 1, slab - 1, slab, slab + 1] {
@@ -204,7 +204,7 @@ fn a_reader_that_splices_to_a_file_gets_every_byte() {
 
 /// A socket holds references to the pages, and its reader reads late.
 #[test]
-fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
+fn a_late_reader_behind_a_spliced_socket_gets_every_byte() {
     for setting in safe_settings() {
         stream_to(setting, How::Lend, 24 * MIB, |reader, _| {
             let (mut here, there) = UnixStream::pair().unwrap();

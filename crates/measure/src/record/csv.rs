@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_row_for_every_sample_and_every_row_is_full() {
+    fn every_sample_has_a_full_row() {
         let run = ladder();
         let samples: usize = run.cases.iter().map(|case| case.samples.len()).sum();
         let written = text(&run);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_in_one_field_and_what_was_not_measured_is_empty() {
+    fn flags_share_a_field_and_unmeasured_fields_are_empty() {
         let mut run = ladder();
         run.cases.truncate(1);
         run.cases[0].samples.truncate(1);

@@ -40,7 +40,7 @@ fn a_run_keeps_its_time_however_slow_trials_are() {
 }
 
 #[test]
-fn the_grid_has_a_trial_of_every_pair_and_the_best_have_more() {
+fn grid_has_trial_of_every_pair_and_best_have_more() {
     let run = run_of(60.0, Fake::default());
     for panel in &searched(&run).panels {
         for cell in &panel.cells {
@@ -164,7 +164,7 @@ fn baseline(plan: &SearchPlan, runner: &mut Fake) -> (Run, anyhow::Result<Vec<Ca
 }
 
 #[test]
-fn a_search_for_a_baseline_is_short_and_restores_the_durations() {
+fn search_for_a_baseline_is_short_and_restores_the_durations() {
     for (overhead_s, is_complete) in [(0.01, true), (0.2, false)] {
         let (plan, mut runner) = (
             baseline_plan(60.0),
@@ -195,7 +195,7 @@ fn a_baseline_without_any_trial_is_left_to_the_pilot() {
 }
 
 #[test]
-fn a_baseline_is_found_even_if_there_is_no_time_for_finals() {
+fn a_baseline_is_found_without_time_for_finals() {
     let mut runner = Fake {
         overhead_s: 10.0,
         ..Fake::default()

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_differs_in_one_factor_or_its_comparison_says_so() {
+    fn case_differs_in_one_factor_or_its_comparison_says_so() {
         // The technique, the wait, the pages and the pipe's size count as one
         // each; what becomes of the data follows from the technique. The
         // library picks pages and sizes by itself: with it they are one factor
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
+    fn data_that_is_looked_at_behind_splice_is_never_overwritten() {
         let overrides = Overrides {
             data: Some(DataUse::Verify),
             ..Overrides::default()

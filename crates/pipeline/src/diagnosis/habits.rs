@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stray_write_end_is_named_unless_it_is_standard_output() {
+    fn stray_write_end_is_named_unless_it_is_standard_output() {
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
         let expected = Finding::LeakedWriteEnd {
             pipe: LinkId::pipe(7),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
+    fn fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: LinkFd| LinkFd {
             pipe: LinkId {
                 device: 5,
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_pipe_is_explained_only_as_far_as_it_shows() {
+    fn small_pipe_is_explained_only_as_far_as_it_shows() {
         use SmallPipeCause::{MaxSize, Program, ProgramOrLimit, SoftLimit, Unknown};
         let page = fastpipe::pipe::page_size() as u64;
         let usual = default_capacity();

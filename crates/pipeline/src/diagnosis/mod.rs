@@ -404,7 +404,7 @@ mod tests {
 
     /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
     #[test]
-    fn a_filter_that_never_holds_its_writer_up_is_a_stage() {
+    fn filter_that_never_holds_its_writer_up_is_a_stage() {
         let child = |pid: i32, name: &str, ends| child_of(2, process(pid, name, ends));
         let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
         let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
@@ -429,7 +429,7 @@ mod tests {
 
     /// Pipelines whose last stages, and whose errors, go to the same reader.
     #[test]
-    fn pipelines_with_a_common_collector_are_not_joined_unless_they_write_to_it() {
+    fn pipelines_are_joined_only_by_a_collector_they_write_to() {
         let pipeline = |first: i32, writes_much: bool| {
             let pipe = first as u64;
             let ends = vec![writes(1, pipe), writes(2, 99), writes(251, 99)];
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_for_a_pipe_is_a_stage_also_with_children() {
+    fn process_that_waits_for_pipe_is_stage_also_with_children() {
         let cat = child_of(2, process(3, "cat", vec![reads(0, 7)]));
         let observation = observation(vec![
             busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),

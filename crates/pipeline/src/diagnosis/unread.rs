@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_waits_beside_a_timer_and_does_not_read_is_named() {
+    fn a_parent_that_waits_and_does_not_read_is_named() {
         let mut parent = reader(on_outside(Outside::Timer));
         parent.is_frozen = false;
         let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_works_or_is_held_up_itself_is_not_named() {
+    fn a_working_or_blocked_reader_is_not_named() {
         let works = busy(process(2, "gzip", vec![reads(0, 7)]), 0.9, 0.0, 0.0);
         assert_eq!(found(vec![blocked(), works]), []);
         let cat = frozen(

@@ -108,7 +108,7 @@ fn pipes_are_what_they_must_be() {
 }
 
 #[test]
-fn an_ordinary_user_gets_the_same_answers_and_is_refused_frames() {
+fn ordinary_user_gets_the_same_answers_and_is_refused_frames() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -378,7 +378,7 @@ fn wait_for_a_check(pid: i32) {
 }
 
 #[test]
-fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
+fn signal_ends_it_once_nothing_of_a_check_is_left() {
     for (signal, status, name) in [
         (Signal::INT, 130, "SIGINT"),
         (Signal::TERM, 143, "SIGTERM"),
@@ -400,7 +400,7 @@ fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
 }
 
 #[test]
-fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
+fn stop_for_longer_than_a_check_may_take_changes_nothing() {
     let running = start(pipespeed("check -q --only atomic-writes"));
     wait_for_a_check(running.pid().as_raw_pid());
     running.send(Signal::STOP);

@@ -338,7 +338,7 @@ mod tests {
 
     /// `(a; b) | c`, and a loop of short-lived programs before c.
     #[test]
-    fn a_shell_that_only_waits_is_no_stage_unless_its_children_are_short_lived() {
+    fn a_waiting_shell_is_a_stage_for_short_lived_children() {
         let shell = || waiting(member(1, "sh", [0, 100], vec![writes(1, 7)]), 99);
         let program = |pid: i32, name: &str, time: [u64; 2]| {
             child(member(pid, name, time, vec![writes(1, 7)]), 1)
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_reaped_children_that_were_not_seen_are_not_a_stages() {
+    fn bytes_of_unseen_reaped_children_are_not_a_stages() {
         // xargs, whose children moved a gigabyte through pipes of their own.
         let sort = || moving(between_pipes(2, "sort", 1, [1, 0]), [1 << 28, 0]);
         let bytes = |xargs: Member| {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
+    fn smaller_count_of_a_pipes_two_ends_is_its_volume() {
         assert_eq!(between(Some(1000), Some(1011)), Some(1000));
         assert_eq!(between(Some(5000), Some(1011)), Some(1011));
         assert_eq!(between(None, Some(FEW_BYTES)), Some(FEW_BYTES));

@@ -101,8 +101,8 @@ fn an_end_that_never_waits_notices_a_death() {
 }
 
 #[test]
-fn a_process_that_exits_without_closing_its_end_counts_as_dead() {
-    const NAME: &str = "a_process_that_exits_without_closing_its_end_counts_as_dead";
+fn process_that_exits_without_closing_its_end_counts_as_dead() {
+    const NAME: &str = "process_that_exits_without_closing_its_end_counts_as_dead";
     for way in WAYS {
         if is_child(&name("producer", way)) {
             let mut producer = child_producer(way);
@@ -150,8 +150,8 @@ fn ends_within_a_second<T>(child: Child, wait: Wait, waiting: impl FnOnce() -> R
 }
 
 #[test]
-fn a_killed_peer_is_noticed_within_a_second_under_every_wait() {
-    const NAME: &str = "a_killed_peer_is_noticed_within_a_second_under_every_wait";
+fn killed_peer_is_noticed_within_a_second_under_every_wait() {
+    const NAME: &str = "killed_peer_is_noticed_within_a_second_under_every_wait";
     for way in WAYS {
         if is_child(&name("producer", way)) {
             let _producer = child_producer(way);
@@ -180,7 +180,7 @@ fn a_killed_peer_is_noticed_within_a_second_under_every_wait() {
 }
 
 #[test]
-fn a_living_peer_that_closes_the_socket_counts_as_dead_after_its_bytes() {
+fn a_peer_that_closes_is_dead_after_its_bytes() {
     watch();
     for wait in WAITS {
         let (here, there) = UnixStream::pair().unwrap();

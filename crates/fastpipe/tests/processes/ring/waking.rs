@@ -72,7 +72,7 @@ fn a_producer_waiting_for_much_room_sleeps_through_small_releases() {
 }
 
 #[test]
-fn a_waiting_end_is_woken_by_a_close_across_a_position_overflow() {
+fn waiting_end_is_woken_by_close_across_a_position_overflow() {
     in_own_process(|| {
         const HEAD: u64 = 128;
         const TAIL: u64 = 256;

@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn the_capacity_granted_is_the_next_power_of_two_of_pages(
+    fn capacity_granted_is_the_next_power_of_two_of_pages(
         asked in prop_oneof![1..20_000_usize, 1..1_048_577_usize],
     ) {
         let (reader, writer) = pipe::create().unwrap();
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
+fn concurrent_calls_of_set_capacity_get_their_own_results() {
     let (_reader, writer) = pipe::create().unwrap();
     std::thread::scope(|scope| {
         for pages in [2, 4] {
@@ -88,7 +88,7 @@ fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
 }
 
 #[test]
-fn unread_is_the_same_at_both_ends_and_decreases_by_reads() {
+fn unread_is_same_at_both_ends_and_decreases_by_reads() {
     let (reader, writer) = pipe_of(65_536);
     assert_eq!(pipe::unread(&reader).unwrap(), 0);
     rustix::io::write(&writer, &[0; 5000]).unwrap();

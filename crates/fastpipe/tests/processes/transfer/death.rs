@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn a_reader_that_closes_at_any_byte_ends_the_writer_with_a_broken_pipe(
+    fn a_reader_closing_at_any_byte_is_a_broken_pipe(
         read in prop_oneof![0..10_usize, 4090..4100_usize, 0..SENT - CAPACITY],
         wait in waits(), technique in prop::sample::select(TECHNIQUES.to_vec()),
     ) {
@@ -112,7 +112,7 @@ fn without_a_reader_a_transfer_fails_with_nothing_moved() {
 }
 
 #[test]
-fn tee_to_a_pipe_without_reader_fails_with_a_broken_pipe() {
+fn tee_to_pipe_without_reader_fails_with_a_broken_pipe() {
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
         let (copy_reader, copy_writer) = pipe_of(CAPACITY);
@@ -161,7 +161,7 @@ fn kill_a_child_that(role: &'static str, end: OwnedFd) {
 }
 
 #[test]
-fn a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe() {
+fn reader_that_is_killed_ends_writer_with_a_broken_pipe() {
     for technique in TECHNIQUES.into_iter().filter(|t| is_allowed(*t)) {
         for wait in [Wait::Block, Wait::Adaptive] {
             let (reader, writer) = pipe_of(CAPACITY);

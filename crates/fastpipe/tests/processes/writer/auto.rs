@@ -182,7 +182,7 @@ fn auto_tries_fresh_pages_and_every_reader_gets_every_byte() {
 }
 
 #[test]
-fn auto_tries_cow_checked_pages_in_a_process_of_one_thread() {
+fn auto_tries_cow_checked_pages_in_process_of_one_thread() {
     in_own_process(|| {
         if !cow_check_works().unwrap_or(false) {
             return skip("the copy-on-write check does not work here");

@@ -129,7 +129,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
 }
 
 #[test]
-fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
+fn wait_drained_keeps_its_own_pipe_after_stdout_was_replaced() {
     in_own_process(|| {
         with_stdout_of_its_own(|| {
             let reader = become_a_pipe(64 * KIB);

@@ -149,7 +149,7 @@ fn limit_files_to(bytes: u64) {
 }
 
 #[test]
-fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
+fn file_gets_every_byte_after_its_size_limit_is_raised() {
     in_own_process(|| {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -111,7 +111,7 @@ fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
 }
 
 #[test]
-fn a_reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
+fn reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
     in_own_process(|| {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"one\ntwo\nthree\n").unwrap();
@@ -161,7 +161,7 @@ fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
 }
 
 #[test]
-fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
+fn child_that_drops_writer_does_not_keep_the_pipe_open() {
     in_own_process(|| {
         // If the child kept the pipe open, the reader would wait until the child ends.
         end_if_it_hangs();
@@ -190,7 +190,7 @@ fn write_to_null() -> bool {
 }
 
 #[test]
-fn a_child_forked_while_the_first_writer_is_created_creates_its_own() {
+fn child_forked_while_first_writer_is_created_creates_its_own() {
     in_own_process(|| {
         let (tell, told) = channel();
         let first = thread::spawn(move || {
@@ -210,7 +210,7 @@ fn a_child_forked_while_the_first_writer_is_created_creates_its_own() {
 }
 
 #[test]
-fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
+fn child_forked_while_copies_are_laid_out_repeats_same_bytes() {
     in_own_process(|| {
         let frozen = Frozen::new(b"again").unwrap();
         // Copying, so that only the copies laid out use huge pages.
@@ -239,7 +239,7 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
 }
 
 #[test]
-fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
+fn fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
     in_own_process(|| {
         // In a child, since this process would remember the answer.
         if !in_child(|| vmsplice_refers().is_ok()) {
@@ -270,7 +270,7 @@ fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
 
 /// A writer that relies on the process id queries it before each write.
 #[test]
-fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
+fn failure_to_mark_the_process_is_forgotten_with_its_writer() {
     in_own_process(|| {
         if let Err(error) = Buffer::builder().len(8).wiped_on_fork(true).map() {
             return skip(error);

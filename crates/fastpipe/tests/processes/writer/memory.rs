@@ -84,7 +84,7 @@ fn small_pieces_of_long_loans_are_copied() {
 
 /// A slot that refers to one base page keeps its huge page in memory.
 #[test]
-fn a_reader_that_holds_many_huge_pages_makes_the_writer_copy() {
+fn reader_that_holds_many_huge_pages_makes_the_writer_copy() {
     const LEN: u64 = 128 << 20;
     // Less than one region: the checks of later rounds may be paused for their cost.
     const MAX_HELD: u64 = 8 << 20;
@@ -268,7 +268,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
 
 /// A released page does not return to the pool while a pipe holds it.
 #[test]
-fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
+fn reserved_huge_pages_that_run_out_do_not_kill_process() {
     in_own_process(|| {
         let free = || {
             let text = std::fs::read_to_string("/proc/meminfo").unwrap();

@@ -48,7 +48,7 @@ fn send_tagged(setting: Setting, writer: OwnedFd, tag: u8, len: usize) {
 }
 
 #[test]
-fn two_writers_to_one_pipe_each_send_every_byte_in_order() {
+fn two_writers_to_a_pipe_send_every_byte_in_order() {
     in_own_process(|| {
         const LEN: usize = 5 * MIB;
         for setting in settings() {

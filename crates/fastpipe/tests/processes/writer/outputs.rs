@@ -32,7 +32,7 @@ fn is_copied(report: Report, reason: CopyReason) {
 }
 
 #[test]
-fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
+fn a_file_gets_every_byte_at_its_position_or_end() {
     let directory = Directory::new();
     for setting in settings() {
         for wait in ALL_WAITS {
@@ -56,7 +56,7 @@ fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
 }
 
 #[test]
-fn a_fifo_gets_every_byte_even_if_it_was_opened_to_append() {
+fn a_fifo_opened_to_append_gets_every_byte() {
     let directory = Directory::new();
     for (n, setting) in settings().into_iter().enumerate() {
         for wait in WAITS {

@@ -101,7 +101,7 @@ fn stages_that_wait_by_turns_are_not_blamed() {
 
 /// `yes | tee >(gzip | wc) | cat`.
 #[test]
-fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
+fn a_stage_fed_otherwise_is_not_after_the_slow_one() {
     let tee = process(2, "tee", vec![reads(0, 7), writes(1, 10), writes(63, 8)]);
     let mut tee = busy(tee, 0.1, 0.9, 0.0);
     tee.on.retain(|on| on.pipe == LinkId::pipe(8));
@@ -177,7 +177,7 @@ fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
 }
 
 #[test]
-fn a_shell_whose_children_wait_for_the_next_stage_is_not_blamed() {
+fn shell_whose_children_wait_for_next_stage_is_not_blamed() {
     let blocked = Shares {
         blocked: 1.0,
         ..Shares::default()
@@ -220,7 +220,7 @@ fn stages_that_never_ran_do_not_take_turns() {
 }
 
 #[test]
-fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
+fn stages_beside_a_timer_do_not_only_take_turns() {
     let mut stages = chain(&[(0.5, 0.5, 0.0), (0.1, 0.0, 0.5)]);
     let has_turns = |stages: &[Observed]| {
         let findings = found(stages.to_vec());
@@ -234,7 +234,7 @@ fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
 }
 
 #[test]
-fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
+fn stages_that_lack_processors_do_not_take_turns() {
     let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.3, 0.0, 0.2)]);
     for stage in &mut stages {
         stage.shares.queued = 0.4;
@@ -256,7 +256,7 @@ fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
 }
 
 #[test]
-fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
+fn stage_that_was_replaced_in_a_loop_is_one_stage() {
     let mut stages = chain(&[(0.05, 0.95, 0.0), (0.96, 0.0, 0.04), (0.02, 0.0, 0.98)]);
     let mut earlier = Observed {
         has_ended: true,
@@ -271,7 +271,7 @@ fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
 
 /// `split --filter gzip`: it waits for room in a pipe to its own child.
 #[test]
-fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
+fn a_stage_waiting_for_its_child_does_what_that_does() {
     let runs = Shares {
         runs: 0.9,
         ..Shares::default()
@@ -297,7 +297,7 @@ fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
 }
 
 #[test]
-fn a_shell_that_waits_for_its_own_pipeline_does_not_set_its_pace() {
+fn a_shell_does_not_set_its_own_pipelines_pace() {
     let runs = Shares {
         runs: 1.0,
         ..Shares::default()
@@ -368,7 +368,7 @@ fn what_keeps_a_stage_from_running_is_named() {
 }
 
 #[test]
-fn the_size_of_the_pipes_next_to_the_stage_is_seen() {
+fn size_of_the_pipes_next_to_the_stage_is_seen() {
     let room = |capacity: Option<u64>, read_bytes: u64| {
         let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
         observation.pipes[0].capacity = capacity;

@@ -75,7 +75,7 @@ fn each_kind_of_knot_is_named() {
 }
 
 #[test]
-fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
+fn end_of_child_wakes_a_process_that_handles_its_signal() {
     // make waits for a slot of its job server or for the end of a compiler.
     let make = || Observed {
         handled_signals: 1 << (libc::SIGCHLD - 1),
@@ -163,7 +163,7 @@ fn a_pipe_is_not_both_full_and_empty() {
 }
 
 #[test]
-fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
+fn hidden_relatives_and_signal_handlers_may_wake_a_process() {
     let certainties = |unseen, change: fn(&mut Observation)| {
         let mut processes = pair(on_room(1), on_room(2));
         processes[1].unseen = unseen;
@@ -190,7 +190,7 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
 }
 
 #[test]
-fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
+fn a_requested_timeout_ends_what_runs_under_it() {
     let certainty = |name, is_asked| {
         let sleeps = on_outside(Outside::Signal);
         let mut above = frozen(process(9, name, Vec::new()), sleeps);
@@ -232,7 +232,7 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
 }
 
 #[test]
-fn a_stopped_stage_is_a_knot_if_another_waits_for_it() {
+fn stopped_stage_is_a_knot_if_another_waits_for_it() {
     let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), ThreadState::Stopped);
     let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
     let found = kinds(vec![stopped(), reader]);

@@ -129,7 +129,7 @@ fn the_combination_has_what_was_faster_in_the_pilot() {
 }
 
 #[test]
-fn the_combination_takes_the_better_of_changes_that_exclude_each_other() {
+fn combination_takes_the_better_of_changes_that_exclude_each_other() {
     // One processor alone is best, but spinning goes better with the rest.
     let rate = |changes: &[&str]| {
         let has = |name| changes.contains(&name);
@@ -154,7 +154,7 @@ fn the_combination_takes_the_better_of_changes_that_exclude_each_other() {
 }
 
 #[test]
-fn a_change_that_does_not_help_the_others_is_left_out() {
+fn change_that_does_not_help_the_others_is_left_out() {
     let rate = |changes: &[&str]| match changes {
         ["spinning"] => 4.0,
         ["pipe_1m"] => 3.0,

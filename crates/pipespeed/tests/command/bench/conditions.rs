@@ -9,7 +9,7 @@ use serde_json::Value;
 const SHORT: &str = "bench --quick --rounds 1";
 
 #[test]
-fn no_process_is_left_and_no_descriptor_kept_from_trial_to_trial() {
+fn trials_leave_no_process_and_no_descriptor() {
     // 24 trials would not get along with so few, if each kept one.
     let mut command =
         pipespeed("bench --quick --rounds 11 --case write_read_huge --no-save -q --placement free");
@@ -18,7 +18,7 @@ fn no_process_is_left_and_no_descriptor_kept_from_trial_to_trial() {
 }
 
 #[test]
-fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
+fn on_one_processor_spinning_is_refused_and_rest_is_measured() {
     let mut command = pipespeed(&format!(
         "{SHORT} --case busy_loop_huge,write_read --json - "
     ));
@@ -53,7 +53,7 @@ fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
 }
 
 #[test]
-fn without_huge_pages_their_cases_are_refused_and_the_rest_is_measured() {
+fn without_huge_pages_only_their_cases_are_refused() {
     let mut command = pipespeed(&format!("{SHORT} --case vmsplice_read_huge --json - -q"));
     conditions::no_huge_pages(&mut command);
     let record = recorded(command);

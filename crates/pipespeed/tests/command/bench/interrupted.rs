@@ -128,7 +128,7 @@ fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
 }
 
 #[test]
-fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
+fn a_signal_ends_a_run_and_measurements_are_kept() {
     // Whoever started it may have blocked it.
     for (signal, name, status, blocked) in [
         (Signal::INT, "SIGINT", 130, None),
@@ -200,7 +200,7 @@ fn signals_that_come_together_count_as_one() {
 }
 
 #[test]
-fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
+fn second_signal_a_moment_later_ends_a_run_that_hangs() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
     command.current_dir(&directory);
@@ -239,7 +239,7 @@ fn a_signal_before_anything_was_measured_leaves_nothing() {
 }
 
 #[test]
-fn a_run_whose_ends_are_always_killed_ends_and_names_them() {
+fn run_whose_ends_are_always_killed_ends_and_names_them() {
     for role in ["writer", "reader"] {
         let mut long = Long::start(false).saved();
         long.kill_ends(role);
@@ -255,7 +255,7 @@ fn a_run_whose_ends_are_always_killed_ends_and_names_them() {
 }
 
 #[test]
-fn when_the_run_itself_is_killed_its_ends_die_with_it_and_the_last_round_is_kept() {
+fn a_killed_runs_ends_die_and_its_rounds_are_kept() {
     let long = Long::start(false).saved();
     // Left to itself it would not even notice.
     long.stop_an_end();
@@ -278,7 +278,7 @@ fn a_run_whose_ends_stand_still_can_be_interrupted() {
 }
 
 #[test]
-fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on() {
+fn a_full_disk_keeps_the_last_record_without_ending_runs() {
     let mount = tempfile::tempdir().unwrap();
     let copy = tempfile::tempdir().unwrap();
     let script = r#"
@@ -301,7 +301,7 @@ fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on()
 }
 
 #[test]
-fn a_run_started_with_the_signal_ignored_goes_on_until_it_is_done() {
+fn a_run_that_ignores_the_signal_goes_on_until_done() {
     // As nohup does, and shells without job control for what they start in the
     // background.
     let script = "trap '' HUP INT; exec \"$0\" \"$@\"";

@@ -12,7 +12,7 @@ const SHORT: &str = "bench --quick --rounds 1";
 
 /// Which fields it has is a matter of `records::keys`.
 #[test]
-fn the_record_adds_up_and_agrees_with_the_csv_and_the_chart() {
+fn record_adds_up_and_agrees_with_csv_and_the_chart() {
     let directory = tempfile::tempdir().unwrap();
     run_in(
         &directory,
@@ -120,7 +120,7 @@ fn every_case_of_the_suite_touched_delivers_the_right_bytes() {
 }
 
 #[test]
-fn quiet_says_nothing_on_standard_error_and_json_on_standard_output_is_alone_there() {
+fn quiet_silences_stderr_and_json_has_stdout_alone() {
     let quiet = format!("{SHORT} --case write_read -q");
     let outcome = run_alone(pipespeed(&format!("{quiet} --no-save"))).succeeded();
     assert_eq!(outcome.err, "");
@@ -155,7 +155,7 @@ fn list_names_the_cases_and_measures_nothing() {
 }
 
 #[test]
-fn a_pipe_and_a_buffer_size_asked_for_take_effect_in_every_case() {
+fn requested_pipe_and_buffer_sizes_take_effect_in_every_case() {
     let args =
         format!("{SHORT} --pipe-size 32K --buffer-size 64K --case vmsplice_read --json - -q");
     let record = recorded(pipespeed(&args));

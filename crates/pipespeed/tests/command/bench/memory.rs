@@ -55,7 +55,7 @@ fn every_way_goes_over_whole_blocks_in_one_process() {
 }
 
 #[test]
-fn a_requested_block_that_does_not_fit_is_refused_unless_left_out() {
+fn blocks_that_do_not_fit_are_refused_or_left_out() {
     // A PiB.
     let args = format!("{SHORT} --size 4K,1048576G --json -");
     let words = ["--size 1024TiB: 2048TiB of memory needed", "80 %"];
@@ -65,7 +65,7 @@ fn a_requested_block_that_does_not_fit_is_refused_unless_left_out() {
 }
 
 #[test]
-fn a_block_beyond_a_limit_of_the_process_is_refused_and_the_others_go_on() {
+fn a_block_beyond_the_process_limit_is_refused_others_run() {
     let args = format!("{SHORT} --size 4K,512M --json - --case mem_read_4k,mem_read_512m");
     let mut command = pipespeed(&args);
     conditions::limit(&mut command, Resource::As, 450 << 20);

@@ -8,7 +8,7 @@ use serde_json::Value;
 const SHORT: &str = "bench options --quick --rounds 1 --json - -q";
 
 #[test]
-fn every_option_takes_effect_in_its_case_and_in_no_other() {
+fn every_option_takes_effect_in_its_case_only() {
     if conditions::processors() < 2 {
         skip("spinning takes two processors");
         return;
@@ -77,7 +77,7 @@ fn data_that_is_verified_arrives_whatever_the_option() {
 }
 
 #[test]
-fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measured() {
+fn memory_beyond_the_lock_limit_is_refused_the_rest_measured() {
     if conditions::processors() < 2 {
         skip("spinning takes two processors");
         return;
@@ -100,7 +100,7 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measu
 }
 
 #[test]
-fn with_both_ends_on_one_processor_only_the_pair_that_sleeps_is_measured() {
+fn on_one_processor_only_the_pair_that_sleeps_is_measured() {
     let command = pipespeed(&format!("{SHORT} --placement same"));
     let record = recorded(command);
     for case in record["cases"].as_array().unwrap() {

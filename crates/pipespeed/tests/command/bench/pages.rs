@@ -16,7 +16,7 @@ fn cases(record: &Value) -> impl Iterator<Item = (&str, Option<&str>, &Value)> {
 }
 
 #[test]
-fn each_case_has_its_pages_or_is_refused_with_the_way_out() {
+fn each_case_has_its_pages_or_is_refused_with_remedy() {
     if conditions::processors() < 2 {
         return skip("spinning takes two processors");
     }

@@ -16,7 +16,7 @@ use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
 
 #[test]
-fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
+fn trial_ends_when_its_volume_went_over_at_both_ends() {
     let command = pipespeed("bench volumes --volume 64M,16M --rounds 2 --json - -q");
     let record = recorded(command);
     let cases = record["cases"].as_array().unwrap();
@@ -91,7 +91,7 @@ impl Runner for Noting {
 }
 
 #[test]
-fn a_trial_may_take_ten_times_as_long_as_the_pilot_says() {
+fn trial_may_take_ten_times_as_long_as_pilot_says() {
     let longest = Rc::new(RefCell::new(BTreeMap::new()));
     let runner = Noting {
         runner: FakeRunner::default(),
@@ -154,7 +154,7 @@ fn a_pipes_size_is_refused_where_there_is_no_pipe() {
 }
 
 #[test]
-fn a_quick_run_says_what_it_does_without_less_what_was_chosen() {
+fn a_quick_run_says_what_it_leaves_out() {
     let quick = "bench volumes --quick --volume 16M --rounds 1 --json - -q";
     let record = recorded(pipespeed(quick));
     let notes = record["warnings"].to_string();

@@ -53,7 +53,7 @@ fn whole_runs_are_compared_and_recorded() {
 }
 
 #[test]
-fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
+fn each_pipe_is_left_out_in_turn_equal_names_together() {
     // The second run, which is boosted and not timed, lasts until its pipes are raised.
     let line = "echo >> runs; { head -c 4M /dev/zero; [ $(wc -l < runs) != 2 ] || \
                 until [ -e raised ]; do head -c 64K /dev/zero; done; } | \
@@ -80,7 +80,7 @@ fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
 }
 
 #[test]
-fn without_several_raised_pipes_none_is_left_out_which_is_said() {
+fn a_single_raised_pipe_is_not_left_out_as_said() {
     let outcome = run_alone(boost("--prove=1 --each", "echo x | cat")).succeeded();
     let words = "--each: fewer than two pipes between different programs were raised";
     assert!(outcome.err.contains(words), "{outcome:#?}");
@@ -204,7 +204,7 @@ fn a_timed_run_that_ended_otherwise_is_said() {
 }
 
 #[test]
-fn several_words_are_recorded_as_sh_reads_them_and_have_no_other_line() {
+fn several_words_are_recorded_as_sh_reads_them() {
     let mut command = pipespeed("boost --prove=1 --quiet --json - -- sh -c");
     command
         .arg("head -c 4M /dev/zero | od -v")
@@ -271,7 +271,7 @@ fn an_input_that_can_be_read_only_once_is_refused() {
 }
 
 #[test]
-fn an_output_that_is_held_open_is_said_and_not_waited_for() {
+fn an_output_held_open_is_said_and_not_waited_for() {
     let mut command = boost("--prove=1 --json -", "sleep 1000 & seq 3");
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command).succeeded();
@@ -295,7 +295,7 @@ fn an_output_that_is_held_open_is_said_and_not_waited_for() {
 }
 
 #[test]
-fn what_a_process_left_behind_still_writes_is_part_of_the_output() {
+fn what_process_left_behind_still_writes_is_part_of_output() {
     for late in [
         "sleep 0.3",
         // Without a word for longer than an output may be quiet.

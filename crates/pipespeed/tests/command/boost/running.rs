@@ -45,7 +45,7 @@ fn the_pipes_of_a_running_process_are_raised_once() {
 }
 
 #[test]
-fn a_pipe_that_is_left_as_it_is_has_a_reason() {
+fn pipe_that_is_left_as_it_is_has_a_reason() {
     let outcome_of = |line: &str, stages: &[&str]| {
         let (running, _mark) = started(line, stages);
         let pid = running.pid().as_raw_pid();

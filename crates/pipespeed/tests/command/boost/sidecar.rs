@@ -51,14 +51,14 @@ fn it_is_silent_unless_a_report_is_wanted() {
 }
 
 #[test]
-fn a_report_keeps_the_status_and_says_that_nothing_was_raised() {
+fn report_keeps_the_status_and_says_that_nothing_was_raised() {
     let outcome = run_alone(boost("--report", "echo x | cat; exit 5"));
     outcome.assert_ended(5, "x\n");
     assert!(outcome.err.contains("no pipe was raised"), "{outcome:#?}");
 }
 
 #[test]
-fn a_report_with_few_descriptors_keeps_the_status_or_names_the_limit() {
+fn report_with_few_descriptors_keeps_status_or_names_the_limit() {
     for descriptors in 5..20 {
         let mut command = boost("--report", "echo x | cat; exit 5");
         limit(&mut command, Resource::Nofile, descriptors);
@@ -77,7 +77,7 @@ fn a_report_with_few_descriptors_keeps_the_status_or_names_the_limit() {
 }
 
 #[test]
-fn it_has_its_own_session_and_no_descriptor_of_the_command() {
+fn it_has_its_own_session_and_no_descriptor_of_command() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut command = boost("", "cat");
     command.stdin(reader);
@@ -136,7 +136,7 @@ fn killed_at_any_moment_it_changes_nothing() {
 /// Together they raise more than the pipes of one user may take at a time (64 MiB). More of
 /// them find rare faults: PIPESPEED_TEST_RUNS=1000.
 #[test]
-fn many_pipelines_in_a_row_leave_no_process_and_no_raised_pipe() {
+fn many_pipelines_leave_no_process_and_no_raised_pipe() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -167,7 +167,7 @@ fn report_that_contains(words: &str, line: fn(&str) -> String) -> bool {
 }
 
 #[test]
-fn a_writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
+fn writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
     for options in ["", "--reuse drained", "--reuse drained --pipe-size 256K"] {
         let line = format!(
             "{PIPESPEED} write --data pattern --bytes 200M --write-with-vmsplice {options} | \
@@ -195,7 +195,7 @@ fn a_writer_that_copies_is_raised_and_its_bytes_arrive() {
 }
 
 #[test]
-fn a_pipe_that_short_readers_hold_before_the_last_is_raised() {
+fn pipe_that_short_readers_hold_before_the_last_is_raised() {
     let words = "1MiB in place of 64KiB between head and ";
     assert!(report_that_contains(words, |bytes| format!(
         "head -c {bytes} /dev/zero | (for i in $(seq 20); do env true; done; wc -c)"

@@ -224,7 +224,7 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
 }
 
 #[test]
-fn a_command_that_adopts_orphans_has_no_sidecar_as_its_child() {
+fn command_that_adopts_orphans_has_no_sidecar_as_its_child() {
     let outcomes = ["", "--report"].map(|options| {
         let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
         adopts_orphans(&mut command);

@@ -143,7 +143,7 @@ fn the_record_says_what_took_effect() {
 }
 
 #[test]
-fn a_size_over_a_limit_is_shown_as_the_limit_and_the_others_are_measured() {
+fn a_size_over_a_limit_shows_it_others_are_measured() {
     let args = format!("{SHORT} --channel pipe,seqpacket,datagram,mqueue --size 4K,4M --json -");
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     for channel in ["seqpacket", "datagram"] {
@@ -190,7 +190,7 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
 }
 
 #[test]
-fn a_queue_over_a_limit_of_the_users_names_the_limit() {
+fn queue_over_a_limit_of_the_users_names_the_limit() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -223,7 +223,7 @@ fn an_ordinary_user_measures_every_channel_too() {
 }
 
 #[test]
-fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
+fn without_descriptors_every_line_names_limit_and_nothing_is_left() {
     // From less than the command itself needs up to what every trial does.
     let mut explained = 0;
     for descriptors in 8.. {

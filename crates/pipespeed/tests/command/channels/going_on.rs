@@ -27,7 +27,7 @@ fn failing(case: &str, from: usize) -> FakeRunner {
 }
 
 #[test]
-fn a_wrong_byte_in_every_verified_pass_is_reported_and_takes_only_its_case() {
+fn a_wrong_byte_is_reported_and_takes_only_its_case() {
     let (measurement, watch) = going_on(failing("tcp_4k", 0));
     let line = "tcp_4k: wrong data: the byte at offset 7";
     assert_eq!(watch.failed, [line]);

@@ -149,7 +149,7 @@ fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
 }
 
 #[test]
-fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
+fn terminal_s_signals_are_no_failure_and_nobody_is_left() {
     for (signal, status) in [
         (Signal::INT, Some(130)),
         (Signal::QUIT, Some(131)),

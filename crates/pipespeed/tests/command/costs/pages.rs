@@ -131,7 +131,7 @@ fn a_buffer_of_10000_bytes_is_made_of_three_pages() {
 }
 
 #[test]
-fn the_slots_of_a_pipe_are_drawn_step_by_step_as_observed() {
+fn slots_of_pipe_are_drawn_step_by_step_as_observed() {
     let outcome = run_alone(pipespeed("pages --pipe")).succeeded();
     if fastpipe::pipe::page_size() == 4096 {
         insta::assert_snapshot!(outcome.out);
@@ -218,7 +218,7 @@ fn an_ordinary_user_sees_less_and_the_missing_capability() {
 }
 
 #[test]
-fn an_ordinary_user_may_look_at_his_own_process_and_at_no_other() {
+fn an_ordinary_user_may_look_at_own_processes_only() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -243,7 +243,7 @@ fn an_ordinary_user_may_look_at_his_own_process_and_at_no_other() {
 }
 
 #[test]
-fn another_processes_memory_is_shown_with_the_mapping_it_lies_in() {
+fn another_processes_memory_is_shown_with_mapping_it_lies_in() {
     let sleeper = Sleeper::new();
     let args = format!(
         "pages --pid {} --address {:#x}",
@@ -268,14 +268,14 @@ fn another_processes_memory_is_shown_with_the_mapping_it_lies_in() {
 }
 
 #[test]
-fn an_address_that_is_not_mapped_is_shown_with_its_neighbours() {
+fn address_that_is_not_mapped_is_shown_with_its_neighbours() {
     let sleeper = Sleeper::new();
     let args = format!("pages --pid {} --address 0x10", sleeper.pid());
     run_alone(pipespeed(&args)).refused(1, &["0x10", "not mapped", "next mapping above"]);
 }
 
 #[test]
-fn a_process_that_does_not_exist_or_has_no_memory_is_refused() {
+fn a_process_without_memory_or_existence_is_refused() {
     let mut child = start(Command::new("true"));
     eventually(|| child.has_ended().then_some(())).unwrap();
     let args = format!("pages --pid {} --address 0x1000", child.pid().as_raw_pid());

@@ -101,7 +101,7 @@ fn an_ordinary_user_gets_the_estimate_and_the_reason() {
 }
 
 #[test]
-fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
+fn one_kind_of_pages_untouched_ones_too_and_saved_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pinning.json");
     let mut command = pipespeed(&format!("{QUICK} --pages base --untouched --json"));

@@ -26,7 +26,7 @@ pub const STUCK: &str = ": | cat 3>/dev/stdin";
 pub const WAITS_FOR_FIFO: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
 
 #[test]
-fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
+fn command_keeps_its_output_and_the_report_goes_to_stderr() {
     let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
     outcome.assert_ended(0, "first\nlast\n");
     assert_contains(&outcome.err, &["sleep (pid", "Nothing is stuck."]);
@@ -76,7 +76,7 @@ fn a_command_that_ends_at_once_is_not_judged() {
 
 /// It sleeps for the whole of the first look, so that a second one begins.
 #[test]
-fn a_command_that_ends_early_in_the_second_look_was_examined() {
+fn command_that_ends_early_in_the_second_look_was_examined() {
     for seconds in ["0.51", "0.54", "0.57"] {
         let outcome = run_alone(doctor("--time 0.5", &format!("sleep {seconds} | cat")));
         let outcome = outcome.succeeded();
@@ -86,7 +86,7 @@ fn a_command_that_ends_early_in_the_second_look_was_examined() {
 }
 
 #[test]
-fn a_second_look_that_ends_early_does_not_replace_the_first() {
+fn second_look_that_ends_early_does_not_replace_the_first() {
     let outcome = run_alone(doctor("--time 0.5 --json -", "sleep 0.9 | cat")).succeeded();
     let seconds = json(&outcome.out)["seconds"].as_f64().unwrap();
     assert!(seconds >= 0.5, "{outcome:#?}");
@@ -222,7 +222,7 @@ fn a_command_that_handles_a_signal_ends_by_itself() {
 
 /// As a shell's process substitution, which is a child of what the shell becomes.
 #[test]
-fn a_signal_ends_no_process_that_was_there_before_the_command() {
+fn signal_ends_no_process_that_was_there_before_the_command() {
     let script = "sleep 1001 & exec \"$0\" doctor --time 100 -- 'sleep 1002 | cat'";
     let mut command = Command::new("sh");
     command.args(["-c", script, PIPESPEED]);

@@ -122,7 +122,7 @@ fn a_cycle_of_two_fifos_is_stuck() {
 }
 
 #[test]
-fn a_stopped_stage_is_named_with_the_way_to_continue_it() {
+fn stopped_stage_is_named_with_the_way_to_continue_it() {
     let (group, [_, pid]) = yes_to_cat();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
     let remedy = format!("Remedy: kill -CONT {pid}");
@@ -176,7 +176,7 @@ fn a_python_parent_and_its_child_are_explained() {
 }
 
 #[test]
-fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
+fn splice_that_holds_pipe_is_found_and_not_waited_for() {
     if !has_python("import os; os.splice") {
         return;
     }
@@ -206,7 +206,7 @@ fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
 /// reubeno/brush#1293: a shell writes a here-document into a pipe before it starts the program
 /// that reads it.
 #[test]
-fn a_document_larger_than_the_pipe_without_a_reader_yet_is_stuck() {
+fn document_larger_than_pipe_without_a_reader_yet_is_stuck() {
     if !has_python("import os") {
         return;
     }
@@ -223,7 +223,7 @@ fn a_document_larger_than_the_pipe_without_a_reader_yet_is_stuck() {
 /// haskell/process#70: a program's output is read to its end, but the server that it started
 /// has inherited that output. The server may end at any time, so this is not called stuck.
 #[test]
-fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
+fn server_that_keeps_output_of_its_starter_open_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("record");
     let mut command = pipespeed("doctor --time 0.5 --json");

@@ -89,7 +89,7 @@ fn the_slow_stage_of_a_pipeline_is_named() {
 
 /// The stage after it works nearly as often, since each of its small writes wakes that.
 #[test]
-fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
+fn the_pipe_between_a_slow_and_busy_stage_distinguishes_them() {
     let ((to_slow, from_fast), (to_busy, from_slow), (to_last, from_busy)) =
         (pipe(), pipe(), pipe());
     let mut group = Group::default();
@@ -110,7 +110,7 @@ fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
 }
 
 #[test]
-fn a_stage_that_waits_for_a_socket_is_named_with_it() {
+fn stage_that_waits_for_a_socket_is_named_with_it() {
     let (reader, writer) = pipe();
     let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut group = Group::default();
@@ -122,7 +122,7 @@ fn a_stage_that_waits_for_a_socket_is_named_with_it() {
 }
 
 #[test]
-fn programs_that_wait_for_the_one_they_started_are_no_stages() {
+fn programs_that_wait_for_one_they_started_are_no_stages() {
     for wrapper in ["timeout 1000 sh -c", "sh -c '\"$@\"; :' sh sh -c"] {
         let mut group = Group::default();
         group.script(&format!("yes | {wrapper} '{SLOW}' | cat >/dev/null"));

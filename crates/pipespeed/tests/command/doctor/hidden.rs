@@ -104,7 +104,7 @@ fn a_proc_that_hides_processes_is_noted() {
 
 /// A user whose processes root's can't be told from: without privileges root's pipes stay closed.
 #[test]
-fn the_other_end_of_another_users_pipe_is_not_called_missing() {
+fn other_end_of_another_users_pipe_is_not_called_missing() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -156,7 +156,7 @@ fn a_descendant_that_cannot_be_examined_may_end_a_wait() {
 }
 
 #[test]
-fn what_a_process_that_is_not_listed_may_wake_is_not_killed() {
+fn what_an_unlisted_process_may_wake_is_not_killed() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };

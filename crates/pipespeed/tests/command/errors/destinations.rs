@@ -35,7 +35,7 @@ fn script(text: &str, directory: &Path) -> Command {
 
 /// Which paths can't be written is a matter of unit tests.
 #[test]
-fn files_that_cant_be_written_are_found_before_anything_is_measured() {
+fn unwritable_files_are_found_before_anything_is_measured() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing/run.json");
     let missing = missing.to_str().unwrap();
@@ -71,7 +71,7 @@ fn the_owner_and_the_mode_of_a_file_are_kept() {
 }
 
 #[test]
-fn a_file_that_is_a_mount_point_is_written_in_place() {
+fn file_that_is_a_mount_point_is_written_in_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         cd "$1" && touch run.json other && mount --bind other run.json || exit 99
@@ -98,7 +98,7 @@ fn a_directory_that_is_closed_to_us_is_named() {
 }
 
 #[test]
-fn a_file_in_a_read_only_directory_is_written_in_place() {
+fn file_in_a_read_only_directory_is_written_in_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         cd "$1" && mkdir closed && touch closed/run.json run.json &&
@@ -155,7 +155,7 @@ fn on_a_full_disk_the_old_record_is_kept() {
 }
 
 #[test]
-fn a_full_disk_has_room_for_a_record_in_the_place_of_a_longer_one() {
+fn a_full_disk_takes_a_record_in_a_longers_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         mount -t tmpfs -o size=128k none "$1" && cd "$1" || exit 99
@@ -171,7 +171,7 @@ fn a_full_disk_has_room_for_a_record_in_the_place_of_a_longer_one() {
 }
 
 #[test]
-fn a_descriptor_is_written_at_its_own_position_and_not_emptied() {
+fn descriptor_is_written_at_its_own_position_and_not_emptied() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/fd/3", directory.path().join("link")).unwrap();
     for (name, descriptor) in [
@@ -230,7 +230,7 @@ fn a_descriptor_that_cannot_be_written_is_refused_beforehand() {
 }
 
 #[test]
-fn the_records_of_top_replace_the_old_ones_once_there_are_new_ones() {
+fn records_of_top_replace_old_ones_once_there_are_new() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("top.json");
     let top = |args: &str| {

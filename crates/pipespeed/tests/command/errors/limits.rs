@@ -81,7 +81,7 @@ fn buffers_larger_than_the_memory_are_refused() {
 }
 
 #[test]
-fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
+fn sizes_that_would_exhaust_memory_are_refused_before_anything_runs() {
     // No machine has as much; should a size be accepted after all, it can't be mapped.
     for (args, size) in [
         ("bench", "--buffer-size 1024T"),
@@ -106,7 +106,7 @@ fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn too_little_address_space_or_stack_is_refused_with_the_limit() {
+fn too_little_address_space_or_stack_is_refused_with_limit() {
     let space = (
         Resource::As,
         64 << 20,
@@ -165,7 +165,7 @@ fn memory_over_the_limit_of_locked_memory_is_not_locked() {
 }
 
 #[test]
-fn huge_pages_to_be_checked_and_not_given_are_an_error() {
+fn huge_pages_to_be_checked_and_not_given_are_error() {
     let words = ["--check-huge-page", "only 0 of", "transparent huge pages"];
     for args in ["", "--write-with-vmsplice"] {
         let mut command = pipespeed(&format!("write --huge-page --check-huge-page {args}"));
@@ -194,7 +194,7 @@ fn huge_pages_that_nothing_can_show_are_an_error() {
 }
 
 #[test]
-fn where_nothing_can_be_saved_a_run_is_made_all_the_same() {
+fn where_nothing_can_be_saved_run_is_made_all_same() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -251,7 +251,7 @@ fn every_measurement_is_saved_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn a_file_that_cannot_be_saved_is_named_after_the_figures_were_shown() {
+fn a_file_that_cannot_be_saved_is_named_after_figures() {
     for run in SHORT.into_iter().chain([PROFILE, "check --only semantics"]) {
         for option in ["--json", "--csv", "--chart"] {
             let has_all = run.starts_with("bench") || run.starts_with("latency");
@@ -382,7 +382,7 @@ fn messages_have_no_numbers_of_errors() {
 }
 
 #[test]
-fn standard_output_that_nobody_reads_any_more_ends_a_command_well() {
+fn standard_output_that_nobody_reads_any_more_ends_command_well() {
     let unread = || std::io::pipe().unwrap().1;
     for args in ["bench --list", "man", "completions bash", "--help"] {
         let outcome = start_into(pipespeed(args), unread()).finish().succeeded();
@@ -404,7 +404,7 @@ fn standard_output_that_nobody_reads_any_more_ends_a_command_well() {
 }
 
 #[test]
-fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured() {
+fn where_no_file_may_grow_measurements_are_still_shown() {
     let directory = tempfile::tempdir().unwrap();
     let limited = |args: &str| {
         let mut command = pipespeed(args);
@@ -425,7 +425,7 @@ fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured()
 }
 
 #[test]
-fn a_socket_with_a_name_works_where_temporary_files_lie_deep() {
+fn socket_with_a_name_works_where_temporary_files_lie_deep() {
     let directory = tempfile::tempdir().unwrap();
     let deep = directory.path().join("d".repeat(120));
     fs::create_dir(&deep).unwrap();

@@ -75,7 +75,7 @@ fn an_endless_write_goes_to_nothing_but_a_pipe() {
 }
 
 #[test]
-fn vmsplice_and_splice_want_a_pipe_even_for_a_few_bytes() {
+fn vmsplice_and_splice_want_pipe_even_for_a_few_bytes() {
     let file = tempfile::tempfile().unwrap();
     let command = pipespeed("write --write-with-vmsplice --bytes 1K");
     let writer = start_into(command, file.try_clone().unwrap());
@@ -134,7 +134,7 @@ fn options_that_contradict_each_other_are_both_named() {
 }
 
 #[test]
-fn only_one_thing_goes_to_standard_output_or_comes_from_standard_input() {
+fn only_one_thing_uses_standard_output_or_input() {
     let directory = tempfile::tempdir().unwrap();
     for (args, both) in [
         ("bench --json - --csv -", "--json and --csv"),
@@ -148,7 +148,7 @@ fn only_one_thing_goes_to_standard_output_or_comes_from_standard_input() {
 }
 
 #[test]
-fn a_line_break_in_an_argument_does_not_break_the_message() {
+fn line_break_in_an_argument_does_not_break_the_message() {
     for args in ["check --only", "report"] {
         let mut command = pipespeed(args);
         command.arg("one\ntwo");

@@ -25,7 +25,7 @@ fn shell(line: &str, file: &tempfile::NamedTempFile) -> Command {
 }
 
 #[test]
-fn a_consumer_that_reads_little_and_goes_is_shown_with_its_count() {
+fn a_consumer_that_goes_early_is_shown_with_its_count() {
     let file = file_of(&vec![b'x'; 4 * MIB]);
     for options in ["--json", "--json -C", "--json -L 100G", "--json -C -L 1"] {
         let (mut out, into) = std::io::pipe().unwrap();
@@ -68,7 +68,7 @@ fn zeros_mean_that_nothing_was_said_as_with_pv() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
+fn an_unwritable_report_is_a_failure_and_all_data_passes() {
     let file = file_of(&vec![b'x'; MIB]);
     for (options, code) in [
         ("--json", 1),
@@ -99,7 +99,7 @@ fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
 }
 
 #[test]
-fn a_fifo_without_a_writer_is_waited_for_while_the_display_goes_on() {
+fn fifo_without_writer_is_waited_for_while_display_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();

@@ -30,7 +30,7 @@ fn without_a_terminal_nothing_is_drawn_unless_forced() {
 }
 
 #[test]
-fn a_stream_that_ends_before_it_is_to_be_shown_is_not_shown() {
+fn a_stream_over_before_it_is_due_is_not_shown() {
     assert_eq!(said_of("-f -D 1000", b"bytes"), "");
     assert_eq!(said_of("-f -W", b""), "");
     assert_eq!(said_of("-fWb", b"some"), "\r     4B\n");
@@ -52,7 +52,7 @@ fn numbers_are_per_cents_or_counts() {
 }
 
 #[test]
-fn the_size_is_that_of_all_files_together_where_all_can_tell() {
+fn the_size_is_that_of_all_files_if_known() {
     let file = file_of(&[0; 300]);
     let run = |name: &str| {
         let mut command = meter("--json");

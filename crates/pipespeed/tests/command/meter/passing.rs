@@ -66,7 +66,7 @@ fn every_byte_is_passed_on_whatever_the_options() {
 }
 
 #[test]
-fn several_files_are_passed_on_in_order_without_a_bad_one() {
+fn several_files_are_passed_on_in_order_without_bad_one() {
     let (first, second) = (file_of(b"first "), file_of(b"second "));
     let mut command = meter("-q");
     command
@@ -142,7 +142,7 @@ fn the_size_holds_for_all_files_together() {
 }
 
 #[test]
-fn at_so_many_lines_it_stops_and_leaves_the_next_line() {
+fn at_so_many_lines_it_stops_and_leaves_next_line() {
     let text: String = (0..3000)
         .map(|n| format!("{n} {}\r\n", "x".repeat(n % 90)))
         .collect();
@@ -208,7 +208,7 @@ fn what_the_rate_limit_lets_pass_is_all_there_is() {
 }
 
 #[test]
-fn the_pipe_at_the_input_keeps_its_size_unless_it_may_be_resized() {
+fn the_input_pipe_keeps_its_size_unless_resizing_is_allowed() {
     for (options, may_grow) in [("-q", false), ("-C -q", false), ("--resize-input -q", true)] {
         let (from, mut into) = std::io::pipe().unwrap();
         fastpipe::pipe::set_capacity(&from, 65_536).unwrap();

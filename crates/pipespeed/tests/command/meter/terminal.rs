@@ -42,7 +42,7 @@ fn plain(line: &str) -> String {
 }
 
 #[test]
-fn while_the_consumer_or_the_producer_is_blocked_it_is_drawn_on() {
+fn while_consumer_or_producer_is_blocked_it_is_drawn_on() {
     let mut terminal = Terminal::new(80);
     let mut metered = start(&terminal, meter("-i 0.02"));
     // Nothing comes.
@@ -91,7 +91,7 @@ fn a_terminal_that_was_halted_stalls_nothing() {
 }
 
 #[test]
-fn the_line_is_as_wide_as_the_terminal_whenever_that_changes() {
+fn line_is_as_wide_as_the_terminal_whenever_that_changes() {
     let mut terminal = Terminal::new(100);
     let metered = start(&terminal, meter("-i 0.02"));
     for columns in [100, 60, 10, 1, 40, 200] {
@@ -126,7 +126,7 @@ fn the_bar_is_coloured_where_that_is_possible_and_wanted() {
 }
 
 #[test]
-fn from_the_background_nothing_is_drawn_until_it_is_in_the_foreground() {
+fn from_background_nothing_is_drawn_until_it_is_in_foreground() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();

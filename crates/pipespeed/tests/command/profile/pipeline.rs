@@ -74,7 +74,7 @@ fn assert_ended(stage: &Value, how: &str, number: i32) {
 }
 
 #[test]
-fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
+fn each_stages_costs_add_up_and_its_bytes_are_counted() {
     if !can_sample() {
         return;
     }
@@ -197,7 +197,7 @@ fn child_processes_count_as_their_stage() {
 
 /// The first phase, of 38 ms, is sampled and the second is not.
 #[test]
-fn children_that_start_in_a_phase_without_sampling_are_sampled_later() {
+fn children_that_start_in_phase_without_sampling_are_sampled_later() {
     if !can_sample() {
         return;
     }
@@ -427,7 +427,7 @@ fn a_stopped_stage_ends_by_sigterm() {
 }
 
 #[test]
-fn options_after_a_quoted_pipeline_are_refused_with_the_way_out() {
+fn options_after_quoted_pipeline_are_refused_with_the_way_out() {
     for pipeline in ["yes | head -1", "yes|head"] {
         let mut command = profile("", pipeline);
         command.args(["--time", "3"]);
@@ -461,7 +461,7 @@ fn a_command_that_is_missing_or_fails_is_named() {
 }
 
 #[test]
-fn an_empty_command_is_bad_usage_and_the_shell_judges_others() {
+fn empty_command_is_bad_usage_and_the_shell_judges_others() {
     run_alone(profile("", " ")).refused(2, &["command is missing"]);
     if !can_sample() {
         return;
@@ -498,7 +498,7 @@ fn assert_not_divided(outcome: Outcome, words: &[&str]) {
 const BUSY: &str = "(while :; do :; done) | cat";
 
 #[test]
-fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
+fn ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
     if !is_only_for_root() {
         return;
     }
@@ -524,7 +524,7 @@ fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
 }
 
 #[test]
-fn a_filter_that_refuses_the_call_is_named_with_the_stages() {
+fn filter_that_refuses_the_call_is_named_with_the_stages() {
     let mut command = profile("--no-save --time 2", BUSY);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;

@@ -330,7 +330,7 @@ fn an_ordinary_user_gets_counts_and_the_setting_that_refuses() {
 }
 
 #[test]
-fn counted_times_add_up_to_the_wall_time_and_are_saved() {
+fn counted_times_add_up_to_wall_time_and_are_saved() {
     let mut command = pipespeed(SAVED);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;

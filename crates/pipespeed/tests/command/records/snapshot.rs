@@ -71,7 +71,7 @@ fn the_record_of_a_ladder_is_as_it_was() {
 }
 
 #[test]
-fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
+fn each_trial_is_seen_once_in_order_of_the_schedule() {
     let runner = one_refused();
     let log = runner.log.clone();
     let mut measurement = measurement(Suite::Ladder, runner);

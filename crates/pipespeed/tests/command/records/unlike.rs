@@ -12,7 +12,7 @@ use rustix::process::Resource;
 use serde_json::Value;
 
 #[test]
-fn runs_of_different_suites_have_nothing_to_compare_or_are_refused() {
+fn runs_of_different_suites_are_refused_unless_forced() {
     let records = Records::new();
     records.save("touched.json", &run(Suite::Touched, &[]));
     let words = [
@@ -63,7 +63,7 @@ fn another_machine_is_said_first() {
 }
 
 #[test]
-fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
+fn other_work_or_use_of_data_is_not_compared() {
     let records = Records::new();
     records.changed("work.json", |run| run.settings.work = 3);
     records
@@ -79,7 +79,7 @@ fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
 }
 
 #[test]
-fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
+fn a_missing_or_refused_case_is_named_the_rest_compared() {
     let records = Records::new();
     records.changed("new.json", |run| {
         run.cases.retain(|case| case.name != "vmsplice_splice");
@@ -117,7 +117,7 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
 }
 
 #[test]
-fn runs_without_a_measured_case_in_common_are_refused_even_by_force() {
+fn runs_without_a_common_case_are_refused_even_by_force() {
     let records = Records::new();
     records.changed("none.json", |run| run.cases.clear());
     for args in [
@@ -141,7 +141,7 @@ fn an_interrupted_run_is_compared_and_said_to_be_one() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_compared_and_said_to_have_ended_early() {
+fn a_killed_run_is_compared_as_one_that_ended_early() {
     let records = Records::new();
     records.changed("new.json", |run| run.settings.rounds_planned = 500);
     let outcome = records.compare("old.json new.json").succeeded();
@@ -185,7 +185,7 @@ fn edited_names_and_numbers_are_shown_safely() {
 
 /// What else is no record is a matter of unit tests.
 #[test]
-fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
+fn what_is_no_record_is_refused_with_the_way_out() {
     let records = Records::new();
     let path = |name: &str| records.0.path().join(name);
     let old = fs::read_to_string(path("old.json")).unwrap();
@@ -237,7 +237,7 @@ fn an_endless_file_is_refused() {
 
 /// Parsed, each of these files would take more than 400 MiB, or be printed.
 #[test]
-fn a_large_file_that_is_no_record_is_refused_in_little_memory() {
+fn a_large_other_file_is_refused_in_little_memory() {
     const LENGTH: usize = 30 << 20;
     let records = Records::new();
     let padded = |before: &str, filler: &str, after: &str| {

@@ -98,7 +98,7 @@ fn every_writer_delivers_the_stream_to_every_reader() {
 }
 
 #[test]
-fn a_writer_sends_the_bytes_asked_for_and_not_one_more() {
+fn writer_sends_the_bytes_asked_for_and_not_one_more() {
     for options in WRITERS {
         let (outcome, got) = written_by(writer(options));
         outcome.succeeded();
@@ -116,7 +116,7 @@ fn a_writer_sends_the_bytes_asked_for_and_not_one_more() {
 }
 
 #[test]
-fn a_reader_that_wants_one_byte_more_says_how_many_it_got() {
+fn a_reader_wanting_more_says_how_many_bytes_it_got() {
     for options in READERS {
         let (writer, reader) = pipeline(writer(""), reader(options, BYTES + 1));
         writer.succeeded();
@@ -142,7 +142,7 @@ fn a_stream_shorter_than_the_default_is_measured_and_reported() {
 }
 
 #[test]
-fn bytes_to_pipe_has_no_effect_on_the_writer_and_says_so() {
+fn bytes_to_pipe_says_it_does_not_affect_the_writer() {
     let writer = pipespeed("write --bytes-to-pipe 1K");
     let (writer, reader) = pipeline(writer, pipespeed("read --bytes-to-pipe 1M"));
     reader.succeeded_in_silence();
@@ -194,7 +194,7 @@ fn a_byte_that_was_changed_is_named_by_its_offset() {
 }
 
 #[test]
-fn a_byte_that_was_lost_or_came_twice_is_noticed_where_the_stream_first_differs() {
+fn a_lost_or_repeated_byte_is_noticed_where_streams_differ() {
     let whole = stream(BYTES + 1);
     for options in READERS {
         for offset in [0, 5, 65_536, 999_000] {
@@ -255,7 +255,7 @@ fn a_pipe_size_with_vmsplice_takes_effect() {
 }
 
 #[test]
-fn csv_has_the_pipe_size_as_given_and_a_warning_the_rounded_one() {
+fn csv_has_pipe_size_as_given_and_warning_rounded_one() {
     let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
     let (writer, reader) = pipeline(pipespeed("write --bytes 1M --pipe-size 100000"), command);
     let writer = writer.succeeded();
@@ -269,7 +269,7 @@ fn csv_has_the_pipe_size_as_given_and_a_warning_the_rounded_one() {
 }
 
 #[test]
-fn where_one_processor_is_allowed_ends_that_spin_still_come_to_an_end() {
+fn spinning_ends_come_to_an_end_on_one_processor() {
     let mut writer = writer("--write-with-vmsplice --busy-loop");
     let mut reader = reader("--read-with-splice --busy-loop", BYTES);
     conditions::one_processor(&mut writer);

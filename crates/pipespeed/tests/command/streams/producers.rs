@@ -142,7 +142,7 @@ fn fizzbuzz_goes_to_files_and_sockets_too() {
 /// As pv does, and `tee` of some systems: what was spliced is looked at only
 /// after the writer has gone on for long.
 #[test]
-fn fizzbuzz_is_right_for_a_reader_that_splices_onward_and_looks_late() {
+fn fizzbuzz_is_right_for_a_late_reader_of_spliced_pages() {
     let (fizzbuzz, mut reader) = piped("fizzbuzz --from 1000000000");
     let mut expected = Expected::from(1_000_000_000);
     let (late, onward) = fastpipe::pipe::create().unwrap();
@@ -238,7 +238,7 @@ fn yes_prints_bytes_that_are_no_text() {
 }
 
 #[test]
-fn yes_goes_to_sockets_and_says_when_a_device_is_full() {
+fn yes_goes_to_sockets_and_says_when_device_is_full() {
     let (mut here, there) = UnixStream::pair().unwrap();
     let running = start_into(yes(&["no"]), OwnedFd::from(there));
     let mut got = vec![0; MIB];
@@ -255,7 +255,7 @@ fn yes_goes_to_sockets_and_says_when_a_device_is_full() {
 }
 
 #[test]
-fn an_option_that_yes_does_not_know_is_said_in_one_line() {
+fn an_unknown_option_of_yes_is_said_in_one_line() {
     start(yes(&["--no-such"]))
         .finish()
         .refused(2, &["--no-such"]);

@@ -51,7 +51,7 @@ fn the_screen_ends_with_the_command_and_its_messages_follow() {
 }
 
 #[test]
-fn the_output_of_a_command_may_be_a_file_and_the_screen_the_terminal() {
+fn output_of_command_may_be_file_and_screen_the_terminal() {
     let mut terminal = Terminal::new(80);
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");

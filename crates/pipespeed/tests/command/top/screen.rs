@@ -263,7 +263,7 @@ fn the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
+fn stop_leaves_the_screen_and_going_on_returns_to_it() {
     let mut group = Group::default();
     slow_loop(&mut group);
     let mut terminal = Terminal::new(80);
@@ -350,7 +350,7 @@ fn the_background_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn ended_stages_are_shown_as_such_and_the_screen_ends_with_the_last() {
+fn ended_stages_are_shown_and_the_last_ends_the_screen() {
     let mut group = Group::default();
     let pids = slow_loop(&mut group);
     let script = format!("{PIPESPEED} top {}; echo finished; exec cat", group.first());
