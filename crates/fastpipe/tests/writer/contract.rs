@@ -11,7 +11,7 @@ use crate::common::writers::{
 };
 use crate::common::{ALL_WAITS, Directory, assert_same, pipe_of, read_all};
 use fastpipe::method::{Method, Reuse};
-use fastpipe::pipe::{self};
+use fastpipe::pipe;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{COPIED_FIRST, CopyReason, Path, Writer};
 
@@ -36,7 +36,9 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over() {
             }
             let path = out.path();
             let report = out.finish().unwrap().1;
-            if uses_policy(path, Reuse::Fresh, &format!("{how:?} of {piece}")) {
+            let handed_over = uses_policy(path, Reuse::Fresh, &format!("{how:?} of {piece}"));
+            // A loan of a single page is copied.
+            if handed_over && piece > 4 * KIB {
                 assert!(report.zero_copy_bytes > 4 * MIB as u64, "{report:?}");
             }
             let got = reading.join().unwrap();
