@@ -17,6 +17,8 @@ use pipespeed_stats::Rng;
 pub struct Fake {
     /// The names of the cases of the trials so far.
     pub log: Vec<String>,
+    /// The number of the trial that is interrupted by a signal.
+    pub signal_at: Option<usize>,
     /// A pipe size that is refused when it is tried.
     pub refused_pipe: Option<usize>,
     /// The time of a trial outside its parts.
@@ -33,6 +35,7 @@ impl Default for Fake {
     fn default() -> Self {
         Fake {
             log: Vec::new(),
+            signal_at: None,
             refused_pipe: None,
             overhead_s: 0.01,
             now_s: 0.0,
@@ -62,8 +65,12 @@ pub fn rate(case: &Case) -> f64 {
 
 impl Runner for Fake {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        let number = self.log.len();
         self.log.push(case.name.clone());
         self.now_s += self.overhead_s + self.durations.sum_s();
+        if self.signal_at == Some(number) {
+            return Err(TrialError::Interrupted(2));
+        }
         if self.refused_pipe.is_some() && self.refused_pipe == case.subject.pipe_bytes() {
             return Err(NotRun::refused("too large, invented").into());
         }
