@@ -83,6 +83,12 @@ impl Outcome {
         unwrap(&self.err)
     }
 
+    /// Checks its status and its standard output.
+    #[track_caller]
+    pub fn assert_ended(&self, code: i32, out: &str) {
+        assert_eq!((self.code, &*self.out), (Some(code), out), "{self:#?}");
+    }
+
     /// Checks that it exited with status 0.
     #[track_caller]
     pub fn succeeded(self) -> Self {

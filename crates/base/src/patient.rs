@@ -131,7 +131,7 @@ mod tests {
     use rustix::fs::{OFlags, fcntl_setfl};
 
     #[test]
-    fn all_text_is_written_to_a_full_pipe_with_o_nonblock() {
+    fn all_text_is_written_to_full_pipe_with_o_nonblock() {
         let (mut from, into) = io::pipe().unwrap();
         fcntl_setfl(&into, OFlags::NONBLOCK).unwrap();
         let text = vec![b'x'; 1 << 20];

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_child_is_noticed_without_pidfds_and_leaves_its_status() {
+    fn a_childs_end_is_noticed_without_pidfds_with_its_status() {
         let watch = ChildWatch::with_thread().unwrap();
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();

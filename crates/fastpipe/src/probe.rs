@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_huge_page_is_copied_at_the_next_write_on_kernels_that_are_known_to() {
+    fn known_kernels_copy_a_shared_huge_page_when_written() {
         match probe_cow_check() {
             Err(error) => skip(format_args!("vmsplice or clone is refused here: {error}")),
             Ok(None) => skip("no huge page is available"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_experiment_sees_the_old_bytes_where_the_page_was_replaced_in_between() {
+    fn experiment_sees_old_bytes_where_page_was_replaced_in_between() {
         let mut page = Buffer::builder().len(page_size()).map().unwrap();
         match seen_after_a_write(&mut page, |page| page.renew()) {
             Err(error) => skip(format_args!("vmsplice is refused here: {error}")),

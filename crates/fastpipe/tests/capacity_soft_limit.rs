@@ -42,9 +42,8 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
 }
 
 #[test]
-fn every_byte_passes_through_the_few_slots_beyond_the_soft_limit() {
-    let name = "every_byte_passes_through_the_few_slots_beyond_the_soft_limit";
-    in_own_process(name, || {
+fn every_byte_passes_through_few_slots_beyond_the_soft_limit() {
+    in_own_process(|| {
         if !become_ordinary() {
             return;
         }

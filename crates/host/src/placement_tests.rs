@@ -17,53 +17,46 @@ fn chosen(writer: usize, reader: usize, relation: &str) -> Chosen {
     }
 }
 
+/// Both cores of a guest; not the core of processor 0; one package of a server; big cores. Worse
+/// pairs only with a warning.
 #[test]
-fn a_guest_with_two_cores_uses_both() {
-    assert_eq!(
-        different(&kvm_guest()),
-        chosen(0, 1, "different cores sharing L3")
-    );
-}
-
-#[test]
-fn siblings_and_the_core_of_processor_0_are_avoided() {
-    assert_eq!(
-        different(&laptop()),
-        chosen(1, 2, "different cores sharing L3")
-    );
-    let made = laptop().allowed("0-7", "0,4-6");
-    assert_eq!(different(&made), chosen(5, 6, "different cores sharing L3"));
-    let made = laptop().allowed("0-7", "1,4-5");
-    assert_eq!(different(&made), chosen(1, 4, "different cores sharing L3"));
-}
-
-#[test]
-fn siblings_are_a_last_resort_with_a_warning() {
-    let found = different(&laptop().allowed("0-7", "1,5"));
-    assert_eq!((found.writer, found.reader), (Some(1), Some(5)));
-    assert_eq!(found.relation, "siblings of one core");
-    assert!(
-        found
-            .warning
-            .unwrap()
-            .contains("siblings of one core (processors 1 and 5)")
-    );
-}
-
-#[test]
-fn on_a_server_both_ends_stay_in_one_package() {
-    assert_eq!(
-        different(&server()),
-        chosen(2, 3, "different cores sharing L3")
-    );
-}
-
-#[test]
-fn different_packages_are_preferred_to_siblings_with_a_warning() {
-    let found = different(&server().allowed("0-7", "0,2,4"));
-    assert_eq!((found.writer, found.reader), (Some(0), Some(2)));
-    assert_eq!(found.relation, "different packages");
-    assert!(found.warning.unwrap().contains("different packages"));
+fn the_best_pair_that_is_allowed_is_chosen() {
+    let sharing = "different cores sharing L3";
+    for (made, pair, relation, warning) in [
+        (kvm_guest(), (0, 1), sharing, None),
+        (laptop(), (1, 2), sharing, None),
+        (laptop().allowed("0-7", "0,4-6"), (5, 6), sharing, None),
+        (laptop().allowed("0-7", "1,4-5"), (1, 4), sharing, None),
+        (server(), (2, 3), sharing, None),
+        (arm_board(), (4, 5), "different cores sharing L2", None),
+        (
+            laptop().allowed("0-7", "1,5"),
+            (1, 5),
+            "siblings of one core",
+            Some("siblings of one core (processors 1 and 5)"),
+        ),
+        (
+            server().allowed("0-7", "0,2,4"),
+            (0, 2),
+            "different packages",
+            Some("different packages"),
+        ),
+        (arm_board().allowed("0-5", "3-4"), (3, 4), "", Some("")),
+        (
+            Fixture::empty().allowed("0-3", "0-3"),
+            (1, 2),
+            "",
+            Some("is unknown"),
+        ),
+    ] {
+        let found = different(&made);
+        let context = format!("{found:?}");
+        assert_eq!((found.writer, found.reader), (Some(pair.0), Some(pair.1)));
+        assert!(found.relation.contains(relation), "{context}");
+        assert_eq!(found.warning.is_some(), warning.is_some(), "{context}");
+        let words = found.warning.unwrap_or_default();
+        assert!(words.contains(warning.unwrap_or_default()), "{context}");
+    }
 }
 
 #[test]
@@ -83,24 +76,6 @@ fn cores_without_a_shared_cache_give_a_warning() {
     let found = different(&made);
     assert_eq!(found.relation, "different cores of one package");
     assert!(found.warning.unwrap().contains("share no known cache"));
-}
-
-#[test]
-fn processors_of_unknown_relation_give_a_warning() {
-    let found = different(&Fixture::empty().allowed("0-3", "0-3"));
-    assert_eq!((found.writer, found.reader), (Some(1), Some(2)));
-    assert!(found.warning.unwrap().contains("is unknown"));
-}
-
-#[test]
-fn big_cores_are_preferred() {
-    assert_eq!(
-        different(&arm_board()),
-        chosen(4, 5, "different cores sharing L2")
-    );
-    let mixed = different(&arm_board().allowed("0-5", "3-4"));
-    assert_eq!((mixed.writer, mixed.reader), (Some(3), Some(4)));
-    assert!(mixed.warning.is_some());
 }
 
 #[test]

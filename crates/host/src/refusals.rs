@@ -392,6 +392,7 @@ impl Error for Refusal {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use RefusableCall::{Clone, IoUring, Mlock, PerfEventOpen, PerfMmap, Pipe2, SetPipeSize};
 
     const ORDINARY: Privileges = Privileges {
         capabilities: CapabilitySet::empty(),
@@ -483,26 +484,16 @@ mod tests {
         };
         let mut text = String::new();
         for (call, errno, value, process) in [
-            (RefusableCall::IoUring, Errno::PERM, Some(2), FILTERED),
-            (
-                RefusableCall::PerfEventOpen,
-                Errno::ACCESS,
-                Some(2),
-                FILTERED,
-            ),
-            (RefusableCall::PerfEventOpen, Errno::PERM, Some(2), FILTERED),
-            (RefusableCall::PerfEventOpen, Errno::PERM, Some(2), capable),
-            (RefusableCall::PerfEventOpen, Errno::PERM, Some(1), FILTERED),
-            (RefusableCall::PerfEventOpen, Errno::ACCESS, Some(2), within),
-            (RefusableCall::PerfEventOpen, Errno::ACCESS, None, ORDINARY),
-            (
-                RefusableCall::PerfEventOpen,
-                Errno::NOSYS,
-                Some(2),
-                FILTERED,
-            ),
-            (RefusableCall::PerfEventOpen, Errno::NOSYS, None, FILTERED),
-            (RefusableCall::PerfMmap, Errno::PERM, None, ORDINARY),
+            (IoUring, Errno::PERM, Some(2), FILTERED),
+            (PerfEventOpen, Errno::ACCESS, Some(2), FILTERED),
+            (PerfEventOpen, Errno::PERM, Some(2), FILTERED),
+            (PerfEventOpen, Errno::PERM, Some(2), capable),
+            (PerfEventOpen, Errno::PERM, Some(1), FILTERED),
+            (PerfEventOpen, Errno::ACCESS, Some(2), within),
+            (PerfEventOpen, Errno::ACCESS, None, ORDINARY),
+            (PerfEventOpen, Errno::NOSYS, Some(2), FILTERED),
+            (PerfEventOpen, Errno::NOSYS, None, FILTERED),
+            (PerfMmap, Errno::PERM, None, ORDINARY),
             (tee(), Errno::PERM, None, ORDINARY),
         ] {
             let setting = SETTINGS.iter().find(|setting| setting.call == call);
@@ -544,10 +535,7 @@ mod tests {
 
     #[test]
     fn channels_calls_are_known_by_their_words() {
-        assert_eq!(
-            RefusableCall::from("write by io_uring"),
-            RefusableCall::IoUring
-        );
+        assert_eq!(RefusableCall::from("write by io_uring"), IoUring);
         assert_eq!(RefusableCall::from("tee(2)"), tee());
     }
 
@@ -571,39 +559,14 @@ mod tests {
             ..ORDINARY
         };
         for (call, errno, process, word) in [
-            (
-                RefusableCall::Mlock,
-                Errno::NOMEM,
-                ORDINARY,
-                "RLIMIT_MEMLOCK is 64KiB",
-            ),
-            (
-                RefusableCall::Mlock,
-                Errno::PERM,
-                none,
-                "RLIMIT_MEMLOCK is 0B",
-            ),
-            (
-                RefusableCall::Mlock,
-                Errno::PERM,
-                ORDINARY,
-                "security module",
-            ),
-            (RefusableCall::IoUring, Errno::NOMEM, ORDINARY, "ulimit -l"),
-            (RefusableCall::Clone, Errno::AGAIN, ORDINARY, "pids.max"),
-            (RefusableCall::Pipe2, Errno::MFILE, ORDINARY, "ulimit -n"),
-            (
-                RefusableCall::Pipe2,
-                Errno::NFILE,
-                ORDINARY,
-                "pipe-user-pages-hard",
-            ),
-            (
-                RefusableCall::SetPipeSize,
-                Errno::PERM,
-                ORDINARY,
-                "fs.pipe-max-size",
-            ),
+            (Mlock, Errno::NOMEM, ORDINARY, "RLIMIT_MEMLOCK is 64KiB"),
+            (Mlock, Errno::PERM, none, "RLIMIT_MEMLOCK is 0B"),
+            (Mlock, Errno::PERM, ORDINARY, "security module"),
+            (IoUring, Errno::NOMEM, ORDINARY, "ulimit -l"),
+            (Clone, Errno::AGAIN, ORDINARY, "pids.max"),
+            (Pipe2, Errno::MFILE, ORDINARY, "ulimit -n"),
+            (Pipe2, Errno::NFILE, ORDINARY, "pipe-user-pages-hard"),
+            (SetPipeSize, Errno::PERM, ORDINARY, "fs.pipe-max-size"),
         ] {
             let text = find(call, errno, &root, process).unwrap().to_string();
             assert!(text.contains(word), "{text}");

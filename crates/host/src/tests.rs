@@ -24,20 +24,21 @@ fn kinds(machine: &Machine) -> Vec<WarningKind> {
 fn a_kvm_guest_is_read_completely() {
     let made = kvm_guest();
     let machine = read(&made);
+    let (processors, kernel) = (&machine.processors, &machine.kernel);
     assert_eq!(
-        machine.processors.model.as_deref(),
+        processors.model.as_deref(),
         Some("Intel(R) Xeon(R) Processor")
     );
     assert_eq!(
-        machine.processors.signature.as_deref(),
+        processors.signature.as_deref(),
         Some("GenuineIntel 6/207/2")
     );
     assert_eq!(
-        machine.processors.relation.as_deref(),
+        processors.relation.as_deref(),
         Some("different cores sharing L3")
     );
-    assert_eq!(machine.processors.shared_cache_level, Some(3));
-    assert_eq!(machine.processors.caches[0].bytes, Some(48 << 10));
+    assert_eq!(processors.shared_cache_level, Some(3));
+    assert_eq!(processors.caches[0].bytes, Some(48 << 10));
     assert_eq!(
         machine
             .processors
@@ -48,13 +49,10 @@ fn a_kvm_guest_is_read_completely() {
     );
     assert_eq!(machine.virtualisation.guest, Some(true));
     assert_eq!(machine.virtualisation.hypervisor.as_deref(), Some("KVM"));
-    assert_eq!(
-        machine.kernel.preemption.as_deref(),
-        Some("PREEMPT_DYNAMIC")
-    );
-    assert_eq!(machine.kernel.pressure_stall, Some(true));
-    assert_eq!(machine.kernel.seccomp_filter, Some(true));
-    assert_eq!(machine.kernel.mitigations["meltdown"], "Not affected");
+    assert_eq!(kernel.preemption.as_deref(), Some("PREEMPT_DYNAMIC"));
+    assert_eq!(kernel.pressure_stall, Some(true));
+    assert_eq!(kernel.seccomp_filter, Some(true));
+    assert_eq!(kernel.mitigations["meltdown"], "Not affected");
     assert_eq!(machine.memory.total_bytes, Some(24_684_092 << 10));
     assert_eq!(machine.memory.huge_pages[0].free, Some(3));
     let transparent = machine
@@ -82,7 +80,7 @@ fn a_kvm_guest_is_read_completely() {
 }
 
 #[test]
-fn pages_are_zeroed_by_the_boot_parameter_else_by_the_configuration() {
+fn pages_are_zeroed_by_boot_parameter_else_by_the_configuration() {
     let on = "CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n";
     let off = "CONFIG_A=y\n# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n";
     let boot = "boot/config-6.1.0-32-amd64";
@@ -237,7 +235,7 @@ fn a_single_processor_gives_a_warning() {
 }
 
 #[test]
-fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
+fn empty_root_gives_a_record_of_nulls_and_no_warning() {
     let made = Fixture::empty();
     let machine = Machine::read_below(&made.root, Some(2), Some(3));
     let base_page_bytes = rustix::param::page_size();
@@ -282,10 +280,7 @@ fn malformed_files_become_gaps() {
 }
 
 #[test]
-fn records_survive_json_and_may_have_gaps() {
-    let machine = read(&kvm_guest());
-    let text = serde_json::to_string(&machine).unwrap();
-    assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+fn records_may_have_gaps() {
     assert_eq!(
         serde_json::from_str::<Machine>("{}").unwrap(),
         Machine::default()

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_show_new_processes_is_not_trusted() {
+    fn file_that_does_not_show_new_processes_is_not_trusted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("loadavg");
         std::fs::write(&path, "0.10 0.20 0.30 1/100 4711\n").unwrap();

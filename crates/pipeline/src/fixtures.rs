@@ -10,7 +10,7 @@ use crate::proc::ProcessId;
 use crate::proc::{Io, LinkFd, LinkId, OtherFiles};
 use crate::processors::Load;
 use crate::sample::{Observed, OnLink, Shares};
-use crate::wait::{BlockedOn, LinkWait, ThreadState};
+use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// A process with these pipes.
 pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
@@ -66,6 +66,21 @@ fn on(inode: u64, side: LinkSide) -> ThreadState {
     })
 }
 
+/// A thread that waits for something but pipes.
+pub fn on_outside(outside: Outside) -> ThreadState {
+    ThreadState::Waiting(BlockedOn::Outside(outside))
+}
+
+/// A thread that waits for any of its children.
+pub fn on_child() -> ThreadState {
+    ThreadState::Waiting(BlockedOn::Child(None))
+}
+
+/// A child of a process.
+pub fn child_of(parent: i32, process: Process) -> Process {
+    Process { parent, ..process }
+}
+
 /// A process that was asked for and that sleeps in this way all the time.
 pub fn frozen(process: Process, thread: ThreadState) -> Observed {
     let mut shares = Shares::default();
@@ -89,9 +104,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
     }
     let outside = match &thread {
         ThreadState::Waiting(BlockedOn::Outside(outside)) => BTreeMap::from([(*outside, 1.0)]),
-        ThreadState::Waiting(BlockedOn::Child(_)) => {
-            BTreeMap::from([(crate::wait::Outside::Child, 1.0)])
-        }
+        ThreadState::Waiting(BlockedOn::Child(_)) => BTreeMap::from([(Outside::Child, 1.0)]),
         _ => BTreeMap::new(),
     };
     Observed {

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scanner_keeps_nothing_of_processes_that_are_no_longer_read() {
+    fn scanner_keeps_nothing_of_processes_that_are_no_longer_read() {
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .spawn()
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_process_may_have_inherited_the_pipes_of_its_relatives() {
+    fn hidden_process_may_have_inherited_the_pipes_of_its_relatives() {
         let below = |observers: &[i32], parent, group, start| {
             let own = Process {
                 id: ProcessId { pid: 5, start: 50 },

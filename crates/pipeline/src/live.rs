@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_debt_is_paid_off_by_waiting_and_credit_is_not_saved() {
+    fn waiting_pays_off_a_debt_and_saves_no_credit() {
         let start = Instant::now();
         let mut account = SpentTime(VecDeque::new());
         let ms = Duration::from_millis;

@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_pipe_share_its_inode_and_differ_in_access() {
+    fn a_pipes_ends_share_its_inode_and_differ_in_access() {
         let (reader, writer) = io::pipe().unwrap();
         let ends = Proc::default().ends(getpid().as_raw_pid()).unwrap();
         let end = |fd: i32| ends.iter().find(|end| end.fd == fd).unwrap();

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_waits_for_others_only_while_all_its_processors_are_busy() {
+    fn a_process_waits_only_while_its_processors_are_busy() {
         let load = Load([(0, usage(1.0)), (1, usage(0.2)), (2, usage(0.6))].into());
         let only = |text: &str| load.max_contention(CpuList::parse(text).as_ref());
         assert_eq!((only("0"), only("0-1"), only("0,2")), (1.0, 0.2, 0.6));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quota_that_was_used_up_is_found_in_both_versions() {
+    fn quota_that_was_used_up_is_found_in_both_versions() {
         for (files, groups) in [
             (
                 [

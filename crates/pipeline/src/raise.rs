@@ -330,65 +330,46 @@ mod tests {
     }
 
     #[test]
-    fn the_pipes_of_a_pipeline_may_be_raised() {
-        let pipeline = [
-            process(1, "sh", Vec::new()),
-            process(2, "cat", vec![writes(1, 7)]),
-            process(3, "tr", vec![reads(0, 7), writes(1, 8)]),
-            process(4, "wc", vec![reads(0, 8)]),
-        ];
-        assert_eq!(
-            linked(&pipeline),
-            [(7, vec![3], vec![2]), (8, vec![4], vec![3])]
-        );
-    }
-
-    #[test]
-    fn several_readers_share_one_link() {
-        let pipeline = [
-            process(1, "sh", vec![writes(63, 7)]),
-            process(2, "sh", vec![reads(0, 7)]),
-            process(3, "wc", vec![reads(0, 7)]),
-        ];
-        assert_eq!(linked(&pipeline), [(7, vec![2, 3], vec![1])]);
-    }
-
-    #[test]
-    fn a_pipe_from_outside_or_of_one_process_or_a_job_server_is_left_alone() {
-        let from_outside = [process(1, "wc", vec![reads(0, 7)])];
-        let own = [process(1, "a", vec![reads(0, 7), writes(5, 7)])];
-        let jobs = || vec![reads(3, 7), writes(4, 7)];
-        let job_server = [process(1, "make", jobs()), process(2, "make", jobs())];
-        let output = [
-            process(1, "driver", vec![reads(5, 7)]),
-            process(2, "sort", vec![writes(1, 7)]),
-        ];
-        for processes in [&from_outside[..], &own, &job_server, &output] {
-            assert_eq!(linked(processes), []);
-        }
-    }
-
-    #[test]
-    fn a_process_that_has_not_yet_become_the_stage_is_left_alone() {
-        let forked = [
-            process(1, "bash", vec![reads(3, 7), writes(4, 7)]),
-            process(2, "bash", vec![reads(0, 7), writes(4, 7)]),
-        ];
-        assert_eq!(linked(&forked), []);
-    }
-
-    #[test]
-    fn a_fifo_is_left_alone() {
-        let fifo = LinkId {
-            device: 8,
-            inode: 7,
+    fn only_pipes_between_stages_may_be_raised() {
+        let both = || vec![reads(3, 7), writes(4, 7)];
+        let fifo = |end: LinkFd| LinkFd {
+            pipe: LinkId {
+                device: 8,
+                inode: 7,
+            },
+            ..end
         };
-        let named = |end: LinkFd| LinkFd { pipe: fifo, ..end };
-        let processes = [
-            process(1, "cat", vec![named(writes(1, 7))]),
-            process(2, "wc", vec![named(reads(0, 7))]),
-        ];
-        assert_eq!(linked(&processes), []);
+        // The ends of a process each, and the inodes, readers and writers that were found.
+        for (ends, expected) in [
+            (
+                vec![
+                    vec![writes(1, 7)],
+                    vec![reads(0, 7), writes(1, 8)],
+                    vec![reads(0, 8)],
+                ],
+                vec![(7, vec![2], vec![1]), (8, vec![3], vec![2])],
+            ),
+            (
+                vec![vec![writes(63, 7)], vec![reads(0, 7)], vec![reads(0, 7)]],
+                vec![(7, vec![2, 3], vec![1])],
+            ),
+            // From outside, of one process, of a job server, and not at a standard input.
+            (vec![vec![reads(0, 7)]], vec![]),
+            (vec![vec![reads(0, 7), writes(5, 7)]], vec![]),
+            (vec![both(), both()], vec![]),
+            (vec![vec![reads(5, 7)], vec![writes(1, 7)]], vec![]),
+            // A process that has not yet become the stage.
+            (vec![both(), vec![reads(0, 7), writes(4, 7)]], vec![]),
+            (
+                vec![vec![fifo(writes(1, 7))], vec![fifo(reads(0, 7))]],
+                vec![],
+            ),
+        ] {
+            let context = format!("{ends:?}");
+            let processes = (1..).zip(ends).map(|(pid, ends)| process(pid, "a", ends));
+            let found = linked(&processes.collect::<Vec<Process>>());
+            assert_eq!(found, expected, "{context}");
+        }
     }
 
     #[test]
@@ -410,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_raised_once_data_is_written_in_the_usual_way() {
+    fn pipe_is_raised_once_data_is_written_in_usual_way() {
         let nothing = WriterActivity::default();
         let written = |written_bytes| WriterActivity {
             written_bytes,

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_names_all_its_pipes_and_whatever_else_ends_it() {
+    fn poll_names_all_its_pipes_and_whatever_else_ends_it() {
         let entry = |fd: i32, events: i16| {
             let [a, b, c, d] = fd.to_ne_bytes();
             let [e, f] = events.to_ne_bytes();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_for_input_at_a_write_end_waits_for_its_errors() {
+    fn poll_for_input_at_write_end_waits_for_its_errors() {
         let mut list = [0; 16];
         list[8..12].copy_from_slice(&4_i32.to_ne_bytes());
         list[12..14].copy_from_slice(&libc::POLLIN.to_ne_bytes());
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_a_pipe_that_is_gone_waits_for_anything() {
+    fn read_of_a_pipe_that_is_gone_waits_for_anything() {
         let files = Files::new("pipe_read");
         let proc = Proc::below(Root(files.0.path().to_owned()));
         let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_futex_is_a_thread_of_its_own_unless_shared_or_timed() {
+    fn futex_is_thread_of_its_own_unless_shared_or_timed() {
         const PRIVATE: u64 = 128;
         let files = Files::new("futex_wait_queue");
         files.call(libc::SYS_futex, [8, PRIVATE, 2, 0, 0, 0]);

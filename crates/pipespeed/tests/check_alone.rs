@@ -21,7 +21,7 @@ fn entries(directory: &str) -> Vec<String> {
 }
 
 #[test]
-fn checks_leave_the_process_and_the_users_pipes_as_they_were() {
+fn checks_leave_process_and_the_users_pipes_as_they_were() {
     // The first thread and the first pipe may open something once.
     check::run(check::all(), CHECK_TIMEOUT);
     let state = || {

@@ -242,7 +242,7 @@ fn the_readers_line_follows_the_rules_for_all_options() {
 }
 
 #[test]
-fn the_writers_pipe_and_refusals_follow_the_rules_for_all_options() {
+fn writers_pipe_and_refusals_follow_the_rules_for_all_options() {
     let buf_sizes = ["", "64K", "1000000", "4K", "8K", "192K", "8193"];
     let pipe_sizes = ["", "0", "100000", "128K", "1"];
     let mut no_huge_pages = None;

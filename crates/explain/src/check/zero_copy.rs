@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_judged_only_if_reading_a_page_is_slower() {
+    fn ratio_is_judged_only_if_reading_a_page_is_slower() {
         let answer = |splice, read| judge(Ratios { splice, read });
         assert!(answer(1.02, 2.4).starts_with("yes"));
         assert!(answer(2.1, 2.4).starts_with("no"));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_the_median_of_its_own_samples_without_the_pilot() {
+    fn cost_is_median_of_its_own_samples_without_the_pilot() {
         let mut value = -1000.0;
         let probe: Sampler = Box::new(move || {
             value = f64::max(value + 1.0, 0.0);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_failure_gives_a_reason_and_a_late_one_a_warning() {
+    fn early_failure_gives_reason_and_a_late_one_a_warning() {
         let failing = |from: usize| -> io::Result<Sampler> {
             let mut calls = 0;
             Ok(Box::new(move || {

@@ -94,7 +94,7 @@ mod tests {
     const ALONE: PageFlags = PageFlags(1 << 12);
 
     #[test]
-    fn a_compound_page_reaches_from_its_head_to_its_last_tail() {
+    fn compound_page_reaches_from_its_head_to_its_last_tail() {
         let flags = [ALONE, HEAD, TAIL, TAIL, HEAD, TAIL, ALONE];
         let sizes: Vec<_> = (0..8).map(|at| compound_around(&flags, at)).collect();
         let expected = [
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compound_page_smaller_than_a_huge_page_is_not_huge() {
+    fn compound_page_smaller_than_a_huge_page_is_not_huge() {
         let huge = huge_page_size() as u64;
         assert_eq!(from_flags(TAIL, Some(huge)).backed, Some(true));
         assert_eq!(from_flags(TAIL, Some(65_536)).backed, Some(false));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sums_of_a_mapping_decide_only_if_all_or_none_is_huge() {
+    fn a_mappings_sums_decide_if_all_or_none_is_huge() {
         let backed = |transparent_huge, page| {
             let amounts = Amounts {
                 resident: 4 << 20,

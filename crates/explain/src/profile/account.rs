@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_calls_get_their_share_of_the_costs_of_every_call() {
+    fn blocked_calls_get_their_share_of_costs_of_every_call() {
         let spun = ResourceUsage {
             would_blocks: 250,
             ..usage()

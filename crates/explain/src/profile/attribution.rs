@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_an_owner_has_a_parent_and_a_name() {
+    fn process_of_an_owner_has_a_parent_and_a_name() {
         let name = "cat".to_owned();
         // The record of a name has no time.
         let ring = [

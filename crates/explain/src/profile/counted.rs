@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_add_up_to_the_wall_time_even_if_costs_exceed_it() {
+    fn rows_add_up_to_wall_time_whatever_the_costs() {
         let mut many = counters();
         many.bytes *= 10;
         many.voluntary_switches *= 100;

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_without_a_frame_of_its_own_is_recognised() {
+    fn wake_up_without_a_frame_of_its_own_is_recognised() {
         let unlock = "_raw_spin_unlock_irqrestore";
         assert_eq!(
             of(&format!("{unlock} pipe_write vfs_write")),

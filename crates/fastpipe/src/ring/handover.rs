@@ -207,7 +207,7 @@ mod tests {
     /// As of a process that passes its end on, answers, and ends before the answer is
     /// read.
     #[test]
-    fn an_end_passed_on_before_the_answer_is_not_dead_with_its_first_owner() {
+    fn an_end_passed_on_early_outlives_its_first_owner() {
         let mut ended = Command::new("true").spawn().unwrap();
         let pidfd = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty());
         ended.wait().unwrap();

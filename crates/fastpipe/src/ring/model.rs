@@ -148,7 +148,7 @@ fn an_empty_stream_ends() {
 }
 
 #[test]
-fn an_end_that_waits_for_several_words_is_woken_by_them_and_by_the_end() {
+fn a_wait_for_several_words_ends_by_any_or_death() {
     check(3, 10, 2);
 }
 
@@ -205,7 +205,7 @@ fn an_end_that_is_passed_on_continues_at_its_position() {
 }
 
 #[test]
-fn an_owner_seen_dead_is_also_seen_to_have_passed_its_end_on() {
+fn a_dead_owner_is_seen_to_have_passed_on() {
     loom::model(|| {
         let ring = Arc::new(Ring::default());
         let before = ring.header.peer_generation(Role::Consumer);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_laid_out_without_a_gap_and_end_with_a_page_where_they_can() {
+    fn copies_leave_no_gap_and_end_with_pages_if_possible() {
         for len in [1, 2, 3, 7, 4096, 4097, 5000, 65_536, 100_000, 524_288] {
             let data: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             let frozen = Frozen::new(&data).unwrap();

@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fastpipe::relay::{Flow, Options, RelayError, Relayed, relay};
+use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
 use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
-use super::{Directory, pipe_of, state};
+use super::{Directory, assert_same, pipe_of, state};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
@@ -59,6 +59,14 @@ pub const TO: [To; 9] = [
     To::Tcp,
     To::TcpNonblocking,
     To::Terminal,
+];
+
+pub const TECHNIQUES: [Technique; 5] = [
+    Technique::Splice,
+    Technique::SpliceThroughPipe,
+    Technique::Sendfile,
+    Technique::CopyFileRange,
+    Technique::Copy,
 ];
 
 /// Creates an input with `bytes`. If the input can't store them, a thread writes them in
@@ -172,6 +180,22 @@ pub fn collected(to: To, directory: &Directory, ours: OwnedFd, collector: Collec
         To::File | To::Append => std::fs::read(directory.path("out")).unwrap(),
         _ => got,
     }
+}
+
+/// Lets `body` relay `bytes` between two ends, and checks what arrives.
+pub fn between<T>(
+    from: From,
+    to: To,
+    bytes: &[u8],
+    body: impl FnOnce(&OwnedFd, &OwnedFd) -> T,
+) -> T {
+    let directory = Directory::new();
+    let (reader, writing) = input(from, &directory, bytes);
+    let (writer, collector) = output(to, &directory, bytes.len());
+    let done = body(&reader, &writer);
+    assert_same(&collected(to, &directory, writer, collector), bytes);
+    writing.join().unwrap();
+    done
 }
 
 pub fn unix() -> (OwnedFd, OwnedFd) {

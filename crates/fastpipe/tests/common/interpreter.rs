@@ -111,10 +111,7 @@ pub fn run(program: &[u8]) {
     } else {
         decide.pick(&waits)
     };
-    let mut builder = Writer::builder()
-        .method(Method::Fresh)
-        .method(method)
-        .wait(wait);
+    let mut builder = Writer::builder().method(method).wait(wait);
     builder = builder.pages(decide.pick(&[Pages::Base, Pages::Huge, Pages::HugeTlb]));
     builder = match decide.byte() % 3 {
         0 => builder,
@@ -215,7 +212,8 @@ fn steps(
             0..3 => {
                 let (ask, n) = (size(decide), size(decide));
                 if let Some(mut loan) = taken(out.lend(ask), never, queued) {
-                    assert!(loan.len() >= ask);
+                    assert!(loan.len() >= ask.max(1));
+                    assert!(loan.as_ptr().addr().is_multiple_of(pipe::page_size()));
                     let n = n.min(loan.len());
                     loan.fill(b'?');
                     fill(&mut loan[..n], sent.len());

@@ -94,6 +94,13 @@ pub fn read_all(fd: OwnedFd, chunks: Vec<usize>) -> JoinHandle<Vec<u8>> {
     })
 }
 
+/// Reads to the end.
+pub fn read_rest(fd: impl Into<File>) -> Vec<u8> {
+    let mut got = Vec::new();
+    fd.into().read_to_end(&mut got).unwrap();
+    got
+}
+
 /// A naive writer: writes pieces of the given sizes, then the rest, and closes.
 pub fn write_all(fd: OwnedFd, bytes: Vec<u8>, pieces: Vec<usize>) -> JoinHandle<()> {
     std::thread::spawn(move || {

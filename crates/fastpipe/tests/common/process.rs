@@ -6,13 +6,17 @@ use std::process::{Child, Command, Stdio};
 
 const ROLE: &str = "FASTPIPE_TEST_CHILD";
 
-/// Runs `body` in its own process, which runs only the calling test, named `test`.
-pub fn in_own_process(test: &str, body: impl FnOnce()) {
-    in_own_process_with(test, &[], body);
+/// Runs the calling test's `body`, a closure, in its own process, which runs only that test.
+pub fn in_own_process<F: FnOnce()>(body: F) {
+    in_own_process_with(&[], body);
 }
 
 /// As [`in_own_process`], with these environment variables.
-pub fn in_own_process_with(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+pub fn in_own_process_with<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
+    // The closure's path begins with the crate and the path of the test.
+    let closure = std::any::type_name::<F>();
+    let (_, path) = closure.split_once("::").unwrap();
+    let test = path.split("::{{closure}}").next().unwrap();
     if is_child(test) {
         return body();
     }
@@ -63,6 +67,13 @@ pub fn command(test: &str, role: &str) -> Command {
         .args([test, "--nocapture", "--test-threads=1"])
         .env(ROLE, role);
     command
+}
+
+/// The numbers of mappings and of descriptors of this process.
+pub fn mappings_and_descriptors() -> (usize, usize) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    (maps.lines().count(), descriptors.count())
 }
 
 /// Enables or disables transparent huge pages for this process. Affects only pages

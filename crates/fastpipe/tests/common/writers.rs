@@ -2,9 +2,11 @@
 //! settings that must be correct for every reader, and ways to feed a writer.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
 
 use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
@@ -137,6 +139,16 @@ pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
         }
     }
     at
+}
+
+/// Reads in a thread, as [`expect_all`].
+pub fn expecting(fd: OwnedFd, sizes: &'static [usize]) -> JoinHandle<u64> {
+    std::thread::spawn(move || expect_all(&mut File::from(fd), 0, sizes))
+}
+
+/// A writer of fresh pages.
+pub fn fresh() -> WriterBuilder {
+    Writer::builder().method(Method::Fresh)
 }
 
 /// Settings of a writer, with a name for messages.
@@ -304,11 +316,7 @@ pub fn stays_sane(region: usize, loan: usize) {
     ] {
         let (reader, writer) = super::pipe_of(64 * KIB);
         let reading = super::read_all(reader, vec![256 * KIB]);
-        let builder = Writer::builder()
-            .method(Method::Fresh)
-            .method(method)
-            .region(region)
-            .loan(loan);
+        let builder = Writer::builder().method(method).region(region).loan(loan);
         let sane = catch_unwind(AssertUnwindSafe(|| {
             let mut out = builder.at_once().open(writer).unwrap();
             send(&mut out, How::Both, 0, 4 * MIB).unwrap();

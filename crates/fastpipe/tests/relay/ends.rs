@@ -1,25 +1,17 @@
 //! Relays from every kind of descriptor to every other.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use crate::common::double_buffering::{send_numbers, wrong_numbers};
-use crate::common::ends::{FROM, From, TO, To, collected, input, output};
+use crate::common::ends::{FROM, From, TECHNIQUES, TO, To, between, collected, input, output};
 use crate::common::vmsplice;
 use crate::common::{Directory, WAITS, assert_same, flags, pattern, pipe_of, read_all};
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 
 const LEN: usize = 300_001;
-
-const TECHNIQUES: [Technique; 5] = [
-    Technique::Splice,
-    Technique::SpliceThroughPipe,
-    Technique::Sendfile,
-    Technique::CopyFileRange,
-    Technique::Copy,
-];
 
 /// Relays `limit` of LEN bytes, and checks the output and the rest of the input.
 fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
@@ -54,7 +46,7 @@ fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
 }
 
 #[test]
-fn every_input_is_relayed_to_every_output_up_to_the_limit() {
+fn every_input_is_relayed_to_every_output_up_to_limit() {
     for from in FROM {
         for to in TO {
             check(from, to, Options::new(), 123_457);
@@ -79,22 +71,6 @@ fn every_requested_technique_moves_every_byte_between_any_two_ends() {
 }
 
 #[test]
-fn every_byte_arrives_under_every_wait_and_block_size() {
-    for wait in WAITS {
-        for block in [1000, 4096, 1 << 20] {
-            for (from, to) in [
-                (From::Pipe, To::Pipe),
-                (From::Unix, To::UnixNonblocking),
-                (From::Tcp, To::File),
-                (From::Fifo, To::Fifo),
-            ] {
-                check(from, to, Options::new().wait(wait).block(block), 150_001);
-            }
-        }
-    }
-}
-
-#[test]
 fn an_oversized_block_is_clamped() {
     for technique in TECHNIQUES {
         for (from, to) in [(From::Pipe, To::Pipe), (From::File, To::File)] {
@@ -113,14 +89,10 @@ fn without_a_limit_a_relay_runs_to_the_end() {
         }
         for to in TO {
             for options in [Options::new(), Options::new().copy()] {
-                let directory = Directory::new();
-                let bytes = pattern(LEN);
-                let (reader, writing) = input(from, &directory, &bytes);
-                let (writer, collector) = output(to, &directory, LEN);
-                let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+                let done = between(from, to, &pattern(LEN), |reader, writer| {
+                    relay(reader, writer, &options, |_| Flow::Continue).unwrap()
+                });
                 assert_eq!((done.end, done.given), (End::EndOfData, LEN as u64));
-                assert_same(&collected(to, &directory, writer, collector), &bytes);
-                writing.join().unwrap();
             }
         }
     }
@@ -150,20 +122,6 @@ fn the_technique_depends_on_the_two_ends() {
             assert_ne!(other.technique, technique, "{other}");
         }
     }
-}
-
-#[test]
-fn a_limit_of_zero_moves_nothing() {
-    let (reader, mut writer) = pipe_of(65_536);
-    File::from(writer.try_clone().unwrap())
-        .write_all(b"kept")
-        .unwrap();
-    let (_out, into) = pipe_of(65_536);
-    let done = relay(&reader, &into, &Options::new().limit(0), |_| Flow::Continue).unwrap();
-    assert_eq!((done.end, done.taken), (End::Limit, 0));
-    assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 4);
-    writer = into;
-    drop(writer);
 }
 
 #[test]
@@ -220,20 +178,6 @@ fn an_endless_input_ends_at_the_limit() {
 }
 
 #[test]
-fn dev_null_accepts_everything() {
-    for from in FROM {
-        let directory = Directory::new();
-        let bytes = pattern(LEN);
-        let (reader, writing) = input(from, &directory, &bytes);
-        let null = File::options().write(true).open("/dev/null").unwrap();
-        let options = Options::new().limit(LEN as u64);
-        let done = relay(&reader, &null, &options, |_| Flow::Continue).unwrap();
-        assert_eq!(done.given, LEN as u64, "{from:?}");
-        writing.join().unwrap();
-    }
-}
-
-#[test]
 fn a_relay_starts_at_a_files_position_and_advances_it() {
     for technique in TECHNIQUES {
         let directory = Directory::new();
@@ -277,7 +221,7 @@ fn only_pipes_that_may_be_enlarged_are_enlarged() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_copied_correctly() {
+fn writer_that_relies_on_the_pipes_size_is_copied_correctly() {
     if !vmsplice::is_allowed() {
         return;
     }

@@ -6,18 +6,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::ends::{tcp, unix};
-use crate::common::{Directory, assert_same, pattern, pipe_of, write_all};
+use crate::common::ends::{TECHNIQUES, tcp, unix};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest, write_all};
 use fastpipe::relay::{Activity, Flow, Options, RelayError, Side, Technique, relay};
 use fastpipe::wait::Wait;
-
-const TECHNIQUES: [Technique; 5] = [
-    Technique::Splice,
-    Technique::SpliceThroughPipe,
-    Technique::Sendfile,
-    Technique::CopyFileRange,
-    Technique::Copy,
-];
 
 fn fails(
     input: impl std::os::fd::AsFd,
@@ -37,7 +29,7 @@ fn fails(
 }
 
 #[test]
-fn a_full_disk_is_an_output_error_with_no_bytes_given() {
+fn full_disk_is_an_output_error_with_no_bytes_given() {
     for technique in TECHNIQUES {
         let options = Options::new().technique(technique);
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -53,58 +45,47 @@ fn a_full_disk_is_an_output_error_with_no_bytes_given() {
             "the position is put back"
         );
 
-        let (reader, writer) = pipe_of(65_536);
-        File::from(writer).write_all(&pattern(5000)).unwrap();
-        let error = fails(&reader, &full, &options);
-        assert_eq!((error.side, error.given), (Side::Output, 0));
-        let mut all = error.undelivered;
-        File::from(reader).read_to_end(&mut all).unwrap();
-        assert_same(&all, &pattern(5000));
-
-        let (ours, theirs) = unix();
-        File::from(theirs).write_all(&pattern(5000)).unwrap();
-        let error = fails(&ours, &full, &options);
-        assert_eq!((error.side, error.given), (Side::Output, 0));
-        let mut all = error.undelivered;
-        File::from(ours).read_to_end(&mut all).unwrap();
-        assert_same(&all, &pattern(5000));
+        for (reader, writer) in [pipe_of(65_536), unix()] {
+            File::from(writer).write_all(&pattern(5000)).unwrap();
+            let error = fails(&reader, &full, &options);
+            assert_eq!((error.side, error.given), (Side::Output, 0));
+            let all = [error.undelivered, read_rest(reader)].concat();
+            assert_same(&all, &pattern(5000));
+        }
     }
 }
 
 #[test]
-fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
+fn file_size_limit_is_output_error_with_the_bytes_given() {
     // In its own process, since the limit affects all of it.
-    common::process::in_own_process(
-        "a_file_size_limit_is_an_output_error_with_the_bytes_given",
-        || {
-            const MAX: u64 = 50_000;
-            // SAFETY: no handler is replaced; the call then returns the error.
-            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-            let directory = Directory::new();
-            let file = directory.file("in", &pattern(100_000));
-            let limit = rustix::process::Rlimit {
-                current: Some(MAX),
-                maximum: Some(MAX),
-            };
-            rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
-            for technique in TECHNIQUES {
-                rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
-                let out = File::create(directory.path("out")).unwrap();
-                let options = Options::new().technique(technique).block(30_000);
-                let error = fails(&file, &out, &options);
-                assert_eq!(error.side, Side::Output);
-                assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
-                let got = std::fs::read(directory.path("out")).unwrap();
-                assert_eq!((error.taken, error.given), (MAX, MAX), "{technique}");
-                assert_same(&got, &pattern(MAX as usize));
-                assert_eq!(rustix::fs::tell(&file).unwrap(), MAX);
-            }
-        },
-    );
+    common::process::in_own_process(|| {
+        const MAX: u64 = 50_000;
+        // SAFETY: no handler is replaced; the call then returns the error.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let directory = Directory::new();
+        let file = directory.file("in", &pattern(100_000));
+        let limit = rustix::process::Rlimit {
+            current: Some(MAX),
+            maximum: Some(MAX),
+        };
+        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+        for technique in TECHNIQUES {
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+            let out = File::create(directory.path("out")).unwrap();
+            let options = Options::new().technique(technique).block(30_000);
+            let error = fails(&file, &out, &options);
+            assert_eq!(error.side, Side::Output);
+            assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
+            let got = std::fs::read(directory.path("out")).unwrap();
+            assert_eq!((error.taken, error.given), (MAX, MAX), "{technique}");
+            assert_same(&got, &pattern(MAX as usize));
+            assert_eq!(rustix::fs::tell(&file).unwrap(), MAX);
+        }
+    });
 }
 
 #[test]
-fn an_end_of_the_wrong_direction_is_an_error_of_that_side() {
+fn end_of_wrong_direction_is_an_error_of_that_side() {
     let directory = Directory::new();
     directory.file("file", &pattern(1000));
     let path = directory.path("file");
@@ -135,7 +116,7 @@ fn an_end_of_the_wrong_direction_is_an_error_of_that_side() {
 }
 
 #[test]
-fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
+fn every_byte_is_accounted_for_when_the_reader_dies() {
     let nonblocking = |pair: (OwnedFd, OwnedFd)| {
         rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
         pair
@@ -183,22 +164,19 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 }
 
 #[test]
-fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
+fn sending_to_socket_without_reader_is_an_error_without_signal() {
     // In its own process, which SIGPIPE would kill.
-    common::process::in_own_process(
-        "sending_to_a_socket_without_reader_is_an_error_without_signal",
-        || {
-            // SAFETY: no handler is replaced.
-            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-            let (reader, writer) = pipe_of(65_536);
-            File::from(writer).write_all(b"bytes").unwrap();
-            let (output, peer) = unix();
-            drop(peer);
-            let error = fails(&reader, &output, &Options::new().copy());
-            assert!(error.reader_is_gone());
-            assert_eq!(error.undelivered, b"bytes");
-        },
-    );
+    common::process::in_own_process(|| {
+        // SAFETY: no handler is replaced.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let (reader, writer) = pipe_of(65_536);
+        File::from(writer).write_all(b"bytes").unwrap();
+        let (output, peer) = unix();
+        drop(peer);
+        let error = fails(&reader, &output, &Options::new().copy());
+        assert!(error.reader_is_gone());
+        assert_eq!(error.undelivered, b"bytes");
+    });
 }
 
 #[test]

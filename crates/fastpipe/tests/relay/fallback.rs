@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{From, To, collected, input, output};
+use crate::common::ends::{From, To, between, collected, output};
 use crate::common::seccomp::{filters_work, refuse};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
 use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Reason, Technique, relay};
@@ -37,27 +37,24 @@ fn troubled(
     to: To,
     mut trouble: impl FnMut(&OwnedFd),
 ) -> (Reason, u64) {
-    let directory = Directory::new();
-    let bytes = pattern(LEN);
-    let (reader, writing) = input(from, &directory, &bytes);
-    let (writer, collector) = output(to, &directory, LEN);
     let holds = technique == Technique::SpliceThroughPipe;
     let mut troubled_at = None;
-    let done = relay(&reader, &writer, &step_by_step(technique), |progress| {
-        let now = progress.taken >= LEN as u64 / 2 && (!holds || progress.taken > progress.given);
-        if now && troubled_at.is_none() {
-            assert_eq!(progress.technique, technique);
-            trouble(&writer);
-            troubled_at = Some(progress.given);
-        }
-        Flow::Continue
-    })
-    .unwrap();
+    let done = between(from, to, &pattern(LEN), |reader, writer| {
+        relay(reader, writer, &step_by_step(technique), |progress| {
+            let now =
+                progress.taken >= LEN as u64 / 2 && (!holds || progress.taken > progress.given);
+            if now && troubled_at.is_none() {
+                assert_eq!(progress.technique, technique);
+                trouble(writer);
+                troubled_at = Some(progress.given);
+            }
+            Flow::Continue
+        })
+        .unwrap()
+    });
     assert_eq!((done.taken, done.given), (LEN as u64, LEN as u64));
     assert_eq!(done.end, End::EndOfData);
     assert_eq!(done.technique, Technique::Copy);
-    assert_same(&collected(to, &directory, writer, collector), &bytes);
-    writing.join().unwrap();
     (
         reason(technique, &done.passed_over),
         troubled_at.expect("there was trouble"),
@@ -75,26 +72,7 @@ const CASES: [(Technique, From, To); 6] = [
 ];
 
 #[test]
-fn an_output_opened_to_append_is_written_to() {
-    for (technique, from, to) in CASES {
-        if to != To::File {
-            continue;
-        }
-        let directory = Directory::new();
-        let bytes = pattern(LEN);
-        let (reader, writing) = input(from, &directory, &bytes);
-        let (writer, collector) = output(To::Append, &directory, LEN);
-        let options = Options::new().technique(technique);
-        let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-        let refused = reason(technique, &done.passed_over);
-        assert!(matches!(refused, Reason::Refused { after: 0, .. }));
-        assert_same(&collected(to, &directory, writer, collector), &bytes);
-        writing.join().unwrap();
-    }
-}
-
-#[test]
-fn an_output_set_to_append_in_mid_stream_loses_no_byte() {
+fn output_set_to_append_in_mid_stream_loses_no_byte() {
     for (technique, from, to) in CASES {
         if to != To::File {
             continue;
@@ -116,7 +94,7 @@ fn an_output_set_to_append_in_mid_stream_loses_no_byte() {
 }
 
 #[test]
-fn a_socket_made_blocking_in_mid_stream_is_not_spliced_to() {
+fn socket_made_blocking_in_mid_stream_is_not_spliced_to() {
     for (technique, from) in [
         (Technique::Splice, From::Pipe),
         (Technique::SpliceThroughPipe, From::Tcp),
@@ -139,7 +117,7 @@ const MOVING: [libc::c_long; 3] = [
 ];
 
 #[test]
-fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
+fn every_byte_arrives_with_all_fast_calls_refused() {
     if !filters_work() {
         return;
     }
@@ -147,20 +125,16 @@ fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
         for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
             // In its own thread, since a filter can't be removed.
             let filtered = std::thread::spawn(move || {
-                let directory = Directory::new();
-                let bytes = pattern(LEN);
-                let (reader, writing) = input(from, &directory, &bytes);
-                let (writer, collector) = output(to, &directory, LEN);
-                assert!(refuse(&MOVING, errno));
-                for options in [step_by_step(technique), Options::new()] {
-                    let options = options.limit(LEN as u64 / 2);
-                    let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-                    assert_eq!(done.given, LEN as u64 / 2);
-                    assert_eq!(done.technique, Technique::Copy);
-                }
-                relay(&reader, &writer, &Options::new(), |_| Flow::Continue).unwrap();
-                assert_same(&collected(to, &directory, writer, collector), &bytes);
-                writing.join().unwrap();
+                between(from, to, &pattern(LEN), |reader, writer| {
+                    assert!(refuse(&MOVING, errno));
+                    for options in [step_by_step(technique), Options::new()] {
+                        let options = options.limit(LEN as u64 / 2);
+                        let done = relay(reader, writer, &options, |_| Flow::Continue).unwrap();
+                        assert_eq!(done.given, LEN as u64 / 2);
+                        assert_eq!(done.technique, Technique::Copy);
+                    }
+                    relay(reader, writer, &Options::new(), |_| Flow::Continue).unwrap();
+                });
             });
             filtered.join().unwrap();
         }
@@ -168,7 +142,7 @@ fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
 }
 
 #[test]
-fn a_filter_set_in_mid_stream_loses_and_repeats_no_byte() {
+fn filter_set_in_mid_stream_loses_and_repeats_no_byte() {
     if !filters_work() {
         return;
     }
@@ -195,19 +169,15 @@ fn a_technique_stuck_with_both_ends_ready_is_abandoned() {
             continue;
         }
         let filtered = std::thread::spawn(move || {
-            let directory = Directory::new();
-            let bytes = pattern(LEN);
-            let (reader, writing) = input(from, &directory, &bytes);
-            let (writer, collector) = output(to, &directory, LEN);
-            assert!(refuse(&MOVING, libc::EAGAIN));
             let options = Options::new().technique(technique);
-            let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+            let done = between(from, to, &pattern(LEN), |reader, writer| {
+                assert!(refuse(&MOVING, libc::EAGAIN));
+                relay(reader, writer, &options, |_| Flow::Continue).unwrap()
+            });
             assert_eq!(
                 reason(technique, &done.passed_over),
                 Reason::Stuck { after: 0 }
             );
-            assert_same(&collected(to, &directory, writer, collector), &bytes);
-            writing.join().unwrap();
         });
         filtered.join().unwrap();
     }
@@ -244,14 +214,9 @@ fn every_byte_arrives_without_preadv2_and_pwritev2() {
         let calls = [libc::SYS_preadv2, libc::SYS_pwritev2];
         assert!(refuse(&calls, libc::ENOSYS));
         for (from, to) in [(From::Pipe, To::Pipe), (From::Tcp, To::Fifo)] {
-            let directory = Directory::new();
-            let bytes = pattern(LEN);
-            let (reader, writing) = input(from, &directory, &bytes);
-            let (writer, collector) = output(to, &directory, LEN);
-            let options = Options::new().copy();
-            relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-            assert_same(&collected(to, &directory, writer, collector), &bytes);
-            writing.join().unwrap();
+            between(from, to, &pattern(LEN), |reader, writer| {
+                relay(reader, writer, &Options::new().copy(), |_| Flow::Continue).unwrap()
+            });
         }
     });
     filtered.join().unwrap();

@@ -38,26 +38,18 @@ fn answered(bytes: usize, flows: Vec<Flow>) -> Relayed {
 }
 
 #[test]
-fn an_inspector_can_request_an_earlier_call() {
-    let within = Some(Duration::from_micros(10));
-    let bytes = 1000;
-    let done = answered(5500, vec![Flow::AtMost { bytes, within }]);
-    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
-}
-
-#[test]
-fn an_inspector_can_request_a_call_when_its_bytes_are_used_up() {
+fn the_callback_is_called_again_when_it_asks_for_that() {
+    let at_most = |bytes, within| Flow::AtMost { bytes, within };
     let (bytes, within) = (1000, None);
-    let done = answered(5500, vec![Flow::CallAfter { bytes, within }]);
-    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
-}
-
-#[test]
-fn a_throttled_relay_continues_when_the_callback_allows() {
-    let (bytes, within) = (0, Some(Duration::ZERO));
-    let held = Flow::AtMost { bytes, within };
-    let done = answered(5500, vec![held, held, Flow::Continue]);
-    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
+    let held = at_most(0, Some(Duration::ZERO));
+    for flows in [
+        vec![at_most(1000, Some(Duration::from_micros(10)))],
+        vec![Flow::CallAfter { bytes, within }],
+        vec![held, held, Flow::Continue],
+    ] {
+        let done = answered(5500, flows.clone());
+        assert_eq!((done.end, done.given), (End::EndOfData, 5500), "{flows:?}");
+    }
 }
 
 #[test]

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, sizes, waits};
-use crate::common::storm::{Storm, until_interrupted};
-use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, write_all};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, read_rest, write_all};
 use fastpipe::relay::{Activity, End, Flow, Options, Relayed, Technique, relay, relay_inspecting};
 use proptest::prelude::*;
 
@@ -88,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn an_inspector_can_limit_the_relay_to_a_number_of_lines(
+    fn inspector_can_limit_the_relay_to_a_number_of_lines(
         lines in prop::collection::vec("[a-z]{0,200}\n", 1..60),
         wanted in 1..80_usize,
         chunks in chunks(),
@@ -118,41 +117,14 @@ proptest! {
         let first: usize = lines.iter().take(wanted).map(String::len).sum();
         assert_same(&reading.join().unwrap(), &bytes[..first]);
         prop_assert_eq!(done.taken, first as u64);
-        let mut rest = Vec::new();
-        File::from(input).read_to_end(&mut rest).unwrap();
+        let rest = read_rest(input);
         assert_same(&rest, &bytes[first..]);
         writing.join().unwrap();
     }
 }
 
 #[test]
-fn no_byte_is_inspected_twice_in_a_storm_of_signals() {
-    const CAPACITY: usize = 16 * 1024;
-    let bytes = pattern(12 * CAPACITY);
-    let (input, feeder) = pipe_of(CAPACITY);
-    let (reader, output) = pipe_of(CAPACITY);
-    let fed = bytes.clone();
-    let storm = Storm::begin();
-    let writing = std::thread::spawn(move || {
-        let mut file = File::from(feeder);
-        for piece in fed.chunks(CAPACITY / 2 + 1) {
-            until_interrupted();
-            file.write_all(piece).unwrap();
-        }
-    });
-    let reading = read_all(reader, vec![CAPACITY / 2 + 1]);
-    let options = Options::new().raise_capacity(false).interval(OFTEN);
-    let (done, seen) = seen(input, &output, &options);
-    drop(output);
-    writing.join().unwrap();
-    drop(storm);
-    assert_eq!(done.end, End::EndOfData);
-    assert_same(&reading.join().unwrap(), &bytes);
-    assert_same(&seen, &bytes);
-}
-
-#[test]
-fn undelivered_bytes_are_not_inspected_and_go_back_into_a_file() {
+fn undelivered_bytes_are_not_inspected_and_go_back_into_file() {
     let directory = Directory::new();
     let bytes = pattern(1 << 20);
     let mut file = directory.file("in", &bytes);
@@ -194,7 +166,7 @@ fn a_requested_technique_other_than_copy_is_passed_over() {
 }
 
 #[test]
-fn call_after_calls_back_exactly_when_its_bytes_are_used_up() {
+fn call_after_calls_back_when_its_bytes_are_used_up() {
     for options in [Options::new(), Options::new().copy()] {
         let bytes = pattern(10_500);
         let (input, feeder) = pipe_of(65_536);

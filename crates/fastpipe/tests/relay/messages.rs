@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::shapes::cut;
 use crate::common::vmsplice;
-use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
 use fastpipe::reader::Reader;
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 use fastpipe::transfer::Output;
@@ -48,8 +48,7 @@ fn relayed(input: impl AsFd, options: &Options, len: usize) -> (Relayed, Vec<u8>
     let options = options.limit(len as u64);
     let done = relay(input, &output, &options, |_| Flow::Continue).unwrap();
     drop(output);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     (done, got)
 }
 
@@ -96,7 +95,7 @@ fn an_empty_message_does_not_end_the_relay() {
 }
 
 #[test]
-fn seqpacket_input_ends_with_its_sender_and_not_at_an_empty_packet() {
+fn seqpacket_input_ends_with_its_sender_not_an_empty_packet() {
     for messages in [
         vec!["one", "", "", "two"],
         vec!["", "onetwo"],
@@ -158,8 +157,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
     })
     .unwrap();
     drop(output);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     assert_same(&got, &bytes);
     // Each message is taken in one step, the next one after its excess was deducted.
     let at: Vec<_> = (0..taken.len()).filter(|&n| taken[n] > 0).collect();
@@ -171,7 +169,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
 }
 
 #[test]
-fn a_message_is_truncated_at_the_limit_and_the_next_one_remains() {
+fn message_is_truncated_at_limit_and_the_next_one_remains() {
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, receiver) = unix(kind);
         send_each(&sender, &[b"12345678", b"next"]);
@@ -237,7 +235,7 @@ fn packets_become_a_stream_of_bytes() {
 }
 
 #[test]
-fn a_limit_within_a_packet_leaves_the_rest_in_the_pipe() {
+fn limit_within_a_packet_leaves_the_rest_in_the_pipe() {
     for technique in [Technique::Splice, Technique::Copy] {
         for limit in [1, 999, 1000, 1001, 5095, 5096, 5097] {
             let (input, bytes) = packets(&[1000, 4096, 1, 10]);
@@ -266,8 +264,7 @@ fn small_blocks_and_allowances_lose_no_part_of_a_packet() {
         });
         assert_eq!(done.unwrap().given, bytes.len() as u64);
         drop(output);
-        let mut got = Vec::new();
-        File::from(reader).read_to_end(&mut got).unwrap();
+        let got = read_rest(reader);
         assert_same(&got, &bytes);
     }
 }

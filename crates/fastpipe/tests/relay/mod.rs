@@ -7,7 +7,6 @@ mod flow;
 mod inspecting;
 mod messages;
 mod models;
-mod properties;
 mod reader_gone;
 mod same_file;
 mod signals;

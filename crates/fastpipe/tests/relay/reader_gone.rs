@@ -18,51 +18,29 @@ const OFTEN: Duration = Duration::from_millis(1);
 #[test]
 fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
     for options in [Options::new(), Options::new().copy()] {
-        for (to, output, reader) in outputs(&Directory::new()) {
-            if to == "terminal" {
-                continue;
+        for wait in [Wait::Block, Wait::Spin] {
+            for (to, output, reader) in outputs(&Directory::new()) {
+                if to == "terminal" {
+                    continue;
+                }
+                let (input, input_writer) = pipe_of(65_536);
+                let mut input_writer = File::from(input_writer);
+                let (thread, relaying) = in_a_thread(input, output, options.wait(wait));
+                // With unread bytes, TCP reports the closed reader at once.
+                input_writer.write_all(b"ten bytes.").unwrap();
+                until("they have arrived", || {
+                    rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
+                });
+                if wait == Wait::Block {
+                    until_asleep(thread);
+                }
+                drop(reader);
+                until("the relay ends", || relaying.is_finished());
+                let error = relaying.join().unwrap().unwrap_err();
+                assert_eq!(error.side, Side::Output, "{to}");
+                assert!(error.reader_is_gone(), "{to}: {}", error.source);
+                assert_eq!((error.taken, error.given), (10, 10));
             }
-            let (input, input_writer) = pipe_of(65_536);
-            let mut input_writer = File::from(input_writer);
-            let (thread, relaying) = in_a_thread(input, output, options);
-            // With unread bytes, TCP reports the closed reader at once.
-            input_writer.write_all(b"ten bytes.").unwrap();
-            let mut waiting = [rustix::event::PollFd::new(
-                &reader,
-                rustix::event::PollFlags::IN,
-            )];
-            rustix::event::poll(&mut waiting, None).unwrap();
-            until_asleep(thread);
-            drop(reader);
-            let error = relaying.join().unwrap().unwrap_err();
-            assert_eq!(error.side, Side::Output, "{to}");
-            assert!(error.reader_is_gone(), "{to}: {}", error.source);
-            assert_eq!((error.taken, error.given), (10, 10));
-        }
-    }
-}
-
-#[test]
-fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
-    for options in [Options::new(), Options::new().copy()] {
-        for (to, output, reader) in outputs(&Directory::new()) {
-            if to == "terminal" {
-                continue;
-            }
-            let (input, input_writer) = pipe_of(65_536);
-            let mut input_writer = File::from(input_writer);
-            let (_, relaying) = in_a_thread(input, output, options.wait(Wait::Spin));
-            // With unread bytes, TCP reports the closed reader at once.
-            input_writer.write_all(b"ten bytes.").unwrap();
-            until("they have arrived", || {
-                rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
-            });
-            drop(reader);
-            until("the relay ends", || relaying.is_finished());
-            let error = relaying.join().unwrap().unwrap_err();
-            assert_eq!(error.side, Side::Output, "{to}");
-            assert!(error.reader_is_gone(), "{to}: {}", error.source);
-            assert_eq!((error.taken, error.given), (10, 10));
         }
     }
 }
@@ -90,7 +68,7 @@ fn noticed(socket: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_message_in_the_outputs_error_queue_is_not_its_end() {
+fn message_in_the_outputs_error_queue_is_not_its_end() {
     for wait in [Wait::Block, Wait::Spin] {
         let (output, reader) = tcp();
         if !noticed(&output) {

@@ -96,7 +96,7 @@ fn a_file_may_be_moved_towards_its_beginning() {
 }
 
 #[test]
-fn a_file_may_be_appended_to_itself_up_to_its_old_end() {
+fn a_file_may_be_appended_to_itself_once() {
     for technique in TECHNIQUES {
         let directory = Directory::new();
         let file = directory.file("file", &pattern(LEN));
@@ -112,7 +112,7 @@ fn a_file_may_be_appended_to_itself_up_to_its_old_end() {
 }
 
 #[test]
-fn a_file_that_is_read_to_its_end_may_be_appended_to() {
+fn a_file_read_to_its_end_may_be_appended_to() {
     let directory = Directory::new();
     let mut file = directory.file("file", b"all");
     file.seek(SeekFrom::End(0)).unwrap();

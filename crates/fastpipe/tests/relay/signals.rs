@@ -10,15 +10,20 @@ use crate::common::process::in_own_process;
 use crate::common::state::until;
 use crate::common::storm::{Storm, handled, until_interrupted};
 use crate::common::{Directory, WAITS, assert_same, pattern, pipe_of};
-use fastpipe::relay::{End, Flow, Options, Technique, relay};
+use fastpipe::relay::{End, Flow, Options, Technique, relay, relay_inspecting};
 use fastpipe::wait::Wait;
 
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
 
 /// Relays under frequent signals, between a slow writer and a slow reader, so that signals
-/// arrive while the relay waits for either.
-fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Options) {
+/// arrive while the relay waits for either. Without a technique the bytes are inspected, too.
+fn relayed(
+    input: (OwnedFd, OwnedFd),
+    output: (OwnedFd, OwnedFd),
+    options: &Options,
+    technique: Option<Technique>,
+) {
     let storm = Storm::begin();
     let writing = std::thread::spawn(move || {
         let mut file = File::from(input.1);
@@ -41,7 +46,21 @@ fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Opti
             }
         }
     });
-    let done = relay(&input.0, &output.1, options, |_| Flow::Continue).unwrap();
+    let mut seen = Vec::new();
+    let done = match technique {
+        Some(technique) => {
+            let options = options.technique(technique);
+            relay(&input.0, &output.1, &options, |_| Flow::Continue)
+        }
+        None => {
+            let inspect = |bytes: &[u8]| {
+                seen.extend_from_slice(bytes);
+                Flow::Continue
+            };
+            relay_inspecting(&input.0, &output.1, options, inspect, |_| Flow::Continue)
+        }
+    };
+    let done = done.unwrap();
     drop(output.1);
     // The reader may still wait for signals.
     let got = reading.join().unwrap();
@@ -49,6 +68,9 @@ fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Opti
     writing.join().unwrap();
     assert_eq!((done.end, done.given), (End::EndOfData, BYTES as u64));
     assert_same(&got, &pattern(BYTES));
+    if technique.is_none() {
+        assert_same(&seen, &pattern(BYTES));
+    }
 }
 
 #[test]
@@ -61,19 +83,23 @@ fn a_relay_loses_no_byte_in_a_storm_of_signals() {
     for wait in WAITS {
         let options = Options::new().wait(wait).interval(Duration::MAX);
         let options = options.raise_capacity(false);
-        let splice = options.technique(Technique::Splice);
-        relayed(pipe_of(CAPACITY), pipe_of(CAPACITY), &splice);
-        relayed(pipe_of(CAPACITY), pipe_of(CAPACITY), &options.copy());
-        relayed(unix(), unix(), &options.copy());
-        let through = options.technique(Technique::SpliceThroughPipe);
-        relayed(tcp(), nonblocking(), &through);
+        let pipes = || (pipe_of(CAPACITY), pipe_of(CAPACITY));
+        for ((input, output), technique) in [
+            (pipes(), Some(Technique::Splice)),
+            (pipes(), Some(Technique::Copy)),
+            (pipes(), None),
+            ((unix(), unix()), Some(Technique::Copy)),
+            ((tcp(), nonblocking()), Some(Technique::SpliceThroughPipe)),
+        ] {
+            relayed(input, output, &options, technique);
+        }
     }
 }
 
 #[test]
 fn a_signal_never_makes_a_relay_sleep_in_a_call() {
     // In its own process, since a sleeping relay would never end the storm.
-    in_own_process("a_signal_never_makes_a_relay_sleep_in_a_call", || {
+    in_own_process(|| {
         let directory = Directory::new();
         let (_reader, pipe) = pipe_of(CAPACITY);
         let file: OwnedFd = directory.file("out", b"").into();

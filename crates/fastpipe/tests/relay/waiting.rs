@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common;
 use crate::common::ends::{idle_inputs, in_a_thread, outputs};
 use crate::common::state::{until, until_asleep, until_unread};
-use crate::common::{Directory, assert_same, pattern, pipe_of};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest};
 use fastpipe::pipe;
 use fastpipe::relay::{Activity, End, Flow, Options, Side, Technique, relay};
 use fastpipe::wait::Wait;
@@ -109,25 +109,6 @@ fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
 }
 
 #[test]
-fn bytes_in_a_hung_up_input_are_relayed_before_the_end() {
-    for options in [Options::new(), Options::new().copy()] {
-        for wait in [Wait::Block, Wait::Adaptive] {
-            let (input, input_writer) = pipe_of(65_536);
-            let (reader, output) = pipe_of(65_536);
-            File::from(input_writer)
-                .write_all(&pattern(60_000))
-                .unwrap();
-            let options = options.wait(wait);
-            let done = relay(&input, &output, &options, |_| Flow::Continue).unwrap();
-            assert_eq!((done.end, done.given), (End::EndOfData, 60_000));
-            let mut got = vec![0; 60_000];
-            File::from(reader).read_exact(&mut got).unwrap();
-            assert_same(&got, &pattern(60_000));
-        }
-    }
-}
-
-#[test]
 fn waiting_does_not_make_a_technique_count_as_stuck() {
     const WAITS: u64 = 300;
     let (input, input_writer) = pipe_of(65_536);
@@ -166,8 +147,7 @@ fn a_relay_sleeps_while_only_one_end_is_ready() {
         until_unread(&reader, 4096);
         until_asleep(writer);
         until_asleep(thread);
-        let mut got = Vec::new();
-        File::from(reader).read_to_end(&mut got).unwrap();
+        let got = read_rest(reader);
         assert_same(&got, &bytes);
         writing.join().unwrap().unwrap();
         relaying.join().unwrap().unwrap();
@@ -188,7 +168,7 @@ fn sleeps() -> i64 {
 fn an_idle_relay_wakes_up_for_its_callback_only() {
     // In its own process: page faults of other threads make this one wait for the locks of
     // the address space, which counts as sleep.
-    common::process::in_own_process("an_idle_relay_wakes_up_for_its_callback_only", || {
+    common::process::in_own_process(|| {
         for options in [Options::new(), Options::new().copy()] {
             let (input, _input_writer) = pipe_of(65_536);
             let (_reader, output) = pipe_of(65_536);
@@ -212,8 +192,7 @@ fn an_idle_relay_wakes_up_for_its_callback_only() {
 #[test]
 fn a_stuck_relay_pauses_between_attempts() {
     use common::seccomp::{filters_work, refuse};
-    let test = "a_stuck_relay_pauses_between_attempts";
-    common::process::in_own_process(test, || {
+    common::process::in_own_process(|| {
         if !filters_work() {
             return;
         }
@@ -266,7 +245,7 @@ fn no_more_is_taken_between_two_calls_than_allowed() {
 }
 
 #[test]
-fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
+fn the_callback_sees_unread_bytes_at_the_start_and_end() {
     let (input, input_writer) = pipe_of(65_536);
     let (reader, output) = pipe_of(65_536);
     File::from(input_writer).write_all(b"five.").unwrap();
@@ -280,29 +259,4 @@ fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
     assert_eq!(calls.first(), Some(&(0, 0, Activity::Moving)));
     assert_eq!(calls.last(), Some(&(5, 5, Activity::Ended)));
     drop(reader);
-}
-
-#[test]
-fn a_relay_continues_once_a_blocked_end_is_ready() {
-    let bytes = pattern(8 << 20);
-    for (to, output, reader) in outputs(&Directory::new()) {
-        let (input, input_writer) = pipe_of(65_536);
-        let (thread, relaying) = in_a_thread(input, output.try_clone().unwrap(), Options::new());
-        let fed = bytes.clone();
-        let writing = std::thread::spawn(move || File::from(input_writer).write_all(&fed));
-        // The relay is blocked, then continues.
-        until("something arrives", || {
-            rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n > 0)
-        });
-        until_asleep(thread);
-        let mut got = vec![0; bytes.len()];
-        // Kept open until the end: a closed reader is an error even if it has read
-        // everything so far.
-        let mut reader = File::from(reader);
-        reader.read_exact(&mut got).unwrap();
-        assert_same(&got, &bytes);
-        writing.join().unwrap().unwrap();
-        let done = relaying.join().unwrap().unwrap();
-        assert_eq!(done.given, bytes.len() as u64, "{to}");
-    }
 }

@@ -84,7 +84,7 @@ fn next(consumer: &mut Consumer) -> &[u8] {
 }
 
 #[test]
-fn a_function_can_return_a_views_bytes_and_the_next_view_releases_them() {
+fn function_can_return_views_bytes_and_next_view_releases_them() {
     let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
     producer.write_all(b"one").unwrap();
     assert_eq!(next(&mut consumer), b"one");

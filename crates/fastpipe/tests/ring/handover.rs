@@ -38,7 +38,7 @@ fn give_on_producer(producer: Producer) -> Producer {
 }
 
 #[test]
-fn a_consumer_passed_on_is_not_dead_with_its_first_owner() {
+fn consumer_passed_on_is_not_dead_with_its_first_owner() {
     for (mut producer, consumer) in [offered_by_producer(), offered_by_consumer()] {
         let mut consumer = give_on_consumer(consumer);
         assert_eq!(producer.peer_state().unwrap(), PeerState::Running);
@@ -56,7 +56,7 @@ fn a_consumer_passed_on_is_not_dead_with_its_first_owner() {
 }
 
 #[test]
-fn a_producer_passed_on_is_not_dead_with_its_first_owner() {
+fn producer_passed_on_is_not_dead_with_its_first_owner() {
     for (producer, mut consumer) in [offered_by_producer(), offered_by_consumer()] {
         let mut producer = give_on_producer(producer);
         assert_eq!(consumer.peer_state().unwrap(), PeerState::Running);
@@ -90,7 +90,7 @@ fn the_next_owner_of_an_end_can_be_watched() {
 }
 
 #[test]
-fn an_owner_that_dies_before_it_takes_its_end_is_noticed() {
+fn owner_that_dies_before_it_takes_its_end_is_noticed() {
     let (mut producer, consumer) = offered_by_producer();
     let _on_its_way = consumer.into_fd().unwrap();
     let (here, there) = UnixStream::pair().unwrap();
@@ -117,7 +117,7 @@ fn with_non_blocking<T: Send + 'static>(
 }
 
 #[test]
-fn an_offer_on_a_non_blocking_stream_waits_for_the_answer() {
+fn offer_on_a_non_blocking_stream_waits_for_the_answer() {
     let (here, accepting) = with_non_blocking(|there| Consumer::accept(there).unwrap());
     let mut producer = Producer::offer(&here, 1).unwrap();
     producer.write_all(b"through").unwrap();
@@ -136,7 +136,7 @@ fn accepting_on_a_non_blocking_stream_waits_for_the_offer() {
 }
 
 #[test]
-fn waiting_on_a_non_blocking_stream_ends_with_its_read_timeout() {
+fn waiting_on_non_blocking_stream_ends_with_its_read_timeout() {
     watch();
     let (here, _there) = UnixStream::pair().unwrap();
     here.set_nonblocking(true).unwrap();

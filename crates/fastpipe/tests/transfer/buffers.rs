@@ -2,14 +2,12 @@
 
 use crate::common::skip::skip;
 use std::error::Error;
-use std::fs::File;
-use std::io::Read;
 
-use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
 use crate::common::{smaps, vmsplice};
-use fastpipe::buffer::{Buffer, BufferBuilder, BufferError, Pages, huge_page_size};
+use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
 use fastpipe::pipe::{page_size, slots};
-use fastpipe::transfer::{Input, Output};
+use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 
 /// Returns the entry of smaps that starts at this buffer.
@@ -90,81 +88,50 @@ fn only_touched_pages_are_resident() {
         (len, len)
     );
     assert_eq!(smaps::huge(&touched), 0);
+    // Base pages stay base pages where huge ones would fit.
+    let large = Buffer::builder().len(4 * huge_page_size()).map().unwrap();
+    assert_eq!(smaps::huge(&large), 0);
 }
 
-#[test]
-fn base_pages_stay_base_pages_where_huge_ones_would_fit() {
-    let len = 4 * huge_page_size();
-    let buffer = Buffer::builder().len(len).map().unwrap();
-    assert_eq!(smaps::huge(&buffer), 0);
-}
+const fn is_send_and_sync<T: Send + Sync>() {}
+const _: () = is_send_and_sync::<Buffer>();
 
+/// Whole if they were asked for by size, one by one if they were split, also once renewed.
 #[test]
-fn split_huge_pages_are_mapped_one_by_one() {
-    let len = 2 * huge_page_size();
-    let builder = Buffer::builder().len(len).pages(Pages::Huge);
-    if smaps::huge(&builder.map().unwrap()) == 0 {
+fn huge_pages_are_mapped_as_requested() {
+    let bytes = huge_page_size();
+    let builder = Buffer::builder().len(2 * bytes).pages(Pages::Huge);
+    let whole = builder.page_bytes(bytes);
+    if smaps::huge(&whole.map().unwrap()) == 0 {
         return skip("this system grants no huge pages");
     }
-    let mut split = builder.split(true).map().unwrap();
-    split.fill(b'X');
-    assert_eq!((smaps::huge(&split), smaps::resident(&split)), (0, len));
+    for (builder, huge) in [
+        (whole, 2 * bytes),
+        (whole.locked(true), 2 * bytes),
+        (builder.split(true), 0),
+    ] {
+        let mut buffer = match builder.map() {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                skip(error);
+                continue;
+            }
+        };
+        buffer.fill(b'X');
+        let found = (smaps::huge(&buffer), smaps::resident(&buffer));
+        assert_eq!(found, (huge, 2 * bytes), "{builder:?}");
+        assert_eq!(smaps::huge(&renewed(buffer)), huge, "{builder:?}");
+    }
 }
 
 #[test]
-fn pages_of_a_size_are_aligned_and_populated_even_if_that_size_is_turned_off() {
+fn pages_of_a_size_turned_off_are_aligned_and_populated() {
     for bytes in (14..=20).map(|bits| 1 << bits).chain([huge_page_size()]) {
         let builder = Buffer::builder().len(2 * bytes + 1).pages(Pages::Huge);
         let buffer = builder.page_bytes(bytes).map().unwrap();
         assert_eq!(buffer.as_ptr().addr() % bytes, 0);
         assert_eq!(smaps::resident(&buffer), 3 * bytes);
     }
-}
-
-/// A builder of huge pages that were asked for by size; `None` if there are none.
-fn of_one_size() -> Option<BufferBuilder> {
-    let bytes = huge_page_size();
-    let builder = Buffer::builder().len(2 * bytes).pages(Pages::Huge);
-    let builder = builder.page_bytes(bytes);
-    if smaps::huge(&builder.map().unwrap()) == 0 {
-        skip("this system grants no huge pages");
-        return None;
-    }
-    Some(builder)
-}
-
-#[test]
-fn locked_pages_have_the_requested_size() {
-    let Some(builder) = of_one_size() else {
-        return;
-    };
-    match builder.locked(true).map() {
-        Ok(buffer) => {
-            assert!(smaps_entry(&buffer).contains(" lo"));
-            assert_eq!(smaps::huge(&buffer), buffer.len());
-        }
-        Err(error) => skip(error),
-    }
-}
-
-#[test]
-fn renewed_pages_have_the_requested_size() {
-    let Some(builder) = of_one_size() else {
-        return;
-    };
-    let buffer = renewed(builder.map().unwrap());
-    assert_eq!(smaps::huge(&buffer), buffer.len());
-}
-
-#[test]
-fn renewed_split_pages_are_split_again() {
-    let Some(_) = of_one_size() else {
-        return;
-    };
-    let len = 2 * huge_page_size();
-    let builder = Buffer::builder().len(len).pages(Pages::Huge).split(true);
-    let buffer = renewed(builder.map().unwrap());
-    assert_eq!(smaps::huge(&buffer), 0);
 }
 
 #[test]
@@ -235,19 +202,19 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
         other.fill(0xee);
     }
     drop(out);
-    let mut got = Vec::new();
-    File::from(reader).read_to_end(&mut got).unwrap();
+    let got = read_rest(reader);
     assert_same(&got, &bytes);
 }
 
 #[test]
-fn a_dropped_buffer_leaves_its_bytes_in_the_pipe() {
+fn dropped_or_renewed_buffer_leaves_its_bytes_in_the_pipe() {
     for pages in [Pages::Base, Pages::Huge] {
-        let buffer = Buffer::builder().len(60_000).pages(pages).map().unwrap();
-        stays_in_the_pipe(buffer, |buffer| {
+        let buffer = || Buffer::builder().len(60_000).pages(pages).map().unwrap();
+        stays_in_the_pipe(buffer(), |buffer| {
             drop(buffer);
             None
         });
+        stays_in_the_pipe(buffer(), |buffer| Some(renewed(buffer)));
     }
 }
 
@@ -256,14 +223,6 @@ fn renewed(mut buffer: Buffer) -> Buffer {
     buffer.renew().unwrap();
     assert_same(&buffer, &vec![0; buffer.len()]);
     buffer
-}
-
-#[test]
-fn a_renewed_buffer_reads_as_zero_and_the_pipe_keeps_the_old_bytes() {
-    for pages in [Pages::Base, Pages::Huge] {
-        let buffer = Buffer::builder().len(60_000).pages(pages).map().unwrap();
-        stays_in_the_pipe(buffer, |buffer| Some(renewed(buffer)));
-    }
 }
 
 #[test]
@@ -323,28 +282,4 @@ fn reserved_huge_pages_work_or_are_refused_with_a_reason() {
             skip(text);
         }
     }
-}
-
-#[test]
-fn a_buffer_may_be_sent_to_and_shared_with_other_threads() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    let mut buffer = Buffer::builder().len(10).map().unwrap();
-    let (reader, writer) = pipe_of(65_536);
-    std::thread::spawn(move || {
-        buffer.copy_from_slice(b"0123456789");
-        std::thread::scope(|scope| {
-            let sending = scope.spawn(|| {
-                let mut out = Output::new(writer, Wait::Block);
-                out.vmsplice(&[buffer.slice(..)], Default::default())
-            });
-            sending.join().unwrap().unwrap();
-        });
-    })
-    .join()
-    .unwrap();
-    let mut got = [0; 10];
-    Input::new(reader, Wait::Block).read(&mut got).unwrap();
-    assert_eq!(&got, b"0123456789");
 }

@@ -1,8 +1,7 @@
 //! Transfers by each technique within one process.
 
 mod buffers;
-mod by_reference;
-mod copying;
+mod moving;
 mod never;
 mod reader;
 mod refusals;

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 
 use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::shapes::{cases, sizes, waits};
 use crate::common::vmsplice;
-use crate::common::{Directory, assert_same, flags, pattern, pipe_of, write_all};
+use crate::common::{assert_same, flags, pattern, pipe_of, write_all};
 use fastpipe::pipe;
 use fastpipe::reader::Reader;
 use fastpipe::wait::Wait;
@@ -100,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn never_fails_with_would_block_on_an_empty_pipe_without_loss() {
+fn never_fails_with_would_block_on_empty_pipe_without_loss() {
     let (reader, writer) = pipe_of(65_536);
     let before = flags(&reader);
     let mut writer = File::from(writer);
@@ -156,7 +155,7 @@ fn the_pipe_grows_only_on_request_and_never_shrinks() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_read_correctly() {
+fn writer_that_relies_on_the_pipes_size_is_read_correctly() {
     if !vmsplice::is_allowed() {
         return;
     }
@@ -174,25 +173,6 @@ fn a_refused_capacity_is_no_error() {
     let (reader, _writer) = pipe_of(65_536);
     let reader = Reader::builder().capacity(usize::MAX).open(reader).unwrap();
     assert!(pipe::capacity(&reader).unwrap() >= 4096);
-}
-
-#[test]
-fn files_and_sockets_are_read_as_well() {
-    let directory = Directory::new();
-    let bytes = pattern(600_000);
-    let file = directory.file("in", &bytes);
-    let mut got = Vec::new();
-    let mut reader = Reader::builder().open(&file).unwrap();
-    reader.read_to_end(&mut got).unwrap();
-    assert_same(&got, &bytes);
-
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let writing = write_all(theirs.into(), bytes.clone(), vec![7, 70_000]);
-    got.clear();
-    let mut reader = Reader::builder().open(ours).unwrap();
-    reader.read_to_end(&mut got).unwrap();
-    assert_same(&got, &bytes);
-    writing.join().unwrap();
 }
 
 #[test]

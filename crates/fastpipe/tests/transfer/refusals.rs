@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -21,24 +21,7 @@ fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
 }
 
 #[test]
-fn vmsplice_to_a_read_end_is_refused_without_changing_the_buffer() {
-    let (reader, writer) = pipe_of(65_536);
-    // The pipe needs data that the kernel could write into the buffer.
-    File::from(writer).write_all(&pattern(4096)).unwrap();
-    let pages = buffer_with(&[7; 4096], 0);
-    for wait in ALL_WAITS {
-        let mut out = Output::new(&reader, wait);
-        is_refused(
-            out.vmsplice(&[pages.slice(..)], Default::default()),
-            Errno::BADF,
-        );
-    }
-    assert_same(&pages, &[7; 4096]);
-    assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 4096);
-}
-
-#[test]
-fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
+fn vmsplice_from_write_end_is_refused_and_pipe_stays_empty() {
     let (_reader, writer) = pipe_of(65_536);
     let mut pages = buffer_with(&[7; 4096], 0);
     for wait in ALL_WAITS {
@@ -49,7 +32,7 @@ fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
 }
 
 #[test]
-fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
+fn vmsplice_asks_for_descriptor_once_and_refuses_a_read_end() {
     if !vmsplice::is_allowed() {
         return;
     }

@@ -103,7 +103,7 @@ fn vmsplice_loses_no_byte_in_a_storm_of_signals() {
 }
 
 #[test]
-fn splice_from_a_file_loses_no_byte_in_a_storm_of_signals() {
+fn splice_from_file_loses_no_byte_in_storm_of_signals() {
     let directory = common::Directory::new();
     sending(|writer, wait| {
         let mut input = Input::new(directory.file("in", &pattern(BYTES)), wait);
@@ -123,7 +123,7 @@ fn read_loses_no_byte_in_a_storm_of_signals() {
 }
 
 #[test]
-fn splice_to_a_file_loses_no_byte_in_a_storm_of_signals() {
+fn splice_to_file_loses_no_byte_in_storm_of_signals() {
     let directory = common::Directory::new();
     receiving(|reader, wait| {
         let out = directory.file("out", b"");
@@ -134,7 +134,7 @@ fn splice_to_a_file_loses_no_byte_in_a_storm_of_signals() {
 }
 
 #[test]
-fn tee_and_splice_loses_no_byte_in_a_storm_of_signals() {
+fn tee_and_splice_loses_no_byte_in_storm_of_signals() {
     receiving(|reader, wait| {
         let (copy_reader, copy_writer) = pipe_of(CAPACITY);
         let (out_reader, out_writer) = pipe_of(CAPACITY);

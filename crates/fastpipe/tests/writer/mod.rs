@@ -6,4 +6,3 @@ mod never;
 mod onward;
 mod readers;
 mod repeats;
-mod repeats_much;

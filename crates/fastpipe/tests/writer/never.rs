@@ -1,105 +1,14 @@
-//! A writer that never waits, driven by poll(2).
+//! A writer that never waits.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::fd::OwnedFd;
 
 use crate::common;
 use crate::common::pipe_of;
-use crate::common::writers::{KIB, MIB, expect_all, fill, settings, stream};
+use crate::common::writers::{KIB, MIB, fill, safe_settings, settings, stream};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Writer, WriterBuilder};
-use rustix::event::{PollFd, PollFlags, poll};
-
-/// Polls until there is room.
-fn until_writable(out: &Writer<OwnedFd>) {
-    let mut fds = [PollFd::new(out, PollFlags::OUT)];
-    rustix::io::retry_on_intr(|| poll(&mut fds, None)).unwrap();
-}
-
-const SIZES: [usize; 10] = [
-    1, 4096, 100_000, 3, 4097, 600_000, 65_536, 8191, 2_500_000, 0,
-];
-
-/// Sends `len` bytes, and only polls when it would block.
-fn drive(out: &mut Writer<OwnedFd>, lend: bool, len: usize) {
-    let mut at = 0;
-    for size in SIZES.iter().cycle() {
-        let n = (*size).min(len - at);
-        if lend {
-            match out.lend(n) {
-                Ok(mut loan) => {
-                    fill(&mut loan[..n], at as u64);
-                    // Succeeds: the bytes are sent or queued.
-                    loan.commit(n).unwrap();
-                    at += n;
-                }
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                    assert!(out.queued() > 0);
-                    until_writable(out);
-                }
-            }
-        } else {
-            let bytes = stream(at as u64, n);
-            let mut taken = 0;
-            while taken < n {
-                match out.write(&bytes[taken..]) {
-                    Ok(n) => taken += n,
-                    Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                        until_writable(out);
-                    }
-                }
-            }
-            at += n;
-        }
-        if at == len {
-            break;
-        }
-    }
-    while let Err(error) = out.flush() {
-        assert_eq!(error.kind(), ErrorKind::WouldBlock);
-        assert!(out.queued() > 0);
-        until_writable(out);
-    }
-    assert_eq!(out.queued(), 0);
-}
-
-fn loses_nothing(prepare: impl Fn(WriterBuilder) -> WriterBuilder, lend: bool) {
-    const LEN: usize = 9 * MIB + 5;
-    for setting in settings() {
-        let (reader, writer) = pipe_of(16 * KIB);
-        let reading = std::thread::spawn(move || {
-            expect_all(&mut File::from(reader), 0, &[30_000, 5, 100_000])
-        });
-        let mut out = prepare(setting.builder)
-            .wait(Wait::Never)
-            .open(writer)
-            .unwrap();
-        drive(&mut out, lend, LEN);
-        let report = out.finish().unwrap().1;
-        assert_eq!(report.counts.bytes, LEN as u64);
-        assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
-    }
-}
-
-#[test]
-fn an_event_loop_that_lends_loses_no_byte_at_any_size() {
-    loses_nothing(|builder| builder, true);
-}
-
-#[test]
-fn an_event_loop_that_writes_loses_no_byte_at_any_size() {
-    loses_nothing(|builder| builder, false);
-}
-
-#[test]
-fn small_pipes_and_small_loans_lose_no_byte() {
-    loses_nothing(|builder| builder.keep_capacity().loan(12 * KIB), true);
-    loses_nothing(|builder| builder.keep_capacity().loan(12 * KIB), false);
-}
+use fastpipe::writer::Frozen;
 
 /// One byte of room at a time: the pipe's slots run out before its bytes do.
 #[test]
@@ -151,7 +60,7 @@ fn a_write_is_refused_only_while_something_is_queued() {
 }
 
 #[test]
-fn the_pipe_is_not_drained_before_the_last_byte_was_read() {
+fn pipe_is_not_drained_before_the_last_byte_was_read() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
@@ -168,5 +77,31 @@ fn the_pipe_is_not_drained_before_the_last_byte_was_read() {
         }
         common::writers::expect(&mut reader, 19_999, 1);
         out.wait_drained().unwrap();
+    }
+}
+
+#[test]
+fn unsent_repeated_bytes_are_queued_and_nothing_else_is_accepted() {
+    for setting in safe_settings() {
+        for length in [1, 3, 4097, 100_000] {
+            let data = stream(length as u64, length);
+            let frozen = Frozen::new(&data).unwrap();
+            let times = MIB / length + 1;
+            let (reader, writer) = pipe_of(64 * KIB);
+            let builder = setting.builder.wait(Wait::Never).keep_capacity();
+            let mut out = builder.open(&writer).unwrap();
+            out.write_all(&stream(5, 3001)).unwrap();
+            out.repeat(&frozen, times as u64).unwrap();
+            let kinds = [
+                out.lend(1).map(drop).unwrap_err().kind(),
+                out.repeat(&frozen, 1).unwrap_err().kind(),
+                out.write(b"not taken").unwrap_err().kind(),
+                out.flush().unwrap_err().kind(),
+                out.wait_drained().unwrap_err().kind(),
+            ];
+            assert_eq!(kinds, [ErrorKind::WouldBlock; 5], "{setting:?}, {length}");
+            let there = pipe::unread(&reader).unwrap() as u128;
+            assert_eq!(there + out.queued(), (3001 + times * length) as u128);
+        }
     }
 }

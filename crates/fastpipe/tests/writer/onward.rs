@@ -44,28 +44,16 @@ fn wrong_pieces(setting: Setting, how: How, onward: Onward) -> (usize, bool) {
     })
 }
 
-fn are_right(onward: Onward) {
-    for setting in safe_settings() {
-        for how in HOWS {
-            let (wrong, _) = wrong_pieces(setting, how, onward);
-            assert_eq!(wrong, 0, "{setting:?}, {how:?}, {onward:?}");
+#[test]
+fn bytes_passed_onward_and_read_late_are_right() {
+    for onward in ONWARDS {
+        for setting in safe_settings() {
+            for how in HOWS {
+                let (wrong, _) = wrong_pieces(setting, how, onward);
+                assert_eq!(wrong, 0, "{setting:?}, {how:?}, {onward:?}");
+            }
         }
     }
-}
-
-#[test]
-fn bytes_spliced_onward_and_read_late_are_right() {
-    are_right(Onward::Spliced);
-}
-
-#[test]
-fn both_copies_of_teed_bytes_read_late_are_right() {
-    are_right(Onward::Teed);
-}
-
-#[test]
-fn bytes_spliced_onward_twice_and_read_late_are_right() {
-    are_right(Onward::Twice);
 }
 
 /// The reason why [`AssertReaderCopies`] exists.

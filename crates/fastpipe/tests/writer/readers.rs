@@ -4,15 +4,16 @@
 use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::scope;
 
 use crate::common;
+use crate::common::onward::splice;
 use crate::common::state::until_asleep;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, safe_settings, send, settings,
-    uses_policy,
+    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, expecting, fill, safe_settings, send,
+    settings, uses_policy,
 };
 use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
@@ -20,7 +21,7 @@ use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::pipe;
 use fastpipe::transfer::Input;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, FinishError, Path, Report, Writer};
+use fastpipe::writer::{FinishError, Report, Writer};
 use rustix::process::Pid;
 
 /// Sends `len` bytes while `reader` reads in another thread. `reader` gets the id of the
@@ -51,27 +52,10 @@ fn stream_to(
 }
 
 #[test]
-fn a_reader_of_odd_sizes_gets_every_byte() {
-    for setting in settings() {
-        for how in HOWS {
-            let report = stream_to(setting, how, 12 * MIB + 12_345, |reader, _| {
-                let sizes = [65_536, 1, 4095, 100_001, 4097, 262_144, 7, 33_333];
-                expect_all(&mut File::from(reader), 0, &sizes)
-            });
-            if let Path::Write(reason) = report.path
-                && !matches!(reason, CopyReason::Refused(_))
-            {
-                assert!(setting.reuse.is_none() || report.zero_copy_bytes == 0);
-            }
-        }
-    }
-}
-
-#[test]
 fn pages_reused_several_times_carry_the_right_bytes() {
     for setting in settings() {
         let report = stream_to(setting, How::Both, 40 * MIB, |reader, _| {
-            expect_all(&mut File::from(reader), 0, &[256 * KIB])
+            expect_all(&mut File::from(reader), 0, &[256 * KIB, 1, 4097, 100_001])
         });
         if report.path.is_zero_copy() {
             assert!(
@@ -87,8 +71,7 @@ fn pages_reused_several_times_carry_the_right_bytes() {
 fn long_loans_are_cow_checked_too() {
     const LOAN: usize = 3 * MIB;
     let (reader, writer) = pipe_of(64 * KIB);
-    let reading =
-        std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB, 7]));
+    let reading = expecting(reader, &[256 * KIB, 7]);
     let builder = Writer::builder().method(Method::CowChecked);
     let mut out = builder.open(writer).unwrap();
     for n in 0..40 {
@@ -106,27 +89,6 @@ fn long_loans_are_cow_checked_too() {
     if uses_policy(report.path, Reuse::CowChecked, "long loans") {
         // On a slow machine, further checks may be paused after the first.
         assert!(report.slabs_reused > 0, "{report:?}");
-    }
-}
-
-#[test]
-fn a_reader_that_waits_for_a_full_pipe_gets_every_byte() {
-    for setting in settings() {
-        for how in [How::Lend, How::Write] {
-            let len = 12 * MIB;
-            stream_to(setting, how, len, |reader, writing| {
-                let mut file = File::from(reader);
-                let mut at = 0;
-                while at + (2 * MIB as u64) < len as u64 {
-                    // The writer sleeps when the pipe is full.
-                    until_asleep(writing);
-                    let n = pipe::unread(&file).unwrap();
-                    expect(&mut file, at, n);
-                    at += n as u64;
-                }
-                expect_all(&mut file, at, &[64 * KIB])
-            });
-        }
     }
 }
 
@@ -162,7 +124,7 @@ fn a_reader_that_keeps_resizing_the_pipe_gets_every_byte() {
 
 /// The region is reused while the enlarged pipe is full of unread bytes.
 #[test]
-fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
+fn late_reader_that_enlarges_pipe_beyond_region_gets_every_byte() {
     for setting in settings() {
         let setting = Setting {
             builder: setting
@@ -190,7 +152,7 @@ fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
 
 /// Two slabs, each as long as one loan.
 #[test]
-fn drained_pages_are_reused_only_after_their_last_byte_was_read() {
+fn drained_pages_are_reused_after_their_last_byte_was_read() {
     // The fewest pages that are handed over rather than copied.
     let slab = 2 * pipe::page_size();
     for read in [0, 1, slab - 1, slab, slab + 1] {
@@ -242,7 +204,7 @@ fn a_reader_that_splices_to_a_file_gets_every_byte() {
 
 /// A socket holds references to the pages, and its reader reads late.
 #[test]
-fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
+fn a_late_reader_behind_a_spliced_socket_gets_every_byte() {
     for setting in safe_settings() {
         stream_to(setting, How::Lend, 24 * MIB, |reader, _| {
             let (mut here, there) = UnixStream::pair().unwrap();
@@ -250,7 +212,7 @@ fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
             let mut file = File::from(reader);
             let mut at = 0;
             loop {
-                let held = splice_some(&file, &there, 128 * KIB);
+                let held = splice(&file, &there, 128 * KIB);
                 if held == 0 {
                     return at;
                 }
@@ -263,26 +225,4 @@ fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
             }
         });
     }
-}
-
-/// Splices at most `most` bytes without blocking; returns 0 at the end.
-fn splice_some(from: &File, to: &UnixStream, most: usize) -> usize {
-    let mut moved = 0;
-    while moved < most {
-        let n = rustix::pipe::splice(
-            from.as_fd(),
-            None,
-            to.as_fd(),
-            None,
-            most - moved,
-            rustix::pipe::SpliceFlags::empty(),
-        );
-        match n {
-            Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
-            Ok(n) => moved += n,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    moved
 }

@@ -291,7 +291,7 @@ AnonHugePages:      2048 kB
     }
 
     #[test]
-    fn split_huge_pages_stay_whole_in_memory_but_not_in_the_page_table() {
+    fn split_huge_pages_stay_whole_in_memory_only() {
         let len = 2 * huge_page_size();
         let whole = huge(len).map().unwrap();
         if Backing::from_smaps(&whole).unwrap().huge == 0 {

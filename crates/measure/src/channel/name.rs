@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_can_be_bound_in_a_directory_with_a_long_path() {
+    fn socket_can_be_bound_in_directory_with_a_long_path() {
         let place = tempfile::tempdir().unwrap();
         for length in [1, 100, 200] {
             let long = place.path().join("d".repeat(length));

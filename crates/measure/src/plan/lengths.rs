@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fewest_rounds_of_a_run_of_few_comparisons_suffice_for_verdicts() {
+    fn fewest_rounds_of_run_of_few_comparisons_suffice_for_verdicts() {
         // The ladder's own comparisons, and those of the rungs with a copy.
         for suite in [Ladder, Touched, Changes, Memory, Volumes] {
             let cases = suite.cases(&Overrides {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_the_null_control_allows_is_saved_as_undecided() {
+    fn difference_that_the_null_control_allows_is_saved_as_undecided() {
         let mut run = with_wide_control();
         compare(&mut run);
         let text = to_json(&run);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_a_version_without_reasons_loads_with_the_same_verdicts() {
+    fn record_of_version_without_reasons_loads_with_the_same_verdicts() {
         let mut run = with_wide_control();
         compare(&mut run);
         // It saved the verdict on each interval alone.

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_trial_is_missing_and_a_round_is_added_for_it() {
+    fn failed_trial_is_missing_and_round_is_added_for_it() {
         let fails = |case, round| match (case, round) {
             (1, 2) => Err(broken()),
             _ => Ok(()),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_three_rounds_are_added_and_none_without_time() {
+    fn three_rounds_are_added_at_most_none_without_time() {
         // Each case fails twice, in rounds of their own.
         let fails = |case, round| {
             if round / 2 == case {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_after_the_first_sample_is_missing_but_no_failure() {
+    fn refusal_after_the_first_sample_is_missing_but_no_failure() {
         let refuses = |case, round| match (case, round) {
             (0, 1) => Err(NotRun::refused("no more huge pages").into()),
             _ => Ok(()),
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_without_any_sample_are_not_saved_and_the_reason_is_known() {
+    fn rounds_without_samples_are_not_saved_but_explained() {
         for (trouble, saved, why) in [
             (
                 (|| NotRun::refused("no more huge pages").into()) as fn() -> TrialError,

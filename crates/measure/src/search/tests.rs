@@ -40,7 +40,7 @@ fn a_run_keeps_its_time_however_slow_trials_are() {
 }
 
 #[test]
-fn the_grid_has_a_trial_of_every_pair_and_the_best_have_more() {
+fn grid_has_trial_of_every_pair_and_best_have_more() {
     let run = run_of(60.0, Fake::default());
     for panel in &searched(&run).panels {
         for cell in &panel.cells {
@@ -156,23 +156,6 @@ fn the_order_is_random_and_follows_from_the_seed() {
     assert!((1..50).contains(&of_one_case.count()), "{first:?}");
 }
 
-#[test]
-fn an_interrupted_search_keeps_its_trials_and_chooses_nothing() {
-    let runner = Fake {
-        signal_at: Some(200),
-        ..Fake::default()
-    };
-    let run = run_of(60.0, runner);
-    assert_eq!(run.interrupted.as_deref(), Some("SIGINT"));
-    assert_eq!(searched(&run).trials(), 200);
-    assert!(
-        searched(&run)
-            .panels
-            .iter()
-            .all(|panel| panel.best.is_none())
-    );
-}
-
 /// A search for the best write, and the cases to measure.
 fn baseline(plan: &SearchPlan, runner: &mut Fake) -> (Run, anyhow::Result<Vec<Case>>) {
     let mut run = ladder();
@@ -181,38 +164,7 @@ fn baseline(plan: &SearchPlan, runner: &mut Fake) -> (Run, anyhow::Result<Vec<Ca
 }
 
 #[test]
-fn the_baseline_gets_the_best_sizes_under_its_own_name() {
-    let (plan, mut runner) = (baseline_plan(60.0), Fake::default());
-    let (run, found) = baseline(&plan, &mut runner);
-    let found = found.unwrap();
-    let [best] = found.as_slice() else {
-        panic!("{found:#?}");
-    };
-    assert_eq!(best.name, touched::BEST);
-    // The largest piece into the largest pipe.
-    assert_eq!(rate(best), {
-        let candidates = plan.grid.pairs().filter(|it| it.pipe_bytes != 256 << 10);
-        let rates = candidates.map(|sizes| rate(&touched::with_sizes(&plan.cases[0], sizes)));
-        rates.fold(0.0, f64::max)
-    });
-    let panel = &searched(&run).panels[0];
-    let recorded = panel.best.as_ref().unwrap();
-    assert_eq!((&*recorded.case, &recorded.command), (touched::BEST, &None));
-    assert_eq!(recorded.sizes, sizes::sizes_of(best));
-    let is_refused = |cell: &&CellResult| cell.not_run.is_some();
-    assert_eq!(panel.cells.iter().filter(is_refused).count(), 4);
-    // It takes the place of the case that was searched.
-    let cases = touched_cases();
-    let measured = plan.with_found(cases.clone(), found.clone());
-    assert_eq!((&measured[0], &measured[1..]), (best, &cases[1..]));
-}
-
-fn touched_cases() -> Vec<Case> {
-    crate::spec::Suite::Touched.cases(&Overrides::default())
-}
-
-#[test]
-fn a_search_for_a_baseline_is_short_and_restores_the_durations() {
+fn search_for_a_baseline_is_short_and_restores_the_durations() {
     for (overhead_s, is_complete) in [(0.01, true), (0.2, false)] {
         let (plan, mut runner) = (
             baseline_plan(60.0),
@@ -243,7 +195,7 @@ fn a_baseline_without_any_trial_is_left_to_the_pilot() {
 }
 
 #[test]
-fn a_baseline_is_found_even_if_there_is_no_time_for_finals() {
+fn a_baseline_is_found_without_time_for_finals() {
     let mut runner = Fake {
         overhead_s: 10.0,
         ..Fake::default()
@@ -255,16 +207,4 @@ fn a_baseline_is_found_even_if_there_is_no_time_for_finals() {
         sizes::sizes_of(&found.unwrap()[0]),
         panel.leader().unwrap().sizes
     );
-}
-
-#[test]
-fn an_interrupted_search_for_a_baseline_keeps_its_trials() {
-    let mut runner = Fake {
-        signal_at: Some(20),
-        ..Fake::default()
-    };
-    let (run, found) = baseline(&baseline_plan(60.0), &mut runner);
-    assert!(found.unwrap_err().is::<Interrupted>());
-    assert_eq!(searched(&run).trials(), 20);
-    assert!(searched(&run).panels[0].best.is_none());
 }

@@ -63,7 +63,7 @@ fn an_end_that_reports_a_failure_is_blamed() {
 }
 
 #[test]
-fn if_both_report_the_peer_gone_the_first_report_is_the_error() {
+fn if_both_report_peer_gone_first_report_is_the_error() {
     let left = Reports::PeerGone("the data ended early".to_owned());
     assert_eq!(failure_after(&[left]), "the writer: the other end is gone");
 }

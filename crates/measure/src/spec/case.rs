@@ -429,7 +429,7 @@ mod tests {
     };
 
     #[test]
-    fn a_trial_of_a_volume_may_take_what_its_computing_takes() {
+    fn trial_of_a_volume_may_take_what_its_computing_takes() {
         let seconds = |case: &Case| case.longest(NONE).as_secs_f64();
         let plain = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
         assert!((seconds(&plain) - 32.0).abs() < 1e-9);

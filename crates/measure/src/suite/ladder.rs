@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_factor_of_splice_names_the_second_pipe_if_data_is_examined() {
+    fn factor_of_splice_names_second_pipe_if_data_is_examined() {
         let factors = |data| {
             let cases = cases(&Overrides {
                 data,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rungs_are_compared_with_a_copy_of_their_buffers_size_or_the_nearest_below() {
+    fn rungs_are_compared_with_the_nearest_copy_below_their_buffer() {
         let compared = |sizes: &[usize]| {
             let rungs = of_sizes(sizes).into_iter();
             let mut with: Vec<String> = rungs
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_another_size_than_the_rungs_is_named_with_it() {
+    fn copy_of_another_size_than_rungs_is_named_with_it() {
         let factor = |sizes: &[usize]| {
             let last = of_sizes(sizes).pop().unwrap();
             last.compared_with.unwrap().1

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_differs_in_one_factor_or_its_comparison_says_so() {
+    fn case_differs_in_one_factor_or_its_comparison_says_so() {
         // The technique, the wait, the pages and the pipe's size count as one
         // each; what becomes of the data follows from the technique. The
         // library picks pages and sizes by itself: with it they are one factor
@@ -327,24 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_is_saved_by_its_name() {
-        for suite in Suite::VALUES {
-            assert_eq!(serde_json::to_value(suite).unwrap(), suite.name());
-        }
-    }
-
-    #[test]
-    fn the_ladder_has_seven_rungs_each_compared_with_one_of_them() {
-        let rungs = Suite::rungs(&Overrides::default());
-        assert_eq!(rungs.len(), 7);
-        for (at, case) in rungs.iter().enumerate().skip(1) {
-            let (other, _) = case.compared_with.as_ref().unwrap();
-            assert!(rungs[..at].iter().any(|earlier| earlier.name == *other));
-        }
-    }
-
-    #[test]
-    fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
+    fn data_that_is_looked_at_behind_splice_is_never_overwritten() {
         let overrides = Overrides {
             data: Some(DataUse::Verify),
             ..Overrides::default()

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_steps_are_not_delayed_and_later_ones_keep_the_share() {
+    fn first_steps_are_not_delayed_and_later_ones_keep_share() {
         let mut budget = Budget::full();
         let waits = waits(&mut budget, 1000);
         assert!(waits[..9].iter().all(Duration::is_zero), "{waits:?}");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_saves_up_no_more_than_a_few_steps() {
+    fn long_pause_saves_up_no_more_than_a_few_steps() {
         let mut budget = Budget::full();
         waits(&mut budget, 100);
         let day = Duration::from_secs(86_400);

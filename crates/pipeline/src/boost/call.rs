@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_writes_to_the_pipe_is_told_from_vmsplice() {
+    fn call_that_writes_to_the_pipe_is_told_from_vmsplice() {
         let is_pipe = |fd: i32| fd == 1;
         let call = |number: c_long, args: &str| parse_call(&format!("{number} {args}"), &is_pipe);
         let waits = Some(InCall::WaitsForRoom);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_splices_is_seen_where_calls_cannot_be_read() {
+    fn writer_that_splices_is_seen_where_calls_cannot_be_read() {
         let write = |mut writer: &PipeWriter| writer.write_all(&[0; 4096]).is_ok();
         assert_eq!(examine_full_writer(write), Some(InCall::WaitsForRoom));
         let splice_in = |writer: &PipeWriter| {

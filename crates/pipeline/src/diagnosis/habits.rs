@@ -297,18 +297,12 @@ pub(super) fn small_pipes(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::graph::Process;
+    use crate::fixtures::{
+        busy, child_of, frozen, observation, on_child, on_input, on_outside, process, reads, writes,
+    };
+
     use crate::proc::{Io, LinkFd};
     use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
-
-    fn sleeping() -> ThreadState {
-        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer))
-    }
-
-    fn on_child() -> ThreadState {
-        ThreadState::Waiting(BlockedOn::Child(None))
-    }
 
     /// The processes with a leaked write end of a pipe from which process 2 reads.
     fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
@@ -324,21 +318,17 @@ mod tests {
         found.iter().map(|leaked| leaked.holder.pid).collect()
     }
 
-    fn child_of(parent: i32, process: Process) -> Process {
-        Process { parent, ..process }
-    }
-
     /// A sleeping process with a write end, and the ancestors of the reader.
     fn sleeper(pid: i32, fd: i32) -> Observed {
         let own = child_of(9, process(pid, "sleep", vec![writes(fd, 7)]));
         Observed {
             ancestors: vec![9, 1],
-            ..frozen(own, sleeping())
+            ..frozen(own, on_outside(Outside::Timer))
         }
     }
 
     #[test]
-    fn a_stray_write_end_is_named_unless_it_is_standard_output() {
+    fn stray_write_end_is_named_unless_it_is_standard_output() {
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
         let expected = LeakedWriteEnd {
             pipe: LinkId::pipe(7),
@@ -385,14 +375,17 @@ mod tests {
         assert!(spare([shell(3), child]).is_empty());
         // It waits for somebody else, and the writer for nobody.
         assert_eq!(spare([shell(3), writer]), [3]);
-        let other = frozen(child_of(3, process(4, "sleep", vec![])), sleeping());
+        let other = frozen(
+            child_of(3, process(4, "sleep", vec![])),
+            on_outside(Outside::Timer),
+        );
         assert_eq!(spare([shell(3), other]), [3]);
     }
 
     #[test]
     fn who_made_the_pipe_for_the_reader_may_write_later() {
         // An interactive shell and its coprocess.
-        let terminal = ThreadState::Waiting(BlockedOn::Outside(Outside::Terminal));
+        let terminal = on_outside(Outside::Terminal);
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
         assert!(spare([frozen(shell().process, on_child())]).is_empty());
@@ -407,7 +400,10 @@ mod tests {
     fn a_process_left_behind_with_the_output_is_named() {
         let left = |ancestors| Observed {
             ancestors,
-            ..frozen(process(3, "daemon", vec![writes(1, 7)]), sleeping())
+            ..frozen(
+                process(3, "daemon", vec![writes(1, 7)]),
+                on_outside(Outside::Timer),
+            )
         };
         assert_eq!(spare([left(vec![1])]), [3]);
         assert_eq!(spare([left(vec![])]), [3]);
@@ -424,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_that_a_shell_holds_for_its_reader_is_named() {
+    fn fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: LinkFd| LinkFd {
             pipe: LinkId {
                 device: 5,
@@ -456,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_pipe_is_explained_only_as_far_as_it_shows() {
+    fn small_pipe_is_explained_only_as_far_as_it_shows() {
         use SmallPipeCause::{MaxSize, Program, ProgramOrLimit, SoftLimit, Unknown};
         let page = fastpipe::pipe::page_size() as u64;
         let usual = default_capacity();

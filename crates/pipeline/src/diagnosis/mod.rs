@@ -396,51 +396,14 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, observation, on_input, process, reads, writes};
-    use crate::graph::Process;
-    use crate::proc::Io;
-    use crate::wait::BlockedOn;
+    use crate::fixtures::{busy, child_of, frozen, observation, on_input, process, reads, writes};
 
-    #[test]
-    fn a_program_that_waits_for_the_one_it_started_is_no_stage() {
-        for wait in [
-            BlockedOn::Child(None),
-            BlockedOn::Outside(Outside::Signal),
-            BlockedOn::Outside(Outside::Socket),
-        ] {
-            let ends = || vec![reads(0, 7), writes(1, 8)];
-            let timeout = frozen(process(2, "timeout", ends()), ThreadState::Waiting(wait));
-            let cat = Process {
-                parent: 2,
-                ..process(3, "cat", ends())
-            };
-            let observation = observation(vec![
-                busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
-                timeout,
-                busy(cat, 0.9, 0.0, 0.1),
-                busy(process(4, "wc", vec![reads(0, 8)]), 0.1, 0.0, 0.9),
-            ]);
-            let pipelines = observation.pipelines();
-            let pids = pipelines
-                .iter()
-                .flatten()
-                .map(|process| process.process.id.pid);
-            assert_eq!(pids.collect::<Vec<i32>>(), [1, 3, 4]);
-            let findings = diagnose(&observation);
-            let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-                panic!("{findings:?}");
-            };
-            assert_eq!(bottleneck.stage.pid, 3);
-        }
-    }
+    use crate::proc::Io;
 
     /// `cat | tee >(gzip) >(xz) | wc`: xz has inherited tee's descriptor for gzip.
     #[test]
-    fn a_filter_that_never_holds_its_writer_up_is_a_stage() {
-        let child = |pid: i32, name: &str, ends| Process {
-            parent: 2,
-            ..process(pid, name, ends)
-        };
+    fn filter_that_never_holds_its_writer_up_is_a_stage() {
+        let child = |pid: i32, name: &str, ends| child_of(2, process(pid, name, ends));
         let ends = vec![reads(0, 7), writes(1, 8), writes(63, 9), writes(62, 10)];
         let mut tee = busy(process(2, "tee", ends), 0.1, 0.9, 0.0);
         tee.on.retain(|on| on.pipe == LinkId::pipe(10));
@@ -464,7 +427,7 @@ mod tests {
 
     /// Pipelines whose last stages, and whose errors, go to the same reader.
     #[test]
-    fn pipelines_with_a_common_collector_are_not_joined_unless_they_write_to_it() {
+    fn pipelines_are_joined_only_by_a_collector_they_write_to() {
         let pipeline = |first: i32, writes_much: bool| {
             let pipe = first as u64;
             let ends = vec![writes(1, pipe), writes(2, 99), writes(251, 99)];
@@ -570,11 +533,8 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_for_a_pipe_is_a_stage_also_with_children() {
-        let cat = Process {
-            parent: 2,
-            ..process(3, "cat", vec![reads(0, 7)])
-        };
+    fn process_that_waits_for_pipe_is_stage_also_with_children() {
+        let cat = child_of(2, process(3, "cat", vec![reads(0, 7)]));
         let observation = observation(vec![
             busy(process(1, "yes", vec![writes(1, 7)]), 0.1, 0.9, 0.0),
             busy(process(2, "sh", vec![reads(0, 7)]), 0.5, 0.0, 0.5),

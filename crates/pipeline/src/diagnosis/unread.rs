@@ -129,22 +129,16 @@ fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{busy, frozen, observation, on_room, process, reads, writes};
-    use crate::graph::Process;
-
-    fn waiting(outside: Outside) -> ThreadState {
-        ThreadState::Waiting(BlockedOn::Outside(outside))
-    }
+    use crate::fixtures::{
+        busy, child_of, frozen, observation, on_outside, on_room, process, reads, writes,
+    };
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
         find(&observation(processes), &BTreeSet::new())
     }
 
     fn blocked() -> Observed {
-        let yes = Process {
-            parent: 2,
-            ..process(1, "yes", vec![writes(1, 7)])
-        };
+        let yes = child_of(2, process(1, "yes", vec![writes(1, 7)]));
         frozen(yes, on_room(7))
     }
 
@@ -153,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_waits_beside_a_timer_and_does_not_read_is_named() {
-        let mut parent = reader(waiting(Outside::Timer));
+    fn a_parent_that_waits_and_does_not_read_is_named() {
+        let mut parent = reader(on_outside(Outside::Timer));
         parent.is_frozen = false;
         let [unread] = &found(vec![blocked(), parent.clone()])[..] else {
             panic!();
@@ -171,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_works_or_is_held_up_itself_is_not_named() {
+    fn a_working_or_blocked_reader_is_not_named() {
         let works = busy(process(2, "gzip", vec![reads(0, 7)]), 0.9, 0.0, 0.0);
         assert_eq!(found(vec![blocked(), works]), []);
         let cat = frozen(
@@ -180,7 +174,7 @@ mod tests {
         );
         let sleep = frozen(
             process(3, "sleep", vec![reads(0, 8)]),
-            waiting(Outside::Timer),
+            on_outside(Outside::Timer),
         );
         let unread = found(vec![blocked(), cat, sleep]);
         let names = unread.iter().map(|unread| &*unread.writer.name);
@@ -190,6 +184,6 @@ mod tests {
     #[test]
     fn a_writer_that_ran_had_a_reader() {
         let writer = busy(blocked().process, 0.01, 0.99, 0.0);
-        assert_eq!(found(vec![writer, reader(waiting(Outside::Timer))]), []);
+        assert_eq!(found(vec![writer, reader(on_outside(Outside::Timer))]), []);
     }
 }

@@ -149,7 +149,7 @@ mod tests {
     use crate::fixtures::{process, reads, writes};
 
     #[test]
-    fn inherited_ends_and_standard_error_connect_nothing_unless_they_are_used() {
+    fn inherited_ends_and_stderr_connect_only_if_used() {
         let stage = |pid| process(pid, "a", vec![writes(1, 7), writes(2, 9), writes(251, 8)]);
         let all = [stage(1), stage(2), process(3, "b", vec![reads(5, 8)])];
         let links = links(all.iter());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_connected_by_pipes_with_a_writer_and_another_reader() {
+    fn processes_are_connected_by_pipes_with_writer_and_another_reader() {
         let processes = [
             process(1, "a", vec![writes(1, 7)]),
             process(2, "b", vec![reads(0, 7), writes(1, 8)]),

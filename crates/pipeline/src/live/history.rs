@@ -178,7 +178,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_moment_soon_after_another_is_no_second_of_its_own() {
+    fn moment_soon_after_another_is_no_second_of_its_own() {
         let short = Slice {
             counted: TICK / 50,
             io: None,

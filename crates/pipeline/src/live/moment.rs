@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_waits_for_a_socket_is_marked_with_it() {
+    fn stage_that_waits_for_a_socket_is_marked_with_it() {
         let found = chain(&[vec![slice(4, 0, 0); 9], vec![slice(3, 0, 97); 9]]);
         let bottleneck = found[0]
             .bottleneck

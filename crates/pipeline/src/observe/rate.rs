@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_a_pipe_is_that_of_the_end_whose_bytes_all_went_there() {
+    fn a_pipes_rate_is_of_an_end_using_only_it() {
         let writer = busy(process(1, "a", vec![writes(1, 7)]), 0.5, 0.0, 0.0);
         let reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.0);
         let mib = |count: u64| count << 20;

@@ -121,7 +121,7 @@ fn a_poll_counts_as_elsewhere_where_system_calls_are_hidden() {
 }
 
 #[test]
-fn a_process_that_sleeps_all_the_time_is_frozen_and_one_that_runs_is_not() {
+fn only_a_process_that_never_runs_is_frozen() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut group = Group(Vec::new());
     group.add(&["sleep", "1000"], Stdio::null(), writer);
@@ -239,7 +239,7 @@ fn live(group: &Group, is_found: impl Fn(&Moment) -> bool) -> Option<Moment> {
 }
 
 #[test]
-fn a_stuck_pipeline_is_found_while_it_is_watched_and_one_that_waits_is_not() {
+fn a_watched_pipeline_is_found_stuck_a_waiting_one_not() {
     let stuck = both_write();
     let found = live(&stuck, |moment| {
         let mut pipelines = moment.pipelines.iter();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_process_is_not_asked_again_but_a_later_one_with_its_number_is() {
+    fn a_silent_process_is_asked_once_its_numbers_successor_again() {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
         // It starts no process, which shows whether it wanted to ask.
         let pipe_probe = PipeProbe::new(|| Command::new("false"));

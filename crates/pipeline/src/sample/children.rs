@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_sleeps_is_named_with_its_timer_also_below_another_shell() {
+    fn a_sleeping_child_below_shells_is_named_with_its_timer() {
         for script in ["sleep 1000; :", "(sleep 1000; :); :"] {
             let tally = children_of(script, 1);
             assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");

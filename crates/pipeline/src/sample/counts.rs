@@ -247,7 +247,7 @@ mod tests {
     use crate::fixtures::{on_input, on_room};
 
     #[test]
-    fn a_stage_works_if_any_thread_does_and_room_comes_before_input() {
+    fn any_working_thread_counts_and_room_comes_before_input() {
         let lock = || ThreadState::Waiting(BlockedOn::Thread);
         let socket = || ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
         for (threads, expected) in [

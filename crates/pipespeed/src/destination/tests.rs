@@ -22,7 +22,7 @@ fn error(path: impl AsRef<Path>) -> String {
 }
 
 #[test]
-fn a_new_file_has_the_bytes_and_no_temporary_file_is_left() {
+fn new_file_has_bytes_and_no_temporary_file_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let new = Destination::open(&dir.path().join("a.json")).unwrap();
     assert!(new.is_regular() && names(dir.path()).is_empty());
@@ -113,7 +113,7 @@ fn a_replaced_file_has_the_attributes_of_the_old_one_and_no_others() {
 }
 
 #[test]
-fn a_link_stays_a_link_whether_or_not_its_file_exists() {
+fn link_stays_a_link_whether_or_not_its_file_exists() {
     let dir = tempfile::tempdir().unwrap();
     let (file, link) = (dir.path().join("file"), dir.path().join("link"));
     symlink("file", &link).unwrap();
@@ -155,7 +155,7 @@ fn a_file_is_replaced_only_if_nobody_would_notice() {
 }
 
 #[test]
-fn a_moved_directory_is_followed_and_a_new_one_is_found() {
+fn moved_directory_is_followed_and_a_new_one_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let (here, there) = (dir.path().join("here"), dir.path().join("there"));
     fs::create_dir(&here).unwrap();
@@ -200,7 +200,7 @@ fn what_a_file_has_become_meanwhile_is_looked_at_again() {
 }
 
 #[test]
-fn parts_follow_each_other_after_the_first_has_replaced_the_old_contents() {
+fn parts_follow_each_other_after_first_has_replaced_old_contents() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
     for links in [false, true] {

@@ -6,15 +6,16 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use libc::{EINVAL, EPERM};
 use nix::sys::signal::Signal as Inherited;
 use pipespeed_explain::check::CHECK_TIMEOUT;
 use rustix::process::{Resource, Signal};
 use serde_json::Value;
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::eventually;
 use crate::common::{
-    Outcome, PIPESPEED, json, names_in, pipespeed, run, run_alone, start, start_into,
+    Outcome, PIPESPEED, json, names_in, pipespeed, run_alone, run_marked, start, start_marked,
 };
 
 const JSON: &str = "check --json -";
@@ -36,10 +37,8 @@ impl Checks {
 
     /// The checks of a command that succeeds and leaves no process.
     #[track_caller]
-    fn run(mut command: Command) -> Self {
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command).succeeded();
-        mark.nobody_left();
+    fn run(command: Command) -> Self {
+        let outcome = run_marked(command).succeeded();
         assert_eq!(outcome.err, "", "{outcome:#?}");
         Checks::of(&outcome)
     }
@@ -92,7 +91,13 @@ impl Checks {
 
 #[test]
 fn pipes_are_what_they_must_be() {
-    let checks = Checks::run(pipespeed(JSON));
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(JSON);
+    command
+        .env("TMPDIR", directory.path())
+        .current_dir(&directory);
+    let checks = Checks::run(command);
+    assert!(names_in(directory.path()).is_empty());
     checks.keep_promises();
     for check in &checks.0 {
         for key in ["name", "group", "statement", "verdict", "seen", "reference"] {
@@ -103,24 +108,13 @@ fn pipes_are_what_they_must_be() {
 }
 
 #[test]
-fn an_ordinary_user_gets_the_same_answers_and_is_refused_frames() {
+fn ordinary_user_gets_the_same_answers_and_is_refused_frames() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
     let checks = Checks::run(program.command(JSON));
     checks.keep_promises();
     checks.refused("may-see-frames", &["CAP_SYS_ADMIN"]);
-}
-
-#[test]
-fn no_file_is_left_behind() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(JSON);
-    command
-        .env("TMPDIR", directory.path())
-        .current_dir(&directory);
-    Checks::run(command);
-    assert!(names_in(directory.path()).is_empty());
 }
 
 #[test]
@@ -168,9 +162,7 @@ fn few_descriptors_are_named_as_the_limit() {
     for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
         let mut command = pipespeed(JSON);
         conditions::few_descriptors(&mut command, limit);
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command);
-        mark.nobody_left();
+        let outcome = run_marked(command);
         let summary = &json(&outcome.out)["summary"];
         assert_eq!(summary["fail"], 0, "{outcome:#?}");
         let named = outcome.out.contains("ulimit -n");
@@ -200,28 +192,57 @@ fn without_threads_and_processes_the_limits_are_named() {
 }
 
 #[test]
-fn a_filter_that_refuses_vmsplice_is_named_where_it_is_needed() {
-    let mut command = pipespeed(JSON);
-    if !conditions::no_vmsplice(&mut command) {
-        return;
-    }
-    let checks = Checks::run(command);
-    checks.keep_promises();
-    for name in [
-        "one-byte-pieces",
-        "unaligned-piece",
-        "may-vmsplice",
-        "vmsplice-refers",
-        "vmsplice-to-memory",
-        "splice-to-null",
-        "outlives-drain",
-        "let-go-page-kept",
-        "gift-and-move",
-        "cow-check",
+fn a_refused_call_is_named_where_it_is_needed() {
+    const OF_VMSPLICE: &str = "one-byte-pieces,unaligned-piece,may-vmsplice,vmsplice-refers,\
+        vmsplice-to-memory,splice-to-null,outlives-drain,let-go-page-kept,gift-and-move,cow-check";
+    let (filter, kernel) = (["EPERM", "seccomp"], ["EINVAL", "kernel"]);
+    for (call, errno, names, words) in [
+        (libc::SYS_vmsplice, EPERM, OF_VMSPLICE, filter),
+        (
+            libc::SYS_vmsplice,
+            EINVAL,
+            "may-vmsplice,one-byte-pieces,vmsplice-refers",
+            kernel,
+        ),
+        (
+            libc::SYS_perf_event_open,
+            EPERM,
+            "may-sample",
+            ["perf_event_open(2)", "seccomp"],
+        ),
+        (libc::SYS_splice, EPERM, "may-splice,outlives-drain", filter),
+        (libc::SYS_tee, EPERM, "may-tee", filter),
+        (
+            libc::SYS_memfd_create,
+            EPERM,
+            "spliced-file-is-live",
+            filter,
+        ),
+        (libc::SYS_clone, EPERM, "cow-check", filter),
+        (libc::SYS_io_uring_setup, EPERM, "may-use-io-uring", filter),
+        (libc::SYS_io_uring_enter, EPERM, "may-use-io-uring", filter),
+        (libc::SYS_mlock, EPERM, "may-lock-memory", filter),
+        (libc::SYS_preadv2, EPERM, "nowait-calls", filter),
     ] {
-        checks.refused(name, &["vmsplice(2) is refused (EPERM): a seccomp filter"]);
+        let all = names == OF_VMSPLICE;
+        let only = if all {
+            String::new()
+        } else {
+            format!("--only {names}")
+        };
+        let mut command = pipespeed(&format!("{JSON} {only}"));
+        if !conditions::failing_call(&mut command, call, errno) {
+            return;
+        }
+        let checks = Checks::run(command);
+        for name in names.split(',') {
+            checks.refused(name, &words);
+        }
+        if all {
+            checks.keep_promises();
+            assert_eq!(checks.said("spliced-file-is-live").0, "seen");
+        }
     }
-    assert_eq!(checks.said("spliced-file-is-live").0, "seen");
 }
 
 #[test]
@@ -238,47 +259,6 @@ fn files_in_memory_are_made_as_the_kernel_wants_them() {
             return;
         }
         assert_eq!(Checks::run(command).said("spliced-file-is-live").0, "seen");
-    }
-}
-
-#[test]
-fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
-    for (call, name) in [
-        (libc::SYS_splice, "may-splice"),
-        (libc::SYS_splice, "outlives-drain"),
-        (libc::SYS_tee, "may-tee"),
-        (libc::SYS_memfd_create, "spliced-file-is-live"),
-        (libc::SYS_clone, "cow-check"),
-        (libc::SYS_io_uring_setup, "may-use-io-uring"),
-        (libc::SYS_io_uring_enter, "may-use-io-uring"),
-        (libc::SYS_mlock, "may-lock-memory"),
-        (libc::SYS_preadv2, "nowait-calls"),
-    ] {
-        let mut command = pipespeed(&format!("{JSON} --only {name}"));
-        if !conditions::without_call(&mut command, call) {
-            return;
-        }
-        Checks::run(command).refused(name, &["EPERM", "seccomp"]);
-    }
-}
-
-#[test]
-fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
-    let mut command = pipespeed(&format!("{JSON} --only may-sample"));
-    if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
-        let checks = Checks::run(command);
-        checks.refused("may-sample", &["perf_event_open(2)", "seccomp"]);
-    }
-}
-
-#[test]
-fn a_kernel_whose_vmsplice_takes_no_plain_page_is_named() {
-    let mut command = pipespeed(JSON);
-    if conditions::failing_call(&mut command, libc::SYS_vmsplice, libc::EINVAL) {
-        let checks = Checks::run(command);
-        for name in ["may-vmsplice", "one-byte-pieces", "vmsplice-refers"] {
-            checks.refused(name, &["vmsplice(2)", "EINVAL", "kernel"]);
-        }
     }
 }
 
@@ -343,25 +323,6 @@ fn a_user_namespaces_root_is_not_exempt_from_limits() {
 }
 
 #[test]
-fn closed_standard_descriptors_change_nothing() {
-    let closed = |which: &str| {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("exec \"$0\" check {which}")]);
-        command.arg(PIPESPEED);
-        run(command)
-    };
-    closed("<&- 2>&-").succeeded();
-    closed(">&-").refused(2, &["standard output is closed"]);
-}
-
-#[test]
-fn a_reader_that_leaves_ends_it_without_an_error() {
-    let unread = std::io::pipe().unwrap().1;
-    let outcome = start_into(pipespeed("check"), unread).finish().succeeded();
-    assert_eq!(outcome.err, "");
-}
-
-#[test]
 fn checks_are_chosen_by_name_and_by_group() {
     let names = |args: &str| -> Vec<String> {
         let checks = Checks::run(pipespeed(&format!("{JSON} {args}"))).0;
@@ -417,7 +378,7 @@ fn wait_for_a_check(pid: i32) {
 }
 
 #[test]
-fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
+fn signal_ends_it_once_nothing_of_a_check_is_left() {
     for (signal, status, name) in [
         (Signal::INT, 130, "SIGINT"),
         (Signal::TERM, 143, "SIGTERM"),
@@ -425,9 +386,7 @@ fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
     ] {
         // A signal that comes during the last check changes nothing: then once more.
         let outcome = (0..5).map(|_| {
-            let mut command = pipespeed("check");
-            let mark = Mark::on(&mut command);
-            let running = start(command);
+            let (running, mark) = start_marked(pipespeed("check"));
             wait_for_a_check(running.pid().as_raw_pid());
             running.send(signal);
             let outcome = running.finish();
@@ -441,7 +400,7 @@ fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
 }
 
 #[test]
-fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
+fn stop_for_longer_than_a_check_may_take_changes_nothing() {
     let running = start(pipespeed("check -q --only atomic-writes"));
     wait_for_a_check(running.pid().as_raw_pid());
     running.send(Signal::STOP);
@@ -464,8 +423,6 @@ fn signals_that_a_parent_blocks_or_ignores_change_nothing() {
     ] {
         let mut command = pipespeed(args);
         conditions::ignored(&mut command, Inherited::SIGCHLD);
-        let mark = Mark::on(&mut command);
-        run_alone(command).succeeded();
-        mark.nobody_left();
+        run_marked(command).succeeded();
     }
 }

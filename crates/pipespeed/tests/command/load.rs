@@ -60,7 +60,7 @@ fn kinds(record: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn bench_says_at_once_that_the_machine_is_busy_and_shows_it_without_verbose() {
+fn bench_says_at_once_that_the_machine_is_busy() {
     let _load = Load::start();
     let command = pipespeed("bench --quick --rounds 6 --case write_read --no-save");
     let outcome = run_alone(command).succeeded();
@@ -125,7 +125,7 @@ fn every_command_that_measures_records_the_load() {
 
 /// The steps are processes of their own that look, too.
 #[test]
-fn a_report_says_once_that_the_machine_is_busy_and_its_steps_record_it() {
+fn a_report_says_once_that_the_machine_is_busy() {
     let _load = Load::start();
     let records = Records::new();
     std::fs::create_dir(records.0.path().join("before")).unwrap();

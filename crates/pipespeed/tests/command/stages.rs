@@ -176,7 +176,7 @@ fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_command_has_the_same_stages_in_doctor_top_profile_and_boost() {
+fn command_has_same_stages_in_doctor_top_profile_and_boost() {
     if Command::new("bash").arg("--version").output().is_err() {
         return skip("no bash");
     }

@@ -126,15 +126,6 @@ fn pieces_of_any_size_join_correctly() {
     }
 }
 
-/// Covers all carries of four digits.
-#[test]
-fn a_million_lines_are_right() {
-    for path in paths() {
-        assert_like_naive(path, 1, 1_100_000, &[65_536]);
-        assert_like_naive(path, 99_999_500_000, 100_000_500_000, &[262_144]);
-    }
-}
-
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(
         prop_oneof![1..100usize, 1000..5000usize, 1..200_000usize],

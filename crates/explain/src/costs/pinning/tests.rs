@@ -87,7 +87,7 @@ fn figures_refer_to_the_bytes_pinned_not_requested() {
 }
 
 #[test]
-fn a_short_range_takes_more_calls_and_has_a_rounding_error() {
+fn short_range_takes_more_calls_and_has_a_rounding_error() {
     let size = 1 << 20;
     let get = measured(&plan(size), Fake::default(), "get_base").unwrap();
     let counted = get.counted.unwrap();

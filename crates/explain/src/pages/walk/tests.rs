@@ -69,13 +69,6 @@ fn the_upper_bits_decide_the_half() {
 }
 
 #[test]
-fn a_kernel_address_is_in_the_upper_half_of_the_top_table() {
-    let (levels, offset) = indices(0xffff_ffff_8100_0123, scheme(Architecture::X86_64, 4));
-    assert_eq!(levels, [("PGD", 511), ("PUD", 510), ("PMD", 8), ("PTE", 0)]);
-    assert_eq!(offset, 0x123);
-}
-
-#[test]
 fn aarch64_ignores_a_tag_in_the_top_byte() {
     let scheme = scheme(Architecture::Aarch64, 4);
     let tagged = Walk::new(0xb400_f270_5af9_53c0, scheme);
@@ -104,17 +97,6 @@ proptest! {
         }
         prop_assert_eq!(again, address & (u64::MAX >> (64 - scheme.address_bits)));
         prop_assert_eq!(walk.page() + walk.offset, address);
-    }
-
-    #[test]
-    fn the_bits_of_the_tables_are_adjacent(scheme in any_scheme()) {
-        let walk = Walk::new(0, scheme);
-        let mut top = scheme.address_bits;
-        for level in &walk.levels {
-            prop_assert_eq!(level.lowest_bit + level.bits, top);
-            top = level.lowest_bit;
-        }
-        prop_assert_eq!(top, scheme.page_bits);
     }
 
     #[test]

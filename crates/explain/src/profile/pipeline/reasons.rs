@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_comes_before_a_shell_that_waits_for_its_child() {
+    fn pipe_comes_before_a_shell_that_waits_for_its_child() {
         for (functions, reason) in [
             ("do_wait anon_pipe_read", Some(INPUT)),
             ("futex_wait_queue pipe_write", Some(OUTPUT)),

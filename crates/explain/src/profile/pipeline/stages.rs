@@ -318,27 +318,6 @@ mod tests {
         stages(members).iter().map(MergedStage::command).collect()
     }
 
-    #[test]
-    fn equal_pipelines_that_ran_one_after_another_are_one() {
-        let pipeline = |pid: i32, began: u64, last: &str| {
-            let pipe = pid as u64;
-            [
-                between_pipes(pid, "zcat", began, [0, pipe]),
-                between_pipes(pid + 1, last, began, [pipe, 0]),
-            ]
-        };
-        let two = |began: u64, last: &str| {
-            let (one, other) = (pipeline(1, 1, "wc"), pipeline(5, began, last));
-            one.into_iter().chain(other).collect::<Vec<Member>>()
-        };
-        assert_eq!(commands(two(2, "wc")), ["zcat (2 times)", "wc (2 times)"]);
-        let merged = stages(two(2, "wc"));
-        assert_eq!((&merged[0].after, &merged[1].before), (&vec![1], &vec![0]));
-        // At the same time, or with another neighbour.
-        assert_eq!(commands(two(1, "wc")), ["zcat", "wc", "zcat", "wc"]);
-        assert_eq!(commands(two(2, "sort")), ["zcat", "wc", "zcat", "sort"]);
-    }
-
     /// `zcat | sort | wc`, then `zcat | sort | head`.
     #[test]
     fn a_merged_stage_has_the_bytes_of_all_its_pipes() {
@@ -369,25 +348,9 @@ mod tests {
         );
     }
 
-    /// Those of `(a | b) | c` start in the order c, a, b; each of a circle follows another.
-    #[test]
-    fn stages_are_in_the_order_of_the_flow() {
-        let nested = vec![
-            between_pipes(1, "c", 1, [1, 0]),
-            between_pipes(2, "a", 1, [0, 2]),
-            between_pipes(3, "b", 1, [2, 1]),
-        ];
-        assert_eq!(commands(nested), ["a", "b", "c"]);
-        let circle = vec![
-            between_pipes(1, "a", 1, [1, 2]),
-            between_pipes(2, "b", 1, [2, 1]),
-        ];
-        assert_eq!(commands(circle), ["a", "b"]);
-    }
-
     /// `(a; b) | c`, and a loop of short-lived programs before c.
     #[test]
-    fn a_shell_that_only_waits_is_no_stage_unless_its_children_are_short_lived() {
+    fn a_waiting_shell_is_a_stage_for_short_lived_children() {
         let shell = || waiting(member(1, "sh", [0, 100], vec![writes(1, 7)]), 99);
         let program = |pid: i32, name: &str, time: [u64; 2]| {
             child(member(pid, name, time, vec![writes(1, 7)]), 1)
@@ -411,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_reaped_children_that_were_not_seen_are_not_a_stages() {
+    fn bytes_of_unseen_reaped_children_are_not_a_stages() {
         // xargs, whose children moved a gigabyte through pipes of their own.
         let sort = || moving(between_pipes(2, "sort", 1, [1, 0]), [1 << 28, 0]);
         let bytes = |xargs: Member| {
@@ -426,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
+    fn smaller_count_of_a_pipes_two_ends_is_its_volume() {
         let both = |writer, reader| between([(writer, true), (reader, true)]);
         assert_eq!(both(Some(1000), Some(1011)), Some(1000));
         assert_eq!(both(Some(5000), Some(1011)), Some(1011));

@@ -79,7 +79,7 @@ fn a_much_faster_way_is_adopted_within_512_mib() {
 
 /// Reused pages and new ones alternate, which must not pass for a disturbance.
 #[test]
-fn a_way_that_is_always_far_faster_is_adopted_however_its_windows_differ() {
+fn an_always_faster_way_is_adopted_however_its_windows_differ() {
     let sent = simulate(&ALL[..2], 512 * MIB, |way, at| match way {
         Way::CowChecked if (at / (64 * MIB)).is_multiple_of(2) => 2000.0,
         Way::CowChecked => 5000.0,
@@ -139,7 +139,7 @@ fn any_gain_of_cow_checked_will_do() {
 }
 
 #[test]
-fn a_small_gain_of_cow_checked_does_not_hide_larger_ones() {
+fn small_gain_of_cow_checked_does_not_hide_larger_ones() {
     for (long, fresh, best) in [(1.3, 1.0, Way::CopyLong), (1.0, 1.3, Way::Fresh)] {
         let sent = simulate(&ALL, 2 * GIB, |way, _| match way {
             Way::Copy => 300.0,
@@ -188,7 +188,7 @@ fn a_replaced_way_waits_for_its_turn() {
 }
 
 #[test]
-fn a_replaced_way_is_tried_again_once_that_takes_little_time() {
+fn replaced_way_is_tried_again_once_that_takes_little_time() {
     let sent = simulate(
         &[Way::Copy, Way::CowChecked],
         120 * GIB,
@@ -379,7 +379,7 @@ fn what_disturbs_every_trial_takes_ever_less_of_the_time() {
 }
 
 #[test]
-fn a_faster_way_whose_trial_was_disturbed_is_soon_tried_again() {
+fn faster_way_whose_trial_was_disturbed_is_soon_tried_again() {
     // A burst in the second window of its first trial.
     let rate = |way, at| match way {
         Way::CowChecked if (68 * MIB..80 * MIB).contains(&at) => 400.0,
@@ -398,7 +398,7 @@ fn a_faster_way_whose_trial_was_disturbed_is_soon_tried_again() {
 }
 
 #[test]
-fn what_disturbs_trials_of_one_way_does_not_put_off_others() {
+fn disturbed_trials_of_one_way_do_not_put_off_others() {
     let sent = simulate(&ALL, 8 * GIB, disturbed(6000.0));
     let order = [Way::CowChecked, Way::CowChecked, Way::Fresh];
     assert_eq!(sent.challengers()[..3], order);

@@ -1,16 +1,15 @@
 //! Every byte crosses a ring between two processes, however the ring was passed on.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::common::WAITS;
 use crate::common::process::{is_child, spawn};
 use crate::common::rings::{
-    CAPACITY, LEN, WAYS, Way, child_consumer, child_producer, consume, consume_from, error_of,
-    name, park, produce, stdin, with_child_consumer, with_child_producer,
+    CAPACITY, LEN, WAYS, child_consumer, child_producer, consume, consume_from, error_of, name,
+    park, produce, stdin, with_child_consumer, with_child_producer,
 };
 use crate::common::state::{until, until_asleep, watch};
-use crate::common::writers::{check, expect_all, fill};
 use fastpipe::ring::{self, Consumer, Peer, PeerState, RingError};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::process::Stdio;
@@ -130,29 +129,4 @@ fn a_child_notices_its_parents_death() {
         producer.peer_state().unwrap() != PeerState::Running
     });
     assert_eq!(producer.peer_state().unwrap(), PeerState::Closed);
-}
-
-#[test]
-fn an_end_is_passed_on_with_all_bytes_in_the_ring() {
-    const NAME: &str = "an_end_is_passed_on_with_all_bytes_in_the_ring";
-    if is_child(&name("consumer", Way::Inherited)) {
-        let mut consumer = child_consumer(Way::Inherited);
-        assert_eq!(expect_all(&mut consumer, 1000, &[777]), LEN as u64);
-        return;
-    }
-    watch();
-    let (mut producer, mut consumer) = ring::pair(CAPACITY).unwrap();
-    let mut all = vec![0; LEN];
-    fill(&mut all, 0);
-    producer.write_all(&all[..30_000]).unwrap();
-    let mut first = [0; 1000];
-    consumer.read_exact(&mut first).unwrap();
-    check(&first, 0).unwrap();
-    let role = name("consumer", Way::Inherited);
-    let fd = consumer.into_fd().unwrap();
-    let mut child = spawn(NAME, &role, fd, Stdio::inherit());
-    producer.watch(Peer::child(&child).unwrap());
-    producer.write_all(&all[30_000..]).unwrap();
-    drop(producer);
-    assert!(child.wait().unwrap().success());
 }

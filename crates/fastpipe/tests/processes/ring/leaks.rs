@@ -4,14 +4,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use crate::common::process::in_own_process;
+use crate::common::process::{in_own_process, mappings_and_descriptors};
 use fastpipe::ring::{self, Consumer, Producer};
-
-fn mappings_and_descriptors() -> (usize, usize) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-    (maps.lines().count(), descriptors.count())
-}
 
 fn use_up(commits: usize, rings: usize) {
     let (mut producer, mut consumer) = ring::pair(1 << 16).unwrap();
@@ -47,7 +41,7 @@ fn use_up(commits: usize, rings: usize) {
 
 #[test]
 fn rings_leave_no_mapping_and_no_descriptor_behind() {
-    in_own_process("rings_leave_no_mapping_and_no_descriptor_behind", || {
+    in_own_process(|| {
         use_up(1000, 20);
         let before = mappings_and_descriptors();
         use_up(1_000_000, 300);

@@ -27,89 +27,80 @@ const FEW: u64 = 100;
 
 #[test]
 fn a_consumer_waiting_for_many_bytes_sleeps_through_small_commits() {
-    in_own_process(
-        "a_consumer_waiting_for_many_bytes_sleeps_through_small_commits",
-        || {
-            for wait in [Wait::Block, Wait::Adaptive] {
-                watch();
-                let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
-                consumer.set_wait(wait);
-                let caller = rustix::thread::gettid();
-                let producing = std::thread::spawn(move || {
-                    for _ in 0..STEPS {
-                        until_asleep(caller);
-                        producer.write_all(b".").unwrap();
-                    }
-                    producer
-                });
-                let before = times_asleep();
-                assert_eq!(consumer.peek(STEPS).unwrap().len(), STEPS);
-                let slept = times_asleep() - before;
-                assert!((1..FEW).contains(&slept), "{wait:?}: {slept} times");
-                drop(producing.join().unwrap());
-            }
-        },
-    );
+    in_own_process(|| {
+        for wait in [Wait::Block, Wait::Adaptive] {
+            watch();
+            let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
+            consumer.set_wait(wait);
+            let caller = rustix::thread::gettid();
+            let producing = std::thread::spawn(move || {
+                for _ in 0..STEPS {
+                    until_asleep(caller);
+                    producer.write_all(b".").unwrap();
+                }
+                producer
+            });
+            let before = times_asleep();
+            assert_eq!(consumer.peek(STEPS).unwrap().len(), STEPS);
+            let slept = times_asleep() - before;
+            assert!((1..FEW).contains(&slept), "{wait:?}: {slept} times");
+            drop(producing.join().unwrap());
+        }
+    });
 }
 
 #[test]
 fn a_producer_waiting_for_much_room_sleeps_through_small_releases() {
-    in_own_process(
-        "a_producer_waiting_for_much_room_sleeps_through_small_releases",
-        || {
-            watch();
-            let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
-            producer.write_all(&[0; 4 * KIB]).unwrap();
-            let caller = rustix::thread::gettid();
-            let consuming = std::thread::spawn(move || {
-                for _ in 0..STEPS {
-                    until_asleep(caller);
-                    consumer.read_exact(&mut [0]).unwrap();
-                }
-                consumer
-            });
-            let before = times_asleep();
-            assert_eq!(producer.lend(STEPS).unwrap().len(), STEPS);
-            let slept = times_asleep() - before;
-            assert!((1..FEW).contains(&slept), "{slept} times");
-            drop(consuming.join().unwrap());
-        },
-    );
+    in_own_process(|| {
+        watch();
+        let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
+        producer.write_all(&[0; 4 * KIB]).unwrap();
+        let caller = rustix::thread::gettid();
+        let consuming = std::thread::spawn(move || {
+            for _ in 0..STEPS {
+                until_asleep(caller);
+                consumer.read_exact(&mut [0]).unwrap();
+            }
+            consumer
+        });
+        let before = times_asleep();
+        assert_eq!(producer.lend(STEPS).unwrap().len(), STEPS);
+        let slept = times_asleep() - before;
+        assert!((1..FEW).contains(&slept), "{slept} times");
+        drop(consuming.join().unwrap());
+    });
 }
 
 #[test]
-fn a_waiting_end_is_woken_by_a_close_across_a_position_overflow() {
-    in_own_process(
-        "a_waiting_end_is_woken_by_a_close_across_a_position_overflow",
-        || {
-            const HEAD: u64 = 128;
-            const TAIL: u64 = 256;
-            watch();
-            for start in [0, u64::MAX - 10] {
-                let (producer, consumer) = ring::pair(4 * KIB).unwrap();
-                let files = (producer.into_fd().unwrap(), consumer.into_fd().unwrap());
-                for at in [HEAD, TAIL] {
-                    pwrite(files.0.as_fd(), &start.to_ne_bytes(), at).unwrap();
-                }
-                let mut producer = ring::Producer::from_fd(files.0).unwrap();
-                let mut consumer = ring::Consumer::from_fd(files.1).unwrap();
-                let caller = rustix::thread::gettid();
-                let producing = std::thread::spawn(move || {
-                    for len in [5, 95] {
-                        until_asleep(caller);
-                        producer.write_all(&[1; 95][..len]).unwrap();
-                    }
-                    until_asleep(caller);
-                    producer.write_all(b"rest").unwrap();
-                    until_asleep(caller);
-                });
-                let view = consumer.peek(100).unwrap();
-                assert_eq!(view.len(), 100);
-                view.release(100);
-                // Fewer than requested, since the data ends.
-                assert_eq!(consumer.peek(100).unwrap().len(), 4);
-                producing.join().unwrap();
+fn waiting_end_is_woken_by_close_across_a_position_overflow() {
+    in_own_process(|| {
+        const HEAD: u64 = 128;
+        const TAIL: u64 = 256;
+        watch();
+        for start in [0, u64::MAX - 10] {
+            let (producer, consumer) = ring::pair(4 * KIB).unwrap();
+            let files = (producer.into_fd().unwrap(), consumer.into_fd().unwrap());
+            for at in [HEAD, TAIL] {
+                pwrite(files.0.as_fd(), &start.to_ne_bytes(), at).unwrap();
             }
-        },
-    );
+            let mut producer = ring::Producer::from_fd(files.0).unwrap();
+            let mut consumer = ring::Consumer::from_fd(files.1).unwrap();
+            let caller = rustix::thread::gettid();
+            let producing = std::thread::spawn(move || {
+                for len in [5, 95] {
+                    until_asleep(caller);
+                    producer.write_all(&[1; 95][..len]).unwrap();
+                }
+                until_asleep(caller);
+                producer.write_all(b"rest").unwrap();
+                until_asleep(caller);
+            });
+            let view = consumer.peek(100).unwrap();
+            assert_eq!(view.len(), 100);
+            view.release(100);
+            // Fewer than requested, since the data ends.
+            assert_eq!(consumer.peek(100).unwrap().len(), 4);
+            producing.join().unwrap();
+        }
+    });
 }

@@ -1,7 +1,7 @@
 //! Buffers under limits of the process, and leaks of transfers and buffers.
 
 use crate::common;
-use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::process::{become_ordinary, in_own_process, mappings_and_descriptors};
 use crate::common::skip::skip;
 use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[test]
 fn a_lock_beyond_the_limit_names_the_limit() {
-    in_own_process("a_lock_beyond_the_limit_names_the_limit", || {
+    in_own_process(|| {
         if !become_ordinary() {
             return;
         }
@@ -56,8 +56,7 @@ fn a_lock_beyond_the_limit_names_the_limit() {
 
 #[test]
 fn renewing_works_under_mlockall_of_future_memory() {
-    let name = "renewing_works_under_mlockall_of_future_memory";
-    in_own_process(name, || {
+    in_own_process(|| {
         if let Err(error) = rustix::mm::mlockall(MlockAllFlags::FUTURE) {
             return skip(format_args!("mlockall: {error}"));
         }
@@ -89,18 +88,9 @@ fn renewing_works_under_mlockall_of_future_memory() {
     });
 }
 
-fn mappings() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().count()
-}
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 #[test]
 fn ten_thousand_buffers_leave_no_mapping_behind() {
-    in_own_process("ten_thousand_buffers_leave_no_mapping_behind", || {
+    in_own_process(|| {
         let round = |n: usize| {
             let pages = [Pages::Base, Pages::Huge, Pages::HugeTlb][n % 3];
             let builder = Buffer::builder().len(1 + n % 9000).pages(pages);
@@ -111,17 +101,17 @@ fn ten_thousand_buffers_leave_no_mapping_behind() {
             }
         };
         (0..100).for_each(round);
-        let before = mappings();
+        let before = mappings_and_descriptors().0;
         (0..10_000).for_each(round);
         // The heap may have added one or two mappings.
-        let after = mappings();
+        let after = mappings_and_descriptors().0;
         assert!(after <= before + 4, "{before} mappings, then {after}");
     });
 }
 
 #[test]
 fn transfers_leave_no_descriptor_behind() {
-    in_own_process("transfers_leave_no_descriptor_behind", || {
+    in_own_process(|| {
         if !vmsplice::is_allowed() {
             return;
         }
@@ -146,10 +136,10 @@ fn transfers_leave_no_descriptor_behind() {
             drop(out.into_inner());
         };
         round(0, Wait::Block);
-        let before = descriptors();
+        let before = mappings_and_descriptors().1;
         for n in 1..200 {
             round(n, common::ALL_WAITS[n % 5]);
         }
-        assert_eq!(descriptors(), before);
+        assert_eq!(mappings_and_descriptors().1, before);
     });
 }

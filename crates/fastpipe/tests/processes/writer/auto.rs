@@ -182,9 +182,8 @@ fn auto_tries_fresh_pages_and_every_reader_gets_every_byte() {
 }
 
 #[test]
-fn auto_tries_cow_checked_pages_in_a_process_of_one_thread() {
-    const NAME: &str = "auto_tries_cow_checked_pages_in_a_process_of_one_thread";
-    in_own_process(NAME, || {
+fn auto_tries_cow_checked_pages_in_process_of_one_thread() {
+    in_own_process(|| {
         if !cow_check_works().unwrap_or(false) {
             return skip("the copy-on-write check does not work here");
         }
@@ -211,7 +210,7 @@ fn auto_tries_cow_checked_pages_in_a_process_of_one_thread() {
 
 #[test]
 fn auto_tries_again_once_there_are_huge_pages() {
-    in_own_process("auto_tries_again_once_there_are_huge_pages", || {
+    in_own_process(|| {
         if !set_huge_pages(false) {
             return skip("huge pages can't be disabled here");
         }

@@ -61,7 +61,7 @@ fn send_to_the_end(out: &mut Writer<OwnedFd>, how: How) -> ErrorKind {
 }
 
 #[test]
-fn a_reader_that_closes_at_any_byte_ends_the_writer_with_a_broken_pipe() {
+fn a_reader_closing_at_any_byte_is_a_broken_pipe() {
     let ends = [
         0,
         1,

@@ -11,13 +11,15 @@ use crate::common::seccomp::refuse;
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::vmsplice;
-use crate::common::writers::{How, KIB, MIB, expect, expect_all, fill, own_pages, send, stream};
+use crate::common::writers::{
+    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, own_pages, send, stream,
+};
 use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
 use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Writer};
+use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Report, Writer};
 use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
@@ -33,6 +35,13 @@ fn with_stdout_of_its_own(body: impl FnOnce()) {
     dup2_stdout(usual).unwrap();
 }
 
+/// Makes standard output the only write end of a pipe of this capacity. Returns the read end.
+fn become_a_pipe(capacity: usize) -> OwnedFd {
+    let (reader, writer) = pipe_of(capacity);
+    dup2_stdout(&writer).unwrap();
+    reader
+}
+
 /// Creates a pipe with bytes in it, and makes standard output its read end.
 fn become_a_read_end() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe_of(64 * KIB);
@@ -41,40 +50,43 @@ fn become_a_read_end() -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
+/// Repeats `frozen` to standard output, and calls `replace` once its pipe is full. Returns the
+/// read end, and the thread that writes.
+fn repeating(
+    frozen: &Frozen,
+    times: usize,
+    replace: impl FnOnce(),
+) -> (File, thread::JoinHandle<Report>) {
+    let reader = become_a_pipe(64 * KIB);
+    let sent = frozen.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let writing = thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        let mut out = fresh().at_once().keep_capacity().stdout().unwrap();
+        out.repeat(&sent, times as u64).unwrap();
+        out.finish().map_err(FinishError::abandon).unwrap().1
+    });
+    until_unread(&reader, pipe::capacity(&reader).unwrap());
+    until_asleep(told.recv().unwrap());
+    replace();
+    (reader.into(), writing)
+}
+
 #[test]
 fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
-    const NAME: &str = "replacing_stdout_during_vmsplice_changes_no_sent_bytes";
     const LEN: usize = MIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            let capacity = pipe::capacity(&reader).unwrap();
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
             let frozen = Frozen::new(&stream(0, LEN)).unwrap();
-            let sent = frozen.clone();
-            let (tell, told) = std::sync::mpsc::channel();
-            let writing = thread::spawn(move || {
-                tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder()
-                    .method(Method::Fresh)
-                    .at_once()
-                    .keep_capacity();
-                let mut out = builder.stdout().unwrap();
-                out.repeat(&sent, 1).unwrap();
-                out.finish().map_err(FinishError::abandon).unwrap().1
-            });
-            let writer = told.recv().unwrap();
-            until_unread(&reader, capacity);
-            until_asleep(writer);
-            let replaced = become_a_read_end();
+            let mut replaced = None;
+            let (mut reader, writing) =
+                repeating(&frozen, 1, || replaced = Some(become_a_read_end()));
             // The writer continues with the rest of the piece.
-            let mut reader = File::from(reader);
             expect(&mut reader, 0, LEN);
             let report = writing.join().unwrap();
             assert_eq!(report.counts.bytes, LEN as u64);
             assert!(frozen.as_bytes() == stream(0, LEN), "written to");
-            assert_eq!(pipe::unread(&replaced.0).unwrap(), 5000);
+            assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
             // All write ends are closed.
             assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
         });
@@ -83,17 +95,14 @@ fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
 
 #[test]
 fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
-    const NAME: &str = "drained_queries_its_own_pipe_after_stdout_was_replaced";
     const LOAN: usize = 64 * KIB;
     const LEN: usize = 24 * MIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         if !vmsplice::is_by_reference() {
             return;
         }
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(MIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let reader = become_a_pipe(MIB);
             // The pipe can hold more than the slabs.
             let drained = Writer::builder()
                 .method(Method::Drained(AssertReaderCopies))
@@ -109,7 +118,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
             lend(0);
             let (_empty, other) = pipe_of(64 * KIB);
             dup2_stdout(&other).unwrap();
-            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let reading = expecting(reader, &[9000]);
             (LOAN..LEN).step_by(LOAN).for_each(lend);
             // Sent by write(2).
             out.write_all(&stream(LEN as u64, 100)).unwrap();
@@ -120,17 +129,11 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
 }
 
 #[test]
-fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
-    const NAME: &str = "wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced";
-    in_own_process(NAME, || {
+fn wait_drained_keeps_its_own_pipe_after_stdout_was_replaced() {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .wait(Wait::Never)
-                .at_once();
+            let reader = become_a_pipe(64 * KIB);
+            let builder = fresh().wait(Wait::Never).at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
             let path = out.path();
@@ -153,35 +156,17 @@ fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
 
 #[test]
 fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
-    const NAME: &str = "replacing_stdout_in_a_long_repetition_changes_no_stream";
     const COPY: usize = 64 * KIB;
     const TIMES: usize = 160 * MIB / COPY;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         if !vmsplice::is_by_reference() {
             return;
         }
         with_stdout_of_its_own(|| {
-            let (reader, writer) = pipe_of(64 * KIB);
-            let capacity = pipe::capacity(&reader).unwrap();
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
-            let (tell, told) = std::sync::mpsc::channel();
-            let writing = thread::spawn(move || {
-                let frozen = Frozen::new(&stream(0, COPY)).unwrap();
-                tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder()
-                    .method(Method::Fresh)
-                    .at_once()
-                    .keep_capacity();
-                let mut out = builder.stdout().unwrap();
-                out.repeat(&frozen, TIMES as u64).unwrap();
-                out.finish().map_err(FinishError::abandon).unwrap().1
+            let frozen = Frozen::new(&stream(0, COPY)).unwrap();
+            let (mut reader, writing) = repeating(&frozen, TIMES, || {
+                dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
             });
-            let writer = told.recv().unwrap();
-            until_unread(&reader, capacity);
-            until_asleep(writer);
-            dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
-            let mut reader = File::from(reader);
             for _ in 0..TIMES {
                 expect(&mut reader, 0, COPY);
             }
@@ -195,25 +180,17 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
 /// Also if RWF_NOWAIT is refused and the writer uses another open file of the pipe.
 #[test]
 fn the_output_follows_stdout_until_it_is_duplicated() {
-    const NAME: &str = "the_output_follows_stdout_until_it_is_duplicated";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let (first, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let first = become_a_pipe(64 * KIB);
             if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
                 return;
             }
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .wait(Wait::Never)
-                .keep_capacity();
+            let builder = fresh().wait(Wait::Never).keep_capacity();
             let mut out = builder.stdout().unwrap();
             out.write_all(&stream(0, 10_000)).unwrap();
             out.flush().unwrap();
-            let (second, writer) = pipe_of(64 * KIB);
-            dup2_stdout(&writer).unwrap();
-            drop(writer);
+            let second = become_a_pipe(64 * KIB);
             // A long loan. The committed part fits into the pipe, and ends with a partial
             // page, which is copied.
             let mut loan = out.lend(100_000).unwrap();
@@ -233,13 +210,10 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
 #[test]
 fn the_registered_descriptor_stays_the_same() {
     let (reader, writer) = pipe_of(64 * KIB);
-    let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+    let reading = expecting(reader, &[9000]);
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let flags = epoll::EventFlags::OUT;
-    let mut out = Writer::builder()
-        .method(Method::Fresh)
-        .open(writer)
-        .unwrap();
+    let mut out = fresh().open(writer).unwrap();
     epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
     send(&mut out, How::Both, 0, MIB).unwrap();
     epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
@@ -268,11 +242,7 @@ fn a_read_end_is_refused_and_not_read_from() {
     let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
     let (reader, writer) = pipe_of(64 * KIB);
     rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = Writer::builder()
-        .method(Method::Fresh)
-        .at_once()
-        .open(&reader)
-        .unwrap();
+    let mut out = fresh().at_once().open(&reader).unwrap();
     let error = out.repeat(&frozen, 1).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
     assert_eq!(pipe::unread(&reader).unwrap(), 5000);
@@ -281,8 +251,7 @@ fn a_read_end_is_refused_and_not_read_from() {
 
 #[test]
 fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
-    const NAME: &str = "without_a_descriptor_for_a_duplicate_everything_is_copied";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         // The probe of the kernel runs once, and needs descriptors.
         if !vmsplice::is_by_reference() {
             return;
@@ -291,18 +260,14 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
         // With a limit of 3, F_DUPFD fails with EINVAL rather than EMFILE.
         for limit in [64, 3] {
             let (reader, writer) = pipe_of(64 * KIB);
-            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let reading = expecting(reader, &[9000]);
             let current = Some(limit);
             setrlimit(Resource::Nofile, Rlimit { current, ..all }).unwrap();
             let mut taken = Vec::new();
             while let Ok(one) = writer.try_clone() {
                 taken.push(one);
             }
-            let mut out = Writer::builder()
-                .method(Method::Fresh)
-                .at_once()
-                .open(&writer)
-                .unwrap();
+            let mut out = fresh().at_once().open(&writer).unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
             assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
             drop(out);
@@ -316,18 +281,13 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
 
 #[test]
 fn with_duplicating_refused_everything_is_copied() {
-    const NAME: &str = "with_duplicating_refused_everything_is_copied";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
-        let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+        let reading = expecting(reader, &[9000]);
         if !refuse(&[libc::SYS_fcntl], libc::EPERM) {
             return;
         }
-        let mut out = Writer::builder()
-            .method(Method::Fresh)
-            .at_once()
-            .open(writer)
-            .unwrap();
+        let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         assert_eq!(
             out.path(),
@@ -355,8 +315,7 @@ fn frozen_bytes_lie_in_read_only_pages() {
 
 #[test]
 fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
-    const NAME: &str = "the_duplicate_is_no_standard_descriptor_and_closed_by_finish";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
         let ours = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let pipe = std::fs::read_link(ours).unwrap();
@@ -375,11 +334,7 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         let before = open().len();
         // SAFETY: nothing here reads from standard input.
         unsafe { libc::close(0) };
-        let mut out = Writer::builder()
-            .method(Method::Fresh)
-            .at_once()
-            .open(writer)
-            .unwrap();
+        let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
         let path = out.path();
         if !path.is_zero_copy() {

@@ -8,9 +8,8 @@ use std::path::Path;
 use crate::common::Directory;
 use crate::common::process::in_own_process;
 use crate::common::skip::skip;
-use crate::common::writers::{KIB, MIB, check, fill, settings, stream};
+use crate::common::writers::{KIB, MIB, check, fill, fresh, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
-use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer, WriterBuilder};
 
@@ -111,8 +110,7 @@ fn mount_a_small_one(at: &Path) -> bool {
 
 #[test]
 fn a_full_disk_gets_every_byte_once_it_has_space() {
-    const NAME: &str = "a_full_disk_gets_every_byte_once_it_has_space";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let directory = Directory::new();
         let mount = directory.path("small");
         std::fs::create_dir(&mount).unwrap();
@@ -151,9 +149,8 @@ fn limit_files_to(bytes: u64) {
 }
 
 #[test]
-fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
-    const NAME: &str = "a_file_gets_every_byte_after_its_size_limit_is_raised";
-    in_own_process(NAME, || {
+fn file_gets_every_byte_after_its_size_limit_is_raised() {
+    in_own_process(|| {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let directory = Directory::new();
@@ -171,8 +168,7 @@ fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
 
 #[test]
 fn a_repetition_resumes_after_its_size_limit_is_raised() {
-    const NAME: &str = "a_repetition_resumes_after_its_size_limit_is_raised";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let directory = Directory::new();
@@ -182,7 +178,7 @@ fn a_repetition_resumes_after_its_size_limit_is_raised() {
             let times = (MIB / length) as u64;
             let mut limit = 100_001;
             limit_files_to(limit);
-            let builder = Writer::builder().method(Method::Fresh).wait(Wait::Block);
+            let builder = fresh().wait(Wait::Block);
             let mut out = builder.open(File::create(&path).unwrap()).unwrap();
             let mut sent = out.repeat(&Frozen::new(&data).unwrap(), times);
             while let Err(error) = sent {

@@ -10,7 +10,9 @@ use crate::common::pipe_of;
 use crate::common::process::{Forked, end_if_it_hangs, in_child, in_own_process};
 use crate::common::seccomp::{Gate, refuse};
 use crate::common::skip::skip;
-use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
+use crate::common::writers::{
+    How, KIB, MIB, Setting, expect_all, expecting, fresh, send, settings, stream,
+};
 use fastpipe::buffer::Buffer;
 use fastpipe::method::Method;
 use fastpipe::probe::vmsplice_refers;
@@ -40,14 +42,12 @@ fn belongs_to_one_process(setting: &Setting) -> bool {
 
 #[test]
 fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
-    const NAME: &str = "a_writer_fails_in_a_forked_child_which_sends_nothing";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         // With few and with many bytes sent so far.
         for before in [10_000, 3 * MIB + 10_000] {
             for setting in settings().into_iter().filter(belongs_to_one_process) {
                 let (reader, writer) = pipe_of(64 * KIB);
-                let reading =
-                    thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+                let reading = expecting(reader, &[9000]);
                 let mut out = Some(setting.builder.open(writer).unwrap());
                 let send = |out: &mut Option<Writer<_>>, at, len| {
                     let out = out.as_mut().unwrap();
@@ -56,10 +56,8 @@ fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
                 };
                 send(&mut out, 0, before);
                 assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
-                assert!(in_child(|| {
-                    out.take();
-                    true
-                }));
+                // Nor is it usable once the child has used one of its own.
+                assert!(in_child(|| write_to_null() && is_unusable(&mut out)));
                 send(&mut out, before as u64 + 100, MIB);
                 drop(out);
                 let end = reading.join().unwrap();
@@ -71,11 +69,10 @@ fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
 
 #[test]
 fn a_forked_child_sends_through_a_writer_of_its_own() {
-    const NAME: &str = "a_forked_child_sends_through_a_writer_of_its_own";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
-            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let reading = expecting(reader, &[9000]);
             let mut out = setting.builder.open(&writer).unwrap();
             send(&mut out, How::Both, 0, MIB).unwrap();
             out.flush().unwrap();
@@ -95,8 +92,7 @@ fn a_forked_child_sends_through_a_writer_of_its_own() {
 
 #[test]
 fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
-    const NAME: &str = "a_copying_writer_is_inherited_with_its_buffered_bytes";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut out = Writer::builder()
             .method(Method::Copy { piece: 8 << 10 })
@@ -115,9 +111,8 @@ fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
 }
 
 #[test]
-fn a_reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
-    const NAME: &str = "a_reader_in_a_forked_child_returns_the_parents_buffered_bytes";
-    in_own_process(NAME, || {
+fn reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
+    in_own_process(|| {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"one\ntwo\nthree\n").unwrap();
         drop(writer);
@@ -134,8 +129,7 @@ fn a_reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
 /// As before Linux 4.14, or in a sandbox that does not know MADV_WIPEONFORK.
 #[test]
 fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
-    const NAME: &str = "without_wipe_on_fork_the_writer_copies_and_reports_it";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         if !refuse(&[libc::SYS_madvise], libc::EINVAL) {
             return;
         }
@@ -167,42 +161,13 @@ fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
 }
 
 #[test]
-fn a_childs_own_writer_does_not_make_its_parents_usable() {
-    const NAME: &str = "a_childs_own_writer_does_not_make_its_parents_usable";
-    in_own_process(NAME, || {
-        let (_reader, writer) = pipe_of(64 * KIB);
-        let mut out = Some(
-            Writer::builder()
-                .method(Method::Fresh)
-                .open(writer)
-                .unwrap(),
-        );
-        assert!(in_child(|| {
-            let (_reader, writer) = pipe_of(64 * KIB);
-            let mut own = Writer::builder()
-                .method(Method::Fresh)
-                .open(writer)
-                .unwrap();
-            own.write_all(b"own").is_ok() && own.flush().is_ok() && is_unusable(&mut out)
-        }));
-    });
-}
-
-#[test]
-fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
-    const NAME: &str = "a_child_that_drops_the_writer_does_not_keep_the_pipe_open";
-    in_own_process(NAME, || {
+fn child_that_drops_writer_does_not_keep_the_pipe_open() {
+    in_own_process(|| {
         // If the child kept the pipe open, the reader would wait until the child ends.
         end_if_it_hangs();
         let (reader, writer) = pipe_of(64 * KIB);
-        let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
-        let mut out = Some(
-            Writer::builder()
-                .method(Method::Fresh)
-                .at_once()
-                .open(writer)
-                .unwrap(),
-        );
+        let reading = expecting(reader, &[9000]);
+        let mut out = Some(fresh().at_once().open(writer).unwrap());
         send(out.as_mut().unwrap(), How::Lend, 0, MIB).unwrap();
         let (mut stay, until) = std::io::pipe().unwrap();
         let mut parents = Some(until);
@@ -220,14 +185,13 @@ fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
 
 fn write_to_null() -> bool {
     let null = File::create("/dev/null").unwrap();
-    let mut out = Writer::builder().method(Method::Fresh).open(null).unwrap();
+    let mut out = fresh().open(null).unwrap();
     out.write_all(b"x").is_ok() && out.finish().is_ok()
 }
 
 #[test]
-fn a_child_forked_while_the_first_writer_is_created_creates_its_own() {
-    const NAME: &str = "a_child_forked_while_the_first_writer_is_created_creates_its_own";
-    in_own_process(NAME, || {
+fn child_forked_while_first_writer_is_created_creates_its_own() {
+    in_own_process(|| {
         let (tell, told) = channel();
         let first = thread::spawn(move || {
             tell.send(Gate::close(&[libc::SYS_madvise])).unwrap();
@@ -246,9 +210,8 @@ fn a_child_forked_while_the_first_writer_is_created_creates_its_own() {
 }
 
 #[test]
-fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
-    const NAME: &str = "a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes";
-    in_own_process(NAME, || {
+fn child_forked_while_copies_are_laid_out_repeats_same_bytes() {
+    in_own_process(|| {
         let frozen = Frozen::new(b"again").unwrap();
         // Copying, so that only the copies laid out use huge pages.
         let repeat = |frozen: &Frozen| {
@@ -276,9 +239,8 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
 }
 
 #[test]
-fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
-    const NAME: &str = "a_fork_by_another_thread_does_not_affect_the_vmsplice_probe";
-    in_own_process(NAME, || {
+fn fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
+    in_own_process(|| {
         // In a child, since this process would remember the answer.
         if !in_child(|| vmsplice_refers().is_ok()) {
             return skip("vmsplice is refused here");
@@ -308,9 +270,8 @@ fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
 
 /// A writer that relies on the process id queries it before each write.
 #[test]
-fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
-    const NAME: &str = "a_failure_to_mark_the_process_is_forgotten_with_its_writer";
-    in_own_process(NAME, || {
+fn failure_to_mark_the_process_is_forgotten_with_its_writer() {
+    in_own_process(|| {
         if let Err(error) = Buffer::builder().len(8).wiped_on_fork(true).map() {
             return skip(error);
         }
@@ -321,7 +282,7 @@ fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
         });
         failing.join().unwrap();
         let null = File::create("/dev/null").unwrap();
-        let mut out = Writer::builder().method(Method::Fresh).open(null).unwrap();
+        let mut out = fresh().open(null).unwrap();
         refuse(&[libc::SYS_getpid], libc::EPERM);
         out.write_all(b"x").unwrap();
     });

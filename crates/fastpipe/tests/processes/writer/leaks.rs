@@ -6,17 +6,10 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use crate::common::Directory;
-use crate::common::process::in_own_process;
-use crate::common::writers::settings;
-use fastpipe::method::Method;
+use crate::common::process::{in_own_process, mappings_and_descriptors};
+use crate::common::writers::{fresh, settings};
 use fastpipe::wait::Wait;
 use fastpipe::writer::Frozen;
-
-fn mappings_and_descriptors() -> (usize, usize) {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-    (maps.lines().count(), descriptors.count())
-}
 
 /// Reads and discards the available bytes.
 fn drain(reader: &mut File, chunk: &mut [u8]) {
@@ -75,9 +68,7 @@ fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
     let mut reader = fifo.0.try_clone().unwrap();
     let mut chunk = vec![0; 1 << 16];
     for _ in 0..writers {
-        let builder = fastpipe::writer::Writer::builder()
-            .method(Method::Fresh)
-            .wait(Wait::Never);
+        let builder = fresh().wait(Wait::Never);
         let mut out = builder.open(&fifo.1).unwrap();
         out.write_all(&[b'x'; 5000]).unwrap();
         drop(out);
@@ -87,7 +78,7 @@ fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
 
 #[test]
 fn writers_leave_no_mapping_and_no_descriptor_behind() {
-    in_own_process("writers_leave_no_mapping_and_no_descriptor_behind", || {
+    in_own_process(|| {
         let directory = Directory::new();
         let (reader, writer) = directory.fifo("fifo");
         let fifo = (reader, OwnedFd::from(writer));

@@ -9,8 +9,8 @@ use crate::common::process::{become_ordinary, in_own_process, set_huge_pages};
 use crate::common::skip::skip;
 use crate::common::vmsplice;
 use crate::common::writers::{
-    How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stays_sane,
-    uses_policy,
+    How, KIB, MIB, check, expect, expect_all, expecting, fill, fresh, safe_settings, send,
+    settings, stays_sane, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
@@ -68,7 +68,7 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
             _ => PIECES * PIECE,
         };
         let bound = bytes.div_ceil(huge_page_size()) as u64 + 1;
-        if let Some(slabs) = hold_pieces(Writer::builder().method(Method::Fresh), ask, PIECES) {
+        if let Some(slabs) = hold_pieces(fresh(), ask, PIECES) {
             assert!(slabs <= bound, "{slabs} huge pages for loans of {ask}");
         }
     }
@@ -78,23 +78,18 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
 #[test]
 fn small_pieces_of_long_loans_are_copied() {
     for ask in [MIB + 1, 2 * MIB - 4096, 2 * MIB, 3 * MIB] {
-        assert_eq!(
-            hold_pieces(Writer::builder().method(Method::Fresh), ask, 300),
-            None,
-            "loans of {ask}"
-        );
+        assert_eq!(hold_pieces(fresh(), ask, 300), None, "loans of {ask}");
     }
 }
 
 /// A slot that refers to one base page keeps its huge page in memory.
 #[test]
-fn a_reader_that_holds_many_huge_pages_makes_the_writer_copy() {
-    const NAME: &str = "a_reader_that_holds_many_huge_pages_makes_the_writer_copy";
+fn reader_that_holds_many_huge_pages_makes_the_writer_copy() {
     const LEN: u64 = 128 << 20;
     // Less than one region: the checks of later rounds may be paused for their cost.
     const MAX_HELD: u64 = 8 << 20;
     const PIECE: usize = 4 * KIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
         let (held, onward) = pipe_of(MIB);
         let builder = Writer::builder().method(Method::CowChecked).at_once();
@@ -144,12 +139,10 @@ fn kib(field: &str) -> u64 {
 
 #[test]
 fn memory_stays_within_the_region_during_a_long_stream() {
-    const NAME: &str = "memory_stays_within_the_region_during_a_long_stream";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
-            let reading =
-                std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB]));
+            let reading = expecting(reader, &[256 * KIB]);
             let before = kib("VmRSS:");
             let mut out = setting.builder.open(writer).unwrap();
             send(&mut out, How::Both, 0, 48 * MIB).unwrap();
@@ -168,8 +161,7 @@ fn memory_stays_within_the_region_during_a_long_stream() {
 /// MADV_DONTNEED fails with EINVAL under mlockall, and the old bytes would stay.
 #[test]
 fn under_mlockall_pages_are_replaced_by_new_mappings() {
-    const NAME: &str = "under_mlockall_pages_are_replaced_by_new_mappings";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         // SAFETY: plain numbers; the memory is unlocked when the process ends.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
             return skip("this process may not lock all its memory");
@@ -192,10 +184,9 @@ fn under_mlockall_pages_are_replaced_by_new_mappings() {
 /// for its replacement.
 #[test]
 fn without_lockable_memory_the_rest_is_copied() {
-    const NAME: &str = "without_lockable_memory_the_rest_is_copied";
     const SMALL: usize = 64 * KIB;
     const LEN: usize = 20 * MIB;
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let limit = |mebibytes: u64| {
             let all = getrlimit(Resource::Memlock);
             let current = Some(mebibytes * MIB as u64);
@@ -214,8 +205,7 @@ fn without_lockable_memory_the_rest_is_copied() {
                     return skip(format_args!("may not lock {mebibytes} MiB here"));
                 }
                 let (reader, writer) = pipe_of(64 * KIB);
-                let reading =
-                    std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[64 * KIB]));
+                let reading = expecting(reader, &[64 * KIB]);
                 let mut out = setting.builder.open(writer).unwrap();
                 for at in (0..LEN).step_by(SMALL) {
                     let mut loan = out.lend(SMALL).unwrap();
@@ -239,8 +229,7 @@ fn without_lockable_memory_the_rest_is_copied() {
 
 #[test]
 fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
-    const NAME: &str = "losing_huge_pages_shortens_no_loan_and_loses_no_byte";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         for setting in settings() {
             for ask in [1, 300_000, MIB, 3 * MIB] {
                 let (reader, writer) = pipe_of(64 * KIB);
@@ -279,9 +268,8 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
 
 /// A released page does not return to the pool while a pipe holds it.
 #[test]
-fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
-    const NAME: &str = "reserved_huge_pages_that_run_out_do_not_kill_the_process";
-    in_own_process(NAME, || {
+fn reserved_huge_pages_that_run_out_do_not_kill_process() {
+    in_own_process(|| {
         let free = || {
             let text = std::fs::read_to_string("/proc/meminfo").unwrap();
             let line = text
@@ -317,7 +305,5 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
 #[test]
 fn an_impossibly_large_region_does_no_harm() {
     // In its own process, which it may end.
-    in_own_process("an_impossibly_large_region_does_no_harm", || {
-        stays_sane(usize::MAX, 64 * KIB)
-    });
+    in_own_process(|| stays_sane(usize::MAX, 64 * KIB));
 }

@@ -1,15 +1,15 @@
 //! Writers with concurrent events: a second writer to the pipe, forked children, signals.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread::scope;
 
 use crate::common::onward::{Onward, hold_and_read_on};
 use crate::common::pipe_of;
-use crate::common::process::{in_child, in_own_process};
+use crate::common::process::{Forked, in_child, in_own_process};
 use crate::common::state::until_asleep;
 use crate::common::storm::{Storm, until_interrupted};
 use crate::common::writers::{
@@ -48,154 +48,124 @@ fn send_tagged(setting: Setting, writer: OwnedFd, tag: u8, len: usize) {
 }
 
 #[test]
-fn two_writers_to_one_pipe_each_send_every_byte_in_order() {
-    in_own_process(
-        "two_writers_to_one_pipe_each_send_every_byte_in_order",
-        || {
-            const LEN: usize = 5 * MIB;
-            for setting in settings() {
-                let (reader, writer) = pipe_of(64 * KIB);
-                let second = writer.try_clone().unwrap();
-                scope(|scope| {
-                    scope.spawn(move || send_tagged(setting, writer, 0, LEN));
-                    scope.spawn(move || send_tagged(setting, second, 1, LEN));
-                    let mut reader = File::from(reader);
-                    let mut got = [Vec::new(), Vec::new()];
-                    let mut chunk = vec![0; 100_001];
-                    loop {
-                        let n = reader.read(&mut chunk).unwrap();
-                        if n == 0 {
-                            break;
-                        }
-                        for byte in &chunk[..n] {
-                            got[usize::from(byte >> 7)].push(*byte);
-                        }
+fn two_writers_to_a_pipe_send_every_byte_in_order() {
+    in_own_process(|| {
+        const LEN: usize = 5 * MIB;
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let second = writer.try_clone().unwrap();
+            scope(|scope| {
+                scope.spawn(move || send_tagged(setting, writer, 0, LEN));
+                scope.spawn(move || send_tagged(setting, second, 1, LEN));
+                let mut reader = File::from(reader);
+                let mut got = [Vec::new(), Vec::new()];
+                let mut chunk = vec![0; 100_001];
+                loop {
+                    let n = reader.read(&mut chunk).unwrap();
+                    if n == 0 {
+                        break;
                     }
-                    for (tag, got) in got.iter().enumerate() {
-                        crate::common::assert_same(got, &tagged(tag as u8, 0, LEN));
+                    for byte in &chunk[..n] {
+                        got[usize::from(byte >> 7)].push(*byte);
                     }
-                });
-            }
-        },
-    );
+                }
+                for (tag, got) in got.iter().enumerate() {
+                    crate::common::assert_same(got, &tagged(tag as u8, 0, LEN));
+                }
+            });
+        }
+    });
 }
 
-/// Forks a child that keeps its copy of the parent's memory until `gate` is closed.
-fn fork_and_hold(gate: &OwnedFd, closed: &OwnedFd) -> libc::pid_t {
-    // SAFETY: the child only calls functions that are safe after a fork: close, read and
-    // _exit.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        // SAFETY: the child's copy of a descriptor, which it does not use.
-        unsafe { libc::close(closed.as_raw_fd()) };
-        let mut byte = 0_u8;
-        // SAFETY: valid for writing one byte.
-        unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) };
-        // SAFETY: it does not return.
-        unsafe { libc::_exit(0) };
-    }
-    child
-}
-
-fn reap(child: libc::pid_t) {
-    let mut status = 0;
-    // SAFETY: the pointer is valid for writing.
-    let reaped = unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!((reaped, status), (child, 0));
+/// Forks a child that keeps its copy of the parent's memory until `open` is dropped.
+fn fork_and_hold(mut gate: &PipeReader, open: &mut Option<PipeWriter>) -> Forked {
+    Forked::running(|| {
+        open.take();
+        gate.read(&mut [0]).is_ok()
+    })
 }
 
 #[test]
 fn children_forked_while_pages_are_in_flight_change_nothing() {
-    in_own_process(
-        "children_forked_while_pages_are_in_flight_change_nothing",
-        || {
-            for setting in safe_settings() {
-                let (reader, writer) = pipe_of(64 * KIB);
-                let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
-                let (gate, closed) = fastpipe::pipe::create().unwrap();
-                let mut children = Vec::new();
-                let mut out = setting.builder.open(writer).unwrap();
-                for n in 0..24 {
-                    send(&mut out, How::Both, n * MIB as u64, MIB).unwrap();
-                    match n % 4 {
-                        // Fork while a loan is half filled.
-                        0 => {
-                            let mut loan = out.lend(8192).unwrap();
-                            loan[..100].fill(b'?');
-                            children.push(fork_and_hold(&gate, &closed));
-                        }
-                        1 => {
-                            let mut exec = Command::new("true");
-                            exec.stdout(Stdio::null());
-                            // SAFETY: the closure does nothing; it makes the library fork.
-                            let exec = unsafe { exec.pre_exec(|| Ok(())) };
-                            assert!(exec.status().unwrap().success());
-                        }
-                        2 => children.push(fork_and_hold(&gate, &closed)),
-                        _ => reap(children.pop().map_or_else(
-                            || unreachable!("one was just made"),
-                            |child| {
-                                // SAFETY: our own child.
-                                assert_eq!(unsafe { libc::kill(child, 0) }, 0);
-                                let (own_gate, own_closed) = fastpipe::pipe::create().unwrap();
-                                let another = fork_and_hold(&own_gate, &own_closed);
-                                drop(own_closed);
-                                children.push(child);
-                                another
-                            },
-                        )),
+    in_own_process(|| {
+        for setting in safe_settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
+            let (gate, open) = std::io::pipe().unwrap();
+            let mut open = Some(open);
+            let mut children = Vec::new();
+            let mut out = setting.builder.open(writer).unwrap();
+            for n in 0..24 {
+                send(&mut out, How::Both, n * MIB as u64, MIB).unwrap();
+                match n % 4 {
+                    // Fork while a loan is half filled.
+                    0 => {
+                        let mut loan = out.lend(8192).unwrap();
+                        loan[..100].fill(b'?');
+                        children.push(fork_and_hold(&gate, &mut open));
+                    }
+                    1 => {
+                        let mut exec = Command::new("true");
+                        exec.stdout(Stdio::null());
+                        // SAFETY: the closure does nothing; it makes the library fork.
+                        let exec = unsafe { exec.pre_exec(|| Ok(())) };
+                        assert!(exec.status().unwrap().success());
+                    }
+                    2 => children.push(fork_and_hold(&gate, &mut open)),
+                    _ => {
+                        let (gate, open) = std::io::pipe().unwrap();
+                        let mut open = Some(open);
+                        let short_lived = fork_and_hold(&gate, &mut open);
+                        drop(open);
+                        assert!(short_lived.join());
                     }
                 }
-                out.finish().unwrap();
-                drop(closed);
-                children.into_iter().for_each(reap);
-                let (bytes, wrong) = reading.join().unwrap();
-                assert_eq!((bytes, wrong), (24 * MIB as u64, 0), "{setting:?}");
             }
-        },
-    );
+            out.finish().unwrap();
+            drop(open);
+            assert!(children.into_iter().all(Forked::join));
+            let (bytes, wrong) = reading.join().unwrap();
+            assert_eq!((bytes, wrong), (24 * MIB as u64, 0), "{setting:?}");
+        }
+    });
 }
 
 /// The child has no hole in which its allocator could place memory that its copy of the
 /// writer would then mistake for its own.
 #[test]
 fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
-    in_own_process(
-        "a_forked_child_sees_wiped_loans_and_intact_frozen_bytes",
-        || {
-            // Long enough for a copy-on-write check.
-            const LEN: usize = 20 * MIB;
-            let frozen = Frozen::new(b"as it was").unwrap();
-            for setting in safe_settings() {
-                let (reader, writer) = pipe_of(64 * KIB);
-                let reading = std::thread::spawn(move || {
-                    let mut reader = File::from(reader);
-                    crate::common::writers::expect(&mut reader, 0, LEN);
-                    // Keeps the pipe open until the writer has ended.
-                    reader
-                });
-                let mut out = setting.builder.open(writer).unwrap();
-                send(&mut out, How::Lend, 0, LEN).unwrap();
-                let _reader = reading.join().unwrap();
-                let there = if out.path().is_zero_copy() { 0 } else { b'x' };
-                let mut loan = out.lend(10_000).unwrap();
-                loan.fill(b'x');
-                let finds = in_child(|| loan.iter().all(|byte| *byte == there));
-                assert!(finds, "{setting:?}");
-                assert!(in_child(|| frozen.as_bytes() == b"as it was"));
-                assert!(
-                    loan.iter().all(|byte| *byte == b'x'),
-                    "the parent's is gone"
-                );
-            }
-        },
-    );
+    in_own_process(|| {
+        // Long enough for a copy-on-write check.
+        const LEN: usize = 20 * MIB;
+        let frozen = Frozen::new(b"as it was").unwrap();
+        for setting in safe_settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = std::thread::spawn(move || {
+                let mut reader = File::from(reader);
+                crate::common::writers::expect(&mut reader, 0, LEN);
+                // Keeps the pipe open until the writer has ended.
+                reader
+            });
+            let mut out = setting.builder.open(writer).unwrap();
+            send(&mut out, How::Lend, 0, LEN).unwrap();
+            let _reader = reading.join().unwrap();
+            let there = if out.path().is_zero_copy() { 0 } else { b'x' };
+            let mut loan = out.lend(10_000).unwrap();
+            loan.fill(b'x');
+            let finds = in_child(|| loan.iter().all(|byte| *byte == there));
+            assert!(finds, "{setting:?}");
+            assert!(in_child(|| frozen.as_bytes() == b"as it was"));
+            assert!(
+                loan.iter().all(|byte| *byte == b'x'),
+                "the parent's is gone"
+            );
+        }
+    });
 }
 
 #[test]
 fn a_storm_of_signals_loses_no_byte() {
-    in_own_process("a_storm_of_signals_loses_no_byte", || {
+    in_own_process(|| {
         const LEN: usize = 3 * MIB;
         const REPEATED: usize = 100_000;
         for wait in SLEEPING {

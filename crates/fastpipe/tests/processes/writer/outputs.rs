@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use crate::common;
+use crate::common::ends::terminal;
 use crate::common::process::{command, in_own_process, is_child};
-use crate::common::skip::skip;
-use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
+use crate::common::writers::{
+    How, KIB, MIB, Setting, check, expect_all, expecting, fresh, send, settings, stream,
+};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
-use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
 
@@ -31,7 +32,7 @@ fn is_copied(report: Report, reason: CopyReason) {
 }
 
 #[test]
-fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
+fn a_file_gets_every_byte_at_its_position_or_end() {
     let directory = Directory::new();
     for setting in settings() {
         for wait in ALL_WAITS {
@@ -55,7 +56,7 @@ fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
 }
 
 #[test]
-fn a_fifo_gets_every_byte_even_if_it_was_opened_to_append() {
+fn a_fifo_opened_to_append_gets_every_byte() {
     let directory = Directory::new();
     for (n, setting) in settings().into_iter().enumerate() {
         for wait in WAITS {
@@ -84,7 +85,7 @@ fn block_waits_even_if_somebody_made_the_pipe_non_blocking() {
         let (reader, writer) = pipe_of(16 * KIB);
         let flags = common::flags(&writer) | rustix::fs::OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&writer, flags).unwrap();
-        let reading = std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[10_000]));
+        let reading = expecting(reader, &[10_000]);
         for wait in WAITS {
             let mut out = setting.builder.wait(wait).open(&writer).unwrap();
             // The same file each time, so the stream continues at its end.
@@ -110,37 +111,11 @@ fn a_socket_gets_every_byte() {
     }
 }
 
-/// Opens a pseudo-terminal in raw mode.
-fn terminal() -> Option<(OwnedFd, OwnedFd)> {
-    let (mut master, mut slave) = (-1, -1);
-    let null = std::ptr::null_mut();
-    // SAFETY: the first two pointers are valid for writing, the others null.
-    let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
-    if opened != 0 {
-        skip("no terminal is available");
-        return None;
-    }
-    // SAFETY: just opened; nothing else owns it.
-    let master = unsafe { OwnedFd::from_raw_fd(master) };
-    // SAFETY: as above.
-    let slave_fd = unsafe { OwnedFd::from_raw_fd(slave) };
-    // SAFETY: all of its fields may be zero.
-    let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: valid for writing.
-    unsafe { libc::cfmakeraw(&mut modes) };
-    // SAFETY: valid for reading; the descriptor is open.
-    let set = unsafe { libc::tcsetattr(slave, libc::TCSANOW, &modes) };
-    assert_eq!(set, 0);
-    Some((master, slave_fd))
-}
-
 #[test]
 fn a_terminal_gets_every_byte() {
     for setting in settings() {
         for wait in WAITS {
-            let Some((master, slave)) = terminal() else {
-                return;
-            };
+            let (master, slave) = terminal();
             let reading = std::thread::spawn(move || {
                 let mut file = File::from(master);
                 common::writers::expect(&mut file, 0, 300_000);
@@ -205,8 +180,7 @@ fn a_full_device_is_an_error_with_no_byte_sent() {
 
 #[test]
 fn a_standard_output_that_is_closed_is_an_error() {
-    const NAME: &str = "a_standard_output_that_is_closed_is_an_error";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let kept = std::io::stdout().as_fd().try_clone_to_owned().unwrap();
         // SAFETY: nothing here relies on the standard output being open.
         assert_eq!(unsafe { libc::close(1) }, 0);
@@ -228,7 +202,7 @@ fn earlier_printed_bytes_come_first() {
     const MARK: &str = "<printed, and not yet sent>";
     if is_child(NAME) {
         print!("{MARK}");
-        let mut out = Writer::builder().method(Method::Fresh).stdout().unwrap();
+        let mut out = fresh().stdout().unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         drop(out);
         println!("{MARK}");

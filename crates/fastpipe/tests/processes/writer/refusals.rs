@@ -3,26 +3,22 @@
 //! probes of the kernel, so tests with a filter from the start have their own process.
 
 use std::fs::File;
-use std::io::Write;
 use std::thread::scope;
 
-use crate::common;
-use crate::common::onward::{Onward, hold_and_read_on, splice};
+use crate::common::onward::{Onward, hold_and_read_on};
 use crate::common::process::{in_own_process, in_own_process_with, set_huge_pages};
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stream,
+    HOWS, How, KIB, MIB, check, expect_all, fill, fresh, safe_settings, send, settings, stream,
     uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::{Method, Reuse};
-use fastpipe::pipe;
 use fastpipe::probe::{cow_check_works, vmsplice_refers};
-use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
 /// Runs `body` in its own thread.
@@ -58,15 +54,12 @@ fn refused_from_the_start(errno: i32) {
 
 #[test]
 fn with_vmsplice_refused_from_the_start_everything_is_written() {
-    in_own_process(
-        "with_vmsplice_refused_from_the_start_everything_is_written",
-        || in_own_thread(|| refused_from_the_start(libc::EPERM)),
-    );
+    in_own_process(|| in_own_thread(|| refused_from_the_start(libc::EPERM)));
 }
 
 #[test]
 fn without_vmsplice_everything_is_written() {
-    in_own_process("without_vmsplice_everything_is_written", || {
+    in_own_process(|| {
         in_own_thread(|| refused_from_the_start(libc::ENOSYS));
     });
 }
@@ -74,8 +67,7 @@ fn without_vmsplice_everything_is_written() {
 /// As on a kernel with the change that was proposed in 2026.
 #[test]
 fn where_vmsplice_copies_everything_is_written() {
-    const NAME: &str = "where_vmsplice_copies_everything_is_written";
-    in_own_process_with(NAME, &[(vmsplice::VARIABLE, "copies")], || {
+    in_own_process_with(&[(vmsplice::VARIABLE, "copies")], || {
         if !vmsplice::is_replaced() {
             return skip("no seccomp filters here");
         }
@@ -128,16 +120,12 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
 /// The first call sends a part of a piece; the second one, for the rest, is refused.
 #[test]
 fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
-    const NAME: &str = "vmsplice_refused_on_its_second_call_loses_and_repeats_nothing";
-    in_own_process(NAME, || {
+    in_own_process(|| {
         let (reader, writer) = pipe_of(64 * KIB);
         let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
         let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
         let sender = |writer, repeated: Option<&Frozen>| {
-            let builder = Writer::builder()
-                .method(Method::Fresh)
-                .keep_capacity()
-                .at_once();
+            let builder = fresh().keep_capacity().at_once();
             let mut out = builder.open(writer).unwrap();
             match repeated {
                 Some(frozen) => out.repeat(frozen, 5).unwrap(),
@@ -181,90 +169,6 @@ fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
     });
 }
 
-/// The loan is half sent, up to a page boundary or not.
-#[test]
-fn vmsplice_refused_with_a_loan_half_sent_loses_and_repeats_nothing() {
-    for setting in safe_settings() {
-        for odd in [0, 1, 4095] {
-            let (reader, writer) = pipe_of(64 * KIB);
-            let mut reader = File::from(reader);
-            in_own_thread(|| {
-                let builder = setting.builder.wait(Wait::Never).keep_capacity();
-                let mut out = builder.at_once().open(writer).unwrap();
-                let mut at = 0;
-                while out.queued() == 0 {
-                    let n = 100_000 + odd;
-                    let mut loan = out.lend(n).unwrap();
-                    fill(&mut loan[..n], at);
-                    loan.commit(n).unwrap();
-                    at += n as u64;
-                }
-                if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
-                    return;
-                }
-                // The sent bytes are passed onward, and checked at the end.
-                let (late, onward) = pipe_of(64 * KIB);
-                let n = pipe::unread(&reader).unwrap();
-                let held = splice(&reader, &onward, n);
-                let mut read = held as u64;
-                let mut more = 20;
-                loop {
-                    let n = pipe::unread(&reader).unwrap();
-                    expect(&mut reader, read, n);
-                    read += n as u64;
-                    let sent = out.flush();
-                    if sent.is_ok() && more > 0 {
-                        more -= 1;
-                        let mut loan = out.lend(70_001).unwrap();
-                        fill(&mut loan[..70_001], at);
-                        loan.commit(70_001).unwrap();
-                        at += 70_001;
-                    } else if sent.is_ok() {
-                        break;
-                    }
-                }
-                drop(out);
-                assert_eq!(expect_all(&mut reader, read, &[65_536]), at, "{setting:?}");
-                expect(&mut File::from(late), 0, held);
-            });
-        }
-    }
-}
-
-#[test]
-fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
-    for length in [2, 3, 4097, 100_000] {
-        let data = common::writers::stream(3, length);
-        let frozen = Frozen::new(&data).unwrap();
-        let times = (2 * MIB / length) as u64;
-        let (reader, writer) = pipe_of(64 * KIB);
-        let mut reader = File::from(reader);
-        in_own_thread(|| {
-            let builder = Writer::builder().method(Method::Fresh).wait(Wait::Never);
-            let mut out = builder.keep_capacity().open(writer).unwrap();
-            out.repeat(&frozen, times).unwrap();
-            let hands_over = out.path().is_zero_copy();
-            if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
-                return;
-            }
-            let mut got = Vec::new();
-            let mut chunk = vec![0; 33_333];
-            loop {
-                let n = pipe::unread(&reader).unwrap().min(chunk.len());
-                std::io::Read::read_exact(&mut reader, &mut chunk[..n]).unwrap();
-                got.extend_from_slice(&chunk[..n]);
-                if out.flush().is_ok() && n == 0 {
-                    break;
-                }
-            }
-            if hands_over {
-                assert_eq!(out.path(), Path::Write(CopyReason::Refused(libc::EPERM)));
-            }
-            assert!(got == data.repeat(times as usize), "{length}");
-        });
-    }
-}
-
 #[test]
 fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let builder = Writer::builder()
@@ -306,7 +210,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
 
 #[test]
 fn the_cow_check_is_believed_only_with_a_huge_page() {
-    in_own_process("the_cow_check_is_believed_only_with_a_huge_page", || {
+    in_own_process(|| {
         if !vmsplice::is_allowed() || !vmsplice::is_by_reference() {
             return;
         }

@@ -1,9 +1,7 @@
 //! Tests of the choice of cases.
 
-use std::collections::HashSet;
-
 use super::*;
-use crate::spec::{DataUse, Suite};
+use crate::spec::Suite;
 
 fn channel_of(case: &Case) -> &'static str {
     case.subject.channel().unwrap().name()
@@ -21,42 +19,7 @@ fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
 }
 
 #[test]
-fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
-    let cases = chosen(&[], &[], false);
-    assert_eq!(cases.len(), 6 * 6 * 2);
-    assert_eq!(
-        cases
-            .iter()
-            .filter(|case| case.needs_two_processors())
-            .count(),
-        36
-    );
-    assert!(cases.iter().all(|case| case.data == DataUse::Touch));
-    let mut channels: Vec<_> = cases.iter().map(channel_of).collect();
-    channels.sort_unstable();
-    channels.dedup();
-    let usual = ["pipe", "ring", "seqpacket", "socketpair", "tcp", "vmsplice"];
-    assert_eq!(channels, usual);
-}
-
-#[test]
-fn all_are_all_channels_from_a_byte_to_4_mib() {
-    let cases = chosen(&[], &[], true);
-    assert_eq!(
-        cases.len(),
-        Channel::with_data().len() * ALL_SIZES.len() * 2
-    );
-    let sizes: HashSet<_> = cases
-        .iter()
-        .map(|case| case.subject.message_bytes())
-        .collect();
-    assert!(sizes.contains(&Some(1)) && sizes.contains(&Some(4 << 20)));
-    let names: HashSet<_> = cases.iter().map(|case| &case.name).collect();
-    assert_eq!(names.len(), cases.len());
-}
-
-#[test]
-fn each_is_compared_with_the_pipe_at_its_size_and_in_its_way_of_waiting() {
+fn each_is_compared_with_a_pipe_sized_and_waiting_alike() {
     let cases = chosen(&[], &[], true);
     for case in &cases {
         let Some((other, factor)) = &case.compared_with else {
@@ -72,7 +35,7 @@ fn each_is_compared_with_the_pipe_at_its_size_and_in_its_way_of_waiting() {
 }
 
 #[test]
-fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
+fn without_pipe_first_one_is_what_others_are_compared_with() {
     let cases = chosen(&["tcp", "fifo"], &[4095, 1, 4095], false);
     let names: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
     assert_eq!(
@@ -93,7 +56,7 @@ fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
 }
 
 #[test]
-fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
+fn stream_readers_ask_for_64_kib_message_readers_for_one() {
     for case in chosen(&[], &[1, 65_537], true) {
         let bytes = case.subject.message_bytes().unwrap();
         let expected = if case.subject.channel().unwrap().keeps_messages() {
@@ -111,7 +74,7 @@ fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
 }
 
 #[test]
-fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
+fn usual_and_unusual_cases_are_found_by_name() {
     for case in chosen(&[], &[], true)
         .into_iter()
         .chain(chosen(&["mqueue"], &[100], false))

@@ -1,6 +1,8 @@
 use super::*;
-use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
-use crate::graph::Process;
+use crate::fixtures::{
+    busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
+    writes,
+};
 use crate::proc::Io;
 use crate::processors::{Load, ProcessorUsage};
 use crate::wait::{BlockedOn, Outside, ThreadState};
@@ -35,9 +37,7 @@ fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
             })
             .collect();
         let findings = found(chain(&shares));
-        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-            panic!("{findings:?}");
-        };
+        let bottleneck = only_pace(&findings);
         assert_eq!(bottleneck.stage.pid, slow + 1);
         assert_eq!(bottleneck.certainty, Certainty::Clear);
         assert_eq!(bottleneck.before.len(), slow as usize);
@@ -100,30 +100,9 @@ fn stages_that_wait_by_turns_are_not_blamed() {
     );
 }
 
-#[test]
-fn two_busy_stages_are_neither_blamed_nor_waiting() {
-    assert_eq!(found(chain(&[(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)])), []);
-}
-
-#[test]
-fn a_stage_that_waits_for_a_socket_sets_the_pace() {
-    let socket = ThreadState::Waiting(BlockedOn::Outside(Outside::Socket));
-    let findings = found(vec![
-        frozen(process(1, "curl", vec![writes(1, 7)]), socket),
-        frozen(process(2, "tar", vec![reads(0, 7)]), on_input(7)),
-    ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
-    assert_eq!(
-        (bottleneck.stage.pid, bottleneck.outside),
-        (1, Some(Outside::Socket))
-    );
-}
-
 /// `yes | tee >(gzip | wc) | cat`.
 #[test]
-fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
+fn a_stage_fed_otherwise_is_not_after_the_slow_one() {
     let tee = process(2, "tee", vec![reads(0, 7), writes(1, 10), writes(63, 8)]);
     let mut tee = busy(tee, 0.1, 0.9, 0.0);
     tee.on.retain(|on| on.pipe == LinkId::pipe(8));
@@ -140,9 +119,7 @@ fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
         busy(wc, 0.0, 0.0, 1.0),
         busy(process(5, "cat", vec![reads(0, 10)]), 0.1, 0.0, 0.9),
     ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
+    let bottleneck = only_pace(&findings);
     let names = |stages: &[(Who, f64)]| {
         let names = stages.iter().map(|(who, _)| who.name.clone());
         names.collect::<Vec<String>>().join(" ")
@@ -157,10 +134,10 @@ fn a_stage_that_gets_data_on_another_way_is_not_after_the_slow_one() {
 
 #[test]
 fn a_shell_with_short_lived_children_is_a_stage() {
-    let child = ThreadState::Waiting(BlockedOn::Child(None));
+    let child = on_child();
     let mut short = frozen(
         process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
-        ThreadState::Waiting(BlockedOn::Outside(Outside::Timer)),
+        on_outside(Outside::Timer),
     );
     (short.samples, short.has_ended) = (10, true);
     let findings = found(vec![
@@ -169,9 +146,7 @@ fn a_shell_with_short_lived_children_is_a_stage() {
         short,
         frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
     ]);
-    let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
-        panic!("{findings:?}");
-    };
+    let bottleneck = only_pace(&findings);
     assert_eq!(
         (bottleneck.stage.pid, bottleneck.outside),
         (2, Some(Outside::Child))
@@ -187,7 +162,7 @@ fn only_pace(findings: &[Finding]) -> &Bottleneck {
 
 /// A shell that waits for its children all the time, which have these shares.
 fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
-    let child = ThreadState::Waiting(BlockedOn::Child(None));
+    let child = on_child();
     let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
     Observed {
         children: Some(Children {
@@ -203,7 +178,7 @@ fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
 }
 
 #[test]
-fn a_shell_whose_children_wait_for_the_next_stage_is_not_blamed() {
+fn shell_whose_children_wait_for_next_stage_is_not_blamed() {
     let blocked = Shares {
         blocked: 1.0,
         ..Shares::default()
@@ -246,7 +221,7 @@ fn stages_that_never_ran_do_not_take_turns() {
 }
 
 #[test]
-fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
+fn stages_beside_a_timer_do_not_only_take_turns() {
     let mut stages = chain(&[(0.5, 0.5, 0.0), (0.1, 0.0, 0.5)]);
     let has_turns = |stages: &[Observed]| {
         let findings = found(stages.to_vec());
@@ -260,7 +235,7 @@ fn stages_beside_one_that_waits_for_a_timer_do_not_wait_only_for_each_other() {
 }
 
 #[test]
-fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
+fn stages_that_lack_processors_do_not_take_turns() {
     let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.3, 0.0, 0.2)]);
     for stage in &mut stages {
         stage.shares.queued = 0.4;
@@ -282,7 +257,7 @@ fn stages_that_lack_processors_are_not_told_to_wait_for_each_other() {
 }
 
 #[test]
-fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
+fn stage_that_was_replaced_in_a_loop_is_one_stage() {
     let mut stages = chain(&[(0.05, 0.95, 0.0), (0.96, 0.0, 0.04), (0.02, 0.0, 0.98)]);
     let mut earlier = Observed {
         has_ended: true,
@@ -297,7 +272,7 @@ fn a_stage_that_was_replaced_in_a_loop_is_one_stage() {
 
 /// `split --filter gzip`: it waits for room in a pipe to its own child.
 #[test]
-fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
+fn a_stage_waiting_for_its_child_does_what_that_does() {
     let runs = Shares {
         runs: 0.9,
         ..Shares::default()
@@ -323,15 +298,12 @@ fn a_stage_that_waits_on_a_pipe_to_its_child_does_what_that_does() {
 }
 
 #[test]
-fn a_shell_that_waits_for_its_own_pipeline_does_not_set_its_pace() {
+fn a_shell_does_not_set_its_own_pipelines_pace() {
     let runs = Shares {
         runs: 1.0,
         ..Shares::default()
     };
-    let below = |process: Process| Process {
-        parent: 2,
-        ..process
-    };
+    let below = |process| child_of(2, process);
     let cat = below(process(3, "cat", vec![writes(1, 8)]));
     let findings = found(vec![
         shell(runs, Vec::new()),
@@ -397,7 +369,7 @@ fn what_keeps_a_stage_from_running_is_named() {
 }
 
 #[test]
-fn the_size_of_the_pipes_next_to_the_stage_is_seen() {
+fn size_of_the_pipes_next_to_the_stage_is_seen() {
     let room = |capacity: Option<u64>, read_bytes: u64| {
         let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
         observation.pipes[0].capacity = capacity;

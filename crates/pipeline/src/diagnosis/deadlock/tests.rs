@@ -1,6 +1,8 @@
 use super::*;
-use crate::fixtures::{busy, frozen, observation, on_input, on_room, process, reads, writes};
-use crate::graph::Process;
+use crate::fixtures::{
+    busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
+    writes,
+};
 use crate::wait::Outside;
 
 fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
@@ -9,10 +11,6 @@ fn kinds(processes: Vec<Observed>) -> Vec<DeadlockKind> {
         .into_iter()
         .map(|deadlock| deadlock.kind)
         .collect()
-}
-
-fn on_child() -> ThreadState {
-    ThreadState::Waiting(BlockedOn::Child(None))
 }
 
 /// Two processes with a pipe each way: 1 from the first, 2 from the second.
@@ -26,10 +24,10 @@ fn pair(first: ThreadState, second: ThreadState) -> Vec<Observed> {
 /// A parent with a child, whose input it writes and whose output it reads.
 fn parent_and_child(parent: ThreadState, child: ThreadState) -> Vec<Observed> {
     let ends = vec![writes(4, 1), reads(5, 2), reads(6, 3)];
-    let own = Process {
-        parent: 10,
-        ..process(11, "child", vec![reads(0, 1), writes(1, 2), writes(2, 3)])
-    };
+    let own = child_of(
+        10,
+        process(11, "child", vec![reads(0, 1), writes(1, 2), writes(2, 3)]),
+    );
     vec![
         frozen(process(10, "parent", ends), parent),
         frozen(own, child),
@@ -38,51 +36,46 @@ fn parent_and_child(parent: ThreadState, child: ThreadState) -> Vec<Observed> {
 
 #[test]
 fn each_kind_of_deadlock_is_named() {
-    assert_eq!(
-        kinds(pair(on_room(1), on_room(2))),
-        [DeadlockKind::AllWrite]
-    );
-    assert_eq!(
-        kinds(pair(on_input(2), on_input(1))),
-        [DeadlockKind::AllRead]
-    );
-    // The child's errors fill pipe 3, and the parent reads pipe 2.
-    let stderr = parent_and_child(on_input(2), on_room(3));
-    assert_eq!(kinds(stderr), [DeadlockKind::OtherPipe]);
-    let unread = parent_and_child(on_child(), on_room(2));
-    assert_eq!(kinds(unread), [DeadlockKind::UnreadOutput]);
-    let unclosed = parent_and_child(on_child(), on_input(1));
-    assert_eq!(kinds(unclosed), [DeadlockKind::MissingEnd]);
-    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
-    assert_eq!(
-        kinds(vec![frozen(own, on_input(1))]),
-        [DeadlockKind::OwnEnd]
-    );
-    let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
-    assert_eq!(
-        kinds(vec![frozen(own, on_room(1))]),
-        [DeadlockKind::OwnOutput]
-    );
+    let own = || process(10, "a", vec![reads(3, 1), writes(4, 1)]);
     let peer = ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
-    assert_eq!(
-        kinds(vec![frozen(process(10, "a", vec![]), peer)]),
-        [DeadlockKind::NoPeer]
-    );
+    let mut ran = pair(on_room(1), on_room(2));
+    ran[1].is_frozen = false;
+    let hidden_peer = process(10, "a", vec![reads(0, 1)]);
+    for (processes, expected) in [
+        (pair(on_room(1), on_room(2)), Some(DeadlockKind::AllWrite)),
+        (pair(on_input(2), on_input(1)), Some(DeadlockKind::AllRead)),
+        // The child's errors fill pipe 3, and the parent reads pipe 2.
+        (
+            parent_and_child(on_input(2), on_room(3)),
+            Some(DeadlockKind::OtherPipe),
+        ),
+        (
+            parent_and_child(on_child(), on_room(2)),
+            Some(DeadlockKind::UnreadOutput),
+        ),
+        (
+            parent_and_child(on_child(), on_input(1)),
+            Some(DeadlockKind::MissingEnd),
+        ),
+        (vec![frozen(own(), on_input(1))], Some(DeadlockKind::OwnEnd)),
+        (
+            vec![frozen(own(), on_room(1))],
+            Some(DeadlockKind::OwnOutput),
+        ),
+        (
+            vec![frozen(process(10, "a", vec![]), peer)],
+            Some(DeadlockKind::NoPeer),
+        ),
+        (ran, None),
+        (vec![frozen(hidden_peer, on_input(1))], None),
+    ] {
+        let found = kinds(processes);
+        assert_eq!(found, Vec::from_iter(expected), "{expected:?}");
+    }
 }
 
 #[test]
-fn a_fifo_without_a_peer_is_no_deadlock_while_something_else_runs() {
-    let peer = || ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
-    let waiting = || frozen(process(10, "cat", vec![]), peer());
-    let asleep = ThreadState::Waiting(BlockedOn::Outside(Outside::Timer));
-    let asleep = frozen(process(11, "sleep", vec![]), asleep);
-    assert_eq!(kinds(vec![waiting(), asleep]), []);
-    let other = frozen(process(11, "cat", vec![]), peer());
-    assert_eq!(kinds(vec![waiting(), other]).len(), 2);
-}
-
-#[test]
-fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
+fn end_of_child_wakes_a_process_that_handles_its_signal() {
     // make waits for a slot of its job server or for the end of a compiler.
     let make = || Observed {
         handled_signals: 1 << (libc::SIGCHLD - 1),
@@ -92,10 +85,7 @@ fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
         )
     };
     let compiler = |state| {
-        let own = Process {
-            parent: 10,
-            ..process(11, "cc", vec![])
-        };
+        let own = child_of(10, process(11, "cc", vec![]));
         frozen(own, state)
     };
     let disk = compiler(ThreadState::Disk);
@@ -113,7 +103,7 @@ fn the_end_of_a_child_wakes_a_process_that_handles_its_signal() {
 #[test]
 fn a_process_that_something_outside_can_wake_is_not_stuck() {
     for outside in [Outside::Socket, Outside::Terminal, Outside::Timer] {
-        let wait = ThreadState::Waiting(BlockedOn::Outside(outside));
+        let wait = on_outside(outside);
         assert_eq!(kinds(pair(on_input(2), wait)), []);
     }
     let polling = ThreadState::Waiting(BlockedOn::Pipes {
@@ -173,7 +163,7 @@ fn a_pipe_is_not_both_full_and_empty() {
 }
 
 #[test]
-fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
+fn hidden_relatives_and_signal_handlers_may_wake_a_process() {
     let certainties = |unseen, change: fn(&mut Observation)| {
         let mut processes = pair(on_room(1), on_room(2));
         processes[1].unseen = unseen;
@@ -200,9 +190,9 @@ fn a_relative_that_cannot_be_examined_or_a_signal_handler_may_wake_a_process() {
 }
 
 #[test]
-fn what_runs_under_timeout_ends_by_itself_if_that_was_asked_for() {
+fn a_requested_timeout_ends_what_runs_under_it() {
     let certainty = |name, is_asked| {
-        let sleeps = ThreadState::Waiting(BlockedOn::Outside(Outside::Signal));
+        let sleeps = on_outside(Outside::Signal);
         let mut above = frozen(process(9, name, Vec::new()), sleeps);
         above.is_asked = is_asked;
         let mut processes = pair(on_room(1), on_room(2));
@@ -232,19 +222,6 @@ fn the_end_of_the_observer_wakes_its_parent() {
 }
 
 #[test]
-fn a_process_that_ran_is_not_stuck() {
-    let mut processes = pair(on_room(1), on_room(2));
-    processes[1].is_frozen = false;
-    assert_eq!(kinds(processes), []);
-}
-
-#[test]
-fn a_pipe_without_a_visible_peer_may_have_a_hidden_one() {
-    let only = frozen(process(10, "a", vec![reads(0, 1)]), on_input(1));
-    assert_eq!(kinds(vec![only]), []);
-}
-
-#[test]
 fn a_signal_handler_may_write_to_its_own_pipe() {
     let own = process(10, "a", vec![reads(3, 1), writes(4, 1)]);
     let mut observed = frozen(own, on_input(1));
@@ -255,22 +232,7 @@ fn a_signal_handler_may_write_to_its_own_pipe() {
 }
 
 #[test]
-fn those_who_wait_for_a_deadlock_are_listed_beside_it() {
-    let shell = Process {
-        parent: 0,
-        ..process(1, "sh", Vec::new())
-    };
-    let shell = frozen(shell, on_child());
-    let mut processes = pair(on_room(1), on_room(2));
-    processes.push(shell);
-    let deadlocks = deadlocks(&observation(processes));
-    assert_eq!(deadlocks.len(), 1, "{deadlocks:?}");
-    assert_eq!(deadlocks[0].members.len(), 2);
-    assert_eq!(deadlocks[0].waiting[0].name, "sh");
-}
-
-#[test]
-fn a_stopped_stage_is_a_deadlock_if_another_waits_for_it() {
+fn stopped_stage_is_a_deadlock_if_another_waits_for_it() {
     let stopped = || frozen(process(10, "a", vec![writes(1, 1)]), ThreadState::Stopped);
     let reader = frozen(process(11, "b", vec![reads(0, 1)]), on_input(1));
     let found = kinds(vec![stopped(), reader]);

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_some_files_are_read_and_only_so_much_of_them() {
+    fn only_some_files_are_read_and_only_in_part() {
         let own = std::process::id();
         let word = *b"in memory";
         let memory = format!("{own} mem {} {}", word.as_ptr().addr(), word.len());

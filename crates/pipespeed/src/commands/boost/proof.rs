@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_is_faster_and_the_null_control_is_the_same() {
+    fn gain_is_faster_and_the_null_control_is_the_same() {
         let around = |seconds: f64| -> Vec<f64> {
             (0..10)
                 .map(|i| seconds * (1.0 + 0.001 * f64::from(i % 3)))
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_not_known_to_be_boosted_have_no_verdict() {
+    fn runs_not_known_to_be_boosted_have_no_verdict() {
         let mut found = proof(&[0.4; 10], &[0.2; 10]);
         found.cases[1].samples[3].raised = None;
         assert_eq!(found.verdict(), None);

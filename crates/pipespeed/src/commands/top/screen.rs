@@ -283,23 +283,6 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_is_left_as_it_was() {
-        let mut pty = Pty::new(80);
-        let before = settings(&pty);
-        let mut shown = screen(&pty);
-        assert_ne!(settings(&pty), before);
-        shown.leave().unwrap();
-        assert_eq!(settings(&pty), before);
-        // As after a stop.
-        shown.enter().unwrap();
-        shown.enter().unwrap();
-        drop(shown);
-        assert_eq!(settings(&pty), before);
-        let expected = [ENTER, LEAVE, ENTER, ENTER, LEAVE].concat();
-        assert_eq!(pty.text(), expected);
-    }
-
-    #[test]
     fn the_terminal_is_restored_before_a_panic_is_reported() {
         let mut pty = Pty::new(80);
         let before = settings(&pty);

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run};
-use crate::common::{conditions, json, json_file, pipespeed, run_alone, skip};
+use crate::common::{case, conditions, json_file, pipespeed, recorded, run_alone, skip};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::spec::{Case, PageKind, PageReuse, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::{Overrides, changes};
 use pipespeed_measure::trial::{Runner, Trial};
-use serde_json::Value;
 
 /// Trials whose rates follow from the changes that their cases make.
 struct Invented<'a, F> {
@@ -130,7 +129,7 @@ fn the_combination_has_what_was_faster_in_the_pilot() {
 }
 
 #[test]
-fn the_combination_takes_the_better_of_changes_that_exclude_each_other() {
+fn combination_takes_the_better_of_changes_that_exclude_each_other() {
     // One processor alone is best, but spinning goes better with the rest.
     let rate = |changes: &[&str]| {
         let has = |name| changes.contains(&name);
@@ -155,7 +154,7 @@ fn the_combination_takes_the_better_of_changes_that_exclude_each_other() {
 }
 
 #[test]
-fn a_change_that_does_not_help_the_others_is_left_out() {
+fn change_that_does_not_help_the_others_is_left_out() {
     let rate = |changes: &[&str]| match changes {
         ["spinning"] => 4.0,
         ["pipe_1m"] => 3.0,
@@ -188,11 +187,6 @@ fn with_nothing_to_combine_no_trial_is_spent_on_it() {
         let not_run = run.cases.last().unwrap().not_run.as_ref().unwrap();
         assert!(not_run.reason.contains(why), "{not_run}");
     }
-}
-
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let cases = record["cases"].as_array().unwrap();
-    cases.iter().find(|case| case["name"] == name).unwrap()
 }
 
 #[test]
@@ -240,11 +234,7 @@ fn a_quick_run_measures_and_ranks_each_change() {
 fn on_one_processor_neither_sharing_nor_spinning_is_a_change() {
     let short =
         "bench changes --quick --rounds 1 --json - -q --case one_processor,spinning,pipe_1m";
-    let record = json(
-        &run_alone(pipespeed(&format!("{short} --placement same")))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(pipespeed(&format!("{short} --placement same")));
     for (name, why) in [
         ("one_processor", "no change"),
         ("spinning", "two processors"),

@@ -2,25 +2,23 @@
 //! descriptors.
 
 use crate::common::procs::Mark;
-use crate::common::{conditions, json, pipespeed, run, run_alone, skip};
+use crate::common::{conditions, json, pipespeed, recorded, run, run_alone, run_marked, skip};
 use serde_json::Value;
 
 /// A run of few and short trials.
 const SHORT: &str = "bench --quick --rounds 1";
 
 #[test]
-fn no_process_is_left_and_no_descriptor_kept_from_trial_to_trial() {
+fn trials_leave_no_process_and_no_descriptor() {
     // 24 trials would not get along with so few, if each kept one.
     let mut command =
         pipespeed("bench --quick --rounds 11 --case write_read_huge --no-save -q --placement free");
     conditions::few_descriptors(&mut command, 26);
-    let mark = Mark::on(&mut command);
-    run_alone(command).succeeded();
-    mark.nobody_left();
+    run_marked(command).succeeded();
 }
 
 #[test]
-fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
+fn on_one_processor_spinning_is_refused_and_rest_is_measured() {
     let mut command = pipespeed(&format!(
         "{SHORT} --case busy_loop_huge,write_read --json - "
     ));
@@ -55,10 +53,10 @@ fn on_one_processor_spinning_is_refused_and_the_rest_is_measured() {
 }
 
 #[test]
-fn without_huge_pages_their_cases_are_refused_and_the_rest_is_measured() {
+fn without_huge_pages_only_their_cases_are_refused() {
     let mut command = pipespeed(&format!("{SHORT} --case vmsplice_read_huge --json - -q"));
     conditions::no_huge_pages(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let cases = record["cases"].as_array().unwrap();
     let case = |name: &str| cases.iter().find(|case| case["name"] == name).unwrap();
     let measured = case("vmsplice_read");

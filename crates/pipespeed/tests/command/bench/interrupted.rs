@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
-    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_alone, start,
-    start_into,
+    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_marked, start,
+    start_into, start_marked,
 };
 use nix::sys::signal::Signal as Inherited;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -128,13 +128,22 @@ fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
 }
 
 #[test]
-fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
-    for (signal, name, status) in [
-        (Signal::INT, "SIGINT", 130),
-        (Signal::TERM, "SIGTERM", 143),
-        (Signal::HUP, "SIGHUP", 129),
+fn a_signal_ends_a_run_and_measurements_are_kept() {
+    // Whoever started it may have blocked it.
+    for (signal, name, status, blocked) in [
+        (Signal::INT, "SIGINT", 130, None),
+        (Signal::TERM, "SIGTERM", 143, None),
+        (Signal::HUP, "SIGHUP", 129, None),
+        (Signal::INT, "SIGINT", 130, Some(Inherited::SIGINT)),
+        (Signal::TERM, "SIGTERM", 143, Some(Inherited::SIGTERM)),
+        (Signal::HUP, "SIGHUP", 129, Some(Inherited::SIGHUP)),
     ] {
-        let long = Long::start(false).saved();
+        let block = |command: &mut Command| {
+            if let Some(signal) = blocked {
+                conditions::blocked(command, signal);
+            }
+        };
+        let long = Long::prepared(block).saved();
         long.running.send(signal);
         let (outcome, record) = long.finish();
         assert_eq!(outcome.code, Some(status), "{outcome:#?}");
@@ -154,8 +163,7 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = pipespeed(&format!("bench {options} --json run.json"));
         command.current_dir(&directory);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         let path = directory.path().join("run.json");
         eventually(|| path.exists().then_some(())).unwrap();
         running.send(Signal::INT);
@@ -170,16 +178,6 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         assert_eq!(panel["best"], Value::Null, "{options}");
         assert!(outcome.out.contains("not completed"), "{outcome:#?}");
     }
-}
-
-#[test]
-fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
-    let long = Long::start(true).saved();
-    long.endpoint("writer");
-    kill_process_group(long.running.pid(), Signal::INT).unwrap();
-    let (outcome, record) = long.finish();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    assert_kept(&outcome, &record, "SIGINT");
 }
 
 #[test]
@@ -202,7 +200,7 @@ fn signals_that_come_together_count_as_one() {
 }
 
 #[test]
-fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
+fn second_signal_a_moment_later_ends_a_run_that_hangs() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
     command.current_dir(&directory);
@@ -229,20 +227,6 @@ fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
 }
 
 #[test]
-fn signals_that_were_blocked_by_whoever_started_it_are_heeded() {
-    for (signal, blocked, status) in [
-        (Signal::INT, Inherited::SIGINT, 130),
-        (Signal::TERM, Inherited::SIGTERM, 143),
-        (Signal::HUP, Inherited::SIGHUP, 129),
-    ] {
-        let long = Long::prepared(|command| conditions::blocked(command, blocked)).saved();
-        long.running.send(signal);
-        let (outcome, _) = long.finish();
-        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
-    }
-}
-
-#[test]
 fn a_signal_before_anything_was_measured_leaves_nothing() {
     let long = Long::start(false);
     // The pilot's first trial.
@@ -250,16 +234,12 @@ fn a_signal_before_anything_was_measured_leaves_nothing() {
     long.running.send(Signal::TERM);
     let outcome = long.running.finish();
     long.mark.nobody_left();
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(143), ""),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(143, "");
     assert!(names_in(long.directory.path()).is_empty());
 }
 
 #[test]
-fn a_run_whose_ends_are_always_killed_ends_and_names_them() {
+fn run_whose_ends_are_always_killed_ends_and_names_them() {
     for role in ["writer", "reader"] {
         let mut long = Long::start(false).saved();
         long.kill_ends(role);
@@ -275,7 +255,7 @@ fn a_run_whose_ends_are_always_killed_ends_and_names_them() {
 }
 
 #[test]
-fn when_the_run_itself_is_killed_its_ends_die_with_it_and_the_last_round_is_kept() {
+fn a_killed_runs_ends_die_and_its_rounds_are_kept() {
     let long = Long::start(false).saved();
     // Left to itself it would not even notice.
     long.stop_an_end();
@@ -298,7 +278,7 @@ fn a_run_whose_ends_stand_still_can_be_interrupted() {
 }
 
 #[test]
-fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on() {
+fn a_full_disk_keeps_the_last_record_without_ending_runs() {
     let mount = tempfile::tempdir().unwrap();
     let copy = tempfile::tempdir().unwrap();
     let script = r#"
@@ -307,12 +287,10 @@ fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on()
         status=$?
         ls -A > "$2/names"; cp run.json "$2/run.json"; exit $status"#;
     let paths = [mount.path(), copy.path()].map(|path| path.to_str().unwrap());
-    let Some(mut command) = conditions::in_mount_namespace(script, PIPESPEED, &paths) else {
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &paths) else {
         return;
     };
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    mark.nobody_left();
+    let outcome = run_marked(command);
     assert!(outcome.out.contains("write_read_again"), "{outcome:#?}");
     outcome.failed(1, &["run.json", "No space left"]);
     let names = std::fs::read_to_string(copy.path().join("names")).unwrap();
@@ -323,28 +301,7 @@ fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on()
 }
 
 #[test]
-fn a_directory_that_disappears_does_not_end_the_run() {
-    let long = Long::start(false).saved();
-    std::fs::remove_dir_all(long.directory.path()).unwrap();
-    // A trial that begins later.
-    for role in ["writer", "reader", "writer"] {
-        long.endpoint(role);
-    }
-    long.running.send(Signal::INT);
-    let outcome = long.running.finish();
-    long.mark.nobody_left();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    assert!(outcome.out.contains("write_read_huge"), "{outcome:#?}");
-    let lines: Vec<&str> = outcome.err.lines().collect();
-    let [.., saving, interrupted] = lines.as_slice() else {
-        panic!("{outcome:#?}");
-    };
-    assert!(saving.contains("run.json"), "{outcome:#?}");
-    assert!(interrupted.contains("SIGINT"), "{outcome:#?}");
-}
-
-#[test]
-fn a_run_started_with_the_signal_ignored_goes_on_until_it_is_done() {
+fn a_run_that_ignores_the_signal_goes_on_until_done() {
     // As nohup does, and shells without job control for what they start in the
     // background.
     let script = "trap '' HUP INT; exec \"$0\" \"$@\"";

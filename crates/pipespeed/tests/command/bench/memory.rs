@@ -1,7 +1,9 @@
 //! `bench memory`: short runs of it, what it refuses and why.
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, usage_errors};
+use crate::common::{
+    PIPESPEED, case, json, json_file, pipespeed, recorded, run_alone, run_in, skip,
+};
 use rustix::process::Resource;
 use serde_json::Value;
 
@@ -10,20 +12,14 @@ const SHORT: &str = "bench memory --quick --rounds 1 -q";
 
 const BLOCKS: &str = "mem_read_4k,mem_write_4k,mem_copy_4k,mem_read_scalar_4k,mem_write_scalar_4k";
 
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let all = record["cases"].as_array().unwrap();
-    let found = all.iter().find(|case| case["name"] == name);
-    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
-}
-
 #[test]
 fn every_way_goes_over_whole_blocks_in_one_process() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!(
-        "{SHORT} --size 4K,1M --json r.json --csv r.csv --chart r.svg"
-    ));
-    command.current_dir(&directory);
-    run_alone(command).succeeded();
+    run_in(
+        &directory,
+        &format!("{SHORT} --size 4K,1M --json r.json --csv r.csv --chart r.svg"),
+    )
+    .succeeded();
     let record = json_file(&directory.path().join("r.json"));
     assert_eq!(record["suite"], "memory");
     assert_eq!(record["null_control"]["case"], "mem_read_4k");
@@ -59,25 +55,21 @@ fn every_way_goes_over_whole_blocks_in_one_process() {
 }
 
 #[test]
-fn a_requested_block_that_does_not_fit_is_refused_unless_left_out() {
+fn blocks_that_do_not_fit_are_refused_or_left_out() {
     // A PiB.
     let args = format!("{SHORT} --size 4K,1048576G --json -");
     let words = ["--size 1024TiB: 2048TiB of memory needed", "80 %"];
     run_alone(pipespeed(&args)).refused(2, &words);
-    let record = json(
-        &run_alone(pipespeed(&format!("{args} --case mem_read_4k")))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(pipespeed(&format!("{args} --case mem_read_4k")));
     assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
 }
 
 #[test]
-fn a_block_beyond_a_limit_of_the_process_is_refused_and_the_others_go_on() {
+fn a_block_beyond_the_process_limit_is_refused_others_run() {
     let args = format!("{SHORT} --size 4K,512M --json - --case mem_read_4k,mem_read_512m");
     let mut command = pipespeed(&args);
     conditions::limit(&mut command, Resource::As, 450 << 20);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let reason = case(&record, "mem_read_512m")["not_run"]["reason"]
         .as_str()
         .unwrap();
@@ -91,27 +83,11 @@ fn an_ordinary_user_measures_all_of_it() {
         return;
     };
     let command = program.command(&format!("{SHORT} --size 64K --json -"));
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     for name in BLOCKS.split(',') {
         let name = name.replace("4k", "64k");
         assert!(case(&record, &name)["not_run"].is_null(), "{record:#}");
     }
-}
-
-#[test]
-fn options_that_make_no_sense_name_the_way_out() {
-    insta::assert_snapshot!(usage_errors([
-        "bench memory --buffer-size 4K",
-        "bench memory --data touch",
-        "bench memory --work 3",
-        "bench memory --channel pipe",
-        "bench memory --all",
-        "bench memory --size 100",
-        "bench memory --volume 1G",
-        "bench memory --pages giant",
-        "bench memory --case mem_read_3k",
-        "bench --pages huge",
-    ]));
 }
 
 #[test]

@@ -1,24 +1,19 @@
 //! Real runs of `bench options`, short ones: each option is there, takes
 //! effect, and is refused with the way out where it can't.
 
-use crate::common::{PIPESPEED, conditions, json, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, case, conditions, pipespeed, recorded, skip};
 use serde_json::Value;
 
 /// A run of few and short trials.
 const SHORT: &str = "bench options --quick --rounds 1 --json - -q";
 
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let cases = record["cases"].as_array().unwrap();
-    cases.iter().find(|case| case["name"] == name).unwrap()
-}
-
 #[test]
-fn every_option_takes_effect_in_its_case_and_in_no_other() {
+fn every_option_takes_effect_in_its_case_only() {
     if conditions::processors() < 2 {
         skip("spinning takes two processors");
         return;
     }
-    let record = json(&run_alone(pipespeed(SHORT)).succeeded().out);
+    let record = recorded(pipespeed(SHORT));
     let options = [
         ("vmsplice_splice_spin", vec![]),
         ("untouched", vec!["untouched"]),
@@ -67,11 +62,7 @@ fn data_that_is_verified_arrives_whatever_the_option() {
         skip("spinning takes two processors");
         return;
     }
-    let record = json(
-        &run_alone(pipespeed(&format!("{SHORT} --data verify")))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(pipespeed(&format!("{SHORT} --data verify")));
     for case in record["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
         assert_eq!(case["data"], "verify", "{name}");
@@ -86,7 +77,7 @@ fn data_that_is_verified_arrives_whatever_the_option() {
 }
 
 #[test]
-fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measured() {
+fn memory_beyond_the_lock_limit_is_refused_the_rest_measured() {
     if conditions::processors() < 2 {
         skip("spinning takes two processors");
         return;
@@ -96,7 +87,7 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measu
     };
     let mut command = program.command(&format!("{SHORT} --case locked"));
     conditions::limit(&mut command, rustix::process::Resource::Memlock, 4096);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let reason = case(&record, "locked")["not_run"]["reason"]
         .as_str()
         .unwrap();
@@ -109,9 +100,9 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measu
 }
 
 #[test]
-fn with_both_ends_on_one_processor_only_the_pair_that_sleeps_is_measured() {
+fn on_one_processor_only_the_pair_that_sleeps_is_measured() {
     let command = pipespeed(&format!("{SHORT} --placement same"));
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     for case in record["cases"].as_array().unwrap() {
         let sleeps = ["block", "poll"].map(Value::from);
         let sleeps = sleeps.contains(&case["configuration"]["wait"]);

@@ -1,7 +1,7 @@
 //! Real runs of `bench pages`: what runs has the pages of its name, and what the
 //! system does not grant is refused with the line that enables it.
 
-use crate::common::{PIPESPEED, conditions, json, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, conditions, pipespeed, recorded, skip};
 use serde_json::Value;
 
 const SHORT: &str = "bench pages --quick --rounds 1 --json - -q";
@@ -16,11 +16,11 @@ fn cases(record: &Value) -> impl Iterator<Item = (&str, Option<&str>, &Value)> {
 }
 
 #[test]
-fn each_case_has_its_pages_or_is_refused_with_the_way_out() {
+fn each_case_has_its_pages_or_is_refused_with_remedy() {
     if conditions::processors() < 2 {
         return skip("spinning takes two processors");
     }
-    let record = json(&run_alone(pipespeed(SHORT)).succeeded().out);
+    let record = recorded(pipespeed(SHORT));
     let mut names = Vec::new();
     for (name, refusal, configuration) in cases(&record) {
         names.push(name.to_owned());
@@ -61,7 +61,7 @@ fn sizes_that_an_ordinary_user_cannot_prove_are_refused() {
         return;
     };
     let command = program.command(&format!("{SHORT} --case huge_pages,huge_pages_split"));
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     for (name, refusal, _) in cases(&record) {
         match (name, refusal) {
             ("huge_pages_split", Some(refusal)) => {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, usage_errors};
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, run_in, skip};
 use serde_json::Value;
 
 /// A search of one pair of sizes, its record and what was printed. A busy machine needs
@@ -10,12 +10,13 @@ use serde_json::Value;
 fn of_one_pair(times_s: [u32; 3], options: &str, buffer: &str, pipe: &str) -> (Value, String) {
     for time_s in times_s {
         let directory = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!(
-            "bench sizes --quick {options} --time {time_s} --buffer-size {buffer} \
+        let outcome = run_in(
+            &directory,
+            &format!(
+                "bench sizes --quick {options} --time {time_s} --buffer-size {buffer} \
              --pipe-size {pipe} --seed 3 --json r.json --chart r.svg"
-        ));
-        command.current_dir(&directory);
-        let outcome = run_alone(command);
+            ),
+        );
         let record = json_file(&directory.path().join("r.json"));
         let mut panels = record["search"]["panels"].as_array().unwrap().iter();
         let is_found = panels.all(|panel| panel["best"]["sizes"].is_object());
@@ -104,17 +105,8 @@ fn the_record_has_the_search_and_the_rounds_after_it() {
 
 #[test]
 fn bad_usage_names_the_option_and_the_way_out() {
-    let all_args = [
-        "--data touch",
-        "--work 2",
-        "--case nothing",
-        "--channel pipe",
-    ];
     // These depend on the limit of pipes and the size of a page.
     let sizes = |options: &str| run_alone(pipespeed(&format!("bench sizes --no-save {options}")));
     sizes("--time 3").refused(2, &["--time 3", "--case", "--buffer-size"]);
     sizes("--buffer-size 100").refused(2, &["--buffer-size", "multiple of"]);
-    insta::assert_snapshot!(usage_errors(
-        all_args.map(|args| format!("bench sizes --no-save {args}"))
-    ));
 }

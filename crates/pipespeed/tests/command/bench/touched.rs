@@ -1,28 +1,20 @@
 //! Real runs of `bench touched`, short ones: the search for the best plain write.
 
-use crate::common::{json_file, pipespeed, run_alone};
+use crate::common::{json_file, run_in};
 use serde_json::Value;
 
 /// The record of a run of one round, and what was printed.
 fn short(options: &str) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!(
-        "bench touched --rounds 1 --verbose --json r.json {options}"
-    ));
-    command.current_dir(&directory);
-    let outcome = run_alone(command).succeeded();
+    let outcome = run_in(
+        &directory,
+        &format!("bench touched --rounds 1 --verbose --json r.json {options}"),
+    )
+    .succeeded();
     (
         json_file(&directory.path().join("r.json")),
         outcome.out + &outcome.err,
     )
-}
-
-/// The sizes that were tried or refused: pieces and pipes.
-fn axes(record: &Value) -> [Vec<u64>; 2] {
-    ["buffers", "pipes"].map(|axis| {
-        let sizes = record["search"][axis].as_array().unwrap();
-        sizes.iter().map(|size| size.as_u64().unwrap()).collect()
-    })
 }
 
 #[test]
@@ -62,24 +54,4 @@ fn the_best_plain_write_is_searched_and_measured() {
     ] {
         assert!(printed.contains(said), "{said}: {printed}");
     }
-}
-
-#[test]
-fn only_sizes_that_are_not_given_are_searched() {
-    let (record, _) = short("--case write_read_best --pipe-size 64K");
-    let [pieces, pipes] = axes(&record);
-    assert_eq!((pieces.len(), &*pipes), (4, &[65_536][..]));
-    let (record, _) = short("--case write_read_best --buffer-size 64K");
-    let [pieces, pipes] = axes(&record);
-    assert_eq!((&*pieces, pipes.len()), (&[65_536][..], 3));
-
-    let (record, printed) = short("--case write_read_best --buffer-size 64K --pipe-size 64K");
-    assert_eq!(record["search"], Value::Null);
-    assert!(!printed.contains("search"), "{printed}");
-    let configuration = &record["cases"][0]["configuration"];
-    assert_eq!(configuration["buffer_bytes"], 65_536);
-    assert_eq!(configuration["pipe_bytes"], 65_536);
-    // Nothing to compare with a write.
-    let (record, _) = short("--case produce_alone");
-    assert_eq!(record["search"], Value::Null);
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run, measurement};
-use crate::common::{json, pipespeed, run_alone};
+use crate::common::{pipespeed, recorded, run_alone};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::spec::{Case, Durations, Suite};
@@ -16,9 +16,9 @@ use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
 
 #[test]
-fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
+fn trial_ends_when_its_volume_went_over_at_both_ends() {
     let command = pipespeed("bench volumes --volume 64M,16M --rounds 2 --json - -q");
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let cases = record["cases"].as_array().unwrap();
     let names: Vec<&str> = cases.iter().filter_map(|c| c["name"].as_str()).collect();
     assert_eq!(names, ["volume_16m", "volume_16m_again", "volume_64m"]);
@@ -91,7 +91,7 @@ impl Runner for Noting {
 }
 
 #[test]
-fn a_trial_may_take_ten_times_as_long_as_the_pilot_says() {
+fn trial_may_take_ten_times_as_long_as_pilot_says() {
     let longest = Rc::new(RefCell::new(BTreeMap::new()));
     let runner = Noting {
         runner: FakeRunner::default(),
@@ -154,13 +154,13 @@ fn a_pipes_size_is_refused_where_there_is_no_pipe() {
 }
 
 #[test]
-fn a_quick_run_says_what_it_does_without_less_what_was_chosen() {
+fn a_quick_run_says_what_it_leaves_out() {
     let quick = "bench volumes --quick --volume 16M --rounds 1 --json - -q";
-    let record = json(&run_alone(pipespeed(quick)).succeeded().out);
+    let record = recorded(pipespeed(quick));
     let notes = record["warnings"].to_string();
     assert!(!notes.contains("quick run"), "{notes}");
     let quick = "bench memory --quick --size 4K --rounds 1 --case mem_read_4k --json - -q";
-    let record = json(&run_alone(pipespeed(quick)).succeeded().out);
+    let record = recorded(pipespeed(quick));
     let notes = record["warnings"].to_string();
     let said = "quick run (trials of 20 ms instead of 60): intervals";
     assert!(notes.contains(said), "{notes}");

@@ -10,7 +10,7 @@ use super::{boost, raised_inputs, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, usage_errors,
+    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, start_marked,
 };
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
@@ -53,7 +53,7 @@ fn whole_runs_are_compared_and_recorded() {
 }
 
 #[test]
-fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
+fn each_pipe_is_left_out_in_turn_equal_names_together() {
     // The second run, which is boosted and not timed, lasts until its pipes are raised.
     let line = "echo >> runs; { head -c 4M /dev/zero; [ $(wc -l < runs) != 2 ] || \
                 until [ -e raised ]; do head -c 64K /dev/zero; done; } | \
@@ -61,8 +61,7 @@ fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = boost("--prove=1 --each --quiet --json -", line);
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     eventually(|| (raised_inputs(&mark) == 5).then_some(())).unwrap();
     std::fs::write(directory.path().join("raised"), "").unwrap();
     let record = json(&running.finish().succeeded_in_silence().out);
@@ -81,7 +80,7 @@ fn each_pipe_is_left_out_in_turn_those_between_equal_names_together() {
 }
 
 #[test]
-fn without_several_raised_pipes_none_is_left_out_which_is_said() {
+fn a_single_raised_pipe_is_not_left_out_as_said() {
     let outcome = run_alone(boost("--prove=1 --each", "echo x | cat")).succeeded();
     let words = "--each: fewer than two pipes between different programs were raised";
     assert!(outcome.err.contains(words), "{outcome:#?}");
@@ -116,7 +115,7 @@ fn a_run_without_an_account_is_not_called_boosted() {
 
 /// Compares nothing, since the plain runs would be boosted.
 fn refuses(outcome: Outcome) {
-    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
+    outcome.assert_ended(1, "");
     let words = "the plain runs would be boosted, too";
     assert!(outcome.err.contains(words), "{outcome:#?}");
     assert!(!outcome.err.contains("executed"), "{outcome:#?}");
@@ -205,7 +204,7 @@ fn a_timed_run_that_ended_otherwise_is_said() {
 }
 
 #[test]
-fn several_words_are_recorded_as_sh_reads_them_and_have_no_other_line() {
+fn several_words_are_recorded_as_sh_reads_them() {
     let mut command = pipespeed("boost --prove=1 --quiet --json - -- sh -c");
     command
         .arg("head -c 4M /dev/zero | od -v")
@@ -213,26 +212,6 @@ fn several_words_are_recorded_as_sh_reads_them_and_have_no_other_line() {
     let record = json(&run_alone(command).succeeded_in_silence().out);
     assert_eq!(record["pipeline"], "sh -c 'head -c 4M /dev/zero | od -v'");
     assert!(record["portable"].is_null() && record["shell"].is_null());
-}
-
-#[test]
-fn the_result_is_a_few_lines() {
-    let outcome = run_alone(boost(
-        "--prove=6 --shell sh",
-        "head -c 1M /dev/zero | wc -c",
-    ));
-    assert!(
-        outcome
-            .err
-            .contains("the command will run 14 times (and up to 4 times more if")
-    );
-    let first = outcome.out.lines().next().unwrap();
-    assert!(
-        first.starts_with("  plain    ") && first.contains("]  CPU "),
-        "{outcome:#?}"
-    );
-    assert!(outcome.out.contains("\n  boosted  "), "{outcome:#?}");
-    assert!(outcome.out.contains("\n  equal runs: x"), "{outcome:#?}");
 }
 
 #[test]
@@ -324,7 +303,7 @@ fn an_input_that_can_be_read_only_once_is_refused() {
 }
 
 #[test]
-fn an_output_that_is_held_open_is_said_and_not_waited_for() {
+fn an_output_held_open_is_said_and_not_waited_for() {
     let mut command = boost("--prove=1 --json -", "sleep 1000 & seq 3");
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command).succeeded();
@@ -348,7 +327,7 @@ fn an_output_that_is_held_open_is_said_and_not_waited_for() {
 }
 
 #[test]
-fn what_a_process_left_behind_still_writes_is_part_of_the_output() {
+fn what_process_left_behind_still_writes_is_part_of_output() {
     for late in [
         "sleep 0.3",
         // Without a word for longer than an output may be quiet.
@@ -404,8 +383,7 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
         "seq 20000 | sort | wc -l; sleep 0.01",
     );
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let file = directory.path().join("run.json");
     eventually(|| file.exists().then_some(())).unwrap();
     running.send(Signal::INT);
@@ -435,26 +413,4 @@ fn on_a_terminal_it_asks_first() {
         let lines = std::fs::read_to_string(directory.path().join("runs"));
         assert_eq!(lines.unwrap_or_default().lines().count(), runs);
     }
-}
-
-#[test]
-fn options_that_make_no_sense_are_bad_usage() {
-    insta::assert_snapshot!(usage_errors([
-        "boost",
-        "boost --pid x",
-        "boost --pid 0",
-        "boost --pid 1 cat",
-        "boost --pid 1 --prove",
-        "boost --pid 1 --json x",
-        "boost --follow true",
-        "boost --pid 1 --report",
-        "boost --each true",
-        "boost --json x true",
-        "boost --prove=0 true",
-        "boost --prove=x true",
-        "boost --prove 3 --yes true",
-        "boost --prove --report true",
-        "boost --prove --input /no/such/file true",
-        "boost --prove --json /no/such/directory/x true",
-    ]));
 }

@@ -7,7 +7,7 @@ use rustix::thread::gettid;
 
 use super::sidecar;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Running, command, pipespeed, run_alone, start};
+use crate::common::{Outcome, Running, command, pipespeed, run_alone, start_marked};
 
 /// A pipeline that runs until it is killed, with a mark.
 fn endless() -> (Running, Mark) {
@@ -18,8 +18,7 @@ fn endless() -> (Running, Mark) {
 fn started(line: &str, stages: &[&str]) -> (Running, Mark) {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", line]);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let has = |stage: &&str| {
         mark.processes()
             .iter()
@@ -29,23 +28,28 @@ fn started(line: &str, stages: &[&str]) -> (Running, Mark) {
     (running, mark)
 }
 
+/// Raises the pipes of a process.
+fn raised(pid: i32) -> Outcome {
+    run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence()
+}
+
 #[test]
 fn the_pipes_of_a_running_process_are_raised_once() {
     let (running, _mark) = endless();
     let pid = running.pid().as_raw_pid();
-    let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let outcome = raised(pid);
     assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-    let again = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
+    let again = raised(pid);
     let words = "no pipe was raised\nthe pipe between yes and cat was left as it is: it is 1MiB";
     assert!(again.out.starts_with(words), "{again:#?}");
 }
 
 #[test]
-fn a_pipe_that_is_left_as_it_is_has_a_reason() {
+fn pipe_that_is_left_as_it_is_has_a_reason() {
     let outcome_of = |line: &str, stages: &[&str]| {
         let (running, _mark) = started(line, stages);
         let pid = running.pid().as_raw_pid();
-        run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence()
+        raised(pid)
     };
     let idle = outcome_of("sleep 1000 | cat; true", &["sleep 1000", "cat"]);
     let reason = "no pipe was raised\nthe pipe between sleep and cat was left as it is: its writer \
@@ -55,36 +59,6 @@ fn a_pipe_that_is_left_as_it_is_has_a_reason() {
     let alone = outcome_of("sleep 1000; true", &["sleep 1000"]);
     let reason = "no pipe was raised: none was seen to carry much data between two programs\n";
     assert_eq!(alone.out, reason);
-}
-
-#[test]
-fn of_several_readers_the_one_that_reads_is_named() {
-    let line = "yes | { exec 3<&0; sleep 1000 <&3 & exec cat > /dev/null; }; true";
-    let (running, mark) = started(line, &["yes", "sleep 1000", "cat"]);
-    let all = mark.processes().into_iter();
-    let mut cats = all.filter(|(_, line)| line.trim() == "cat");
-    let cat = cats.next().unwrap().0.as_raw_pid();
-    let has_read_much = || {
-        let io = std::fs::read_to_string(format!("/proc/{cat}/io")).ok()?;
-        let read = io.strip_prefix("rchar: ")?.lines().next()?;
-        (read.parse::<u64>().ok()? > 1 << 20).then_some(())
-    };
-    eventually(has_read_much).unwrap();
-    let pid = running.pid().as_raw_pid();
-    let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
-    assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-}
-
-#[test]
-fn one_stage_stands_for_its_pipeline() {
-    for name in ["yes", "cat"] {
-        let (_running, mark) = endless();
-        let all = mark.processes().into_iter();
-        let mut stages = all.filter(|(_, line)| line.trim() == name);
-        let pid = stages.next().unwrap().0.as_raw_pid();
-        let outcome = run_alone(pipespeed(&format!("boost --pid {pid}"))).succeeded_in_silence();
-        assert_eq!(outcome.out, "1MiB in place of 64KiB between yes and cat\n");
-    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill
 use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{ForAll, limit};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, run_alone, start};
+use crate::common::{PIPESPEED, run_alone, start_marked};
 
 /// Moves much data, and prints how much.
 const BUSY: &str = "head -c 300M /dev/zero | tr '\\0' a | wc -c";
@@ -36,8 +36,7 @@ fn a_pipe_is_named_after_the_reader_that_read_later() {
                 head -c 1G > /dev/null; kill $!; }";
     let mut command = boost("--report", line);
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     eventually(|| (raised_inputs(&mark) == 2).then_some(())).unwrap();
     std::fs::write(directory.path().join("go"), "\n").unwrap();
     let outcome = running.finish();
@@ -52,14 +51,14 @@ fn it_is_silent_unless_a_report_is_wanted() {
 }
 
 #[test]
-fn a_report_keeps_the_status_and_says_that_nothing_was_raised() {
+fn report_keeps_the_status_and_says_that_nothing_was_raised() {
     let outcome = run_alone(boost("--report", "echo x | cat; exit 5"));
-    assert_eq!((outcome.code, &*outcome.out), (Some(5), "x\n"));
+    outcome.assert_ended(5, "x\n");
     assert!(outcome.err.contains("no pipe was raised"), "{outcome:#?}");
 }
 
 #[test]
-fn a_report_with_few_descriptors_keeps_the_status_or_names_the_limit() {
+fn report_with_few_descriptors_keeps_status_or_names_the_limit() {
     for descriptors in 5..20 {
         let mut command = boost("--report", "echo x | cat; exit 5");
         limit(&mut command, Resource::Nofile, descriptors);
@@ -78,12 +77,11 @@ fn a_report_with_few_descriptors_keeps_the_status_or_names_the_limit() {
 }
 
 #[test]
-fn it_has_its_own_session_and_no_descriptor_of_the_command() {
+fn it_has_its_own_session_and_no_descriptor_of_command() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut command = boost("", "cat");
     command.stdin(reader);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let sidecar = eventually(|| sidecar(&mark)).unwrap();
     let links = |pid: &str| -> Vec<String> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -120,8 +118,7 @@ fn it_ends_if_it_can_no_longer_watch_the_command() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = boost("", "cat");
     command.stdin(reader);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let sidecar = eventually(|| sidecar(&mark)).unwrap();
     let none = Rlimit {
         current: Some(0),
@@ -143,8 +140,7 @@ fn killed_at_any_moment_it_changes_nothing() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let mut command = boost("", &format!("read -r line; {BUSY}"));
         command.stdin(reader);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         let sidecar = eventually(|| sidecar(&mark)).unwrap();
         writer.write_all(b"\n").unwrap();
         // The moment of the signal; nothing is waited for.
@@ -159,7 +155,7 @@ fn killed_at_any_moment_it_changes_nothing() {
 /// Together they raise more than the pipes of one user may take at a time (64 MiB). More of
 /// them find rare faults: PIPESPEED_TEST_RUNS=1000.
 #[test]
-fn many_pipelines_in_a_row_leave_no_process_and_no_raised_pipe() {
+fn many_pipelines_leave_no_process_and_no_raised_pipe() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -190,7 +186,7 @@ fn report_that_contains(words: &str, line: fn(&str) -> String) -> bool {
 }
 
 #[test]
-fn a_writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
+fn writer_that_vmsplices_is_left_alone_and_its_bytes_arrive() {
     for options in ["", "--reuse drained", "--reuse drained --pipe-size 256K"] {
         let line = format!(
             "{PIPESPEED} write --data pattern --bytes 200M --write-with-vmsplice {options} | \
@@ -218,7 +214,7 @@ fn a_writer_that_copies_is_raised_and_its_bytes_arrive() {
 }
 
 #[test]
-fn a_pipe_that_short_readers_hold_before_the_last_is_raised() {
+fn pipe_that_short_readers_hold_before_the_last_is_raised() {
     let words = "1MiB in place of 64KiB between head and ";
     assert!(report_that_contains(words, |bytes| format!(
         "head -c {bytes} /dev/zero | (for i in $(seq 20); do env true; done; wc -c)"

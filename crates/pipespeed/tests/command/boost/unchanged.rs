@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use super::boost;
 use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{Outcome, json, run_alone, start};
+use crate::common::{Outcome, run_alone, run_marked, start_marked};
 
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
@@ -181,9 +181,7 @@ fn a_missing_or_forbidden_program_has_the_status_of_shells() {
 #[test]
 fn a_signal_from_outside_ends_the_command_itself() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut command = boost("", "exec sleep 1000");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(boost("", "exec sleep 1000"));
         let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep");
         eventually(|| mark.processes().iter().any(is_sleep).then_some(())).unwrap();
         running.send(signal);
@@ -203,9 +201,7 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
         (Signal::ALARM, false),
         (Signal::TERM, true),
     ] {
-        let mut command = boost("--report", "exec sleep 1000");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(boost("--report", "exec sleep 1000"));
         let pid = running.pid().as_raw_pid();
         let is_sleep = |(_, line): &(_, String)| line.starts_with("sleep");
         let find_sleep = || mark.processes().into_iter().find(is_sleep);
@@ -228,14 +224,11 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
 }
 
 #[test]
-fn a_command_that_adopts_orphans_has_no_sidecar_as_its_child() {
+fn command_that_adopts_orphans_has_no_sidecar_as_its_child() {
     let outcomes = ["", "--report"].map(|options| {
         let mut command = boost(options, "head -c 4M /dev/zero | od -v | wc -c");
         adopts_orphans(&mut command);
-        let mark = Mark::on(&mut command);
-        let outcome = run_alone(command).succeeded();
-        mark.nobody_left();
-        outcome
+        run_marked(command).succeeded()
     });
     assert_eq!(outcomes[0].out, outcomes[1].out);
     let words = "pipes are not raised: the sidecar would be a child of the command";
@@ -281,19 +274,6 @@ fn the_command_finds_what_it_would_without() {
 }
 
 #[test]
-fn a_closed_standard_descriptor_stays_closed() {
-    let script = "exec \"$0\" boost 'ls /proc/self/fd | head -1' <&-";
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", script, crate::common::PIPESPEED])
-        .env("SHELL", "/bin/sh");
-    // The lowest descriptor of ls is then the directory that it reads.
-    let mut plain = Command::new("sh");
-    plain.args(["-c", "exec sh -c 'ls /proc/self/fd | head -1' <&-"]);
-    assert_eq!(run_alone(command).out, run_alone(plain).out);
-}
-
-#[test]
 fn a_command_runs_without_a_standard_output() {
     for options in ["", "--report"] {
         let directory = tempfile::tempdir().unwrap();
@@ -308,23 +288,5 @@ fn a_command_runs_without_a_standard_output() {
         assert_eq!(outcome.code, Some(5), "{outcome:#?}");
         let out = std::fs::read_to_string(directory.path().join("out"));
         assert_eq!(out.unwrap(), "out\n");
-    }
-}
-
-#[test]
-fn ignored_signals_stay_so_in_a_proof() {
-    const IGNORED: &str = "grep SigIgn /proc/self/status";
-    for signal in [SIGPIPE, SIGCHLD] {
-        let run = |mut command: Command| {
-            ignored(&mut command, signal);
-            run_alone(command)
-        };
-        let mut plain = Command::new("/bin/sh");
-        plain.args(["-c", IGNORED]);
-        let plain = run(plain).out;
-        let line = format!("[ \"$({IGNORED})\" = '{}' ]", plain.trim_end());
-        let proof = run(boost("--prove=1 --quiet --json -", &line));
-        assert_eq!(json(&proof.out)["status"], 0);
-        assert_eq!(json(&proof.out)["output"], "same");
     }
 }

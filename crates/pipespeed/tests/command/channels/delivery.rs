@@ -9,7 +9,8 @@ use crate::common;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::Mark;
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, names_in, pipespeed, run, run_alone, skip, usage_errors,
+    Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, recorded, refusal, run,
+    run_alone, run_marked, skip,
 };
 use rustix::process::Resource;
 use serde_json::Value;
@@ -39,27 +40,13 @@ impl Private {
 #[track_caller]
 fn clean(mut command: Command) -> Outcome {
     let private = Private::of(&mut command);
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    mark.nobody_left();
+    let outcome = run_marked(command);
     private.is_empty();
     outcome
 }
 
 fn cases(record: &Value) -> &Vec<Value> {
     record["cases"].as_array().unwrap()
-}
-
-fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
-    let all = cases(record);
-    let found = all.iter().find(|case| case["name"] == name);
-    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
-}
-
-fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
-    case(record, name)["not_run"]["reason"]
-        .as_str()
-        .unwrap_or_default()
 }
 
 /// Channels with each of these sizes, all data verified in every trial, not only
@@ -95,19 +82,10 @@ fn came_through(case: &Value) -> Option<&str> {
     CaseId::parse(name).map(|id| id.channel.name())
 }
 
+/// Single bytes, sizes that fit no page, and messages larger than a pipe.
 #[test]
-fn single_bytes_arrive_in_order_through_every_channel() {
-    verified("--all", &["1"]);
-}
-
-#[test]
-fn sizes_that_fit_no_page_arrive_whole_through_every_channel() {
-    verified("--all", &["4095", "4097"]);
-}
-
-#[test]
-fn messages_larger_than_a_pipe_arrive_whole_through_every_channel() {
-    verified("--all", &["65537", "1000003"]);
+fn messages_arrive_whole_through_every_channel() {
+    verified("--all", &["1", "4095", "4097", "65537", "1000003"]);
     verified("--channel pipe,ring,ring_copy", &["4M"]);
 }
 
@@ -151,7 +129,7 @@ fn the_record_says_what_took_effect() {
     assert_eq!(took("tcp_4k", "nodelay"), true);
     assert!(took("tcp_4k", "receive_buffer_bytes").as_u64().unwrap() > 4096);
     assert!(took("socketpair_4k", "send_buffer_bytes").as_u64().unwrap() > 4096);
-    if reason(&record, "mqueue_4k").is_empty() {
+    if refusal(&record, "mqueue_4k").is_empty() {
         assert_eq!(took("mqueue_4k", "reader_buffer_bytes"), 4096);
         assert!(took("mqueue_4k", "queue_messages").as_u64().unwrap() >= 1);
     }
@@ -165,33 +143,17 @@ fn the_record_says_what_took_effect() {
 }
 
 #[test]
-fn two_saved_runs_of_channels_can_be_compared() {
-    let directory = tempfile::tempdir().unwrap();
-    for file in ["old.json", "new.json"] {
-        let mut command = pipespeed(&format!(
-            "{SHORT} --channel pipe,fifo --size 1K --json {file}"
-        ));
-        command.current_dir(&directory);
-        clean(command).succeeded();
-    }
-    let mut command = pipespeed("compare old.json new.json");
-    command.current_dir(&directory);
-    let outcome = run_alone(command).succeeded();
-    assert!(outcome.out.contains("fifo_1k_spin"), "{outcome:#?}");
-}
-
-#[test]
-fn a_size_over_a_limit_is_shown_as_the_limit_and_the_others_are_measured() {
+fn a_size_over_a_limit_shows_it_others_are_measured() {
     let args = format!("{SHORT} --channel pipe,seqpacket,datagram,mqueue --size 4K,4M --json -");
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     for channel in ["seqpacket", "datagram"] {
-        let reason = reason(&record, &format!("{channel}_4m"));
+        let reason = refusal(&record, &format!("{channel}_4m"));
         let large = case(&record, &format!("{channel}_4m"));
         assert_eq!(large["not_run"]["kind"], "limit", "{reason}");
         assert!(reason.contains("SO_SNDBUF"), "{reason}");
         assert!(case(&record, &format!("{channel}_4k"))["not_run"].is_null());
     }
-    let reason = reason(&record, "mqueue_4m");
+    let reason = refusal(&record, "mqueue_4m");
     assert!(
         reason.contains("msgsize_max") || reason.contains("ulimit -q") || reason.contains("here"),
         "{reason}"
@@ -219,7 +181,7 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
             return;
         }
         let record = json(&clean(command).succeeded().out);
-        let reason = reason(&record, &format!("{channel}_1k"));
+        let reason = refusal(&record, &format!("{channel}_1k"));
         assert!(reason.contains(word), "{channel}: {reason}");
         let permitted = reason.contains("EPERM") || reason.contains("not permitted");
         assert!(permitted, "{channel}: {reason}");
@@ -228,33 +190,18 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
 }
 
 #[test]
-fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
-    for (channel, limit, most, word) in [
-        ("mqueue", Resource::Msgqueue, 3000, "ulimit -q, now 3000"),
-        (
-            "ring",
-            Resource::Fsize,
-            100_000,
-            "limited to 100000 bytes (ulimit -f)",
-        ),
-    ] {
-        let args = format!("{SHORT} --channel pipe,{channel} --size 4K --json -");
-        let Some(program) = ForAll::new(PIPESPEED) else {
-            return;
-        };
-        let mut command = program.command(&args);
-        conditions::limit(&mut command, limit, most);
-        // The private directory would belong to somebody else.
-        let mark = Mark::on(&mut command);
-        let record = json(&run_alone(command).succeeded().out);
-        mark.nobody_left();
-        let reason = reason(&record, &format!("{channel}_4k"));
-        assert!(
-            reason.contains(word) || reason.contains("not available"),
-            "{reason}"
-        );
-        assert!(case(&record, "pipe_4k")["not_run"].is_null());
-    }
+fn queue_over_a_limit_of_the_users_names_the_limit() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let args = format!("{SHORT} --channel pipe,mqueue --size 4K --json -");
+    let mut command = program.command(&args);
+    conditions::limit(&mut command, Resource::Msgqueue, 3000);
+    let record = recorded(command);
+    let reason = refusal(&record, "mqueue_4k");
+    let is_named = reason.contains("ulimit -q, now 3000");
+    assert!(is_named || reason.contains("not available"), "{reason}");
+    assert!(case(&record, "pipe_4k")["not_run"].is_null());
 }
 
 #[test]
@@ -264,7 +211,7 @@ fn an_ordinary_user_measures_every_channel_too() {
     };
     let mut command = program.command(&format!("{SHORT} --all --size 1K --json -"));
     let mark = Mark::on(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     mark.nobody_left();
     for case in cases(&record) {
         if let Some(reason) = case["not_run"]["reason"].as_str() {
@@ -276,7 +223,7 @@ fn an_ordinary_user_measures_every_channel_too() {
 }
 
 #[test]
-fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
+fn without_descriptors_every_line_names_limit_and_nothing_is_left() {
     // From less than the command itself needs up to what every trial does.
     let mut explained = 0;
     for descriptors in 8.. {
@@ -303,27 +250,6 @@ fn bad_input_names_what_there_is() {
     too_short.refused(2, &["--time 3", "12 rounds", "--channel", "--quick"]);
     let too_short = run_alone(pipespeed("bench channels --time 1 --quick"));
     too_short.refused(2, &["--time 1", "11 rounds", "--size, or use --rounds"]);
-    insta::assert_snapshot!(usage_errors([
-        "bench channels --channel nonsense",
-        "bench channels --channel pipe,nonsense",
-        "bench channels --channel",
-        "bench channels --size 0",
-        "bench channels --size -1",
-        "bench channels --size 5M",
-        "bench channels --size 4194305",
-        "bench channels --size many",
-        "bench channels --size 1K,",
-        "bench --channel pipe",
-        "bench touched --channel pipe",
-        "bench --size 4K",
-        "bench touched --size 4K",
-        "bench --all",
-        "bench touched --all",
-        "bench channels --buffer-size 4K",
-        "bench channels --data discard",
-        "bench channels --channel ring,tcp --pipe-size 64K",
-        "bench channels --case pipe_3",
-    ]));
 }
 
 #[test]

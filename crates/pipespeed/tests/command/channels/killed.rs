@@ -159,7 +159,7 @@ fn assert_names_the_killed(outcome: &Outcome, role: &str) {
 }
 
 #[test]
-fn an_end_killed_before_the_first_round_costs_that_trial_only() {
+fn end_killed_before_the_first_round_costs_that_trial_only() {
     if conditions::processors() < 2 {
         skip("no second case of a channel on one processor");
         return;

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
 use pipespeed_measure::endpoint::outcome::Outcome;
 use pipespeed_measure::failure::TrialError;
-use pipespeed_measure::fixtures::header;
+use pipespeed_measure::fixtures::{header, run as invented_run};
 use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
 use pipespeed_measure::rounds::{Measurement, RunObserver};
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
@@ -17,17 +17,6 @@ use pipespeed_measure::trial::{Runner, Trial};
 
 /// The duration of every invented trial, in seconds: exact in binary.
 pub const SECONDS: f64 = 0.125;
-
-/// What an invented trial gives other than numbers.
-#[derive(Debug, Clone)]
-pub enum Trouble {
-    /// A failed trial.
-    Failure(String),
-    /// A signal.
-    Signal(i32),
-    /// A refusal.
-    Refusal(String),
-}
 
 /// The runner.
 #[derive(Debug, Clone, Default)]
@@ -38,26 +27,13 @@ pub struct FakeRunner {
     pub failing: BTreeMap<String, (usize, String)>,
     /// How much faster than usual a case is.
     pub factors: BTreeMap<String, f64>,
-    /// At which trial (from 0, the pilot's included) what goes wrong.
-    pub trouble: Option<(usize, Trouble)>,
     /// The case of each trial so far. A clone of the runner shares it.
     pub log: Rc<RefCell<Vec<String>>>,
 }
 
 impl Runner for FakeRunner {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
-        let number = self.log.borrow().len();
         self.log.borrow_mut().push(case.name.clone());
-        match &self.trouble {
-            Some((at, trouble)) if *at == number => {
-                return Err(match trouble.clone() {
-                    Trouble::Failure(reason) => TrialError::Failed(anyhow!(reason)),
-                    Trouble::Signal(signal) => TrialError::Interrupted(signal),
-                    Trouble::Refusal(reason) => NotRun::refused(reason).into(),
-                });
-            }
-            _ => {}
-        }
         if let Some(reason) = self.refused.get(&case.name) {
             return Err(NotRun::refused(reason).into());
         }
@@ -142,10 +118,9 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
 
 /// Everything of a run but what is measured.
 pub fn empty_run(suite: Suite) -> Run {
+    let invented = invented_run(suite, Vec::new());
     Run {
         header: header(Kind::Bench),
-        suite,
-        interrupted: None,
         settings: Settings {
             seed: 42,
             rounds_planned: 0,
@@ -153,22 +128,10 @@ pub fn empty_run(suite: Suite) -> Run {
             order: String::new(),
             timed_s: 0.1,
             warm_up_s: 0.01,
-            placement: "different".to_owned(),
-            writer_cpu: Some(0),
-            reader_cpu: Some(1),
             cpu_relation: "different cores".to_owned(),
-            pipe_size: None,
-            buffer_size: None,
-            data: None,
-            work: 0,
-            quick: false,
-            confidence: 0.95,
+            ..invented.settings
         },
-        warnings: Vec::new(),
-        null_control: None,
-        cases: Vec::new(),
-        findings: Vec::new(),
-        search: None,
+        ..invented
     }
 }
 

@@ -4,7 +4,13 @@ pub mod fake;
 pub mod records;
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read};
+use std::path::Path;
 use std::process::Command;
+
+use procs::Mark;
+use serde_json::Value;
 
 pub use pipespeed_testing::*;
 
@@ -17,6 +23,79 @@ pub fn pipespeed(args: &str) -> Command {
     let mut command = command(PIPESPEED, args);
     command.current_dir(env!("CARGO_TARGET_TMPDIR"));
     command
+}
+
+/// Runs the command in this directory.
+pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
+    let mut command = pipespeed(args);
+    command.current_dir(directory);
+    run_alone(command)
+}
+
+/// Starts a command that can be found by its mark.
+pub fn start_marked(mut command: Command) -> (Running, Mark) {
+    let mark = Mark::on(&mut command);
+    (start(command), mark)
+}
+
+/// Runs a command without standard input, which leaves no process.
+#[track_caller]
+pub fn run_marked(mut command: Command) -> Outcome {
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    mark.nobody_left();
+    outcome
+}
+
+/// The record that a command that succeeds writes to standard output.
+#[track_caller]
+pub fn recorded(command: Command) -> Value {
+    json(&run_alone(command).succeeded().out)
+}
+
+/// The case of this name in a record or a comparison.
+#[track_caller]
+pub fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let cases = record["cases"].as_array().unwrap();
+    let found = cases.iter().find(|case| case["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
+}
+
+/// Why the case of this name was not run; empty if it was.
+#[track_caller]
+pub fn refusal<'a>(record: &'a Value, name: &str) -> &'a str {
+    let reason = &case(record, name)["not_run"]["reason"];
+    reason.as_str().unwrap_or_default()
+}
+
+/// A device that has no room.
+pub fn full_device() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// A running command, and the far ends of the pipes at its standard input and output.
+pub struct Piped {
+    pub running: Running,
+    pub into: PipeWriter,
+    pub out: PipeReader,
+}
+
+/// Starts a command between two pipes.
+pub fn start_piped(mut command: Command) -> Piped {
+    let (from, into) = std::io::pipe().unwrap();
+    let (out, out_into) = std::io::pipe().unwrap();
+    command.stdin(from);
+    let running = start_into(command, out_into);
+    Piped { running, into, out }
+}
+
+/// What a command writes to a pipe until it ends, and how it ends.
+pub fn written_by(command: Command) -> (Outcome, Vec<u8>) {
+    let (mut out, into) = std::io::pipe().unwrap();
+    let running = start_into(command, into);
+    let mut got = Vec::new();
+    out.read_to_end(&mut got).unwrap();
+    (running.finish(), got)
 }
 
 /// Runs the command without standard input for each of these arguments. Checks

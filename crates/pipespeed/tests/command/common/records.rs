@@ -67,9 +67,3 @@ impl Records {
         json(&outcome.succeeded().out)["comparisons"][0].clone()
     }
 }
-
-/// A case of a comparison.
-pub fn case<'a>(comparison: &'a Value, name: &str) -> &'a Value {
-    let cases = comparison["cases"].as_array().unwrap();
-    cases.iter().find(|case| case["name"] == name).unwrap()
-}

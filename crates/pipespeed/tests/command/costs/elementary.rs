@@ -2,11 +2,14 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{
+    PIPESPEED, json, json_file, pipespeed, recorded, run_alone, skip, start_marked,
+};
 use rustix::process::{Resource, Signal, kill_process_group};
 
 #[test]
@@ -54,12 +57,6 @@ fn every_cost_has_an_estimate_or_a_reason() {
 }
 
 #[test]
-fn the_record_can_go_to_standard_output() {
-    let done = run_alone(pipespeed("costs --rounds 1 --json -")).succeeded();
-    assert_eq!(json(&done.out)["costs_ns"]["rounds"], 1);
-}
-
-#[test]
 fn what_makes_no_sense_is_said_in_one_line() {
     let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
     run_alone(unwritable).refused(2, &["--json", "/no/such/directory"]);
@@ -67,43 +64,45 @@ fn what_makes_no_sense_is_said_in_one_line() {
 }
 
 #[test]
-fn on_one_processor_no_wake_up_of_another_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    conditions::one_processor(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
-    let costs = &record["costs_ns"];
-    assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
-    assert!(costs["wake_up_other"]["not_run"].is_object(), "{costs:#}");
-}
-
-#[test]
-fn where_vmsplice_is_forbidden_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    if !conditions::no_vmsplice(&mut command) {
-        skip("no filter of system calls here");
-        return;
+fn what_is_lacking_leaves_the_rest_to_be_measured() {
+    // Whether the condition could be set.
+    type Lack = fn(&mut Command) -> bool;
+    let lacking: [(Lack, &[&str], &str); 3] = [
+        (
+            |command| {
+                conditions::one_processor(command);
+                true
+            },
+            &["wake_up_other"],
+            "",
+        ),
+        (
+            conditions::no_vmsplice,
+            &["vmsplice_base", "splice_base", "tee", "pin_base"],
+            "Operation not permitted",
+        ),
+        (
+            |command| {
+                conditions::no_huge_pages(command);
+                true
+            },
+            &["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"],
+            "grants no huge pages",
+        ),
+    ];
+    for (prepare, refused, words) in lacking {
+        let mut command = pipespeed("costs --rounds 1 --quiet --json -");
+        if !prepare(&mut command) {
+            continue;
+        }
+        let record = recorded(command);
+        let costs = &record["costs_ns"];
+        assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
+        for name in refused {
+            let why = costs[name]["not_run"]["reason"].as_str().unwrap();
+            assert!(why.contains(words), "{name}: {why}");
+        }
     }
-    let record = json(&run_alone(command).succeeded().out);
-    let costs = &record["costs_ns"];
-    assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
-    for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
-        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
-        assert!(why.contains("Operation not permitted"), "{name}: {why}");
-    }
-}
-
-#[test]
-fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
-    conditions::no_huge_pages(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
-    let costs = &record["costs_ns"];
-    for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
-        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
-        assert!(why.contains("grants no huge pages"), "{name}: {why}");
-    }
-    assert!(costs["vmsplice_base"]["estimate"].is_object(), "{costs:#}");
-
     let mut command = pipespeed("costs --rounds 1 --quiet");
     conditions::soft_limit(&mut command, Resource::Nofile, 16);
     let done = run_alone(command).succeeded();
@@ -121,23 +120,6 @@ fn an_ordinary_user_gets_the_same() {
     for name in ["call", "read", "tee", "pin_base", "wake_up_same"] {
         assert!(costs[name]["estimate"].is_object(), "{name}: {costs:#}");
     }
-}
-
-#[test]
-fn who_may_start_no_process_gets_all_but_the_wake_ups() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        skip("not root, whom no limit of processes keeps from making more");
-        return;
-    };
-    let mut command = program.command("costs --rounds 1 --quiet");
-    conditions::limit(&mut command, Resource::Nproc, 0);
-    let done = run_alone(command).succeeded();
-    assert!(
-        done.out.contains("Resource temporarily unavailable"),
-        "{}",
-        done.out
-    );
-    assert!(done.out.contains("GiB/s"), "{}", done.out);
 }
 
 #[test]
@@ -167,7 +149,7 @@ fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
 }
 
 #[test]
-fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
+fn terminal_s_signals_are_no_failure_and_nobody_is_left() {
     for (signal, status) in [
         (Signal::INT, Some(130)),
         (Signal::QUIT, Some(131)),
@@ -175,8 +157,7 @@ fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
     ] {
         let mut command = pipespeed("costs --rounds 10000 --quiet");
         command.process_group(0);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         // Until the probes are there, one of which is a process.
         let echo = || (mark.processes().len() > 1).then_some(());
         assert!(eventually(echo).is_some());

@@ -3,9 +3,7 @@
 
 use crate::common::conditions::ForAll;
 use crate::common::procs::eventually;
-use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start, usage_errors,
-};
+use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
 use rustix::process::Signal;
 
 const QUICK: &str = "costs --pinning --quiet --rounds 7 --size 4M";
@@ -103,7 +101,7 @@ fn an_ordinary_user_gets_the_estimate_and_the_reason() {
 }
 
 #[test]
-fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
+fn one_kind_of_pages_untouched_ones_too_and_saved_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pinning.json");
     let mut command = pipespeed(&format!("{QUICK} --pages base --untouched --json"));
@@ -138,19 +136,4 @@ fn a_signal_shows_and_saves_what_was_measured() {
             .iter()
             .any(|figure| (1..10_000).contains(&samples(figure)))
     );
-}
-
-#[test]
-fn what_makes_no_sense_is_said_in_one_line() {
-    let all_args = [
-        "--pinning --size 4K",
-        "--pinning --size x",
-        "--pinning --pages-per-call 0",
-        "--pinning --pages giant",
-        "--pinning --rounds 0",
-        "--untouched",
-        "--size 4M",
-    ];
-    run_alone(pipespeed("costs --pinning --size 1000T")).refused(2, &["--size", "memory"]);
-    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("costs {args}"))));
 }

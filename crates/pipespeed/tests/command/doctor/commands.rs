@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::assert_contains;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{PIPESPEED, json, pipespeed, run_alone, start};
+use crate::common::{PIPESPEED, full_device, json, pipespeed, run_alone, start, start_marked};
 
 fn doctor(options: &str, pipeline: &str) -> Command {
     let mut command = pipespeed(&format!("doctor {options} --"));
@@ -26,18 +26,17 @@ pub const STUCK: &str = ": | cat 3>/dev/stdin";
 pub const WAITS_FOR_FIFO: &str = "f=$(mktemp -u); mkfifo $f; trap 'rm $f' EXIT; cat $f";
 
 #[test]
-fn a_command_keeps_its_output_and_the_report_goes_to_stderr() {
+fn command_keeps_its_output_and_the_report_goes_to_stderr() {
     let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
-    assert_eq!((outcome.code, &*outcome.out), (Some(0), "first\nlast\n"));
+    outcome.assert_ended(0, "first\nlast\n");
     assert_contains(&outcome.err, &["sleep (pid", "Nothing is stuck."]);
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_a_failure() {
     for (script, out) in [("sleep 0.6 | cat; echo last", "last\n"), ("true", "")] {
-        let full = std::fs::File::options().write(true).open("/dev/full");
         let mut command = doctor("--time 0.2", script);
-        let outcome = command.stdin(Stdio::null()).stderr(full.unwrap()).output();
+        let outcome = command.stdin(Stdio::null()).stderr(full_device()).output();
         let outcome = outcome.unwrap();
         assert_eq!(
             (outcome.status.code(), &*outcome.stdout),
@@ -51,11 +50,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 fn a_command_is_awaited_if_its_record_cannot_be_saved() {
     let command = doctor("--time 0.2 --json /dev/full", "sleep 0.6 | cat; echo last");
     let outcome = run_alone(command);
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(2), "last\n"),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(2, "last\n");
 }
 
 #[test]
@@ -81,7 +76,7 @@ fn a_command_that_ends_at_once_is_not_judged() {
 
 /// It sleeps for the whole of the first look, so that a second one begins.
 #[test]
-fn a_command_that_ends_early_in_the_second_look_was_examined() {
+fn command_that_ends_early_in_the_second_look_was_examined() {
     for seconds in ["0.51", "0.54", "0.57"] {
         let outcome = run_alone(doctor("--time 0.5", &format!("sleep {seconds} | cat")));
         let outcome = outcome.succeeded();
@@ -91,7 +86,7 @@ fn a_command_that_ends_early_in_the_second_look_was_examined() {
 }
 
 #[test]
-fn a_second_look_that_ends_early_does_not_replace_the_first() {
+fn second_look_that_ends_early_does_not_replace_the_first() {
     let outcome = run_alone(doctor("--time 0.5 --json -", "sleep 0.9 | cat")).succeeded();
     let seconds = json(&outcome.out)["seconds"].as_f64().unwrap();
     assert!(seconds >= 0.5, "{outcome:#?}");
@@ -122,36 +117,22 @@ fn a_stuck_command_is_left_alone_without_kill() {
     assert!(mark.processes().iter().any(|(_, line)| is_cat(line)));
 }
 
-/// Anybody may open a FIFO, or continue what is stopped.
+/// Anybody may open a FIFO, or continue what is stopped; timeout(1) ends by itself.
 #[test]
-fn what_somebody_outside_may_end_is_not_killed() {
-    for script in [WAITS_FOR_FIFO, "kill -STOP $$; true"] {
+fn what_something_outside_may_end_is_not_killed() {
+    for (script, words) in [
+        (WAITS_FOR_FIFO, "from outside may end this"),
+        ("kill -STOP $$; true", "from outside may end this"),
+        ("timeout 1000 sh -c ': | cat 3>/dev/stdin'", "timeout(1)"),
+    ] {
         let mut command = doctor("--time 0.3 --kill", script);
         let mark = Mark::on(&mut command);
         let outcome = run_alone(command);
         assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-        let words = [
-            "PROBABLY STUCK: ",
-            "from outside may end this",
-            "is left running",
-        ];
+        let words = ["PROBABLY STUCK: ", words, "is left running"];
         assert_contains(&outcome.unwrapped_err(), &words);
         assert!(!mark.processes().is_empty());
     }
-}
-
-#[test]
-fn what_runs_under_timeout_is_not_killed() {
-    let mut command = doctor(
-        "--time 0.3 --kill",
-        "timeout 1000 sh -c ': | cat 3>/dev/stdin'",
-    );
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command);
-    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let words = ["PROBABLY STUCK: cat (pid", "timeout(1)", "is left running"];
-    assert_contains(&outcome.unwrapped_err(), &words);
-    assert!(!mark.processes().is_empty());
 }
 
 /// The report fills standard error, so that the signal arrives before it is written.
@@ -183,11 +164,7 @@ fn a_guarded_command_has_its_own_status_and_no_report() {
         ("echo out; kill $$", 143),
     ] {
         let outcome = run_alone(doctor("--if-stuck 30s", script));
-        assert_eq!(
-            (outcome.code, &*outcome.out),
-            (Some(code), "out\n"),
-            "{outcome:#?}"
-        );
+        outcome.assert_ended(code, "out\n");
         assert!(!outcome.err.contains("pipeline"), "{outcome:#?}");
     }
 }
@@ -219,8 +196,7 @@ fn a_signal_ends_all_processes_of_the_command() {
             let mut command = pipespeed(&format!("{args} --"));
             // The shell starts another process than the one that gets the signal first.
             command.arg("(sleep 1000; :) | cat; :").process_group(0);
-            let mark = Mark::on(&mut command);
-            let running = start(command);
+            let (running, mark) = start_marked(command);
             let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
             eventually(|| (has("sleep 1000") && has("cat")).then_some(())).unwrap();
             running.send(signal);
@@ -235,25 +211,22 @@ fn a_signal_ends_all_processes_of_the_command() {
 #[test]
 fn a_command_that_handles_a_signal_ends_by_itself() {
     let script = "trap 'echo handled; exit 7' TERM; sleep 1000 & wait";
-    let mut command = doctor("--if-stuck 100", script);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(doctor("--if-stuck 100", script));
     let is_started = |(_, line): &(_, String)| line.trim() == "sleep 1000";
     eventually(|| mark.processes().iter().any(is_started).then_some(())).unwrap();
     running.send(Signal::TERM);
     let outcome = running.finish();
-    assert_eq!((outcome.code, &*outcome.out), (Some(7), "handled\n"));
+    outcome.assert_ended(7, "handled\n");
     mark.nobody_left();
 }
 
 /// As a shell's process substitution, which is a child of what the shell becomes.
 #[test]
-fn a_signal_ends_no_process_that_was_there_before_the_command() {
+fn signal_ends_no_process_that_was_there_before_the_command() {
     let script = "sleep 1001 & exec \"$0\" doctor --time 100 -- 'sleep 1002 | cat'";
     let mut command = Command::new("sh");
     command.args(["-c", script, PIPESPEED]);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let has = |name: &str| mark.processes().iter().any(|(_, line)| line.trim() == name);
     eventually(|| (has("sleep 1002") && has("cat")).then_some(())).unwrap();
     running.send(Signal::TERM);
@@ -264,22 +237,7 @@ fn a_signal_ends_no_process_that_was_there_before_the_command() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_bad_usage() {
-    let errors = crate::common::usage_errors([
-        "doctor 0",
-        "doctor x",
-        "doctor --all 1",
-        "doctor --kill",
-        "doctor --kill 1",
-        "doctor --kill --all",
-        "doctor --if-stuck 3 1",
-        "doctor --if-stuck 3",
-        "doctor --if-stuck 3 --time 2 -- true",
-        "doctor --time 0",
-        "doctor 1 -- true",
-        "doctor --all -- true",
-    ]);
-    insta::assert_snapshot!(errors);
+fn a_command_that_is_empty_or_missing_is_refused() {
     for empty in ["", " "] {
         run_alone(doctor("", empty)).refused(2, &["the command is empty"]);
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::truths::child;
-use super::{Group, assert_contains, becomes, pipe};
+use super::{Group, assert_contains, becomes, pipe, yes_to_cat};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{json, pipespeed, run_alone, skip, start};
 
@@ -21,13 +21,17 @@ fn fifo(directory: &tempfile::TempDir, name: &str) -> String {
 fn two_programs_that_both_write_are_stuck() {
     let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
     let mut group = Group::default();
-    let first = group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]);
-    let second = group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]);
-    let text = group.stuck();
-    let first_waits = format!("head (pid {first}) waits for room in pipe",);
-    let only = format!("at its standard output, which only head (pid {second}) reads.");
+    let pids = [
+        group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]),
+        group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]),
+    ];
+    let first_waits = format!("head (pid {}) waits for room in pipe", pids[0]);
+    let only = format!(
+        "at its standard output, which only head (pid {}) reads.",
+        pids[1]
+    );
     assert_contains(
-        &text,
+        &group.stuck(),
         &[
             "STUCK: head (pid",
             "wait for each other: all write, and none reads.",
@@ -37,29 +41,14 @@ fn two_programs_that_both_write_are_stuck() {
             "Remedy: one of them must read",
         ],
     );
-}
-
-#[test]
-fn findings_are_saved_with_their_kind() {
-    let ((to_second, from_first), (to_first, from_second)) = (pipe(), pipe());
-    let mut group = Group::default();
-    let pids = [
-        group.add("head -c 1000000 /dev/zero", [to_first, from_first, None]),
-        group.add("head -c 1000000 /dev/zero", [to_second, from_second, None]),
-    ];
-    group.stuck();
     let outcome = group.examine("--no-open --json -");
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let record = json(&outcome.out);
-    assert_eq!(
-        (&record["kind"], &record["is_stuck"]),
-        (&"doctor".into(), &true.into())
-    );
+    assert_eq!(record["kind"], "doctor");
+    assert_eq!(record["is_stuck"], true);
     let finding = &record["findings"][0];
-    assert_eq!(
-        (&finding["finding"], &finding["kind"]),
-        (&"deadlock".into(), &"all_write".into())
-    );
+    assert_eq!(finding["finding"], "deadlock");
+    assert_eq!(finding["kind"], "all_write");
     for (member, pid) in finding["members"].as_array().unwrap().iter().zip(pids) {
         assert_eq!(member["who"]["pid"], pid);
         assert_eq!(member["reasons"][0]["pipe"]["fd"], 1, "{member:#}");
@@ -133,11 +122,8 @@ fn a_cycle_of_two_fifos_is_stuck() {
 }
 
 #[test]
-fn a_stopped_stage_is_named_with_the_way_to_continue_it() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("yes", [None, writer, None]);
-    let pid = group.add("cat", [reader, None, None]);
+fn stopped_stage_is_named_with_the_way_to_continue_it() {
+    let (group, [_, pid]) = yes_to_cat();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
     let remedy = format!("Remedy: kill -CONT {pid}");
     assert_contains(
@@ -190,7 +176,7 @@ fn a_python_parent_and_its_child_are_explained() {
 }
 
 #[test]
-fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
+fn splice_that_holds_pipe_is_found_and_not_waited_for() {
     if !has_python("import os; os.splice") {
         return;
     }
@@ -220,7 +206,7 @@ fn a_splice_that_holds_a_pipe_is_found_and_not_waited_for() {
 /// reubeno/brush#1293: a shell writes a here-document into a pipe before it starts the program
 /// that reads it.
 #[test]
-fn a_document_larger_than_the_pipe_without_a_reader_yet_is_stuck() {
+fn document_larger_than_pipe_without_a_reader_yet_is_stuck() {
     if !has_python("import os") {
         return;
     }
@@ -237,7 +223,7 @@ fn a_document_larger_than_the_pipe_without_a_reader_yet_is_stuck() {
 /// haskell/process#70: a program's output is read to its end, but the server that it started
 /// has inherited that output. The server may end at any time, so this is not called stuck.
 #[test]
-fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
+fn server_that_keeps_output_of_its_starter_open_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("record");
     let mut command = pipespeed("doctor --time 0.5 --json");
@@ -252,7 +238,7 @@ fn a_server_that_keeps_the_output_of_its_starter_open_is_named() {
     let server = mark.processes().into_iter().find(server).unwrap().0;
     kill_process(server, Signal::KILL).unwrap();
     let outcome = running.finish();
-    assert_eq!((outcome.code, &*outcome.out), (Some(0), "started\n"));
+    outcome.assert_ended(0, "started\n");
     let words = format!("tail (pid {server}) holds a write end (standard output), and wrote");
     assert_contains(
         &outcome.unwrapped_err(),

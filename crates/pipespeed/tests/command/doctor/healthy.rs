@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::hangs::has_python;
-use super::{Group, assert_contains, pipe};
+use super::{Group, assert_contains, pipe, yes_to_cat};
 use crate::common::procs::eventually;
 use crate::common::{PIPESPEED, json, pipelines, pipespeed, run_alone, skip};
 
@@ -89,7 +89,7 @@ fn the_slow_stage_of_a_pipeline_is_named() {
 
 /// The stage after it works nearly as often, since each of its small writes wakes that.
 #[test]
-fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
+fn the_pipe_between_a_slow_and_busy_stage_distinguishes_them() {
     let ((to_slow, from_fast), (to_busy, from_slow), (to_last, from_busy)) =
         (pipe(), pipe(), pipe());
     let mut group = Group::default();
@@ -110,7 +110,7 @@ fn a_slow_stage_is_told_from_a_busy_one_by_the_pipe_between_them() {
 }
 
 #[test]
-fn a_stage_that_waits_for_a_socket_is_named_with_it() {
+fn stage_that_waits_for_a_socket_is_named_with_it() {
     let (reader, writer) = pipe();
     let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut group = Group::default();
@@ -122,7 +122,7 @@ fn a_stage_that_waits_for_a_socket_is_named_with_it() {
 }
 
 #[test]
-fn programs_that_wait_for_the_one_they_started_are_no_stages() {
+fn programs_that_wait_for_one_they_started_are_no_stages() {
     for wrapper in ["timeout 1000 sh -c", "sh -c '\"$@\"; :' sh sh -c"] {
         let mut group = Group::default();
         group.script(&format!("yes | {wrapper} '{SLOW}' | cat >/dev/null"));
@@ -151,51 +151,8 @@ fn a_stray_write_end_is_named_with_its_descriptor() {
 }
 
 #[test]
-fn a_shell_that_waits_for_another_program_holds_the_end() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("cat", [reader, None, None]);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "sleep 1000 >/dev/null; :"]);
-    let pid = group.start(shell, [None, writer, None]);
-    let is_sleeping = || {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let name = |child: &str| std::fs::read_to_string(format!("/proc/{child}/comm"));
-        let children = children.unwrap();
-        let mut names = children.split_whitespace().flat_map(name);
-        names.any(|name| name.trim() == "sleep").then_some(())
-    };
-    eventually(is_sleeping).unwrap();
-    let text = group.examine("").succeeded().unwrapped();
-    // Some shells move it to another descriptor meanwhile.
-    let words = format!("sh (pid {pid}) holds a write end (");
-    assert_contains(&text, &[&words, "wrote nothing", "It waits for sleep (pid"]);
-}
-
-#[test]
-fn the_shell_of_a_coprocess_is_no_stray() {
-    let (reader, _writer) = pipe();
-    let mut group = Group::default();
-    let mut shell = Command::new("bash");
-    shell.args(["-c", "coproc cat; read x"]);
-    if Command::new("bash").arg("--version").output().is_err() {
-        return skip("no bash");
-    }
-    group.start(shell, [reader, None, None]);
-    let text = eventually(|| {
-        let text = group.examine("-v").succeeded().unwrapped();
-        text.contains("cat").then_some(text)
-    });
-    let text = text.unwrap();
-    assert!(!text.contains("holds a write end"), "{text}");
-}
-
-#[test]
 fn a_users_pipelines_are_surveyed() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    group.add("yes", [None, writer, None]);
-    let pid = group.add("cat", [reader, None, None]);
+    let (_group, [_, pid]) = yes_to_cat();
     let outcome = run_alone(pipespeed("doctor --time 0.2 --json - --no-open"));
     let record = json(&outcome.out);
     let processes = record["processes"].as_array().unwrap();

@@ -79,6 +79,15 @@ impl Drop for Group {
     }
 }
 
+/// A group with `yes | cat`, and their numbers.
+fn yes_to_cat() -> (Group, [u32; 2]) {
+    let (reader, writer) = pipe();
+    let mut group = Group::default();
+    let yes = group.add("yes", [None, writer, None]);
+    let cat = group.add("cat", [reader, None, None]);
+    (group, [yes, cat])
+}
+
 /// A pipe: its read end and its write end.
 pub fn pipe() -> (Option<OwnedFd>, Option<OwnedFd>) {
     let (reader, writer) = std::io::pipe().unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-use super::{Group, pipe};
+use super::{Group, pipe, yes_to_cat};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start, start_marked};
 
 #[test]
 fn short_lived_and_killed_processes_confuse_nothing() {
@@ -34,13 +34,8 @@ fn short_lived_and_killed_processes_confuse_nothing() {
 
 #[test]
 fn a_killed_doctor_leaves_no_process() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    let yes = group.add("yes", [None, writer, None]);
-    group.add("cat", [reader, None, None]);
-    let mut command = pipespeed(&format!("doctor --time 100 {yes}"));
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (_group, [yes, _]) = yes_to_cat();
+    let (running, mark) = start_marked(pipespeed(&format!("doctor --time 100 {yes}")));
     // Its helper has been started.
     let has_helper = || (mark.processes().len() == 2).then_some(());
     eventually(has_helper).unwrap();
@@ -58,11 +53,7 @@ fn a_thousand_short_lived_processes_are_survived_and_mostly_forgotten() {
     command.arg("i=0; while [ $i -lt 1000 ]; do (:); i=$((i+1)); done | cat; echo done");
     let mark = Mark::on(&mut command);
     let outcome = run_alone(command);
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(0), "done\n"),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(0, "done\n");
     mark.nobody_left();
     let record = json_file(&file);
     let processes = record["processes"].as_array().unwrap();
@@ -136,15 +127,11 @@ fn a_number_that_is_reused_has_two_processes() {
 
 #[test]
 fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
-    let (reader, writer) = pipe();
-    let mut group = Group::default();
-    let yes = group.add("yes", [None, writer, None]);
-    group.add("cat", [reader, None, None]);
+    let (_group, [yes, _]) = yes_to_cat();
     let mut command = Command::new("sh");
     let script = format!("exec 9>/dev/null; exec \"$0\" doctor --time 1000 {yes}");
     command.args(["-c", &script, PIPESPEED]);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     let doctor = running.pid();
     let helper = eventually(|| {
         let mut processes = mark.processes().into_iter().map(|(pid, _)| pid);

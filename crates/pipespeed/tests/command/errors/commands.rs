@@ -39,7 +39,8 @@ fn a_command_inherits_ignored_signals() {
         ignored(&mut plain, signal);
         run_alone(plain).succeeded_in_silence();
         let plain = fs::read_to_string(directory.path().join("out")).unwrap();
-        for way in WAYS {
+        let proof = "boost --shell /bin/sh --prove=1 --quiet";
+        for way in WAYS.into_iter().chain([proof]) {
             let (outcome, out) = run_in(way, SCRIPT, |command| ignored(command, signal));
             assert_eq!(out, plain, "{signal} {way}: {outcome:#?}");
         }

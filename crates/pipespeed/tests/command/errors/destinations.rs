@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::eventually;
 use crate::common::{
-    PIPESPEED, json, json_file, names_in, pipespeed, run_alone, skip, start, start_into,
+    PIPESPEED, json, json_file, names_in, pipespeed, run_alone, run_in, skip, start, start_into,
+    start_marked,
 };
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Resource, Signal, geteuid};
@@ -32,62 +33,45 @@ fn script(text: &str, directory: &Path) -> Command {
     command
 }
 
+/// Which paths can't be written is a matter of unit tests.
 #[test]
-fn files_that_cant_be_written_are_found_before_anything_is_measured() {
+fn unwritable_files_are_found_before_anything_is_measured() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing/run.json");
     let missing = missing.to_str().unwrap();
-    let here = directory.path().to_str().unwrap();
-    let short = "bench --quick --rounds 1 --case write_read";
-    for option in ["--json", "--csv", "--chart"] {
-        let (option_directory, option_missing) = (
-            format!("{short} {option} {here}"),
-            format!("{short} {option} {missing}"),
-        );
-        run_alone(pipespeed(&option_directory)).refused(2, &[option, here, "directory"]);
-        run_alone(pipespeed(&option_missing)).refused(2, &[option, missing, "No such file"]);
-    }
-    std::os::unix::fs::symlink(missing, directory.path().join("link")).unwrap();
-    rustix::fs::mkfifoat(
-        rustix::fs::CWD,
-        directory.path().join("fifo"),
-        rustix::fs::Mode::RWXU,
-    )
-    .unwrap();
-    for (name, reason) in [
-        ("link", "link: No such file or directory"),
-        ("fifo", "fifo: nobody has opened this FIFO to read it"),
-        (&"n".repeat(256), "File name too long"),
+    for args in [
+        "bench --json",
+        "bench --csv",
+        "bench --chart",
+        "top --once --json",
     ] {
-        let mut command = pipespeed(&format!("{short} --json {name}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json: cannot write ", reason]);
-        let mut command = pipespeed(&format!("top --once --json {name}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json: cannot write ", reason]);
+        let option = args.rsplit(' ').next().unwrap();
+        let outcome = run_in(&directory, &format!("{args} {missing}"));
+        outcome.refused(2, &[option, "cannot write ", missing, "No such file"]);
     }
-    assert_eq!(names_in(directory.path()), ["fifo", "link"]);
+    assert!(names_in(directory.path()).is_empty());
 }
 
 #[test]
-fn a_reader_of_a_fifo_gets_the_record() {
+fn the_owner_and_the_mode_of_a_file_are_kept() {
+    if !geteuid().is_root() {
+        return skip("only root can write to files of other users");
+    }
     let directory = tempfile::tempdir().unwrap();
-    let fifo = directory.path().join("fifo");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
-    // Without O_NONBLOCK it would wait for the writer.
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
-    let opened = rustix::fs::open(&fifo, flags, rustix::fs::Mode::empty()).unwrap();
-    // Room for all of it.
-    rustix::pipe::fcntl_setpipe_size(&opened, 1 << 20).unwrap();
-    let mut command = pipespeed("check --only semantics -q");
-    command.arg("--json").arg(&fifo);
-    run_alone(command).succeeded();
-    let record = std::io::read_to_string(fs::File::from(opened)).unwrap();
-    assert_eq!(json(&record)["kind"], "check");
+    let file = directory.path().join("run.json");
+    fs::write(&file, "old").unwrap();
+    chown(&file, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    run_in(&directory, &format!("{SHORT} --json run.json")).succeeded_in_silence();
+    assert_record(&file);
+    let saved = fs::metadata(&file).unwrap();
+    assert_eq!((saved.uid(), saved.gid()), (65534, 65534));
+    assert_eq!(saved.mode() & 0o7777, 0o600);
+    assert_eq!(names_in(directory.path()), ["run.json"]);
 }
 
 #[test]
-fn a_file_that_is_a_mount_point_is_written_in_place() {
+fn file_that_is_a_mount_point_is_written_in_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         cd "$1" && touch run.json other && mount --bind other run.json || exit 99
@@ -98,19 +82,6 @@ fn a_file_that_is_a_mount_point_is_written_in_place() {
     };
     run_alone(command).succeeded();
     assert_record(&directory.path().join("other"));
-}
-
-#[test]
-fn one_file_by_two_names_is_refused_before_anything_is_measured() {
-    let directory = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("run", directory.path().join("link")).unwrap();
-    fs::write(directory.path().join("run"), "kept").unwrap();
-    for names in ["--json new --csv ./new", "--json link --csv run"] {
-        let mut command = pipespeed(&format!("bench --quick {names}"));
-        command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json", "--csv", "the same file"]);
-    }
-    assert_eq!(fs::read(directory.path().join("run")).unwrap(), b"kept");
 }
 
 #[test]
@@ -127,7 +98,7 @@ fn a_directory_that_is_closed_to_us_is_named() {
 }
 
 #[test]
-fn a_file_in_a_read_only_directory_is_written_in_place() {
+fn file_in_a_read_only_directory_is_written_in_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         cd "$1" && mkdir closed && touch closed/run.json run.json &&
@@ -144,33 +115,6 @@ fn a_file_in_a_read_only_directory_is_written_in_place() {
     }
     outcome.succeeded();
     assert_record(&directory.path().join("run.json"));
-}
-
-#[test]
-fn the_names_and_the_owner_of_a_file_are_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let [file, other] = ["run.json", "other"].map(|name| directory.path().join(name));
-    fs::write(&file, "x".repeat(1 << 20)).unwrap();
-    fs::hard_link(&file, &other).unwrap();
-    let save = || {
-        let mut command = pipespeed(&format!("{SHORT} --json"));
-        command.arg(&file);
-        run_alone(command).succeeded_in_silence();
-        assert_record(&file);
-    };
-    save();
-    assert_record(&other);
-    if !geteuid().is_root() {
-        return skip("only root can write to files of other users");
-    }
-    fs::remove_file(other).unwrap();
-    chown(&file, Some(65534), Some(65534)).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    save();
-    let saved = fs::metadata(&file).unwrap();
-    assert_eq!((saved.uid(), saved.gid()), (65534, 65534));
-    assert_eq!(saved.mode() & 0o7777, 0o600);
-    assert_eq!(names_in(directory.path()), ["run.json"]);
 }
 
 /// Rights of Landlock (linux/landlock.h).
@@ -273,7 +217,7 @@ fn on_a_full_disk_the_old_record_is_kept() {
 }
 
 #[test]
-fn a_full_disk_has_room_for_a_record_in_the_place_of_a_longer_one() {
+fn a_full_disk_takes_a_record_in_a_longers_place() {
     let directory = tempfile::tempdir().unwrap();
     let script = r#"
         mount -t tmpfs -o size=128k none "$1" && cd "$1" || exit 99
@@ -289,7 +233,7 @@ fn a_full_disk_has_room_for_a_record_in_the_place_of_a_longer_one() {
 }
 
 #[test]
-fn a_descriptor_is_written_at_its_own_position_and_not_emptied() {
+fn descriptor_is_written_at_its_own_position_and_not_emptied() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/fd/3", directory.path().join("link")).unwrap();
     for (name, descriptor) in [
@@ -348,7 +292,7 @@ fn a_descriptor_that_cannot_be_written_is_refused_beforehand() {
 }
 
 #[test]
-fn the_records_of_top_replace_the_old_ones_once_there_are_new_ones() {
+fn records_of_top_replace_old_ones_once_there_are_new() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("top.json");
     let top = |args: &str| {
@@ -437,8 +381,7 @@ fn a_run_that_measures_nothing_keeps_the_old_record() {
         if refused.is_some_and(|call| !conditions::without_call(&mut command, call)) {
             return;
         }
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         if let Some(signal) = signal {
             eventually(|| mark.endpoint("sender")).unwrap();
             running.send(signal);

@@ -48,7 +48,7 @@ fn help_names_every_command_in_order_and_how_to_begin() {
     assert!(places.is_sorted(), "{help}");
     // Without anything to do the help is shown, but as an error.
     let nothing = run_alone(pipespeed(""));
-    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
+    nothing.assert_ended(2, "");
     assert_eq!(
         nothing.err.lines().next(),
         run_alone(pipespeed("-h")).out.lines().next()
@@ -62,7 +62,7 @@ fn help_names_every_command_in_order_and_how_to_begin() {
 }
 
 #[test]
-fn every_commands_help_has_an_example_and_fits_into_80_columns() {
+fn every_commands_help_has_example_and_fits_into_80_columns() {
     for name in COMMANDS {
         for help in ["-h", "--help"] {
             let text = output(&format!("{name} {help}"));

@@ -17,7 +17,7 @@ fn check(mut command: Command, code: i32, runs: bool, words: &str) {
 }
 
 #[test]
-fn the_proc_of_another_pid_namespace_is_not_mistaken_for_ones_own() {
+fn proc_of_another_pid_namespace_is_not_ones_own() {
     for (args, code, runs) in [
         // Its status 1 means that something is stuck.
         (&["doctor", "--all", "--time", "0.1"][..], 2, false),

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::procs::{Mark, eventually};
-use crate::common::{json_file, names_in, pipespeed, start, start_into};
+use crate::common::procs::eventually;
+use crate::common::{json_file, names_in, pipespeed, start_into, start_marked};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
@@ -104,8 +104,7 @@ fn interrupt(commands: &[&str]) {
             let (name, options) = args.split_once(' ').unwrap();
             let mut command = pipespeed(&format!("{name} --json run.json {options}"));
             command.current_dir(&directory);
-            let mark = Mark::on(&mut command);
-            let mut running = start(command);
+            let (mut running, mark) = start_marked(command);
             // The moment of the signal; nothing is waited for.
             thread::sleep(delay);
             // On a busy machine the command may not have blocked its signals yet.

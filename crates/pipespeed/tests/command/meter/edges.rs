@@ -1,21 +1,17 @@
 //! `pipespeed meter` where something is odd: consumers that leave, descriptors
 //! that are closed, pv's zeros.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process::Command;
 
-use crate::common::{PIPESPEED, json, pipespeed, run, run_alone, start_into};
+use super::{file_of, meter};
+use crate::common::{PIPESPEED, full_device, json, run, run_alone, start_into};
 
 const MIB: usize = 1 << 20;
 
-fn file_of(bytes: usize) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&vec![b'x'; bytes]).unwrap();
-    file
-}
-
-fn meter(options: &str, file: &tempfile::NamedTempFile) -> Command {
-    let mut command = pipespeed(&format!("meter {options}"));
+/// A meter of a file.
+fn meter_of(options: &str, file: &tempfile::NamedTempFile) -> Command {
+    let mut command = meter(options);
     command.arg(file.path());
     command
 }
@@ -29,11 +25,11 @@ fn shell(line: &str, file: &tempfile::NamedTempFile) -> Command {
 }
 
 #[test]
-fn a_consumer_that_reads_little_and_goes_is_shown_with_its_count() {
-    let file = file_of(4 * MIB);
+fn a_consumer_that_goes_early_is_shown_with_its_count() {
+    let file = file_of(&vec![b'x'; 4 * MIB]);
     for options in ["--json", "--json -C", "--json -L 100G", "--json -C -L 1"] {
         let (mut out, into) = std::io::pipe().unwrap();
-        let running = start_into(meter(options, &file), into);
+        let running = start_into(meter_of(options, &file), into);
         let mut got = vec![0; if options.contains("-L 1") { 1 } else { 1000 }];
         // It is under way, and the pipe full or soon to be.
         out.read_exact(&mut got).unwrap();
@@ -48,7 +44,7 @@ fn a_consumer_that_reads_little_and_goes_is_shown_with_its_count() {
 
 #[test]
 fn a_descriptor_that_was_closed_is_an_error() {
-    let file = file_of(1000);
+    let file = file_of(&vec![b'x'; 1000]);
     for line in [
         "\"$1\" meter -q \"$2\" >&-",
         "\"$1\" yes >&-",
@@ -63,17 +59,17 @@ fn a_descriptor_that_was_closed_is_an_error() {
 
 #[test]
 fn zeros_mean_that_nothing_was_said_as_with_pv() {
-    let file = file_of(100_000);
-    let mut command = meter("-s 0 -L 0 -i 0 -w 0 -B 0 -q", &file);
+    let file = file_of(&vec![b'x'; 100_000]);
+    let mut command = meter_of("-s 0 -L 0 -i 0 -w 0 -B 0 -q", &file);
     command.stdin(std::process::Stdio::null());
     assert_eq!(run(command).succeeded().out.len(), 100_000);
-    let done = run_alone(meter("-f -w 100000 -s 0", &file));
+    let done = run_alone(meter_of("-f -w 100000 -s 0", &file));
     assert_eq!(done.succeeded().out.len(), 100_000);
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
-    let file = file_of(MIB);
+fn an_unwritable_report_is_a_failure_and_all_data_passes() {
+    let file = file_of(&vec![b'x'; MIB]);
     for (options, code) in [
         ("--json", 1),
         ("-n", 1),
@@ -81,10 +77,9 @@ fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
         ("-q", 0),
         ("", 0),
     ] {
-        let full = std::fs::File::options().write(true).open("/dev/full");
-        let mut command = meter(options, &file);
+        let mut command = meter_of(options, &file);
         command.stdin(std::process::Stdio::null());
-        let out = command.stderr(full.unwrap()).output().unwrap();
+        let out = command.stderr(full_device()).output().unwrap();
         assert_eq!(
             (out.status.code(), out.stdout.len()),
             (Some(code), MIB),
@@ -94,25 +89,9 @@ fn a_report_that_cannot_be_written_is_a_failure_and_all_data_passes() {
 }
 
 #[test]
-fn what_is_only_to_be_copied_is_not_spliced() {
-    let file = file_of(3 * MIB);
-    for (options, technique) in [("--json", "splice"), ("--json -C", "read and write")] {
-        let (mut out, into) = std::io::pipe().unwrap();
-        let running = start_into(meter(options, &file), into);
-        let mut got = Vec::new();
-        out.read_to_end(&mut got).unwrap();
-        assert_eq!(got.len(), 3 * MIB);
-        let done = running.finish();
-        let last = json(done.err.lines().last().unwrap());
-        assert_eq!(last["technique"], technique);
-        assert_eq!(last["bytes"], 3 * MIB);
-    }
-}
-
-#[test]
 fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("meter -q");
+    let mut command = meter("-q");
     command.arg(directory.path().join("a\x1b]0;b\u{202e}c"));
     let done = run_alone(command);
     assert_eq!(done.code, Some(2), "{done:?}");
@@ -120,12 +99,12 @@ fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
 }
 
 #[test]
-fn a_fifo_without_a_writer_is_waited_for_while_the_display_goes_on() {
+fn fifo_without_writer_is_waited_for_while_display_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
     let (err, err_into) = std::io::pipe().unwrap();
-    let mut command = pipespeed("meter --json -i 0.02");
+    let mut command = meter("--json -i 0.02");
     command.arg(&path).stderr(err_into);
     let out = tempfile::tempfile().unwrap();
     let mut child = command.stdout(out.try_clone().unwrap()).spawn().unwrap();

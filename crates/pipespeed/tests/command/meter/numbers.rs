@@ -2,21 +2,15 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::common;
-use crate::common::{json, pipespeed, run_alone, start, start_into};
-use proptest::prelude::*;
+use super::{file_of, meter};
+use crate::common::{json, run_alone, start_into};
 use serde_json::Value;
-
-fn meter(args: &str) -> Command {
-    pipespeed(&format!("meter {args}"))
-}
 
 /// A file of `bytes` as standard input, /dev/null as standard output.
 fn said_of(args: &str, bytes: &[u8]) -> String {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
+    let file = file_of(bytes);
     let mut command = meter(args);
     command.stdin(File::open(&file).unwrap());
     start_into(command, Stdio::null()).finish().succeeded().err
@@ -36,7 +30,7 @@ fn without_a_terminal_nothing_is_drawn_unless_forced() {
 }
 
 #[test]
-fn a_stream_that_ends_before_it_is_to_be_shown_is_not_shown() {
+fn a_stream_over_before_it_is_due_is_not_shown() {
     assert_eq!(said_of("-f -D 1000", b"bytes"), "");
     assert_eq!(said_of("-f -W", b""), "");
     assert_eq!(said_of("-fWb", b"some"), "\r     4B\n");
@@ -58,9 +52,8 @@ fn numbers_are_per_cents_or_counts() {
 }
 
 #[test]
-fn the_size_is_that_of_all_files_together_where_all_can_tell() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&[0; 300]).unwrap();
+fn the_size_is_that_of_all_files_if_known() {
+    let file = file_of(&[0; 300]);
     let run = |name: &str| {
         let mut command = meter("--json");
         command.arg(file.path()).arg(file.path()).arg(name);
@@ -144,43 +137,20 @@ fn what_waits_in_the_output_pipe_has_not_left_yet() {
 }
 
 #[test]
-fn the_rate_is_zero_one_interval_after_a_stall() {
-    let (from, mut into) = std::io::pipe().unwrap();
-    let (said, err) = std::io::pipe().unwrap();
-    let mut command = meter("--json -i 0.05");
-    command.stdin(from).stdout(Stdio::null()).stderr(err);
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let lines = BufReader::new(said).lines();
-    let mut lines = lines.map(|line| json(&line.unwrap()));
-    let rate = |line: &Value| line["rate_bytes_per_second"].as_f64().unwrap();
-    let mut sent = 0;
-    for _ in 0..3 {
-        // Growth in several intervals, so that the window holds it.
-        for _ in 0..4 {
-            into.write_all(&[0; 50_000]).unwrap();
-            sent += 50_000;
-            let grown = lines.find(|line| line["bytes"] == sent).unwrap();
-            assert!(rate(&grown) > 0.0, "{grown:#}");
-        }
-        let stalled = lines.next().unwrap();
-        assert_eq!((&stalled["bytes"], rate(&stalled)), (&sent.into(), 0.0));
-    }
-    drop(into);
-    assert!(child.wait().unwrap().success());
-}
-
-#[test]
 fn standard_error_that_nobody_reads_stalls_nothing() {
     // A pipe that is full from the beginning.
     let (_nobody, err) = std::io::pipe().unwrap();
     let capacity = fastpipe::pipe::capacity(&err).unwrap();
     (&err).write_all(&vec![b'x'; capacity]).unwrap();
-    let (from, mut into) = std::io::pipe().unwrap();
     let mut command = meter("-n -i 0.01");
-    command.stdin(from).stderr(err);
+    let (from, mut into) = std::io::pipe().unwrap();
     let (mut out, out_into) = std::io::pipe().unwrap();
-    let mut child = command.stdout(out_into).spawn().unwrap();
+    let mut child = command
+        .stdin(from)
+        .stdout(out_into)
+        .stderr(err)
+        .spawn()
+        .unwrap();
     drop(command);
     for _ in 0..50 {
         into.write_all(&[0; 1000]).unwrap();
@@ -188,68 +158,4 @@ fn standard_error_that_nobody_reads_stalls_nothing() {
     }
     drop(into);
     assert!(child.wait().unwrap().success());
-}
-
-#[test]
-fn an_idle_meter_that_shows_nothing_never_wakes_up() {
-    let (from, mut into) = std::io::pipe().unwrap();
-    let mut command = meter("-q");
-    command.stdin(from);
-    let (mut out, out_into) = std::io::pipe().unwrap();
-    let running = start_into(command, out_into);
-    into.write_all(b"x").unwrap();
-    out.read_exact(&mut [0]).unwrap();
-    let pid = running.pid().as_raw_pid();
-    let status = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let asleep = common::procs::eventually(|| status().contains("State:\tS").then_some(()));
-    assert!(asleep.is_some());
-    let switches = || {
-        let status = status();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("voluntary_ctxt"))
-            .unwrap();
-        line.to_owned()
-    };
-    let before = switches();
-    // Another one is the clock: it draws ten times meanwhile.
-    let mut clock = meter("-n -i 0.02");
-    let (clock_from, clock_into) = std::io::pipe().unwrap();
-    let (ticks, clock_err) = std::io::pipe().unwrap();
-    clock
-        .stdin(clock_from)
-        .stderr(clock_err)
-        .stdout(Stdio::null());
-    let mut clock_child = clock.spawn().unwrap();
-    drop(clock);
-    assert_eq!(BufReader::new(ticks).lines().take(10).count(), 10);
-    assert_eq!(switches(), before);
-    drop((clock_into, into));
-    clock_child.wait().unwrap();
-    running.finish().succeeded();
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    #[test]
-    fn lines_are_as_many_as_a_naive_count_says(
-        bytes in prop::collection::vec(prop::sample::select(b"\n\n\r\0ab".to_vec()), 0..5000),
-        times in 1..100_usize,
-    ) {
-        let bytes = bytes.repeat(times);
-        for (option, end) in [("-nl", b'\n'), ("-n0", 0)] {
-            let naive = bytes.iter().filter(|byte| **byte == end).count();
-            let mut command = meter(option);
-            let (from, mut into) = std::io::pipe().unwrap();
-            command.stdin(from);
-            let running = start(command);
-            into.write_all(&bytes).unwrap();
-            drop(into);
-            let outcome = running.finish().succeeded();
-            prop_assert_eq!(outcome.out.as_bytes(), &*bytes);
-            let last = outcome.err.lines().last().unwrap();
-            prop_assert_eq!(last, naive.to_string());
-        }
-    }
 }

@@ -4,16 +4,15 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use fastpipe::buffer::Buffer;
 use fastpipe::pipe;
-use fastpipe::transfer::Output;
-use fastpipe::wait::Wait;
 
-use crate::common::{Outcome, pipespeed, run_alone, skip, start_into, usage_errors};
+use super::{file_of, meter};
+use crate::common::{
+    Outcome, Piped, full_device, run_alone, skip, start_into, start_piped, written_by,
+};
 
 /// Bytes in which a lost or repeated one shows.
 fn data(len: usize) -> Vec<u8> {
@@ -27,22 +26,13 @@ fn data(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-fn meter(args: &str) -> Command {
-    pipespeed(&format!("meter {args}"))
-}
-
-fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
-    file
-}
-
 /// Feeds `bytes` to a command through a pipe. Returns what it passed on.
-fn passed(mut command: Command, bytes: &[u8]) -> (Outcome, Vec<u8>) {
-    let (from, mut into) = std::io::pipe().unwrap();
-    let (mut out, out_into) = std::io::pipe().unwrap();
-    command.stdin(from);
-    let running = start_into(command, out_into);
+fn passed(command: Command, bytes: &[u8]) -> (Outcome, Vec<u8>) {
+    let Piped {
+        running,
+        mut into,
+        mut out,
+    } = start_piped(command);
     let mut got = Vec::new();
     thread::scope(|scope| {
         // It may end before all is read.
@@ -52,8 +42,9 @@ fn passed(mut command: Command, bytes: &[u8]) -> (Outcome, Vec<u8>) {
     (running.finish(), got)
 }
 
+/// Between which kinds of ends is a matter of the library's tests.
 #[test]
-fn every_byte_is_passed_on_between_all_kinds_of_ends() {
+fn every_byte_is_passed_on_whatever_the_options() {
     let bytes = data(3_000_001);
     let file = file_of(&bytes);
     for options in [
@@ -66,66 +57,21 @@ fn every_byte_is_passed_on_between_all_kinds_of_ends() {
         "-n",
         "--resize-input -q",
     ] {
-        for from in ["pipe", "file", "socket", "named"] {
-            for to in ["pipe", "file", "socket"] {
-                let mut command = meter(options);
-                let mut feed: Option<Box<dyn Write + Send>> = None;
-                match from {
-                    "pipe" => {
-                        let (from, into) = std::io::pipe().unwrap();
-                        feed = Some(Box::new(into));
-                        command.stdin(from);
-                    }
-                    "socket" => {
-                        let (from, into) = UnixStream::pair().unwrap();
-                        feed = Some(Box::new(into));
-                        command.stdin(OwnedFd::from(from));
-                    }
-                    "file" => {
-                        command.stdin(File::open(&file).unwrap());
-                    }
-                    _ => {
-                        command.arg(file.path()).stdin(Stdio::null());
-                    }
-                }
-                let out = tempfile::NamedTempFile::new().unwrap();
-                let (stdout, reader): (Stdio, Option<Box<dyn Read + Send>>) = match to {
-                    "pipe" => {
-                        let (reader, writer) = std::io::pipe().unwrap();
-                        (writer.into(), Some(Box::new(reader)))
-                    }
-                    "socket" => {
-                        let (reader, writer) = UnixStream::pair().unwrap();
-                        (OwnedFd::from(writer).into(), Some(Box::new(reader)))
-                    }
-                    _ => (out.reopen().unwrap().into(), None),
-                };
-                let running = start_into(command, stdout);
-                let got = thread::scope(|scope| {
-                    let bytes = &bytes;
-                    if let Some(mut feed) = feed {
-                        scope.spawn(move || feed.write_all(bytes).unwrap());
-                    }
-                    let mut got = Vec::new();
-                    if let Some(mut reader) = reader {
-                        reader.read_to_end(&mut got).unwrap();
-                    }
-                    got
-                });
-                running.finish().succeeded();
-                let got = if to == "file" {
-                    std::fs::read(&out).unwrap()
-                } else {
-                    got
-                };
-                assert!(got == bytes, "{options}: from {from} to {to}");
-            }
-        }
+        let (outcome, got) = passed(meter(options), &bytes);
+        outcome.succeeded();
+        assert!(got == bytes, "{options}: from a pipe");
+        let mut command = meter(options);
+        command.arg(file.path()).stdin(Stdio::null());
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let running = start_into(command, out.reopen().unwrap());
+        running.finish().succeeded();
+        let got = std::fs::read(&out).unwrap();
+        assert!(got == bytes, "{options}: from a file to another");
     }
 }
 
 #[test]
-fn several_files_are_passed_on_in_order_and_a_bad_one_does_not_keep_the_others() {
+fn several_files_are_passed_on_in_order_without_bad_one() {
     let (first, second) = (file_of(b"first "), file_of(b"second "));
     let mut command = meter("-q");
     command
@@ -165,38 +111,25 @@ fn an_input_that_is_the_output_is_left_out() {
 }
 
 #[test]
-fn at_the_size_it_stops_and_the_next_reader_gets_the_next_byte() {
+fn at_the_size_it_stops_and_leaves_the_next_byte() {
     let bytes = data(50_000);
     for options in ["-qS -s 12345", "-qCS -s 12345", "-qS -s 12345 -B 512"] {
-        // From a pipe.
-        let (mut from, mut into) = std::io::pipe().unwrap();
+        let (pipe, mut into) = std::io::pipe().unwrap();
         into.write_all(&bytes).unwrap();
         drop(into);
-        let mut command = meter(options);
-        command.stdin(from.try_clone().unwrap());
-        let (mut out, out_into) = std::io::pipe().unwrap();
-        let running = start_into(command, out_into);
-        let (mut got, mut rest) = (Vec::new(), Vec::new());
-        out.read_to_end(&mut got).unwrap();
-        running.finish().succeeded();
-        from.read_to_end(&mut rest).unwrap();
-        assert!(
-            got == bytes[..12_345] && rest == bytes[12_345..],
-            "{options}"
-        );
-        // From a file.
         let file = file_of(&bytes);
-        let mut file = File::open(&file).unwrap();
-        let mut command = meter(options);
-        command.stdin(file.try_clone().unwrap());
-        let out = tempfile::NamedTempFile::new().unwrap();
-        start_into(command, out.reopen().unwrap())
-            .finish()
-            .succeeded();
-        rest.clear();
-        file.read_to_end(&mut rest).unwrap();
-        assert!(std::fs::read(&out).unwrap() == bytes[..12_345], "{options}");
-        assert!(rest == bytes[12_345..], "{options}");
+        for input in [OwnedFd::from(pipe), file.reopen().unwrap().into()] {
+            let mut command = meter(options);
+            command.stdin(input.try_clone().unwrap());
+            let (outcome, got) = written_by(command);
+            outcome.succeeded();
+            let mut rest = Vec::new();
+            File::from(input).read_to_end(&mut rest).unwrap();
+            assert!(
+                got == bytes[..12_345] && rest == bytes[12_345..],
+                "{options}"
+            );
+        }
     }
 }
 
@@ -214,7 +147,7 @@ fn the_size_holds_for_all_files_together() {
 }
 
 #[test]
-fn at_so_many_lines_it_stops_and_the_next_reader_gets_the_next_line() {
+fn at_so_many_lines_it_stops_and_leaves_next_line() {
     let text: String = (0..3000)
         .map(|n| format!("{n} {}\r\n", "x".repeat(n % 90)))
         .collect();
@@ -240,17 +173,12 @@ fn at_so_many_lines_it_stops_and_the_next_reader_gets_the_next_line() {
 #[test]
 fn a_consumer_that_has_had_enough_ends_it_quietly() {
     for options in ["", "-q", "-C", "-l", "-L 100M", "-n"] {
-        let (from, mut into) = std::io::pipe().unwrap();
-        let (out, out_into) = std::io::pipe().unwrap();
-        let mut command = meter(options);
-        command.stdin(from);
-        let running = start_into(command, out_into);
-        into.write_all(b"some").unwrap();
-        let mut some = [0; 4];
-        (&out).read_exact(&mut some).unwrap();
-        drop(out);
+        let mut piped = start_piped(meter(options));
+        piped.into.write_all(b"some").unwrap();
+        piped.out.read_exact(&mut [0; 4]).unwrap();
+        drop(piped.out);
         // Nothing more comes, and still it ends.
-        let outcome = running.finish().succeeded();
+        let outcome = piped.running.finish().succeeded();
         let only_numbers = outcome.err.lines().all(|line| line.parse::<u64>().is_ok());
         assert!(only_numbers, "{outcome:#?}");
     }
@@ -258,11 +186,10 @@ fn a_consumer_that_has_had_enough_ends_it_quietly() {
 
 #[test]
 fn an_output_that_fails_is_named_as_the_output() {
-    let full = || File::options().write(true).open("/dev/full").unwrap();
     for options in ["-q", "-l", "-C"] {
         let mut command = meter(options);
         command.stdin(File::open("/etc/passwd").unwrap());
-        let outcome = start_into(command, full()).finish();
+        let outcome = start_into(command, full_device()).finish();
         outcome.failed(16, &["standard output", "No space left"]);
     }
 }
@@ -286,7 +213,7 @@ fn what_the_rate_limit_lets_pass_is_all_there_is() {
 }
 
 #[test]
-fn the_pipe_at_the_input_keeps_its_size_unless_it_may_be_resized() {
+fn the_input_pipe_keeps_its_size_unless_resizing_is_allowed() {
     for (options, may_grow) in [("-q", false), ("-C -q", false), ("--resize-input -q", true)] {
         let (from, mut into) = std::io::pipe().unwrap();
         fastpipe::pipe::set_capacity(&from, 65_536).unwrap();
@@ -301,70 +228,6 @@ fn the_pipe_at_the_input_keeps_its_size_unless_it_may_be_resized() {
         drop(into);
         running.finish().succeeded();
     }
-}
-
-/// Sends numbers by vmsplice(2) from a buffer of two pipefuls, each written again
-/// once the other was sent: right only for a pipe that keeps its size.
-fn send_numbers(into: OwnedFd, capacity: usize, pipefuls: usize) {
-    let mut buffer = Buffer::builder().len(2 * capacity).map().unwrap();
-    let mut out = Output::new(into, Wait::Block);
-    let mut numbers = 0_u64..;
-    for pipeful in 0..pipefuls {
-        let start = pipeful % 2 * capacity;
-        let half = start..start + capacity;
-        for (word, number) in buffer[half.clone()].chunks_mut(8).zip(&mut numbers) {
-            word.copy_from_slice(&number.to_le_bytes());
-        }
-        out.vmsplice(&[buffer.slice(half)], Default::default())
-            .unwrap();
-    }
-}
-
-#[test]
-fn what_is_copied_of_a_writer_that_relies_on_the_pipes_size_is_right() {
-    const PIPEFULS: usize = 256;
-    for options in ["-C -q", "-B 1M -q", "-l -q", "-C -q -L 1G"] {
-        let (from, into) = fastpipe::pipe::create().unwrap();
-        let capacity = fastpipe::pipe::capacity(&into).unwrap();
-        let (mut out, out_into) = std::io::pipe().unwrap();
-        let mut command = meter(options);
-        command.stdin(from);
-        let running = start_into(command, out_into);
-        let writing = thread::spawn(move || send_numbers(into, capacity, PIPEFULS));
-        let mut got = Vec::new();
-        out.read_to_end(&mut got).unwrap();
-        running.finish().succeeded();
-        writing.join().unwrap();
-        assert_eq!(got.len(), PIPEFULS * capacity);
-        let words = got.chunks(8).zip(0_u64..);
-        let wrong = words.filter(|(word, number)| *word != number.to_le_bytes());
-        assert_eq!(wrong.count(), 0, "{options}");
-    }
-}
-
-#[test]
-fn what_pv_has_and_this_has_not_is_said_in_one_line() {
-    let all_args = [
-        "-A 5",
-        "-R 1",
-        "-P /tmp/pid",
-        "-F %x",
-        "-L -1",
-        "-i -1",
-        "-s abc",
-        "-w x",
-        "-n -q",
-        "-d 1 /etc/passwd",
-        "-d",
-        "--watchfd=1:5 -q",
-        "-cN in",
-        "--cursor",
-        "-EE /dev/sda",
-        "--skip-errors -S",
-        "-H 24",
-        "--height",
-    ];
-    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("meter {args}"))));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn plain(line: &str) -> String {
 }
 
 #[test]
-fn while_the_consumer_or_the_producer_is_blocked_it_is_drawn_on() {
+fn while_consumer_or_producer_is_blocked_it_is_drawn_on() {
     let mut terminal = Terminal::new(80);
     let mut metered = start(&terminal, meter("-i 0.02"));
     // Nothing comes.
@@ -91,7 +91,7 @@ fn a_terminal_that_was_halted_stalls_nothing() {
 }
 
 #[test]
-fn the_line_is_as_wide_as_the_terminal_whenever_that_changes() {
+fn line_is_as_wide_as_the_terminal_whenever_that_changes() {
     let mut terminal = Terminal::new(100);
     let metered = start(&terminal, meter("-i 0.02"));
     for columns in [100, 60, 10, 1, 40, 200] {
@@ -107,49 +107,26 @@ fn the_line_is_as_wide_as_the_terminal_whenever_that_changes() {
 }
 
 #[test]
-fn a_width_that_is_given_holds_instead_of_the_terminals() {
-    let mut terminal = Terminal::new(100);
-    let metered = start(&terminal, meter("-i 0.02 -w 50"));
-    let text = terminal.until("drawn", |text| count(text, "\r") >= 3);
-    assert_eq!(
-        plain(text.split('\r').nth(1).unwrap()).len(),
-        50,
-        "{text:?}"
-    );
-    drop(metered);
-}
-
-#[test]
-fn the_bar_is_coloured_unless_that_is_not_wanted() {
-    let drawn = |variable: &str, value: &str| {
+fn the_bar_is_coloured_where_that_is_possible_and_wanted() {
+    for (variable, value, is_coloured) in [
+        ("NO_COLOR", "", true),
+        ("NO_COLOR", "1", false),
+        ("TERM", "dumb", false),
+        ("TERM", "", false),
+    ] {
         let mut terminal = Terminal::new(80);
         let mut command = meter("-i 0.02");
         command.env(variable, value);
-        let metered = start(&terminal, command);
-        let text = terminal
-            .until("drawn", |text| drawings(text).len() >= 2)
-            .to_owned();
-        drop(metered);
-        text
-    };
-    assert!(drawn("NO_COLOR", "").contains("\x1b[36m["));
-    assert!(!drawn("NO_COLOR", "1").contains('\x1b'));
-}
-
-#[test]
-fn a_terminal_without_escapes_gets_none() {
-    for term in ["dumb", ""] {
-        let mut terminal = Terminal::new(80);
-        let mut command = meter("-i 0.02");
-        command.env("TERM", term);
         let _metered = start(&terminal, command);
         let text = terminal.until("drawn", |text| drawings(text).len() >= 2);
-        assert!(!text.contains('\x1b'), "{term}: {text:?}");
+        let context = format!("{variable}={value}: {text:?}");
+        assert_eq!(text.contains("\x1b[36m["), is_coloured, "{context}");
+        assert_eq!(text.contains('\x1b'), is_coloured, "{context}");
     }
 }
 
 #[test]
-fn from_the_background_nothing_is_drawn_until_it_is_in_the_foreground() {
+fn from_background_nothing_is_drawn_until_it_is_in_foreground() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
@@ -190,17 +167,4 @@ fn a_signal_ends_it_as_ever_and_leaves_the_line() {
         let text = terminal.text();
         assert!(text.ends_with("\r\n"), "{text:?}");
     }
-}
-
-#[test]
-fn a_process_that_was_stopped_goes_on_drawing() {
-    let mut terminal = Terminal::new(80);
-    let metered = start(&terminal, meter("-i 0.02"));
-    terminal.until("drawn", |text| drawings(text).len() >= 2);
-    metered.process.send(Signal::STOP);
-    metered.process.send(Signal::CONT);
-    terminal.forget();
-    terminal.until("drawn again", |text| drawings(text).len() >= 3);
-    drop(metered.into);
-    assert!(metered.process.finish().success());
 }

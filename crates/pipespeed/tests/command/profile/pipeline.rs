@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use super::{is_only_for_root, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, pipespeed, recorded, run_alone, run_marked, skip,
+    start_marked,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -26,6 +29,12 @@ fn can_sample() -> bool {
         skip(reason);
     }
     refusal.is_null()
+}
+
+/// The pipeline in the record of a profile.
+#[track_caller]
+fn profiled(options: &str, pipeline: &str) -> Value {
+    recorded(profile(&format!("{options} --json -"), pipeline))["pipeline"].clone()
 }
 
 fn pipeline_of(outcome: &Outcome) -> Value {
@@ -65,12 +74,11 @@ fn assert_ended(stage: &Value, how: &str, number: i32) {
 }
 
 #[test]
-fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
+fn each_stages_costs_add_up_and_its_bytes_are_counted() {
     if !can_sample() {
         return;
     }
-    let command = profile("--time 100 --json -", "yes | head -c 1G | cat > /dev/null");
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    let pipeline = profiled("--time 100", "yes | head -c 1G | cat > /dev/null");
     assert_adds_up(&pipeline);
     assert_eq!(commands(&pipeline), ["yes", "head -c 1G", "cat"]);
     let stages = pipeline["stages"].as_array().unwrap();
@@ -111,8 +119,7 @@ fn any_command_line_is_profiled() {
         return;
     }
     let of = |text: &str| {
-        let command = profile("--time 100 --json -", text);
-        let pipeline = pipeline_of(&run_alone(command).succeeded());
+        let pipeline = profiled("--time 100", text);
         assert_adds_up(&pipeline);
         pipeline
     };
@@ -141,27 +148,6 @@ fn any_command_line_is_profiled() {
     assert_eq!(pipeline["other"], Value::Null);
 }
 
-/// The shell starts it in the process that becomes `tee`.
-#[test]
-fn a_process_substitution_is_a_stage() {
-    if !can_sample() {
-        return;
-    }
-    if Command::new("bash").arg("--version").output().is_err() {
-        return skip("no bash");
-    }
-    let mut command = pipespeed("profile --quiet --time 100 --json - -- bash -c");
-    command.arg("head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait");
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
-    let found = commands(&pipeline);
-    let is_tee = |command: &&str| command.starts_with("tee /dev/fd/");
-    assert!(found.iter().any(is_tee), "{pipeline:#}");
-    assert!(found.contains(&"cat"), "{found:?}");
-    // The words of the command are shown as they have to be typed.
-    let line = "bash -c 'head -c 1G /dev/zero | tee >(cat > /dev/null) > /dev/null; wait'";
-    assert_eq!(pipeline["command"], line);
-}
-
 /// Each lives for a few milliseconds.
 #[test]
 fn short_lived_processes_count_as_their_shells_stage() {
@@ -169,7 +155,7 @@ fn short_lived_processes_count_as_their_shells_stage() {
         return;
     }
     let text = "while :; do env true; done | cat";
-    let pipeline = pipeline_of(&run_alone(profile("--time 2 --json -", text)).succeeded());
+    let pipeline = profiled("--time 2", text);
     assert_adds_up(&pipeline);
     let [shell, cat] = &pipeline["stages"].as_array().unwrap()[..] else {
         panic!("{pipeline:#}");
@@ -211,7 +197,7 @@ fn child_processes_count_as_their_stage() {
 
 /// The first phase, of 38 ms, is sampled and the second is not.
 #[test]
-fn children_that_start_in_a_phase_without_sampling_are_sampled_later() {
+fn children_that_start_in_phase_without_sampling_are_sampled_later() {
     if !can_sample() {
         return;
     }
@@ -235,8 +221,7 @@ fn children_of_orphans_are_sampled_too() {
 /// Checks that the samples of a stage, which keeps a processor busy, fit its processor time.
 #[track_caller]
 fn assert_sampled(stage: &str) {
-    let command = profile("--json -", &format!("{stage} | cat"));
-    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    let pipeline = profiled("", &format!("{stage} | cat"));
     assert_adds_up(&pipeline);
     let first = &pipeline["stages"][0];
     let sampled = number(&first["usage_sampled"]["cpu_s"]);
@@ -253,13 +238,11 @@ fn a_long_pipeline_is_terminated_with_all_its_processes() {
     }
     // Processes that ignore SIGTERM, or whose parent has ended.
     let stubborn = "sh -c 'trap \"\" TERM; (sleep 1000 &) ; while :; do sleep 1000; done'";
-    let mut command = profile(
+    let command = profile(
         "--time 0.3 --json -",
         &format!("yes | {stubborn} | (sleep 1000; true)"),
     );
-    let mark = Mark::on(&mut command);
-    let outcome = run_alone(command).succeeded();
-    mark.nobody_left();
+    let outcome = run_marked(command).succeeded();
     let pipeline = pipeline_of(&outcome);
     assert_eq!(pipeline["out_of_time"], true);
     assert!(number(&pipeline["wall_s"]) >= 0.3);
@@ -279,9 +262,8 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
         (Signal::TERM, "SIGTERM"),
         (Signal::QUIT, "SIGQUIT"),
     ] {
-        let mut command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
+        let (running, mark) = start_marked(command);
         let under_way = || {
             let all = mark.processes();
             let is = |name: &str| all.iter().any(|(_, line)| line.trim() == name);
@@ -312,8 +294,7 @@ fn a_pipeline_keeps_running_when_its_profile_is_killed() {
         "cat fifo | (: > second; cat; echo all) | cat > out",
     );
     command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(command);
     // Opening succeeds once the first command runs; the files show that the others do.
     let mut input = fs::File::options().write(true).open(&fifo).unwrap();
     let out = directory.path().join("out");
@@ -440,44 +421,13 @@ fn a_stopped_stage_ends_by_sigterm() {
         return;
     }
     let pipeline = "sh -c 'kill -STOP $$; :' | cat";
-    let pipeline = pipeline_of(&run_alone(profile("--time 0.3 --json -", pipeline)).succeeded());
+    let pipeline = profiled("--time 0.3", pipeline);
     // SIGTERM, not SIGKILL a second later.
     assert_ended(&pipeline["stages"][0], "signal", 15);
 }
 
 #[test]
-fn special_characters_of_a_command_are_escaped_in_files() {
-    if !can_sample() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).display().to_string();
-    let options = format!(
-        "--folded {} --flame {} --chart {}",
-        path("folded"),
-        path("flame.svg"),
-        path("chart.svg")
-    );
-    let sed = "yes | head -c 50M | sed 's/y/<&>/;s/</\"/'";
-    run_alone(profile(&options, sed)).succeeded();
-    let folded = fs::read_to_string(path("folded")).unwrap();
-    for line in folded.lines() {
-        let (chain, weight) = line.rsplit_once(' ').unwrap();
-        assert!(
-            chain.starts_with("pipeline;") && weight.parse::<u64>().is_ok(),
-            "{line}"
-        );
-    }
-    let chart = fs::read_to_string(path("chart.svg")).unwrap();
-    let document = roxmltree::Document::parse(&chart).unwrap();
-    let mut texts = document.descendants().filter_map(|node| node.text());
-    assert!(texts.any(|text| text.contains(sed)), "{chart}");
-    let flame = fs::read_to_string(path("flame.svg")).unwrap();
-    assert!(flame.contains("<svg") && flame.contains("/&lt;&amp;&gt;/"));
-}
-
-#[test]
-fn options_after_a_quoted_pipeline_are_refused_with_the_way_out() {
+fn options_after_quoted_pipeline_are_refused_with_the_way_out() {
     for pipeline in ["yes | head -1", "yes|head"] {
         let mut command = profile("", pipeline);
         command.args(["--time", "3"]);
@@ -511,7 +461,7 @@ fn a_command_that_is_missing_or_fails_is_named() {
 }
 
 #[test]
-fn an_empty_command_is_bad_usage_and_the_shell_judges_others() {
+fn empty_command_is_bad_usage_and_the_shell_judges_others() {
     run_alone(profile("", " ")).refused(2, &["command is missing"]);
     if !can_sample() {
         return;
@@ -548,7 +498,7 @@ fn assert_not_divided(outcome: Outcome, words: &[&str]) {
 const BUSY: &str = "(while :; do :; done) | cat";
 
 #[test]
-fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
+fn ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
     if !is_only_for_root() {
         return;
     }
@@ -564,11 +514,7 @@ fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
     let outcome = run_alone(profile("--no-save --time 2", BUSY));
     assert_not_divided(outcome, &words);
     // The times are the same as in a sampled profile.
-    let record = json(
-        &run_alone(profile("--json -", COUNTS_ITSELF))
-            .succeeded()
-            .out,
-    );
+    let record = recorded(profile("--json -", COUNTS_ITSELF));
     assert_eq!(record["settings"]["event"], Value::Null);
     assert_own_times(&record["pipeline"]);
     // These files need samples.
@@ -578,7 +524,7 @@ fn an_ordinary_user_sees_the_stages_and_the_setting_that_refuses() {
 }
 
 #[test]
-fn a_filter_that_refuses_the_call_is_named_with_the_stages() {
+fn filter_that_refuses_the_call_is_named_with_the_stages() {
     let mut command = profile("--no-save --time 2", BUSY);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
@@ -621,15 +567,14 @@ fn assert_own_times(pipeline: &Value) {
 
 #[test]
 fn a_stages_running_time_is_that_of_the_whole_run() {
-    let pipeline =
-        pipeline_of(&run_alone(profile("--time 100 --json -", COUNTS_ITSELF)).succeeded());
+    let pipeline = profiled("--time 100", COUNTS_ITSELF);
     assert_own_times(&pipeline);
 }
 
 /// The phases without sampling are half of it.
 #[test]
 fn the_wall_time_of_a_sleeping_stage_is_the_whole() {
-    let pipeline = pipeline_of(&run_alone(profile("--json -", "sleep 1 | cat")).succeeded());
+    let pipeline = profiled("", "sleep 1 | cat");
     assert_adds_up(&pipeline);
     for stage in pipeline["stages"].as_array().unwrap() {
         let wall = number(&stage["usage"]["wall_s"]);
@@ -698,7 +643,7 @@ fn waiting_for_a_processor_is_named_beside_busy_processes() {
 fn bytes_of_childrens_private_pipes_are_not_a_stages() {
     let text = "seq 40 | xargs -P2 -I{} sh -c 'head -c 20000000 /dev/zero | md5sum' | \
                 (head -c 300000000 /dev/zero > /dev/null; exec cat > /dev/null)";
-    let pipeline = pipeline_of(&run_alone(profile("--time 100 --json -", text)).succeeded());
+    let pipeline = profiled("--time 100", text);
     let stages = pipeline["stages"].as_array().unwrap();
     let xargs = stages
         .iter()

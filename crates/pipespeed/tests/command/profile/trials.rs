@@ -8,8 +8,8 @@ use std::process::Command;
 
 use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
-use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, json, pipespeed, run_alone, skip, start};
+use crate::common::procs::eventually;
+use crate::common::{Outcome, PIPESPEED, json, pipespeed, recorded, run_alone, skip, start_marked};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
@@ -211,7 +211,7 @@ fn a_counter_that_opens_and_never_counts_is_not_used() {
     if sampled(ARGS).is_none() || !never_count(&mut command, 0, None, directory.path()) {
         return;
     }
-    let profile = json(&run_alone(command).succeeded().out);
+    let profile = recorded(command);
     assert_eq!(profile["settings"]["event"], "cpu-clock", "{profile:#}");
     for end in profile["cases"][0]["ends"].as_array().unwrap() {
         assert!(number(&end["samples"]) > 0.0, "{end:#}");
@@ -236,7 +236,7 @@ fn an_end_whose_events_never_count_is_not_divided() {
     if !never_count(&mut command, 1, Some(first), directory.path()) {
         return;
     }
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     let ends = record["cases"][0]["ends"].as_array().unwrap();
     let groups = |end: &Value| -> Vec<String> {
         let costs = end["costs"].as_array().unwrap().iter();
@@ -278,14 +278,6 @@ fn counts_replace_events_that_never_count() {
         return;
     }
     assert_counted(outcome, &["can be opened but never count"]);
-}
-
-#[test]
-fn a_case_is_found_in_any_suite() {
-    let Some(outcome) = sampled("gift_huge --time 0.2") else {
-        return;
-    };
-    assert!(outcome.out.contains("gift_huge: "), "{outcome:#?}");
 }
 
 #[test]
@@ -338,12 +330,12 @@ fn an_ordinary_user_gets_counts_and_the_setting_that_refuses() {
 }
 
 #[test]
-fn counted_times_add_up_to_the_wall_time_and_are_saved() {
+fn counted_times_add_up_to_wall_time_and_are_saved() {
     let mut command = pipespeed(SAVED);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
     }
-    let account = json(&run_alone(command).succeeded().out);
+    let account = recorded(command);
     assert_eq!(account["kind"], "profile_counted");
     assert!(number(&account["costs_ns"]["write"]["estimate"]["median"]) > 0.0);
     let ends = account["cases"][0]["ends"].as_array().unwrap();
@@ -361,19 +353,11 @@ fn counted_times_add_up_to_the_wall_time_and_are_saved() {
     }
 }
 
-#[test]
-fn a_case_with_an_unknown_cost_of_pages_is_counted() {
-    let mut command = pipespeed("profile unix_64k --time 0.2 --quiet");
-    if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
-        assert_counted(run_alone(command), &["unknown"]);
-    }
-}
-
 const SAVED: &str = "profile write_read --time 0.2 --quiet --json -";
 
 /// The reason why a profile was not sampled; `None` if it was.
 fn refusal(command: Command) -> Option<String> {
-    let record = json(&run_alone(command).succeeded().out);
+    let record = recorded(command);
     record["refusal"].as_str().map(str::to_owned)
 }
 
@@ -387,26 +371,6 @@ fn a_filter_that_refuses_the_call_is_named() {
     // If both refuse, the level is named.
     let is_named = why.contains("a seccomp filter") && why.contains("may be the cause");
     assert!(is_named || why.contains("perf_event_paranoid is"), "{why}");
-}
-
-#[test]
-fn a_filter_that_lets_the_call_pass_is_not_named() {
-    let mut command = pipespeed(SAVED);
-    if !conditions::without_call(&mut command, libc::SYS_acct) {
-        return;
-    }
-    let is_named = |command| refusal(command).is_some_and(|why| why.contains("seccomp"));
-    assert!(!is_named(command));
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    let mut command = program.command(SAVED);
-    conditions::without_call(&mut command, libc::SYS_acct);
-    assert!(!is_named(command));
-    // If the level refuses too, the filter is named as a second cause.
-    let mut command = program.command(SAVED);
-    conditions::without_call(&mut command, libc::SYS_perf_event_open);
-    assert!(is_named(command));
 }
 
 #[test]
@@ -431,8 +395,7 @@ fn a_signal_ends_a_profile_and_its_processes() {
         let mut command = pipespeed("profile write_read --time 1000 --quiet");
         // A terminal sends the signal to the whole process group.
         command.process_group(0);
-        let mark = Mark::on(&mut command);
-        let running = start(command);
+        let (running, mark) = start_marked(command);
         eventually(|| mark.instructed_endpoint("reader")).unwrap();
         kill_process_group(running.pid(), signal).unwrap();
         let outcome = running.finish();
@@ -446,17 +409,9 @@ fn the_processes_of_a_killed_profile_die_with_it() {
     if sampled("write_read --time 0.2").is_none() {
         return;
     }
-    let mut command = pipespeed("profile write_read --time 1000 --quiet");
-    let mark = Mark::on(&mut command);
-    let running = start(command);
+    let (running, mark) = start_marked(pipespeed("profile write_read --time 1000 --quiet"));
     eventually(|| mark.instructed_endpoint("reader")).unwrap();
     running.send(Signal::KILL);
     assert_eq!(running.finish().signal, Some(9));
     mark.nobody_left();
-}
-
-#[test]
-fn a_file_that_cannot_be_written_is_named() {
-    run_alone(pipespeed("profile write_read --json /nonexistent/a"))
-        .refused(2, &["/nonexistent/a"]);
 }

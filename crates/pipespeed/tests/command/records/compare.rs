@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::records::{ROUNDS, Records, case, run};
-use crate::common::{json, json_file, names_in, pipespeed, start, start_into};
+use crate::common::records::{ROUNDS, Records, run};
+use crate::common::{case, json, json_file, names_in, pipespeed, start, start_into};
 use pipespeed_measure::spec::Suite;
 
 #[test]
@@ -26,7 +26,7 @@ fn a_run_and_itself_are_the_same_in_every_case() {
 }
 
 #[test]
-fn a_case_that_got_slower_is_found_and_the_others_are_not() {
+fn case_that_got_slower_is_found_and_others_are_not() {
     let records = Records::new();
     records.slower("new.json");
     let comparison = records.comparison("new.json");
@@ -47,7 +47,7 @@ fn a_case_that_got_slower_is_found_and_the_others_are_not() {
 }
 
 #[test]
-fn fail_on_slower_fails_from_the_percentage_on_and_not_below() {
+fn fail_on_slower_fails_from_percentage_on_and_not_below() {
     let records = Records::new();
     records.slower("new.json");
     let table = records.compare("old.json new.json").succeeded().out;
@@ -149,7 +149,7 @@ fn several_files_make_one_table_and_a_list_of_comparisons() {
 }
 
 #[test]
-fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
+fn json_and_chart_are_saved_and_the_table_is_shown() {
     let records = Records::new();
     records.slower("new.json");
     let args = "old.json new.json --json c.json --chart c.svg";

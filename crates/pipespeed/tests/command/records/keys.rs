@@ -317,7 +317,7 @@ fn compared(run: &Value, directory: &Path) -> Value {
 }
 
 #[test]
-fn every_field_of_records_is_in_the_page_and_no_other() {
+fn every_field_of_records_is_in_page_and_no_other() {
     let mut fields = Fields::read(PAGE);
     let mut may_be_missing: BTreeSet<&str> = MAY_BE_MISSING.iter().map(|entry| entry.0).collect();
     for above in &may_be_missing {

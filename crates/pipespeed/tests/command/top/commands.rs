@@ -51,7 +51,7 @@ fn the_screen_ends_with_the_command_and_its_messages_follow() {
 }
 
 #[test]
-fn the_output_of_a_command_may_be_a_file_and_the_screen_the_terminal() {
+fn output_of_command_may_be_file_and_screen_the_terminal() {
     let mut terminal = Terminal::new(80);
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
@@ -132,11 +132,7 @@ fn a_command_is_awaited_if_its_records_cannot_be_written() {
         let mut command = pipespeed("top --json /dev/full --");
         command.arg(script);
         let outcome = run_alone(command);
-        assert_eq!(
-            (outcome.code, &*outcome.out),
-            (Some(status), "over\n"),
-            "{outcome:#?}"
-        );
+        outcome.assert_ended(status, "over\n");
         assert_contains(&outcome.err, &["--json: cannot write /dev/full"]);
     }
 }
@@ -150,11 +146,7 @@ fn records_of_a_command_end_with_it() {
         .arg(&file)
         .args(["--", "sleep 2 | cat; echo out; exit 4"]);
     let outcome = run_alone(command);
-    assert_eq!(
-        (outcome.code, &*outcome.out),
-        (Some(4), "out\n"),
-        "{outcome:#?}"
-    );
+    outcome.assert_ended(4, "out\n");
     let records = std::fs::read_to_string(file).unwrap();
     assert!(records.lines().count() >= 2, "{records}");
     let start_fails = run_alone(pipespeed("top --once -- /no/such/program x"));

@@ -9,7 +9,7 @@ use super::slow_loop;
 use crate::common::conditions::ForAll;
 use crate::common::procs::Mark;
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, json, pipespeed, run_alone, skip, usage_errors};
+use crate::common::{PIPESPEED, json, pipespeed, run_alone, skip};
 use crate::doctor::{Group, assert_contains};
 
 #[test]
@@ -205,19 +205,4 @@ fn without_a_screen_the_ways_out_are_named() {
         let text = terminal.text();
         assert!(text.contains(instead) && !text.contains('\x1b'), "{text:?}");
     }
-}
-
-#[test]
-fn options_that_make_no_sense_are_bad_usage() {
-    let errors = usage_errors([
-        "top 0",
-        "top x",
-        "top --all 1",
-        "top 1 -- true",
-        "top --all -- true",
-        "top --sort size",
-        "top --json - -- true",
-        "top --json /no/such/directory/file",
-    ]);
-    insta::assert_snapshot!(errors);
 }

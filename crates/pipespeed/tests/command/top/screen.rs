@@ -130,15 +130,22 @@ fn masked(text: &str) -> String {
         .join("\n")
 }
 
+/// The screen of a slow loop, once it is drawn. `None`, with a skip, without tmux.
+fn drawn() -> Option<(Group, Tmux)> {
+    let mut group = Group::default();
+    slow_loop(&mut group);
+    let tmux = Tmux::start(80, 24, &watching(&group))?;
+    tmux.until("drawn", |text| text.contains("is the bottleneck"));
+    Some((group, tmux))
+}
+
 fn watching(group: &Group) -> String {
     format!("exec {PIPESPEED} top {}", group.first())
 }
 
 #[test]
 fn the_screen_fits_at_three_sizes_and_after_resizing() {
-    let mut group = Group::default();
-    slow_loop(&mut group);
-    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+    let Some((_group, tmux)) = drawn() else {
         return;
     };
     for (columns, rows) in [(80, 24), (120, 40), (40, 10)] {
@@ -186,12 +193,9 @@ fn colours_are_used_unless_no_color_is_set() {
 
 #[test]
 fn keys_hold_the_screen_sort_and_scroll() {
-    let mut group = Group::default();
-    slow_loop(&mut group);
-    let Some(tmux) = Tmux::start(80, 24, &watching(&group)) else {
+    let Some((_group, tmux)) = drawn() else {
         return;
     };
-    tmux.until("drawn", |text| text.contains("is the bottleneck"));
     tmux.press("p");
     tmux.until("held", |text| text.contains("PAUSED"));
     tmux.press("Space");
@@ -259,7 +263,7 @@ fn the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn a_stop_leaves_the_screen_and_going_on_returns_to_it() {
+fn stop_leaves_the_screen_and_going_on_returns_to_it() {
     let mut group = Group::default();
     slow_loop(&mut group);
     let mut terminal = Terminal::new(80);
@@ -346,7 +350,7 @@ fn the_background_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn ended_stages_are_shown_as_such_and_the_screen_ends_with_the_last() {
+fn ended_stages_are_shown_and_the_last_ends_the_screen() {
     let mut group = Group::default();
     let pids = slow_loop(&mut group);
     let script = format!("{PIPESPEED} top {}; echo finished; exec cat", group.first());

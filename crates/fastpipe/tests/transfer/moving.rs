@@ -1,7 +1,7 @@
-//! vmsplice, splice and tee compared with plain reads and writes.
+//! Transfers by each technique compared with plain reads and writes.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::channel;
 
@@ -10,20 +10,32 @@ use crate::common::ends::unix;
 use crate::common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
 use crate::common::state::until_asleep;
 use crate::common::vmsplice;
-use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of, read_all, write_all};
-use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions};
+use crate::common::{
+    Directory, assert_same, buffer_with, pattern, pipe_of, read_all, read_rest, write_all,
+};
+use fastpipe::transfer::{Counts, Incomplete, Input, Output, SpliceOptions};
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
+use proptest::sample::select;
+
+fn counts_add_up(counts: Counts, bytes: usize) {
+    assert_eq!(counts.bytes, bytes as u64);
+    assert!(counts.moving_calls <= counts.bytes, "{counts:?}");
+    assert!(
+        counts.moving_calls + counts.polls <= counts.syscalls,
+        "{counts:?}"
+    );
+}
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(400))]
 
     #[test]
-    fn pieces_and_lists_of_pieces_are_read_as_one_stream(
+    fn pieces_are_read_as_one_stream(
         capacity in capacity(), sizes in sizes(), offset in 0..5000_usize, chunks in chunks(),
-        wait in waits(), as_list in any::<bool>(), gift in any::<bool>(),
+        wait in waits(), way in select(vec!["write", "pieces", "list"]), gift in any::<bool>(),
     ) {
-        if !vmsplice::is_allowed() {
+        if way != "write" && !vmsplice::is_allowed() {
             return Ok(());
         }
         let bytes = pattern(sizes.iter().sum());
@@ -40,139 +52,103 @@ proptest! {
         let (reader, writer) = pipe_of(capacity);
         let reading = read_all(reader, chunks);
         let mut out = Output::new(writer, wait);
-        if as_list {
-            out.vmsplice(&pieces, options).unwrap();
-        } else {
-            for piece in pieces {
-                out.vmsplice(&[piece], options).unwrap();
-            }
+        match way {
+            "list" => out.vmsplice(&pieces, options).unwrap(),
+            "pieces" => pieces.iter().for_each(|piece| out.vmsplice(&[*piece], options).unwrap()),
+            _ => cut(&bytes, &sizes).into_iter().for_each(|piece| out.write(piece).unwrap()),
         }
-        let counts = out.counts();
-        prop_assert_eq!(counts.bytes, bytes.len() as u64);
-        prop_assert!(counts.moving_calls + counts.polls <= counts.syscalls, "{:?}", counts);
+        counts_add_up(out.counts(), bytes.len());
         drop(out.into_inner());
         assert_same(&reading.join().unwrap(), &bytes);
     }
 
     #[test]
-    fn vmsplice_from_a_pipe_fills_the_buffer_until_the_data_ends(
-        capacity in capacity(), sizes in sizes(), step in 1..70_000_usize, wait in waits(),
+    fn a_buffer_is_filled_as_requested_until_the_data_ends(
+        capacity in capacity(), sizes in sizes(), buffers in chunks(), wait in waits(),
+        way in select(vec!["read", "read_some", "vmsplice"]),
     ) {
-        if !vmsplice::is_allowed() {
+        if way == "vmsplice" && !vmsplice::is_allowed() {
             return Ok(());
         }
         let bytes = pattern(sizes.iter().sum());
         let (reader, writer) = pipe_of(capacity);
         let writing = write_all(writer, bytes.clone(), sizes);
         let mut input = Input::new(reader, wait);
-        let mut buffer = buffer_with(&vec![0; step], 0);
         let mut got = Vec::new();
-        loop {
-            let n = input.vmsplice(&mut buffer).unwrap();
-            got.extend_from_slice(&buffer[..n]);
-            if n < step {
-                break;
+        for size in buffers.iter().cycle() {
+            let mut buffer = buffer_with(&vec![0; *size], 0);
+            let n = match way {
+                "read" => input.read(&mut buffer),
+                "read_some" => input.read_some(&mut buffer),
+                _ => input.vmsplice(&mut buffer),
+            };
+            let n = n.unwrap();
+            if way != "read_some" {
+                prop_assert_eq!(n, (*size).min(bytes.len() - got.len()));
             }
-        }
-        prop_assert_eq!(input.counts().bytes, bytes.len() as u64);
-        assert_same(&got, &bytes);
-        writing.join().unwrap();
-    }
-
-    #[test]
-    fn splice_between_pipes_moves_the_requested_length_or_everything(
-        capacities in (capacity(), capacity()), sizes in sizes(), steps in chunks(),
-        chunks in chunks(), wait in waits(),
-    ) {
-        let bytes = pattern(sizes.iter().sum());
-        let (first_reader, first_writer) = pipe_of(capacities.0);
-        let (second_reader, second_writer) = pipe_of(capacities.1);
-        let writing = write_all(first_writer, bytes.clone(), sizes);
-        let reading = read_all(second_reader, chunks);
-        let mut input = Input::new(first_reader, wait);
-        let mut moved = 0;
-        for step in steps {
-            let n = input.splice(&second_writer, step as u64, Default::default()).unwrap();
-            prop_assert_eq!(n, step.min(bytes.len() - moved) as u64);
-            moved += n as usize;
-        }
-        let n = input.splice(&second_writer, u64::MAX, Default::default()).unwrap();
-        prop_assert_eq!(n, (bytes.len() - moved) as u64);
-        let counts = input.counts();
-        prop_assert_eq!(counts.bytes, bytes.len() as u64);
-        prop_assert!(counts.moving_calls <= counts.syscalls);
-        drop(second_writer);
-        assert_same(&reading.join().unwrap(), &bytes);
-        writing.join().unwrap();
-    }
-
-    #[test]
-    fn splice_some_moves_at_least_a_byte_until_the_data_ends(
-        capacities in (capacity(), capacity()), sizes in sizes(), most in chunks(),
-        chunks in chunks(), wait in waits(),
-    ) {
-        let bytes = pattern(sizes.iter().sum());
-        let (first_reader, first_writer) = pipe_of(capacities.0);
-        let (second_reader, second_writer) = pipe_of(capacities.1);
-        let writing = write_all(first_writer, bytes.clone(), sizes);
-        let reading = read_all(second_reader, chunks);
-        let mut input = Input::new(first_reader, wait);
-        let mut moved = 0;
-        for most in most.into_iter().chain([usize::MAX]).cycle() {
-            let n = input.splice_some(&second_writer, most, Default::default()).unwrap();
-            prop_assert!(n <= most);
-            moved += n;
+            got.extend_from_slice(&buffer[..n]);
             if n == 0 {
                 break;
             }
         }
-        prop_assert_eq!(moved, bytes.len());
-        prop_assert_eq!(input.counts().bytes, bytes.len() as u64);
-        drop(second_writer);
-        assert_same(&reading.join().unwrap(), &bytes);
+        prop_assert_eq!(input.read(&mut [0; 8]).unwrap(), 0, "the end stays the end");
+        assert_same(&got, &bytes);
+        counts_add_up(input.counts(), bytes.len());
         writing.join().unwrap();
     }
 
     #[test]
-    fn splice_from_a_file_starts_at_its_position(
-        capacity in capacity(), len in size(), start in size(), step in size(),
-        chunks in chunks(), wait in waits(),
-    ) {
-        let directory = Directory::new();
-        let bytes = pattern(len);
-        let mut file = directory.file("in", &bytes);
-        let start = start.min(len);
-        file.seek(SeekFrom::Start(start as u64)).unwrap();
-        let (reader, writer) = pipe_of(capacity);
-        let reading = read_all(reader, chunks);
-        let mut input = Input::new(&file, wait);
-        let first = input.splice(&writer, step as u64, Default::default()).unwrap();
-        prop_assert_eq!(first, step.min(len - start) as u64);
-        let rest = input.splice(&writer, u64::MAX, Default::default()).unwrap();
-        prop_assert_eq!(input.counts().bytes, (len - start) as u64);
-        prop_assert_eq!(first + rest, (len - start) as u64);
-        drop(writer);
-        assert_same(&reading.join().unwrap(), &bytes[start..]);
-    }
-
-    #[test]
-    fn splice_to_a_file_starts_at_its_position(
-        capacity in capacity(), sizes in sizes(), start in 0..5000_usize, wait in waits(),
+    fn splice_moves_the_requested_length_or_everything(
+        capacities in (capacity(), capacity()), sizes in sizes(), steps in chunks(),
+        chunks in chunks(), wait in waits(), start in 0..5000_usize, some in any::<bool>(),
+        file in select(vec!["none", "input", "output"]),
     ) {
         let directory = Directory::new();
         let bytes = pattern(sizes.iter().sum());
-        let mut file = directory.file("out", b"");
-        file.write_all(&vec![b'.'; start]).unwrap();
-        let (reader, writer) = pipe_of(capacity);
-        let writing = write_all(writer, bytes.clone(), sizes);
+        // A file is read and written at its position.
+        let seeked = |content: &[u8]| {
+            let before = vec![b'.'; start];
+            let mut file = directory.file("file", &[&before, content].concat());
+            file.seek(SeekFrom::Start(start as u64)).unwrap();
+            file
+        };
+        let (reader, writer) = pipe_of(capacities.0);
+        let (out_reader, out_writer) = pipe_of(capacities.1);
+        let (reader, writing) = match file {
+            "input" => (seeked(&bytes).into(), None),
+            _ => (reader, Some(write_all(writer, bytes.clone(), sizes))),
+        };
+        let (output, reading): (OwnedFd, _) = match file {
+            "output" => (seeked(b"").into(), None),
+            _ => (out_writer, Some(read_all(out_reader, chunks))),
+        };
         let mut input = Input::new(reader, wait);
-        let moved = input.splice(&file, u64::MAX, Default::default()).unwrap();
-        prop_assert_eq!(moved, bytes.len() as u64);
-        let mut got = Vec::new();
-        file.seek(SeekFrom::Start(start as u64)).unwrap();
-        file.read_to_end(&mut got).unwrap();
+        let mut moved = 0;
+        for step in steps.into_iter().chain([usize::MAX]).cycle() {
+            let left = bytes.len() - moved;
+            if some {
+                let n = input.splice_some(&output, step, Default::default()).unwrap();
+                prop_assert!(n <= step.min(left) && (n > 0 || left == 0));
+                moved += n;
+            } else {
+                let n = input.splice(&output, step as u64, Default::default()).unwrap();
+                prop_assert_eq!(n, step.min(left) as u64);
+                moved += n as usize;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        counts_add_up(input.counts(), bytes.len());
+        drop(output);
+        let got = reading.map_or_else(
+            || std::fs::read(directory.path("file")).unwrap()[start..].to_vec(),
+            |reading| reading.join().unwrap(),
+        );
         assert_same(&got, &bytes);
-        writing.join().unwrap();
+        if let Some(writing) = writing {
+            writing.join().unwrap();
+        }
     }
 
     #[test]
@@ -218,8 +194,7 @@ proptest! {
             Input::new(&copy_reader, wait).read(&mut copy).unwrap();
             assert_same(&copy, &bytes[..n]);
         }
-        let mut rest = Vec::new();
-        File::from(reader).read_to_end(&mut rest).unwrap();
+        let rest = read_rest(reader);
         assert_same(&rest, &bytes);
     }
 }
@@ -308,7 +283,7 @@ const MOVES: [(&str, Move); 3] = [
 ];
 
 #[test]
-fn the_end_of_the_outputs_reader_ends_a_wait_for_input() {
+fn end_of_the_outputs_reader_ends_a_wait_for_input() {
     for (name, splice) in MOVES {
         for wait in [Wait::Poll, Wait::Adaptive] {
             for (to, (reader, output)) in [("pipe", pipe_of(4096)), ("socket", unix())] {
@@ -334,4 +309,43 @@ fn the_end_of_the_outputs_reader_ends_a_wait_for_input() {
             }
         }
     }
+}
+
+#[test]
+fn read_some_does_not_wait_for_more_data() {
+    for wait in common::ALL_WAITS {
+        let (reader, writer) = pipe_of(65_536);
+        rustix::io::write(&writer, b"abc").unwrap();
+        let mut buffer = [0; 100];
+        let n = Input::new(&reader, wait).read_some(&mut buffer).unwrap();
+        assert_eq!(&buffer[..n], b"abc", "{wait:?}");
+    }
+}
+
+#[test]
+fn an_empty_transfer_needs_no_system_call_and_no_peer() {
+    for wait in common::ALL_WAITS {
+        let (reader, writer) = pipe_of(65_536);
+        let mut out = Output::new(&writer, wait);
+        out.write(&[]).unwrap();
+        out.vmsplice(&[], Default::default()).unwrap();
+        assert_eq!(out.counts(), Counts::default());
+        let mut input = Input::new(&reader, wait);
+        assert_eq!(input.read(&mut []).unwrap(), 0);
+        assert_eq!(input.read_some(&mut []).unwrap(), 0);
+        assert_eq!(input.tee(&writer, 0).unwrap(), 0);
+        let spliced = input.splice(&writer, 0, Default::default());
+        assert_eq!(spliced.unwrap(), 0);
+        assert_eq!(input.counts(), Counts::default());
+    }
+}
+
+#[test]
+fn wait_and_descriptor_can_be_queried() {
+    let (reader, writer) = pipe_of(65_536);
+    let out = Output::new(&writer, Wait::Poll);
+    let input = Input::new(&reader, Wait::Never);
+    assert_eq!((out.wait(), input.wait()), (Wait::Poll, Wait::Never));
+    assert!(std::ptr::eq(*out.get_ref(), &writer));
+    assert!(std::ptr::eq(input.into_inner(), &reader));
 }
