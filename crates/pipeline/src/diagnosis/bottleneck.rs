@@ -151,7 +151,7 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
     let reads_nothing = |reader: &&Observed| {
         let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();
         let has_read = reader.io.is_none_or(|io| io.reads > 0);
-        is_counted && !has_read && !waits(reader, LinkSide::Input)
+        is_counted && !has_read && !reader.is_frozen && !waits(reader, LinkSide::Input)
     };
     let mut writers = observation.holders(pipe, LinkSide::Room);
     let mut readers = observation.users(pipe, LinkSide::Input).into_iter();
