@@ -40,9 +40,14 @@ fn a_command_that_would_write_to_the_screen_is_refused() {
 #[test]
 fn the_screen_ends_with_the_command_and_its_messages_follow() {
     let mut terminal = Terminal::new(80);
-    let script = "yes | head -c 2G | cat > /dev/null; sleep 2 | cat >&2; echo over >&2; exit 3";
-    let running = terminal.start(on(&terminal, script));
-    terminal.until("shown", |text| text.contains("sleep | cat"));
+    let directory = tempfile::tempdir().unwrap();
+    let script = "yes | head -c 200M | cat > /dev/null; mkfifo seen; tail -n 1 seen | cat >&2; \
+                  echo over >&2; exit 3";
+    let mut command = on(&terminal, script);
+    command.current_dir(&directory);
+    let running = terminal.start(command);
+    terminal.until("shown", |text| text.contains("tail | cat"));
+    std::fs::write(directory.path().join("seen"), "").unwrap();
     assert_eq!(running.finish().code(), Some(3));
     let text = terminal.text();
     let (_, after) = text.rsplit_once("\x1b[?1049l").unwrap();
