@@ -146,7 +146,7 @@ impl CostTable {
 mod tests {
     use super::*;
 
-    fn of(chain: &str) -> CostGroup {
+    fn group_of(chain: &str) -> CostGroup {
         let chain: Vec<&str> = chain.split(' ').filter(|word| !word.is_empty()).collect();
         CostTable::built_in().attribute(&chain).0
     }
@@ -174,15 +174,15 @@ mod tests {
     fn a_helper_belongs_to_its_caller() {
         let tail = "__wake_up_common_lock __wake_up_sync_key pipe_write vfs_write do_syscall_64";
         assert_eq!(
-            of(&format!("_raw_spin_unlock_irqrestore {tail}")),
+            group_of(&format!("_raw_spin_unlock_irqrestore {tail}")),
             CostGroup::Scheduling
         );
         assert_eq!(
-            of("rep_movs_alternative _copy_from_iter copy_page_from_iter pipe_write"),
+            group_of("rep_movs_alternative _copy_from_iter copy_page_from_iter pipe_write"),
             CostGroup::CopyToKernel
         );
         assert_eq!(
-            of("rep_movs_alternative _copy_to_iter copy_page_to_iter pipe_read"),
+            group_of("rep_movs_alternative _copy_to_iter copy_page_to_iter pipe_read"),
             CostGroup::CopyToUser
         );
     }
@@ -190,23 +190,23 @@ mod tests {
     #[test]
     fn the_innermost_function_that_is_known_decides() {
         assert_eq!(
-            of("clear_page_erms get_page_from_freelist __alloc_pages"),
+            group_of("clear_page_erms get_page_from_freelist __alloc_pages"),
             CostGroup::PageZeroing
         );
         assert_eq!(
-            of("clear_page_erms do_anonymous_page handle_mm_fault exc_page_fault"),
+            group_of("clear_page_erms do_anonymous_page handle_mm_fault exc_page_fault"),
             CostGroup::PageZeroing
         );
         assert_eq!(
-            of("do_anonymous_page handle_mm_fault exc_page_fault"),
+            group_of("do_anonymous_page handle_mm_fault exc_page_fault"),
             CostGroup::PageFaults
         );
         assert_eq!(
-            of("try_charge_memcg __memcg_kmem_charge_page __alloc_pages"),
+            group_of("try_charge_memcg __memcg_kmem_charge_page __alloc_pages"),
             CostGroup::MemoryCgroup
         );
         assert_eq!(
-            of("unheard_of get_page_from_freelist __alloc_pages"),
+            group_of("unheard_of get_page_from_freelist __alloc_pages"),
             CostGroup::PageAllocation
         );
     }
@@ -214,21 +214,24 @@ mod tests {
     #[test]
     fn a_rule_with_a_caller_applies_only_below_it() {
         assert_eq!(
-            of("_copy_from_user iovec_from_user __import_iovec"),
+            group_of("_copy_from_user iovec_from_user __import_iovec"),
             CostGroup::EntryExit
         );
-        assert_eq!(of("_copy_from_user pipe_write"), CostGroup::CopyToKernel);
+        assert_eq!(
+            group_of("_copy_from_user pipe_write"),
+            CostGroup::CopyToKernel
+        );
     }
 
     #[test]
     fn wake_up_without_a_frame_of_its_own_is_recognised() {
         let unlock = "_raw_spin_unlock_irqrestore";
         assert_eq!(
-            of(&format!("{unlock} pipe_write vfs_write")),
+            group_of(&format!("{unlock} pipe_write vfs_write")),
             CostGroup::Scheduling
         );
         assert_eq!(
-            of(&format!(
+            group_of(&format!(
                 "{unlock} get_page_from_freelist pipe_write vfs_write"
             )),
             CostGroup::PageAllocation
@@ -246,14 +249,14 @@ mod tests {
         let (group, function) = CostTable::built_in().attribute(&chain);
         assert_eq!((group, function), (CostGroup::Other, "unheard_of"));
         assert_eq!(
-            of("pipe_write vfs_write do_syscall_64"),
+            group_of("pipe_write vfs_write do_syscall_64"),
             CostGroup::PipeSlots
         );
         assert_eq!(
-            of("do_syscall_64 entry_SYSCALL_64_after_hwframe"),
+            group_of("do_syscall_64 entry_SYSCALL_64_after_hwframe"),
             CostGroup::EntryExit
         );
-        assert_eq!(of(""), CostGroup::UserCode);
+        assert_eq!(group_of(""), CostGroup::UserCode);
     }
 
     #[test]

@@ -281,7 +281,10 @@ fn headings_are_in_order_and_every_chart_has_a_table() {
     let levels: Vec<&str> = headings.map(|node| node.tag_name().name()).collect();
     assert_eq!(levels.iter().filter(|level| **level == "h1").count(), 1);
     assert!(!levels.windows(2).any(|pair| pair == ["h1", "h3"]));
-    let attributes = |name| root.descendants().filter_map(move |it| it.attribute(name));
+    let attributes = |name| {
+        root.descendants()
+            .filter_map(move |node| node.attribute(name))
+    };
     let ids: BTreeSet<&str> = attributes("id").collect();
     assert!(attributes("id").all_unique() && attributes("aria-label").all_unique());
     let mut targets = attributes("href").filter_map(|link| link.strip_prefix('#'));

@@ -178,7 +178,9 @@ fn hidden_relatives_and_signal_handlers_may_wake_a_process() {
     assert_eq!(certainties(Unseen::None, same), [Certainty::Clear]);
     assert_eq!(certainties(Unseen::Strangers, same), [Certainty::Likely]);
     assert_eq!(certainties(Unseen::Relatives, same), []);
-    let unlisted = certainties(Unseen::None, |it| it.hides_processes = true);
+    let unlisted = certainties(Unseen::None, |observation| {
+        observation.hides_processes = true
+    });
     assert_eq!(unlisted, [Certainty::Likely]);
     let handling = |signal: i32| {
         let mut processes = pair(on_room(1), on_room(2));

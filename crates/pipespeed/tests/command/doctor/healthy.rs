@@ -103,8 +103,10 @@ fn the_pipe_between_a_slow_and_busy_stage_distinguishes_them() {
     let found = eventually(|| {
         let record = json(&group.examine("--json -").succeeded().out);
         let findings = record["findings"].as_array().unwrap().iter();
-        let mut bottlenecks = findings.filter(|it| it["finding"] == "bottleneck");
-        bottlenecks.next().map(|it| it["stage"]["pid"].clone())
+        let mut bottlenecks = findings.filter(|finding| finding["finding"] == "bottleneck");
+        bottlenecks
+            .next()
+            .map(|finding| finding["stage"]["pid"].clone())
     });
     assert_eq!(found.unwrap(), slow);
 }
