@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
 use super::ends::Endpoint;
+use super::report::Side;
 use super::step::{Needs, Step};
-use super::waiting::is_ready;
+use super::waiting::{is_hung_up, is_ready};
 
 /// Moves at most `most` bytes. One end must be a pipe.
 pub(super) fn step(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
@@ -21,7 +22,14 @@ pub(super) fn step(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> St
         input: !input.is_always_ready(),
         output: !output.is_always_ready(),
     };
-    Step::of_both(splice(input.fd, output.fd, most), blocked)
+    let result = splice(input.fd, output.fd, most);
+    // A pipe fails only as an output, for lack of a reader.
+    let failed = if output.is_pipe() && result != Err(Errno::PIPE) {
+        Side::Input
+    } else {
+        Side::Output
+    };
+    Step::of_both(result, blocked, Some(failed))
 }
 
 /// Returns why a call must not be made now, since SPLICE_F_NONBLOCK affects only
@@ -53,7 +61,12 @@ pub(super) fn sendfile(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -
     }
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let result = rustix::fs::sendfile(output.fd, input.fd, None, most);
-    Step::of_both(result, Needs::OUTPUT)
+    let failed = match result {
+        // The input, a file, may have failed too, but reports it again.
+        Err(_) if output.is_socket() && is_hung_up(output.fd) => Some(Side::Output),
+        _ => None,
+    };
+    Step::of_both(result, Needs::OUTPUT, failed)
 }
 
 /// Calls copy_file_range(2) for at most `most` bytes. If the file system supports
@@ -61,5 +74,6 @@ pub(super) fn sendfile(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -
 pub(super) fn copy_file_range(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let result = rustix::fs::copy_file_range(input.fd, None, output.fd, None, most);
-    Step::of_both(result, Needs::OUTPUT)
+    // Neither end is a socket.
+    Step::of_both(result, Needs::OUTPUT, None)
 }

@@ -251,7 +251,8 @@ impl<'a> Engine<'a> {
             if self.may_be_packets
                 && let Err(errno) = self.examine_packets()
             {
-                return Step::of_error(errno, Needs::INPUT);
+                // Both ends are pipes.
+                return Step::of_error(errno, Needs::INPUT, None);
             }
             let before = self.before_last_pipeful();
             self.copies_last_pipeful = before == 0;

@@ -9,6 +9,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use super::direct::{splice, would_block};
 use super::ends::Endpoint;
 use super::options::TARGET_CAPACITY;
+use super::report::Side;
 use super::step::{Needs, Step};
 use crate::pipe;
 
@@ -75,7 +76,7 @@ impl PrivatePipe {
                     given: 0,
                 }
             }
-            Err(errno) => Step::of_error(errno, Needs::INPUT),
+            Err(errno) => Step::of_error(errno, Needs::INPUT, Some(Side::Input)),
         }
     }
 
@@ -115,7 +116,7 @@ impl PrivatePipe {
                     given: n as u64,
                 }
             }
-            Err(errno) => Step::of_error(errno, Needs::OUTPUT),
+            Err(errno) => Step::of_error(errno, Needs::OUTPUT, Some(Side::Output)),
         }
     }
 

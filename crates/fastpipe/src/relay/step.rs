@@ -5,6 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::report::Side;
+use crate::transfer::is_refusal;
 
 /// Ends that must become ready. EAGAIN does not show which one would block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,35 +42,45 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Converts the result of a call that moves bytes from input to output.
-    pub(super) fn of_both(result: rustix::io::Result<usize>, blocked: Needs) -> Self {
+    /// Converts the result of a call that moves bytes from input to output. An error is
+    /// that of [`of_error`](Self::of_error).
+    pub(super) fn of_both(
+        result: rustix::io::Result<usize>,
+        blocked: Needs,
+        failed: Option<Side>,
+    ) -> Self {
         match result {
             Ok(0) => Step::End,
             Ok(n) => Step::Moved {
                 taken: n as u64,
                 given: n as u64,
             },
-            Err(errno) => Step::of_error(errno, blocked),
+            Err(errno) => Step::of_error(errno, blocked, failed),
         }
     }
 
-    /// Converts an error of a call that involves both ends.
+    /// Converts an error of a call that involves both ends. `failed` is the end that has
+    /// failed unless the call was refused.
     ///
-    /// Only some errors show which end failed. After any other error the next
-    /// technique is tried, and finally read and write, where it is obvious.
-    pub(super) fn of_error(errno: Errno, blocked: Needs) -> Self {
-        match errno {
+    /// A socket reports an error once, and then the end of the data: the next technique
+    /// would take a broken input for a complete one. Where `failed` is `None`, neither end
+    /// is a broken socket. Other files report an error again, so the next technique is
+    /// tried, and finally read and write, where it is obvious which end failed.
+    pub(super) fn of_error(errno: Errno, blocked: Needs, failed: Option<Side>) -> Self {
+        match (errno, failed) {
             // EWOULDBLOCK is the same number on Linux.
-            Errno::AGAIN => Step::Blocked(blocked),
+            (Errno::AGAIN, _) => Step::Blocked(blocked),
             // Nothing was moved, and there is nothing to wait for.
-            Errno::INTR => Step::Blocked(Needs {
+            (Errno::INTR, _) => Step::Blocked(Needs {
                 input: false,
                 output: false,
             }),
-            Errno::PIPE | Errno::NOSPC | Errno::FBIG | Errno::DQUOT => {
+            (errno, _) if is_refusal(errno) => Step::Refused(errno),
+            (errno, Some(side)) => Step::Failed(side, errno.into()),
+            (Errno::PIPE | Errno::NOSPC | Errno::FBIG | Errno::DQUOT, None) => {
                 Step::Failed(Side::Output, errno.into())
             }
-            errno => Step::Refused(errno),
+            (errno, None) => Step::Refused(errno),
         }
     }
 }

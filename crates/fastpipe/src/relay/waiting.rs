@@ -19,6 +19,11 @@ pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
     poll_now(fd, events).map_or(true, |found| !found.is_empty())
 }
 
+/// Whether poll(2) reports a hang-up, which an error leaves behind in a socket.
+pub(super) fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    poll_now(fd, PollFlags::empty()).is_ok_and(|found| found.contains(PollFlags::HUP))
+}
+
 /// Number of spins between two checks of the output: few enough to take less than
 /// about 1 ms, many enough to make the cost of the poll negligible.
 const SPINS_PER_CHECK: u32 = 1024;

@@ -35,6 +35,31 @@ const MAX_PIECES: usize = 1024;
 /// refuses lengths of 2^63 and more, and so u64::MAX for "everything".
 const MAX_BYTES: u64 = 0x7fff_f000;
 
+/// Whether an error means that a system call does not work here, so that another
+/// technique may. Any other error is that of a file: a socket reports it only once, so
+/// it must not be taken for a refusal.
+pub(crate) fn is_refusal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL
+            | Errno::NOSYS
+            | Errno::OPNOTSUPP
+            // A seccomp filter, or a security module.
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOMEM
+            | Errno::FAULT
+            // Of another file: read(2) or write(2) will show which one.
+            | Errno::BADF
+            | Errno::ISDIR
+            | Errno::SPIPE
+            // copy_file_range(2): other file systems, a swap file, a position too large.
+            | Errno::XDEV
+            | Errno::TXTBSY
+            | Errno::OVERFLOW
+    )
+}
+
 /// Error of a transfer that ended before everything was moved.
 #[derive(Debug)]
 pub struct Incomplete {

@@ -7,6 +7,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::method::Reuse;
+use crate::transfer::is_refusal;
 
 /// Technique that a writer uses at the moment, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,19 +137,6 @@ impl fmt::Display for CopyReason {
 /// Returns the reason to fall back to write(2) if an error of vmsplice(2)
 /// concerns the technique rather than the output.
 pub(super) fn refusal_reason(error: &io::Error) -> Option<CopyReason> {
-    // EBADF: not a pipe any more; write(2) will show whether it is open.
-    const REFUSALS: [Errno; 8] = [
-        Errno::INVAL,
-        Errno::PERM,
-        Errno::ACCESS,
-        Errno::NOSYS,
-        Errno::OPNOTSUPP,
-        Errno::BADF,
-        Errno::NOMEM,
-        Errno::FAULT,
-    ];
     let errno = Errno::from_io_error(error)?;
-    REFUSALS
-        .contains(&errno)
-        .then(|| CopyReason::Refused(errno.raw_os_error()))
+    is_refusal(errno).then(|| CopyReason::Refused(errno.raw_os_error()))
 }

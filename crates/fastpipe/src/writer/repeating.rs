@@ -132,7 +132,7 @@ impl<F: AsFd> Writer<F> {
         };
         let usual = matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe);
         if !usual && repeating.repeater.take().is_some() {
-            // Use another technique. An error of the output will occur again.
+            // Use another technique. An error of the output, a pipe, will occur again.
             return Ok(());
         }
         match refusal_reason(&source) {

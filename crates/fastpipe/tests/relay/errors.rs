@@ -6,10 +6,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::ends::{TECHNIQUES, tcp, unix};
+use crate::common::ends::{TECHNIQUES, outputs, tcp, unix};
+use crate::common::state::{until, until_unread};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest, write_all};
 use fastpipe::relay::{Activity, Flow, Options, RelayError, Side, Technique, relay};
 use fastpipe::wait::Wait;
+use rustix::event::{PollFd, PollFlags, poll};
 
 fn fails(
     input: impl std::os::fd::AsFd,
@@ -225,4 +227,104 @@ fn an_error_names_the_end_that_failed() {
         error.to_string(),
         "the output failed after 0 bytes, 3 more bytes were taken from the input"
     );
+}
+
+/// A connection to be broken.
+struct Breakable {
+    ours: OwnedFd,
+    /// Has a byte unread, so closing it resets the connection: the first end reports that
+    /// once, and then the end of the data.
+    peer: Option<OwnedFd>,
+}
+
+impl Breakable {
+    /// Makes the first end non-blocking.
+    fn new((ours, peer): (OwnedFd, OwnedFd)) -> Self {
+        rustix::io::ioctl_fionbio(&ours, true).unwrap();
+        rustix::io::write(&ours, b"?").unwrap();
+        until_unread(&peer, 1);
+        let peer = Some(peer);
+        Breakable { ours, peer }
+    }
+
+    fn break_it(&mut self) {
+        self.peer = None;
+        until("it is broken", || {
+            let mut fds = [PollFd::new(&self.ours, PollFlags::empty())];
+            poll(&mut fds, Some(&Default::default())).unwrap() == 1
+        });
+    }
+}
+
+/// Options for each technique, and those by default.
+fn all_options() -> impl Iterator<Item = Options> {
+    let each = TECHNIQUES.map(|technique| Options::new().technique(technique));
+    [Options::new()].into_iter().chain(each)
+}
+
+#[test]
+fn a_broken_input_is_never_taken_for_its_end() {
+    const LEN: u64 = 1000;
+    let directory = Directory::new();
+    let null = || {
+        File::options()
+            .write(true)
+            .open("/dev/null")
+            .unwrap()
+            .into()
+    };
+    for (n, options) in all_options().enumerate() {
+        let own = Directory::new();
+        let mut outputs = outputs(&own);
+        outputs.push(("file", directory.file(&n.to_string(), b"").into(), null()));
+        outputs.push(("/dev/null", null(), null()));
+        for (to, output, _reader) in outputs {
+            for len in [0, LEN] {
+                for connection in [tcp(), unix()] {
+                    let mut input = Breakable::new(connection);
+                    let peer = input.peer.as_ref().unwrap();
+                    rustix::io::write(peer, &pattern(len as usize)).unwrap();
+                    let fd = input.ours.try_clone().unwrap();
+                    let error = relay(fd, &output, &options.interval(Duration::ZERO), |progress| {
+                        if progress.given == len && input.peer.is_some() {
+                            input.break_it();
+                        }
+                        Flow::Continue
+                    })
+                    .unwrap_err();
+                    let number = error.source.raw_os_error();
+                    let end = (error.side, number, error.taken, error.given);
+                    let expected = (Side::Input, Some(libc::ECONNRESET), len, len);
+                    assert_eq!(end, expected, "{to}, {options:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_broken_output_is_named_with_its_own_error() {
+    let bytes = pattern(100_000);
+    for options in all_options() {
+        let directory = Directory::new();
+        let file = directory.file("in", &bytes).into();
+        let (pipe, writer) = pipe_of(1 << 17);
+        File::from(writer).write_all(&bytes).unwrap();
+        let (socket, peer) = unix();
+        let writing = write_all(peer, bytes.clone(), vec![]);
+        for input in [file, pipe, socket] {
+            // A unix socket reports EPIPE first.
+            let mut output = Breakable::new(tcp());
+            output.break_it();
+            let error = fails(&input, &output.ours, &options);
+            let number = error.source.raw_os_error();
+            let end = (error.side, number, error.given);
+            let expected = (Side::Output, Some(libc::ECONNRESET), 0);
+            assert_eq!(end, expected, "{options:?}");
+            let mut rest = error.undelivered;
+            rest.extend(read_rest(input));
+            assert_same(&rest, &bytes);
+        }
+        writing.join().unwrap();
+    }
 }

@@ -27,7 +27,7 @@ Fields of --json: bytes (read by the consumer) or lines, unread_bytes (in the ou
 pipe), rate_bytes_per_second (over the last seconds), average_bytes_per_second, \
 elapsed_seconds, eta_seconds, size_bytes, name, technique; unknown values are null. The \
 last object also has summary (true), end (end of data, size reached, consumer gone, \
-output failed), status, and passed_over: the techniques that were not used, and why.
+input failed, output failed), status, and passed_over: the techniques that were not used, and why.
 
 Exit status: 0 for success, else the sum of 1 (the report of -n or --json could not \
 be written), 2 (a file could not be opened), 4 (an input is also the output) and 16 \
@@ -112,7 +112,9 @@ pub struct MeterArgs {
     pub size: Option<u64>,
     /// Stop when the size is reached, without reading past it.
     ///
-    /// With -l, long lines are slow, since the last ones are read byte by byte.
+    /// With -l, long lines are slow, since the last ones are read byte by byte. A message of a
+    /// socket (SOCK_SEQPACKET, datagrams) is passed on whole with -l, even if it has more lines;
+    /// without -l, the part of it beyond the size is lost.
     #[arg(short = 'S', long, help_heading = DATA)]
     pub stop_at_size: bool,
     /// Count lines instead of bytes, also for -s and -L.

@@ -94,6 +94,11 @@ impl<'o> MeterSession<'o> {
         self.display.print_error(message);
     }
 
+    /// Whether an input or the output has failed.
+    pub fn has_failed(&self) -> bool {
+        self.status != 0
+    }
+
     /// The interval at which relay calls back.
     pub fn interval(&self) -> Duration {
         if self.display.shows() {

@@ -51,7 +51,11 @@ pub fn run(options: &MeterOptions) -> u8 {
     let mut ends = files
         .iter()
         .filter_map(|path| pass_file(path, stdout.as_fd(), &mut session));
-    let end = ends.next().unwrap_or("end of data");
+    let end = match ends.next() {
+        Some(end) => end,
+        None if session.has_failed() => "input failed",
+        None => "end of data",
+    };
     session.finish(end)
 }
 

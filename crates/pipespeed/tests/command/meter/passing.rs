@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -198,6 +199,28 @@ fn an_output_that_fails_is_named_as_the_output() {
 fn an_input_that_fails_is_named() {
     // Nothing is mapped at address 0.
     run_alone(meter("-q /proc/self/mem")).refused(16, &["/proc/self/mem", "Input/output error"]);
+}
+
+#[test]
+fn a_connection_that_breaks_is_a_failed_input() {
+    for options in ["-q", "-q -C", "-q -s 1M -S", "-q -l", "--json"] {
+        let (ours, mut peer) = UnixStream::pair().unwrap();
+        // Closing a unix socket resets the connection if something is unread.
+        (&ours).write_all(b"?").unwrap();
+        let mut command = meter(options);
+        command.stdin(OwnedFd::from(ours));
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let running = start_into(command, out_into);
+        peer.write_all(&[b'd'; 1000]).unwrap();
+        out.read_exact(&mut [0; 1000]).unwrap();
+        drop(peer);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(16), "{options}: {outcome:#?}");
+        let error = "standard input: Connection reset by peer";
+        assert!(outcome.err.contains(error), "{options}: {outcome:#?}");
+        let end = r#""end":"input failed""#;
+        assert_eq!(outcome.err.contains(end), options == "--json");
+    }
 }
 
 #[test]
