@@ -251,12 +251,14 @@ impl ChildGuard {
     /// Timeout of [`wait`](Self::wait).
     const MAX_WAIT: Duration = Duration::from_secs(2);
 
-    /// Starts a shell script with these standard descriptors and no others; standard
-    /// error is the same as standard output. Returns once the shell is executed.
+    /// Starts a shell script with these standard descriptors and no others. Standard input
+    /// is a pipe. Returns once the shell is executed.
     pub fn shell(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> Result<Self, CallError> {
-        let stderr = at("dup(2)", stdout.try_clone())?;
+        // Whatever a shell or its loader prints by itself, of a library or a working directory
+        // that is missing, is lost: the end of a pipe to read from can't be written to.
+        let stderr = at("dup(2)", stdin.try_clone())?;
         let mut command = Command::new(SHELL);
-        let command = command.args(["-c", script]);
+        let command = command.args(["-c", script]).current_dir("/");
         let command = command.stdin(stdin).stdout(stdout).stderr(stderr);
         // Children inherit the signal mask, in which our parent may have blocked it.
         let pipe = SigSet::from(Signal::SIGPIPE);

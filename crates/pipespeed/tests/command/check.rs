@@ -117,6 +117,24 @@ fn ordinary_user_gets_the_same_answers_and_is_refused_frames() {
     checks.refused("may-see-frames", &["CAP_SYS_ADMIN"]);
 }
 
+/// The loader complains about the library, and a shell about its working directory.
+#[test]
+fn what_a_shell_prints_by_itself_is_not_in_the_pipes() {
+    let directory = tempfile::tempdir().unwrap();
+    let script =
+        "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" check --only semantics --json -";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, PIPESPEED])
+        .env("LD_PRELOAD", "/no/such/library.so")
+        .current_dir(&directory);
+    let checks = Checks::of(&run_alone(command));
+    for name in ["end-of-file-child", "sigpipe"] {
+        let (verdict, said) = checks.said(name);
+        assert_eq!(verdict, "pass", "{name}: {said}");
+    }
+}
+
 #[test]
 fn a_broken_promise_fails_the_command_with_its_name() {
     let mut command = pipespeed("check --only poll-hang-up,epipe");
