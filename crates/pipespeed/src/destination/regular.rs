@@ -239,6 +239,10 @@ pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 
 /// Checks that a file can be created in a directory.
 pub(super) fn check_directory(directory: &OwnedFd) -> io::Result<()> {
+    // The error of creating a file there depends on the file system: EPERM, say.
+    if fstat(directory)?.st_nlink == 0 {
+        return Err(io::Error::other("the directory was removed"));
+    }
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     // It has no name, so not even a signal leaves it behind.
     match openat(directory, ".", flags, PRIVATE) {

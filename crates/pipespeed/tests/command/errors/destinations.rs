@@ -53,6 +53,16 @@ fn unwritable_files_are_found_before_anything_is_measured() {
 }
 
 #[test]
+fn a_working_directory_that_was_removed_is_named() {
+    for args in ["bench --json x", "check --json x", "report -o x"] {
+        let directory = tempfile::tempdir().unwrap();
+        let text = format!("mkdir gone && cd gone && rmdir ../gone && exec \"$0\" {args}");
+        let words = ["cannot write x", "the directory was removed"];
+        run_alone(script(&text, directory.path())).refused(2, &words);
+    }
+}
+
+#[test]
 fn the_owner_and_the_mode_of_a_file_are_kept() {
     if !geteuid().is_root() {
         return skip("only root can write to files of other users");
