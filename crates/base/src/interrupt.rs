@@ -18,6 +18,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,24 +26,24 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use signal_hook::consts::{
-    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ,
-};
+use rustix::net::{SendFlags, send};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 use crate::standard::is_ignored;
 
-/// Signals that interrupt a run: Ctrl-C, Ctrl-\, kill(1), a closed terminal.
+/// Signals that a terminal, a shell or timeout(1) sends to all processes of a group at once:
+/// Ctrl-C, Ctrl-\, kill(1), a closed terminal.
 pub const INTERRUPTING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
-/// Other signals that end a process by default (signal(7)), and that no fault causes.
-const OTHERS: [i32; 12] = [
+/// Other signals that end a process by default (signal(7)), and that no fault causes. Not
+/// SIGSYS: a seccomp filter may send it in place of a system call, after which nothing can go on.
+const OTHERS: [i32; 11] = [
     libc::SIGABRT,
     libc::SIGALRM,
     libc::SIGIO,
     libc::SIGPROF,
     libc::SIGPWR,
     libc::SIGSTKFLT,
-    libc::SIGSYS,
     libc::SIGTRAP,
     libc::SIGUSR1,
     libc::SIGUSR2,
@@ -64,8 +65,8 @@ pub(crate) fn is_noticed() -> bool {
     IS_NOTICED.load(Ordering::Relaxed)
 }
 
-/// The first of [`INTERRUPTING`] that this process has received, if it handles them by
-/// [`Interrupt`] or [`SignalFlag`].
+/// The first signal that this process has received, of those that it handles by [`Interrupt`]
+/// or [`SignalFlag`].
 pub(crate) fn first_signal() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
@@ -86,14 +87,17 @@ struct Received {
 }
 
 impl SignalFlag {
-    /// Handles [`INTERRUPTING`]. For processes that check the flag between short steps,
-    /// and must work with few descriptors, as `check`.
+    /// Handles the signals that end a process. For processes that check the flag between short
+    /// steps, and must work with few descriptors, as `check`.
     ///
     /// # Errors
     /// Those of sigaction(2).
     pub fn install() -> io::Result<Self> {
         let flag = SignalFlag::never();
-        not_ignored().try_for_each(|number| flag.register(number))?;
+        for number in not_ignored() {
+            let flag = flag.clone();
+            register(number, move || flag.handle(number))?;
+        }
         unblock();
         Ok(flag)
     }
@@ -103,14 +107,6 @@ impl SignalFlag {
             installed: Instant::now(),
             received: Arc::default(),
         }
-    }
-
-    fn register(&self, number: i32) -> io::Result<()> {
-        let flag = self.clone();
-        let handle = move || flag.handle(number);
-        // SAFETY: `handle` reads the clock, stores to atomics, and lets signal-hook emulate the
-        // default handler: all that is allowed in a signal handler (signal-safety(7)).
-        unsafe { signal_hook::low_level::register(number, handle) }.map(drop)
     }
 
     fn handle(&self, number: i32) {
@@ -142,12 +138,19 @@ impl SignalFlag {
     }
 }
 
-/// [`INTERRUPTING`] without the signals that this process was started to ignore:
-/// by nohup(1), or by a shell that runs it in the background.
+/// The signals that end a process by default and that no fault causes, without those that this
+/// process was started to ignore: by nohup(1), or by a shell that runs it in the background.
 fn not_ignored() -> impl Iterator<Item = i32> {
-    INTERRUPTING
-        .into_iter()
-        .filter(|number| !is_ignored(*number))
+    let named = INTERRUPTING.into_iter().chain(OTHERS);
+    let all = named.chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    all.filter(|number| !is_ignored(*number))
+}
+
+fn register(number: i32, handle: impl Fn() + Sync + Send + 'static) -> io::Result<()> {
+    // SAFETY: the handlers of this module read the clock, store to atomics, send a byte by a
+    // system call that leaves errno alone, and let signal-hook emulate the default handler: all
+    // that is allowed in a signal handler (signal-safety(7)).
+    unsafe { signal_hook::low_level::register(number, handle) }.map(drop)
 }
 
 /// Unblocks [`INTERRUPTING`] in this thread and those it starts: a signal mask is
@@ -158,9 +161,13 @@ fn unblock() {
 }
 
 fn set(numbers: impl Iterator<Item = i32>) -> SigSet {
-    numbers
-        .filter_map(|number| Signal::try_from(number).ok())
-        .collect()
+    let mut set = *SigSet::empty().as_ref();
+    for number in numbers {
+        // SAFETY: changes the set. `Signal` has no real-time signals.
+        unsafe { libc::sigaddset(&mut set, number) };
+    }
+    // SAFETY: the set is initialized.
+    unsafe { SigSet::from_sigset_t_unchecked(set) }
 }
 
 /// The first signal received, with a descriptor that becomes readable. See the
@@ -176,31 +183,23 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles [`INTERRUPTING`].
+    /// Handles the signals that end a process. Not those of a fault, after which nothing can go
+    /// on.
     ///
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).
     pub fn install() -> io::Result<Self> {
         let interrupt = Interrupt::never()?;
         for number in not_ignored() {
-            interrupt.flag.register(number)?;
-            signal_hook::low_level::pipe::register(number, interrupt.wake_sender.try_clone()?)?;
+            let (flag, wake) = (interrupt.flag.clone(), Arc::clone(&interrupt.wake_sender));
+            register(number, move || {
+                flag.handle(number);
+                // Where there is no room for a byte, there is one already.
+                let _ = send(&*wake, b"!", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            })?;
         }
         unblock();
         Ok(interrupt)
-    }
-
-    /// Handles the other signals that end a process, too: for one that has changed its terminal.
-    /// They end a poll(2), but `wake` does not become readable. Not those of a fault, after which
-    /// nothing can go on.
-    ///
-    /// # Errors
-    /// Those of sigaction(2).
-    pub fn handle_others(&self) -> io::Result<()> {
-        let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
-        let others = OTHERS.into_iter().chain(real_time);
-        let mut handled = others.filter(|number| !is_ignored(*number));
-        handled.try_for_each(|number| self.flag.register(number))
     }
 
     /// Handles no signal: for runs that can't be interrupted.
@@ -222,9 +221,9 @@ impl Interrupt {
     }
 }
 
-/// [`INTERRUPTING`], SIGALRM, SIGUSR1 and SIGUSR2, to be passed on to a child for whose end this
-/// process waits. They are blocked, so none of them ends this process. A child that is started
-/// later inherits that.
+/// The signals that [`Interrupt`] handles, to be passed on to a child for whose end this process
+/// waits. They are blocked, so none of them ends this process. A child that is started later
+/// inherits that.
 #[derive(Debug)]
 pub struct PassedOn {
     descriptor: SignalFd,
@@ -237,8 +236,7 @@ impl PassedOn {
     /// # Errors
     /// Those of sigprocmask(2) and signalfd(2).
     pub fn block() -> io::Result<Self> {
-        let all = INTERRUPTING.into_iter().chain([SIGALRM, SIGUSR1, SIGUSR2]);
-        let signals = set(all.filter(|number| !is_ignored(*number)));
+        let signals = set(not_ignored());
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let descriptor = SignalFd::with_flags(&signals, flags)?;
@@ -248,13 +246,22 @@ impl PassedOn {
         })
     }
 
-    /// The next signal that the child needs. `None` if there is none: Ctrl-C and Ctrl-\ on a
-    /// terminal go to the child, too.
-    pub fn next(&self) -> Option<i32> {
-        let info = self.descriptor.read_signal().ok().flatten()?;
+    /// Passes the next signal on to a child that has not been reaped, and so still has its
+    /// number. Not Ctrl-C and Ctrl-\ on a terminal, which go to the child, too.
+    pub fn pass_on(&self, child: &Child) {
+        let Ok(Some(info)) = self.descriptor.read_signal() else {
+            return;
+        };
         let number = info.ssi_signo as i32;
         let is_from_terminal = info.ssi_code == libc::SI_KERNEL;
-        (!is_from_terminal || !matches!(number, SIGINT | SIGQUIT)).then_some(number)
+        if is_from_terminal && matches!(number, SIGINT | SIGQUIT) {
+            return;
+        }
+        // A child that has stopped itself does not handle signals.
+        for number in [number, SIGCONT] {
+            // SAFETY: touches no memory. `Signal` has no real-time signals.
+            unsafe { libc::kill(child.id() as i32, number) };
+        }
     }
 }
 

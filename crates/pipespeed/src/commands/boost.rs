@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, child_subreaper, getpid, kill_process};
+use rustix::process::{Pid, child_subreaper, getpid};
 
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
@@ -137,14 +137,8 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
         if is_polled.is_err() || !fds[0].revents().is_empty() {
             break;
         }
-        let signal = signals.next().and_then(Signal::from_named_raw);
-        if let Some(signal) = signal {
-            // It is not reaped before the end of the loop, so its number is not reused. One that
-            // has stopped itself does not handle signals.
-            for signal in [signal, Signal::CONT] {
-                let _ = kill_process(Pid::from_child(&child), signal);
-            }
-        }
+        // It is not reaped before the end of the loop.
+        signals.pass_on(&child);
     }
     drop(signals);
     let status = child.wait().context("the command")?;

@@ -137,9 +137,11 @@ pub(super) fn wait(
     while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
         terminate::reap_others(proc, Pid::from_child(child));
     }
-    let Some(signal) = interrupt.signal().and_then(Signal::from_named_raw) else {
+    let Some(signal) = interrupt.signal() else {
         return child.wait().context("the command");
     };
+    // A real-time signal has no name.
+    let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
     // A second one might mean more to the command.
     let mut polled = [PollFd::new(ending, PollFlags::IN)];
     let grace = Timespec::try_from(GROUP_GRACE).ok();

@@ -53,9 +53,6 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::install().context("signal handlers")?;
     let words = &args.watched.command;
     let output = TopOutput::open(args)?;
-    if let TopOutput::Screen(_) = output {
-        interrupt.handle_others().context("signal handlers")?;
-    }
     let (scope, command) = if words.is_empty() {
         (scope(&proc, &args.watched)?, None)
     } else {

@@ -199,6 +199,7 @@ fn a_signal_from_outside_is_passed_on_by_a_report() {
         (Signal::QUIT, false),
         (Signal::USR1, false),
         (Signal::ALARM, false),
+        (Signal::XCPU, false),
         (Signal::TERM, true),
     ] {
         let (running, mark) = start_marked(boost("--report", "exec sleep 1000"));

@@ -192,7 +192,13 @@ fn a_signal_ends_all_processes_of_the_command() {
         "doctor --time 100",
         "top --json /dev/null",
     ] {
-        for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        for (signal, name) in [
+            (Signal::TERM, "SIGTERM"),
+            (Signal::INT, "SIGINT"),
+            (Signal::HUP, "SIGHUP"),
+            (Signal::USR1, "SIGUSR1"),
+            (Signal::XCPU, "SIGXCPU"),
+        ] {
             let mut command = pipespeed(&format!("{args} --"));
             // The shell starts another process than the one that gets the signal first.
             command.arg("(sleep 1000; :) | cat; :").process_group(0);
@@ -201,7 +207,8 @@ fn a_signal_ends_all_processes_of_the_command() {
             eventually(|| (has("sleep 1000") && has("cat")).then_some(())).unwrap();
             running.send(signal);
             let outcome = running.finish();
-            assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+            assert_eq!(outcome.code, Some(128 + signal.as_raw()), "{outcome:#?}");
+            assert!(outcome.err.contains(name), "{outcome:#?}");
             mark.nobody_left();
         }
     }

@@ -134,8 +134,8 @@ fn too_little_address_space_or_stack_is_refused_with_limit() {
 #[test]
 fn too_few_descriptors_to_start_name_the_limit() {
     for (args, descriptors, code) in [
-        ("bench --quick --no-save", 8, 1),
-        ("latency pipe --time 5", 8, 1),
+        ("bench --quick --no-save", 4, 1),
+        ("latency pipe --time 5", 4, 1),
         ("check -q --json never", 4, 2),
     ] {
         let mut command = pipespeed(args);
