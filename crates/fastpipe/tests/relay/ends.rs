@@ -5,10 +5,8 @@ use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::ends::{FROM, From, TECHNIQUES, TO, To, between, collected, input, output};
-use crate::common::vmsplice;
-use crate::common::{Directory, WAITS, assert_same, flags, pattern, pipe_of, read_all};
+use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 
 const LEN: usize = 300_001;
@@ -217,24 +215,5 @@ fn only_pipes_that_may_be_enlarged_are_enlarged() {
             assert_eq!(after.0 > before.0, input_grows);
             assert_eq!(after.1 > before.1, output_grows);
         }
-    }
-}
-
-#[test]
-fn writer_that_relies_on_the_pipes_size_is_copied_correctly() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    for wait in WAITS {
-        let (input, input_writer) = pipe_of(65_536);
-        let (reader, output) = pipe_of(65_536);
-        let reading = read_all(reader, vec![65_536]);
-        let (capacity, writing) = send_numbers(input_writer);
-        let options = Options::new().copy().wait(wait);
-        relay(&input, &output, &options, |_| Flow::Continue).unwrap();
-        drop(output);
-        writing.join().unwrap();
-        let got = reading.join().unwrap();
-        assert_eq!(wrong_numbers(&got, capacity), 0, "{wait:?}");
     }
 }

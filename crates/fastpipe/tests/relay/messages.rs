@@ -252,23 +252,6 @@ fn limit_within_a_packet_leaves_the_rest_in_the_pipe() {
     }
 }
 
-#[test]
-fn small_blocks_and_allowances_lose_no_part_of_a_packet() {
-    for (block, allowance) in [(1, u64::MAX), (1000, u64::MAX), (10_000, 7), (1500, 1000)] {
-        let (input, bytes) = packets(&[4096, 3000, 1, 1, 2500]);
-        let (reader, output) = pipe_of(65_536);
-        let options = Options::new().copy().block(block).interval(Duration::ZERO);
-        let done = relay(&input, &output, &options, |_| Flow::AtMost {
-            bytes: allowance,
-            within: None,
-        });
-        assert_eq!(done.unwrap().given, bytes.len() as u64);
-        drop(output);
-        let got = read_rest(reader);
-        assert_same(&got, &bytes);
-    }
-}
-
 /// As a writer with double buffering does: the pages have left the pipe.
 #[test]
 fn copying_small_parts_keeps_no_reference_to_the_writers_pages() {

@@ -5,36 +5,10 @@ use std::io::{ErrorKind, Write};
 
 use crate::common;
 use crate::common::pipe_of;
-use crate::common::writers::{KIB, MIB, fill, safe_settings, settings, stream};
+use crate::common::writers::{KIB, MIB, safe_settings, settings, stream};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
 use fastpipe::writer::Frozen;
-
-/// One byte of room at a time: the pipe's slots run out before its bytes do.
-#[test]
-fn a_reader_of_single_bytes_gets_every_byte() {
-    for setting in settings() {
-        let (reader, writer) = pipe_of(4096);
-        let mut reader = File::from(reader);
-        let builder = setting.builder.wait(Wait::Never).keep_capacity();
-        let mut out = builder.open(writer).unwrap();
-        let (mut at, mut read) = (0_u64, 0_u64);
-        for turn in 0..20_000_usize {
-            let n = 1 + turn % 5001;
-            if let Ok(mut loan) = out.lend(n) {
-                fill(&mut loan[..n], at);
-                loan.commit(n).unwrap();
-                at += n as u64;
-            }
-            let take = if turn % 7 == 0 { 4096 } else { 1 };
-            let n = take.min(pipe::unread(&reader).unwrap());
-            common::writers::expect(&mut reader, read, n);
-            read += n as u64;
-            let there = pipe::unread(&reader).unwrap() as u64;
-            assert_eq!(u128::from(read + there) + out.queued(), u128::from(at));
-        }
-    }
-}
 
 /// As documented. Otherwise a loop of "flush until all is sent, then write" would never
 /// sleep.

@@ -12,12 +12,11 @@ use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::vmsplice;
 use crate::common::writers::{
-    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, own_pages, send, stream,
+    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, send, stream,
 };
 use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
-use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Report, Writer};
 use rustix::event::epoll;
@@ -221,32 +220,6 @@ fn the_registered_descriptor_stays_the_same() {
     epoll::delete(&poller, &writer).unwrap();
     drop(writer);
     assert_eq!(reading.join().unwrap(), MIB as u64);
-}
-
-#[test]
-fn an_outputs_descriptor_is_the_same_after_vmsplice() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    let (_reader, writer) = pipe_of(64 * KIB);
-    let before = writer.as_raw_fd();
-    let mut out = Output::new(writer, Wait::Block);
-    let page = own_pages(&[b'x'; 4096]);
-    out.vmsplice(&[page.slice(..)], VmspliceOptions::default())
-        .unwrap();
-    assert_eq!(out.as_fd().as_raw_fd(), before);
-}
-
-#[test]
-fn a_read_end_is_refused_and_not_read_from() {
-    let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
-    let (reader, writer) = pipe_of(64 * KIB);
-    rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = fresh().at_once().open(&reader).unwrap();
-    let error = out.repeat(&frozen, 1).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-    assert_eq!(pipe::unread(&reader).unwrap(), 5000);
-    assert!(frozen.as_bytes().iter().all(|byte| *byte == b'.'));
 }
 
 #[test]

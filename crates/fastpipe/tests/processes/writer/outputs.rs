@@ -132,17 +132,6 @@ fn a_terminal_gets_every_byte() {
 }
 
 #[test]
-fn the_null_device_takes_everything() {
-    for setting in settings() {
-        for wait in ALL_WAITS {
-            let null = File::options().write(true).open("/dev/null").unwrap();
-            let report = send_all(setting, wait, null, 3 * MIB);
-            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
-        }
-    }
-}
-
-#[test]
 fn a_full_device_is_an_error_with_no_byte_sent() {
     for setting in settings() {
         for wait in ALL_WAITS {
