@@ -137,6 +137,7 @@ fn shorten_machine(notes: &mut Vec<Note>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::verbose;
 
     fn many() -> Vec<Note> {
         let caution = |at: usize| Note::Caution(format!("note: the {at}th of the cautions"));
@@ -160,21 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn failed_trials_are_shown_before_other_warnings() {
-        let failed = Warning::new(WarningKind::Failed, "3 trials failed");
-        let all = many().into_iter().chain([Note::warning(&failed)]).collect();
-        let text = notes(all, Style::of_width(40));
-        assert!(text.contains("note: 3 trials failed"), "{text}");
-        assert!(text.contains("more note"), "{text}");
-    }
-
-    #[test]
     fn verbose_hides_nothing() {
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(40)
-        };
-        assert_eq!(notes(many(), style).lines().count(), 7);
+        assert_eq!(notes(many(), verbose(40)).lines().count(), 7);
     }
 
     #[test]
@@ -220,11 +208,7 @@ mod tests {
             (WarningKind::Quota, "a quota"),
         ]
         .map(|(kind, message)| Warning::new(kind, message));
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(80)
-        };
-        let text = notes(Note::warnings(&warnings), style);
+        let text = notes(Note::warnings(&warnings), verbose(80));
         assert_eq!(text, "note: a guest\nnote: a quota");
     }
 }

@@ -5,6 +5,7 @@ use crate::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, set_control, within};
 use pipespeed_measure::record::{NullControl, Verdict};
 use pipespeed_measure::spec::Suite;
+use pipespeed_testing::fits;
 
 fn at(run: &Run, width: usize) -> String {
     table(run, Style::of_width(width))
@@ -31,17 +32,10 @@ fn the_ladder_at_100_columns_with_a_refused_case() {
 }
 
 #[test]
-fn the_ladder_in_a_file() {
-    insta::assert_snapshot!(table(&ladder(), Style::default()));
-}
-
-#[test]
 fn no_line_is_wider_than_the_terminal() {
     for run in [ladder(), with_a_refusal()] {
         for width in 48..140 {
-            for line in at(&run, width).lines() {
-                assert!(line.chars().count() <= width, "{width}: {line}");
-            }
+            fits(&at(&run, width), width);
         }
     }
 }
