@@ -347,4 +347,22 @@ mod tests {
     fn a_longer_target_is_refused() {
         copy_in(&[0; 8], &shared(9, 0));
     }
+
+    #[test]
+    fn bytes_that_change_meanwhile_are_old_or_new() {
+        let memory = shared(4096, 0);
+        fill(&memory, 1);
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for value in [2, 1].repeat(2000) {
+                    fill(&memory, value);
+                }
+            });
+            let mut got = [0; 4096];
+            while !writing.is_finished() {
+                copy_out(&memory, &mut got);
+                assert!(got.iter().all(|byte| [1, 2].contains(byte)));
+            }
+        });
+    }
 }

@@ -10,12 +10,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
-use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
 use super::{Directory, assert_same, pipe_of, state};
+
+/// What a relay does that is stopped when the condition no longer holds.
+pub fn going_on_while(condition: bool) -> Flow {
+    if condition {
+        Flow::Continue
+    } else {
+        Flow::Stop
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
@@ -211,9 +219,8 @@ pub fn tcp() -> (OwnedFd, OwnedFd) {
 }
 
 /// Makes the first descriptor non-blocking, which only this test uses.
-fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
-    let flags = rustix::fs::fcntl_getfl(&pair.0).unwrap();
-    rustix::fs::fcntl_setfl(&pair.0, flags | OFlags::NONBLOCK).unwrap();
+pub fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
+    rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
     pair
 }
 
@@ -253,10 +260,6 @@ pub fn idle_inputs(directory: &Directory) -> Pairs {
 
 /// Outputs, and the descriptors to read from.
 pub fn outputs(directory: &Directory) -> Pairs {
-    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
-        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
-        pair
-    };
     let (pipe_reader, pipe) = pipe_of(65_536);
     let (fifo_reader, fifo) = directory.fifo("out");
     let (unix_out, unix_peer) = unix();

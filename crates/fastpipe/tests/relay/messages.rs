@@ -225,24 +225,15 @@ fn read_in_pieces(reader: OwnedFd, size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn packets_become_a_stream_of_bytes() {
-    let (input, bytes) = packets(&[4000; 10]);
-    let (reader, output) = pipe_of(65_536);
-    let done = relay(&input, &output, &Options::new(), |_| Flow::Continue).unwrap();
-    assert_eq!(done.technique, Technique::Copy);
-    drop(output);
-    assert_same(&read_in_pieces(reader, 1000), &bytes);
-}
-
-#[test]
-fn limit_within_a_packet_leaves_the_rest_in_the_pipe() {
-    for technique in [Technique::Splice, Technique::Copy] {
+fn packets_become_a_stream_of_bytes_up_to_the_limit() {
+    for options in [Options::new(), Options::new().technique(Technique::Splice)] {
         for limit in [1, 999, 1000, 1001, 5095, 5096, 5097] {
             let (input, bytes) = packets(&[1000, 4096, 1, 10]);
-            let options = Options::new().technique(technique);
             let (reader, output) = pipe_of(65_536);
-            let done = relay(&input, &output, &options.limit(limit), |_| Flow::Continue).unwrap();
+            let options = options.limit(limit);
+            let done = relay(&input, &output, &options, |_| Flow::Continue).unwrap();
             assert_eq!((done.end, done.given), (End::Limit, limit));
+            assert_eq!(done.technique, Technique::Copy);
             drop(output);
             let mut got = read_in_pieces(reader, 7);
             let mut packets = Reader::builder().open(input).unwrap();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{tcp, unix};
+use crate::common::ends::{going_on_while, tcp, unix};
 use crate::common::process::in_own_process;
 use crate::common::state::until;
 use crate::common::storm::{Storm, handled, until_interrupted};
@@ -116,11 +116,7 @@ fn a_signal_never_makes_a_relay_sleep_in_a_call() {
                     let options = Options::new().technique(technique).wait(Wait::Spin);
                     let options = options.interval(Duration::from_millis(1));
                     relay(input, output, &options, |_| {
-                        if handled() < enough {
-                            Flow::Continue
-                        } else {
-                            Flow::Stop
-                        }
+                        going_on_while(handled() < enough)
                     })
                 });
                 until("the callback is called", || relaying.is_finished());

@@ -46,21 +46,6 @@ fn stream_to(
     report
 }
 
-#[test]
-fn pages_reused_several_times_carry_the_right_bytes() {
-    for setting in settings() {
-        let report = stream_to(setting, How::Both, 40 * MIB, |reader, _| {
-            expect_all(&mut File::from(reader), 0, &[256 * KIB, 1, 4097, 100_001])
-        });
-        if report.path.is_zero_copy() {
-            assert!(
-                report.slabs_renewed + report.slabs_reused > 1,
-                "{setting:?}: {report:?}"
-            );
-        }
-    }
-}
-
 /// Each slab has several huge pages, all of which must be checked.
 #[test]
 fn long_loans_are_cow_checked_too() {

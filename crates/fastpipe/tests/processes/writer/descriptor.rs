@@ -73,21 +73,24 @@ fn repeating(
 
 #[test]
 fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
-    const LEN: usize = MIB;
     in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let frozen = Frozen::new(&stream(0, LEN)).unwrap();
-            let mut replaced = None;
-            let (mut reader, writing) =
-                repeating(&frozen, 1, || replaced = Some(become_a_read_end()));
-            // The writer continues with the rest of the piece.
-            expect(&mut reader, 0, LEN);
-            let report = writing.join().unwrap();
-            assert_eq!(report.counts.bytes, LEN as u64);
-            assert!(frozen.as_bytes() == stream(0, LEN), "written to");
-            assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
-            // All write ends are closed.
-            assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
+            // The rest of a piece, and many more.
+            for (len, times) in [(MIB, 1), (64 * KIB, 160 * MIB / (64 * KIB))] {
+                let frozen = Frozen::new(&stream(0, len)).unwrap();
+                let mut replaced = None;
+                let (mut reader, writing) =
+                    repeating(&frozen, times, || replaced = Some(become_a_read_end()));
+                for _ in 0..times {
+                    expect(&mut reader, 0, len);
+                }
+                let report = writing.join().unwrap();
+                assert_eq!(report.counts.bytes, (len * times) as u64);
+                assert!(frozen.as_bytes() == stream(0, len), "written to");
+                assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
+                // All write ends are closed.
+                assert_eq!(expect_all(&mut reader, 0, &[1]), 0);
+            }
         });
     });
 }
@@ -149,29 +152,6 @@ fn wait_drained_keeps_its_own_pipe_after_stdout_was_replaced() {
             send(&mut out, How::Lend, 16 * KIB as u64, KIB).unwrap();
             drop(reader);
             assert_eq!(kind(out.wait_drained()), ErrorKind::BrokenPipe);
-        });
-    });
-}
-
-#[test]
-fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
-    const COPY: usize = 64 * KIB;
-    const TIMES: usize = 160 * MIB / COPY;
-    in_own_process(|| {
-        if !vmsplice::is_by_reference() {
-            return;
-        }
-        with_stdout_of_its_own(|| {
-            let frozen = Frozen::new(&stream(0, COPY)).unwrap();
-            let (mut reader, writing) = repeating(&frozen, TIMES, || {
-                dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
-            });
-            for _ in 0..TIMES {
-                expect(&mut reader, 0, COPY);
-            }
-            let report = writing.join().unwrap();
-            assert_eq!(report.counts.bytes, (TIMES * COPY) as u64);
-            assert_eq!(expect_all(&mut reader, 0, &[1]), 0);
         });
     });
 }

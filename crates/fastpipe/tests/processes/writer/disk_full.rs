@@ -10,6 +10,7 @@ use crate::common::writers::{MIB, check, fill, fresh, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer, WriterBuilder};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LEN: usize = 3 * MIB + 17;
 
@@ -76,16 +77,9 @@ fn each(mut test: impl FnMut(WriterBuilder, bool)) {
 }
 
 fn limit_files_to(bytes: u64) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: valid for writing.
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    assert_eq!(got, 0);
-    limit.rlim_cur = bytes.min(limit.rlim_max);
-    // SAFETY: valid for reading.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    let current = Some(bytes);
+    let all = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current, ..all }).unwrap();
 }
 
 #[test]
@@ -102,7 +96,6 @@ fn file_gets_every_byte_after_its_size_limit_is_raised() {
                 limit_files_to(limit);
             });
         });
-        limit_files_to(libc::RLIM_INFINITY);
     });
 }
 
@@ -130,6 +123,5 @@ fn a_repetition_resumes_after_its_size_limit_is_raised() {
             out.finish().unwrap();
             assert_same(&std::fs::read(&path).unwrap(), &data.repeat(times as usize));
         }
-        limit_files_to(libc::RLIM_INFINITY);
     });
 }
