@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
-    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_marked, start,
-    start_into, start_marked,
+    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, pipespeed_in,
+    run_marked, says, start, start_into, start_marked,
 };
 use nix::sys::signal::Signal as Inherited;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -161,8 +161,7 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         "sizes --case write_read --pipe-size 64K --time 30",
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!("bench {options} --json run.json"));
-        command.current_dir(&directory);
+        let command = pipespeed_in(&directory, &format!("bench {options} --json run.json"));
         let (running, mark) = start_marked(command);
         let path = directory.path().join("run.json");
         eventually(|| path.exists().then_some(())).unwrap();
@@ -202,8 +201,10 @@ fn signals_that_come_together_count_as_one() {
 #[test]
 fn second_signal_a_moment_later_ends_a_run_that_hangs() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
-    command.current_dir(&directory);
+    let mut command = pipespeed_in(
+        &directory,
+        "bench --quick --rounds 5000 --case write_read --json run.json",
+    );
     // Its table finds no room, and nobody reads.
     let (_unread, mut full) = std::io::pipe().unwrap();
     let page = rustix::pipe::fcntl_getpipe_size(&full).unwrap() / 16;
@@ -248,8 +249,10 @@ fn run_whose_ends_are_always_killed_ends_and_names_them() {
         assert_eq!(record["interrupted"], Value::Null);
         assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
         let last = outcome.err.lines().last().unwrap();
-        let killed = format!("3 trials failed: the {role} was killed by SIGKILL");
-        assert!(last.contains(&killed), "{outcome:#?}");
+        says(
+            &last,
+            &[format!("3 trials failed: the {role} was killed by SIGKILL")],
+        );
         assert!(outcome.out.contains("write_read_again"), "{outcome:#?}");
     }
 }

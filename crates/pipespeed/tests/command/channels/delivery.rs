@@ -9,8 +9,8 @@ use crate::common;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::Mark;
 use crate::common::{
-    Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, recorded, refusal, run,
-    run_alone, run_marked, skip,
+    Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, pipespeed_in, recorded,
+    refusal, run, run_alone, run_marked, says, skip,
 };
 use rustix::process::Resource;
 use serde_json::Value;
@@ -92,11 +92,13 @@ fn messages_arrive_whole_through_every_channel() {
 #[test]
 fn the_record_says_what_took_effect() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!(
-        "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,mqueue --size 4K \
+    let command = pipespeed_in(
+        &directory,
+        &format!(
+            "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,mqueue --size 4K \
          --json r.json --csv r.csv --chart r.svg"
-    ));
-    command.current_dir(&directory);
+        ),
+    );
     clean(command).succeeded();
     let record = json_file(&directory.path().join("r.json"));
     assert_eq!(record["suite"], "channels");
@@ -263,8 +265,7 @@ fn all_of_it_says_first_how_long_it_takes() {
     assert_eq!(quick.out.lines().count(), 6 * 4 * 2);
     // Interrupted as soon as it has said so.
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("bench channels --all");
-    command.current_dir(&directory);
+    let mut command = pipespeed_in(&directory, "bench channels --all");
     let mark = Mark::on(&mut command);
     let running = common::start(command);
     common::procs::eventually(|| mark.endpoint("reader")).unwrap();
@@ -273,6 +274,5 @@ fn all_of_it_says_first_how_long_it_takes() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(130), "{outcome:#?}");
     let first = outcome.err.lines().next().unwrap();
-    assert!(first.contains("rounds, about"), "{first}");
-    assert!(first.contains("minutes"), "{first}");
+    says(&first, &["rounds, about", "minutes"]);
 }

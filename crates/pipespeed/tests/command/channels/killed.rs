@@ -5,7 +5,7 @@ use pipespeed_measure::spec::Channel;
 use std::path::Path;
 
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, Running, conditions, json_file, names_in, pipespeed, skip, start};
+use crate::common::{Outcome, Running, json_file, names_in, pipespeed_in, skip, start};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -26,11 +26,13 @@ impl Run {
     fn start(channel: &str, rounds: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let private = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!(
-            "bench channels --quick --rounds {rounds} --channel {channel} --size 1K \
+        let mut command = pipespeed_in(
+            &directory,
+            &format!(
+                "bench channels --quick --rounds {rounds} --channel {channel} --size 1K \
              --json run.json -q"
-        ));
-        command.current_dir(&directory);
+            ),
+        );
         command.env("TMPDIR", private.path());
         let mark = Mark::on(&mut command);
         let queues = queues();
@@ -156,27 +158,6 @@ fn assert_names_the_killed(outcome: &Outcome, role: &str) {
         "{outcome:#?}"
     );
     assert!(last.contains("1 trial failed: "), "{outcome:#?}");
-}
-
-#[test]
-fn end_killed_before_the_first_round_costs_that_trial_only() {
-    if conditions::processors() < 2 {
-        skip("no second case of a channel on one processor");
-        return;
-    }
-    for (channel, role) in channels_and_ends() {
-        // Of the verified pass, which begins with the case that blocks.
-        let run = killed(|| Some(Run::start(channel, 1)), role);
-        let Some((outcome, record)) = run else {
-            continue;
-        };
-        assert_names_the_killed(&outcome, role);
-        let cases = record["cases"].as_array().unwrap();
-        for case in cases.iter().filter(|case| case["not_run"].is_null()) {
-            let sample = &case["samples"][0];
-            assert!(sample.is_object(), "{channel}, {role}: {record:#}");
-        }
-    }
 }
 
 #[test]

@@ -25,11 +25,16 @@ pub fn pipespeed(args: &str) -> Command {
     command
 }
 
-/// Runs the command in this directory.
-pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
+/// The command in this directory.
+pub fn pipespeed_in(directory: impl AsRef<Path>, args: &str) -> Command {
     let mut command = pipespeed(args);
     command.current_dir(directory);
-    run_alone(command)
+    command
+}
+
+/// Runs the command in this directory.
+pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
+    run_alone(pipespeed_in(directory, args))
 }
 
 /// Starts a command that can be found by its mark.
