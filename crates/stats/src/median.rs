@@ -120,25 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_six_samples_is_their_range() {
-        let interval = median_interval(&up_to(6), 0.95).unwrap();
-        assert_eq!((interval.low, interval.high), (1.0, 6.0));
-        assert!((interval.coverage - (1.0 - 2.0 / 64.0)).abs() < 1e-15);
-    }
-
-    #[test]
-    fn the_interval_of_thirty_samples_leaves_out_nine_a_side() {
-        let interval = median_interval(&up_to(30), 0.95).unwrap();
-        assert_eq!((interval.low, interval.high), (10.0, 21.0));
-        assert!((interval.coverage - 0.957_226).abs() < 1e-6);
-    }
-
-    #[test]
-    fn a_level_that_is_attained_exactly_is_given() {
-        let interval = median_interval(&up_to(6), 1.0 - 2.0 / 64.0).unwrap();
-        assert_eq!((interval.low, interval.high), (1.0, 6.0));
-        let interval = median_interval(&up_to(8), 1.0 - 18.0 / 256.0).unwrap();
-        assert_eq!((interval.low, interval.high), (2.0, 7.0));
+    fn an_interval_is_the_narrowest_that_attains_its_level() {
+        for (samples, level, ends, coverage) in [
+            (6, 0.95, (1.0, 6.0), 1.0 - 2.0 / 64.0),
+            (30, 0.95, (10.0, 21.0), 0.957_226),
+            // Exactly.
+            (6, 1.0 - 2.0 / 64.0, (1.0, 6.0), 1.0 - 2.0 / 64.0),
+            (8, 1.0 - 18.0 / 256.0, (2.0, 7.0), 1.0 - 18.0 / 256.0),
+        ] {
+            let interval = median_interval(&up_to(samples), level).unwrap();
+            assert_eq!((interval.low, interval.high), ends);
+            assert!((interval.coverage - coverage).abs() < 1e-6, "{interval:?}");
+        }
     }
 
     #[test]

@@ -176,6 +176,6 @@ mod tests {
         let gup = GupFile::open(path).unwrap();
         let missing = GupBenchmark::new(path.to_owned(), gup).unwrap_err();
         assert!(matches!(missing, Missing::OtherArgument(_)), "{missing}");
-        says(&missing.to_string(), &["since Linux 5.13"]);
+        says(missing.to_string(), &["since Linux 5.13"]);
     }
 }
