@@ -161,8 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn verbose_hides_nothing() {
+    fn verbose_hides_no_note_and_no_property_of_the_machine() {
         assert_eq!(notes(many(), verbose(40)).lines().count(), 7);
+        let warnings = [
+            (WarningKind::Guest, "a guest"),
+            (WarningKind::Quota, "a quota"),
+        ];
+        let warnings = warnings.map(|(kind, message)| Warning::new(kind, message));
+        let text = notes(Note::warnings(&warnings), verbose(80));
+        assert_eq!(text, "note: a guest\nnote: a quota");
     }
 
     #[test]
@@ -199,16 +206,5 @@ mod tests {
         let alone = shown(std::slice::from_ref(&busy));
         assert_eq!(alone, "note: others used 1.9 of 2 processors before");
         assert_eq!(shown(&[busy, load]), "note: others used 1.8 processors");
-    }
-
-    #[test]
-    fn verbose_shows_all_properties_of_the_machine() {
-        let warnings = [
-            (WarningKind::Guest, "a guest"),
-            (WarningKind::Quota, "a quota"),
-        ]
-        .map(|(kind, message)| Warning::new(kind, message));
-        let text = notes(Note::warnings(&warnings), verbose(80));
-        assert_eq!(text, "note: a guest\nnote: a quota");
     }
 }

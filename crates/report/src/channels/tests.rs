@@ -58,11 +58,8 @@ fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
     let mut run = channels(false);
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat(&shown(&run, 120)).contains("medians with 95 % intervals"));
-    for case in &mut run.cases {
-        case.summary
-            .as_mut()
-            .map(|summary| summary.gib_per_s.interval = None);
-    }
+    let summaries = run.cases.iter_mut().flat_map(|case| &mut case.summary);
+    summaries.for_each(|summary| summary.gib_per_s.interval = None);
     for text in [shown(&run, 120), crate::chart(&run)] {
         let flat = flat(&text);
         says(&flat, &["medians (too few rounds for intervals)"]);

@@ -73,13 +73,15 @@ fn the_ladder_has_a_table_with_sums_and_steps() {
 }
 
 #[test]
-fn a_refused_case_has_a_reason_and_no_step() {
+fn a_refused_case_has_a_reason_and_no_bar() {
     let mut profile = fixtures::ladder();
     profile.cases[1].not_run = Some(NotRun::refused("no huge pages"));
     profile.cases[1].ends.clear();
     let text = profile_ladder(&profile, Style::default());
     says(&text, &["vmsplice_read: refused: no huge pages"]);
     assert!(!text.contains("->"), "{text}");
+    let texts = texts(&profile_chart(&profile));
+    assert!(!texts.contains(&"vmsplice_read".to_owned()), "{texts:?}");
 }
 
 #[test]
@@ -141,14 +143,6 @@ fn the_legend_has_the_costs_present_in_order() {
     let shown: Vec<usize> = CostGroup::all().filter_map(place).collect();
     assert!(shown.len() > 4 && shown.is_sorted(), "{texts:?}");
     assert_eq!(place(CostGroup::Spinning), None);
-}
-
-#[test]
-fn a_case_that_was_not_run_has_no_bar() {
-    let mut profile = fixtures::ladder();
-    profile.cases[1].not_run = Some(NotRun::refused("why"));
-    let texts = texts(&profile_chart(&profile));
-    assert!(!texts.contains(&"vmsplice_read".to_owned()), "{texts:?}");
 }
 
 #[test]

@@ -74,12 +74,6 @@ fn a_null_control_that_differs_makes_the_run_suspect() {
 }
 
 #[test]
-fn a_run_without_cases_has_notes_on_the_method() {
-    let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
-    assert!(text.contains("Measured: 30 rounds"));
-}
-
-#[test]
 fn the_table_says_what_is_saved_and_why() {
     let mut run = ladder();
     set_control(&mut run, within(0.55, 1.0, 1.7));
