@@ -123,13 +123,7 @@ pub fn input(from: From, directory: &Directory, bytes: &[u8]) -> (OwnedFd, JoinH
 
 /// Collects the bytes from an output until it is closed, or a given number of bytes from
 /// a terminal.
-pub struct Collector(JoinHandle<Vec<u8>>);
-
-impl Collector {
-    pub fn finish(self) -> Vec<u8> {
-        self.0.join().unwrap()
-    }
-}
+type Collector = JoinHandle<Vec<u8>>;
 
 /// Creates an output, and a collector of the `len` bytes that will be written to it.
 pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector) {
@@ -145,7 +139,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
             // Read when it is complete: see `collected`.
             let file: OwnedFd = file.unwrap().into();
             let collecting = std::thread::spawn(Vec::new);
-            return (file, Collector(collecting));
+            return (file, collecting);
         }
         To::Pipe => {
             let (reader, writer) = fastpipe::pipe::create().unwrap();
@@ -175,7 +169,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
         }
         got
     });
-    (ours, Collector(collecting))
+    (ours, collecting)
 }
 
 /// Closes the output, and returns the bytes written to it.
@@ -183,7 +177,7 @@ pub fn collected(to: To, directory: &Directory, ours: OwnedFd, collector: Collec
     // A terminal's master would report a hang-up before the bytes are read.
     let _open = (to == To::Terminal).then(|| ours.as_fd().try_clone_to_owned().unwrap());
     drop(ours);
-    let got = collector.finish();
+    let got = collector.join().unwrap();
     match to {
         To::File | To::Append => std::fs::read(directory.path("out")).unwrap(),
         _ => got,

@@ -115,7 +115,7 @@ fn the_technique_depends_on_the_two_ends() {
 }
 
 #[test]
-fn holes_of_a_file_and_an_endless_input_arrive_up_to_the_limit() {
+fn holes_and_an_endless_input_arrive_up_to_the_limit() {
     let inputs = Directory::new();
     let holes = inputs.file("holes", b"begin");
     holes.write_all_at(b"end", 400_000).unwrap();

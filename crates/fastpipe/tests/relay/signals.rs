@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{going_on_while, tcp, unix};
+use crate::common::ends::{going_on_while, nonblocking, tcp, unix};
 use crate::common::process::in_own_process;
 use crate::common::state::until;
 use crate::common::storm::{Storm, handled, until_interrupted};
@@ -75,9 +75,8 @@ fn relayed(
 
 #[test]
 fn a_relay_loses_no_byte_in_a_storm_of_signals() {
-    let nonblocking = || {
-        let (reader, writer) = unix();
-        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let to_nonblocking = || {
+        let (writer, reader) = nonblocking(unix());
         (reader, writer)
     };
     for wait in WAITS {
@@ -89,7 +88,10 @@ fn a_relay_loses_no_byte_in_a_storm_of_signals() {
             (pipes(), Some(Technique::Copy)),
             (pipes(), None),
             ((unix(), unix()), Some(Technique::Copy)),
-            ((tcp(), nonblocking()), Some(Technique::SpliceThroughPipe)),
+            (
+                (tcp(), to_nonblocking()),
+                Some(Technique::SpliceThroughPipe),
+            ),
         ] {
             relayed(input, output, &options, technique);
         }
