@@ -186,6 +186,6 @@ mod tests {
             ["ring of 8B, write-first"]
         );
         let error = cases(&args("pipe ring --naive=short-reads")).unwrap_err();
-        says(&error.to_string(), &["not available over ring"]);
+        says(error.to_string(), &["not available over ring"]);
     }
 }

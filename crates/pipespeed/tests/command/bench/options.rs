@@ -68,7 +68,7 @@ fn memory_beyond_the_lock_limit_is_refused_the_rest_measured() {
     conditions::limit(&mut command, rustix::process::Resource::Memlock, 4096);
     let record = recorded(command);
     let reason = refusal(&record, "locked");
-    says(&reason, &["RLIMIT_MEMLOCK", "ulimit -l"]);
+    says(reason, &["RLIMIT_MEMLOCK", "ulimit -l"]);
     let plain = case(&record, "vmsplice_splice_spin");
     assert_eq!(plain["samples"].as_array().unwrap().len(), 1);
 }

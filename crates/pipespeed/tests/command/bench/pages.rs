@@ -65,7 +65,7 @@ fn sizes_that_an_ordinary_user_cannot_prove_are_refused() {
     for (name, refusal, _) in cases(&record) {
         match (name, refusal) {
             ("huge_pages_split", Some(refusal)) => {
-                says(&refusal, &["can't be proven without root"]);
+                says(refusal, &["can't be proven without root"]);
             }
             ("huge_pages_split", None) => panic!("{name} ran"),
             (_, refusal) => assert_eq!(refusal, None, "{name}"),

@@ -119,14 +119,6 @@ fn trial_may_take_ten_times_as_long_as_pilot_says() {
 }
 
 #[test]
-fn volumes_that_make_no_sense_are_refused() {
-    run_alone(pipespeed(
-        "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
-    ))
-    .refused(2, &["--time 1", "--volume"]);
-}
-
-#[test]
 fn options_of_one_suite_are_refused_by_all_others() {
     let options: [(&str, &[&str]); 5] = [
         ("--volume 1G", &["volumes"]),

@@ -58,13 +58,6 @@ fn every_cost_has_an_estimate_or_a_reason() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_in_one_line() {
-    let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
-    run_alone(unwritable).refused(2, &["--json", "/no/such/directory"]);
-    run_alone(pipespeed("costs --cpus 0,99999")).refused(2, &["99999", "--cpus"]);
-}
-
-#[test]
 fn what_is_lacking_leaves_the_rest_to_be_measured() {
     // Whether the condition could be set.
     type Lack = fn(&mut Command) -> bool;

@@ -294,6 +294,6 @@ fn everything_fits_a_terminal_of_80_columns() {
         assert!(running.finish().success());
         let text = terminal.text();
         assert!(text.contains("PGD entry"), "{text}");
-        fits(&text, 80);
+        fits(text, 80);
     }
 }

@@ -43,6 +43,8 @@ fn unwritable_files_are_found_before_anything_is_measured() {
         "bench --json",
         "bench --csv",
         "bench --chart",
+        "costs --json",
+        "latency --chart",
         "top --once --json",
     ] {
         let option = args.rsplit(' ').next().unwrap();

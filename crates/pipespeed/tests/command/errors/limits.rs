@@ -19,12 +19,16 @@ fn into_a_pipe(writer: Command) -> Outcome {
 }
 
 /// What a reader says whose standard input is a pipe with 16 bytes in it.
-fn from_a_pipe(mut reader: Command) -> Outcome {
+fn from_a_pipe(reader: Command) -> Outcome {
+    start(with_16_bytes(reader)).finish()
+}
+
+fn with_16_bytes(mut reader: Command) -> Command {
     use std::io::Write;
     let (from, mut into) = std::io::pipe().unwrap();
     into.write_all(&[0; 16]).unwrap();
     reader.stdin(from);
-    start(reader).finish()
+    reader
 }
 
 #[test]
@@ -289,14 +293,9 @@ fn a_full_device_as_standard_output_is_an_error() {
         let outcome = start_into(pipespeed(&format!("{run} --json -")), full_device()).finish();
         outcome.failed(1, &["cannot write to standard output: No space left"]);
     }
-    use std::io::Write;
-    let (from, mut into) = std::io::pipe().unwrap();
-    into.write_all(&[0; 16]).unwrap();
-    let mut reader = pipespeed("read --bytes-to-pipe 16");
-    reader.stdin(from);
-    start_into(reader, full_device())
-        .finish()
-        .failed(1, &["No space left"]);
+    let reader = with_16_bytes(pipespeed("read --bytes-to-pipe 16"));
+    let outcome = start_into(reader, full_device()).finish();
+    outcome.failed(1, &["No space left"]);
 }
 
 #[test]
@@ -351,7 +350,7 @@ fn too_few_processes_to_start_name_the_limits() {
     let mut command = program.command("costs --quick --no-save");
     conditions::limit(&mut command, Resource::Nproc, 0);
     let outcome = run_alone(command).succeeded();
-    says(&outcome.unwrapped(), &["(ulimit -u, now 0)"]);
+    says(outcome.unwrapped(), &["(ulimit -u, now 0)"]);
 }
 
 #[test]

@@ -182,18 +182,6 @@ fn a_rate_that_can_t_be_kept_is_said_so_and_nothing_is_left_out() {
 }
 
 #[test]
-fn what_makes_no_sense_names_the_option_and_the_way_out() {
-    latency("pipe ring --naive=short-reads").refused(2, &["not available over ring", "socketpair"]);
-    latency("pipe --cpus 0,99999").refused(2, &["99999", "--cpus"]);
-    let long = "--all --time 2 --rounds 100";
-    latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);
-    latency("pipe --chart /").refused(2, &["--chart", "directory"]);
-    for wait in ["--wait spin", "--wait adaptive"] {
-        latency(&format!("pipe --cpus 0,0 {wait}")).refused(2, &[wait, "two processors"]);
-    }
-}
-
-#[test]
 fn sizes_that_fit_no_channel_are_refused_before_anything_is_saved() {
     let directory = tempfile::tempdir().unwrap();
     let in_directory = |args: &str| {

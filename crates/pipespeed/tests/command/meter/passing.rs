@@ -88,7 +88,7 @@ fn several_files_are_passed_on_in_order_without_bad_one() {
     assert_eq!(outcome.code, Some(2 | 16), "{outcome:#?}");
     let lines: Vec<&str> = outcome.err.lines().collect();
     assert_eq!(lines.len(), 2, "{outcome:#?}");
-    says(&lines[0], &["/nonexistent: No such file"]);
+    says(lines[0], &["/nonexistent: No such file"]);
     assert!(lines[1].contains("/: Is a directory"), "{outcome:#?}");
 }
 
