@@ -22,7 +22,7 @@ fn refused(args: &str, words: &[&str]) {
 fn times_and_sizes_too_small_name_the_way_out() {
     let cases: [(&str, &[&str]); 11] = [
         (
-            "bench volumes --volume 0.25G,25G --time 1",
+            "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
             &["--time 1", "--volume"],
         ),
         (
@@ -39,7 +39,7 @@ fn times_and_sizes_too_small_name_the_way_out() {
         ),
         (
             "bench channels --time 1 --quick",
-            &["11 rounds", "--size, or use --rounds"],
+            &["--time 1", "11 rounds", "--size, or use --rounds"],
         ),
         ("costs --cpus 0,99999", &["99999", "--cpus"]),
         ("latency pipe --cpus 0,99999", &["99999", "--cpus"]),
@@ -49,7 +49,7 @@ fn times_and_sizes_too_small_name_the_way_out() {
         ),
         (
             "latency --all --time 2 --rounds 100",
-            &["allow --time", "fewer channels"],
+            &["--time 2", "allow --time", "fewer channels"],
         ),
         (
             "latency pipe --cpus 0,0 --wait spin",
