@@ -39,6 +39,24 @@ fn unwrap(text: &str) -> String {
     text.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
+/// Checks that a text has all of these words in it.
+#[track_caller]
+pub fn says(text: impl AsRef<str>, all_words: &[impl AsRef<str>]) {
+    let text = text.as_ref();
+    for words in all_words {
+        let words = words.as_ref();
+        assert!(text.contains(words), "{words:?} is missing: {text}");
+    }
+}
+
+/// Checks that no line of a text is longer than this.
+#[track_caller]
+pub fn fits(text: &str, width: usize) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{width}: {line}");
+    }
+}
+
 /// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Outcome {

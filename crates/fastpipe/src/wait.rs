@@ -421,30 +421,19 @@ mod tests {
     }
 
     #[test]
-    fn spinning_always_retries() {
-        let mut backoff = Backoff::with_peer(Wait::Spin, false);
-        for _ in 0..1000 {
-            assert!(backoff.should_retry());
-            assert!(backoff.is_spinning());
-        }
-        backoff.record_success();
-        assert!(backoff.should_retry());
-    }
-
-    #[test]
-    fn waits_that_do_not_spin_always_sleep() {
-        for wait in [Wait::Block, Wait::Poll, Wait::Never] {
-            let mut backoff = Backoff::with_peer(wait, true);
-            assert!(!backoff.should_retry());
-            assert!(!backoff.is_spinning());
-        }
-    }
-
-    #[test]
-    fn adaptive_never_spins_without_a_parallel_peer() {
-        let mut backoff = Backoff::with_peer(Wait::Adaptive, false);
-        for _ in 0..1000 {
-            assert!(!backoff.should_retry());
+    fn spinning_always_retries_and_other_waits_need_a_reason() {
+        for (wait, has_peer, retries) in [
+            (Wait::Spin, false, true),
+            (Wait::Block, true, false),
+            (Wait::Poll, true, false),
+            (Wait::Never, true, false),
+            (Wait::Adaptive, false, false),
+        ] {
+            let mut backoff = Backoff::with_peer(wait, has_peer);
+            for _ in 0..1000 {
+                assert_eq!(backoff.should_retry(), retries, "{wait:?}");
+                assert_eq!(backoff.is_spinning(), retries, "{wait:?}");
+            }
         }
     }
 

@@ -108,6 +108,7 @@ impl Busy {
 mod tests {
     use super::super::fixture::Fixture;
     use super::*;
+    use pipespeed_testing::says;
 
     /// The look at a machine of four processors whose counts grow by these shares of a second,
     /// busy and steal, in a second.
@@ -157,10 +158,7 @@ mod tests {
         let loaded = [(1.0, 0.0), (0.9, 0.0), IDLE, IDLE];
         assert_eq!(look(loaded, &[2, 3]), None);
         let text = look(loaded, &[0, 1]).unwrap().announcement();
-        assert!(
-            text.contains("use 1.9 of the 2 processors chosen ("),
-            "{text}"
-        );
+        says(&text, &["use 1.9 of the 2 processors chosen ("]);
         let text = look(loaded, &[1, 1]).unwrap().announcement();
         assert!(text.contains("use 0.9 of the processor chosen ("), "{text}");
     }
@@ -169,14 +167,19 @@ mod tests {
     fn steal_is_named_as_such() {
         let stolen = [(0.0, 0.25), (0.0, 0.15), IDLE, IDLE];
         let text = look(stolen, &[0, 1]).unwrap().announcement();
-        assert!(
-            text.contains("busy: the hypervisor gives 20 % of the processor time to other guests"),
-            "{text}"
+        says(
+            &text,
+            &["busy: the hypervisor gives 20 % of the processor time to other guests"],
         );
         let both = [(0.5, 0.25), (0.5, 0.15), IDLE, IDLE];
         let text = look(both, &[0, 1]).unwrap().announcement();
-        assert!(text.contains("use 1.0 of the 2 processors"), "{text}");
-        assert!(text.contains(" and the hypervisor gives 20 %"), "{text}");
+        says(
+            &text,
+            &[
+                "use 1.0 of the 2 processors",
+                " and the hypervisor gives 20 %",
+            ],
+        );
     }
 
     #[test]

@@ -124,32 +124,43 @@ pub(super) fn kvm_guest() -> Fixture {
         .file(&format!("{clock}/available_clocksource"), "tsc kvm-clock \n")
 }
 
-/// Four cores of two threads each: (0,4), (1,5), (2,6), (3,7).
-pub(super) fn laptop() -> Fixture {
+/// Eight threads of `packages` packages, each a memory node: siblings are (0,4), (1,5), (2,6),
+/// (3,7), and all threads of a package share an L3 of this size.
+fn eight_threads(packages: usize, kib: u64) -> Fixture {
     let mut made = Fixture::empty().allowed("0-7", "0-7");
     for number in 0..8 {
+        let package = number % 4 * packages / 4;
         let pair = format!("{},{}", number % 4, number % 4 + 4);
+        let all = match (packages, package) {
+            (1, _) => "0-7",
+            (_, 0) => "0-1,4-5",
+            _ => "2-3,6-7",
+        };
+        made = made.cpu(CpuFiles {
+            number,
+            package: package as i32,
+            core: (number % (4 / packages)) as u32,
+            siblings: &pair,
+            node: package as u32,
+            caches: &[
+                (1, "Data", 32, &pair),
+                (2, "Unified", 1024, &pair),
+                (3, "Unified", kib, all),
+            ],
+        });
+    }
+    made
+}
+
+/// Four cores of two threads each.
+pub(super) fn laptop() -> Fixture {
+    let clock = "sys/devices/system/clocksource/clocksource0";
+    let mut made = eight_threads(1, 8192);
+    for number in 0..8 {
+        let own = format!("sys/devices/system/cpu/cpu{number}/cpufreq");
         made = made
-            .cpu(CpuFiles {
-                number,
-                package: 0,
-                core: number as u32 % 4,
-                siblings: &pair,
-                node: 0,
-                caches: &[
-                    (1, "Data", 32, &pair),
-                    (2, "Unified", 1024, &pair),
-                    (3, "Unified", 8192, "0-7"),
-                ],
-            })
-            .file(
-                &format!("sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor"),
-                "powersave\n",
-            )
-            .file(
-                &format!("sys/devices/system/cpu/cpu{number}/cpufreq/scaling_driver"),
-                "intel_pstate\n",
-            );
+            .file(&format!("{own}/scaling_governor"), "powersave\n")
+            .file(&format!("{own}/scaling_driver"), "intel_pstate\n");
     }
     made.file(
         "proc/cpuinfo",
@@ -158,38 +169,13 @@ pub(super) fn laptop() -> Fixture {
     .file("sys/class/dmi/id/sys_vendor", "LENOVO\n")
     .file("sys/class/dmi/id/product_name", "20XW\n")
     .file("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
-    .file(
-        "sys/devices/system/clocksource/clocksource0/current_clocksource",
-        "hpet\n",
-    )
-    .file(
-        "sys/devices/system/clocksource/clocksource0/available_clocksource",
-        "hpet acpi_pm\n",
-    )
+    .file(&format!("{clock}/current_clocksource"), "hpet\n")
+    .file(&format!("{clock}/available_clocksource"), "hpet acpi_pm\n")
 }
 
-/// Two packages, each a memory node of two cores of two threads: siblings
-/// (0,4), (1,5) in the first and (2,6), (3,7) in the second.
+/// Two packages of two cores of two threads.
 pub(super) fn server() -> Fixture {
-    let mut made = Fixture::empty().allowed("0-7", "0-7");
-    for number in 0..8 {
-        let package = number % 4 / 2;
-        let pair = format!("{},{}", number % 4, number % 4 + 4);
-        let all = if package == 0 { "0-1,4-5" } else { "2-3,6-7" };
-        made = made.cpu(CpuFiles {
-            number,
-            package: package as i32,
-            core: number as u32 % 2,
-            siblings: &pair,
-            node: package as u32,
-            caches: &[
-                (1, "Data", 32, &pair),
-                (2, "Unified", 1024, &pair),
-                (3, "Unified", 33792, all),
-            ],
-        });
-    }
-    made.file(
+    eight_threads(2, 33792).file(
         "proc/cpuinfo",
         "model name\t: Example Xeon\nflags\t\t: fpu\n",
     )

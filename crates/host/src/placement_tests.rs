@@ -2,6 +2,7 @@
 
 use super::fixture::{CpuFiles, Fixture, arm_board, kvm_guest, laptop, one_cpu, server};
 use super::*;
+use pipespeed_testing::says;
 
 fn different(made: &Fixture) -> Chosen {
     choose(Placement::Different, &Topology::read(&made.root)).expect("processors")
@@ -79,50 +80,33 @@ fn cores_without_a_shared_cache_give_a_warning() {
 }
 
 #[test]
-fn a_single_processor_gives_a_warning_and_forbids_spinning() {
-    let made = one_cpu();
-    let topology = Topology::read(&made.root);
-    let found = different(&made);
-    assert_eq!((found.writer, found.reader), (Some(0), Some(0)));
-    assert_eq!(found.relation, "one processor");
-    assert!(
-        found
-            .warning
-            .as_ref()
-            .unwrap()
-            .contains("only one processor")
+fn one_processor_forbids_spinning_and_free_pins_nothing() {
+    for (made, placement, refusal) in [
+        (one_cpu(), Placement::Different, Some("two processors")),
+        (one_cpu(), Placement::Free, Some("only processor 0")),
+        (laptop(), Placement::Same, Some("--placement different")),
+        (laptop(), Placement::Free, None),
+        (laptop(), Placement::Different, None),
+    ] {
+        let topology = Topology::read(&made.root);
+        let found = choose(placement, &topology).unwrap();
+        let is_one = found.relation == "one processor";
+        assert_eq!(found.writer.is_none(), placement == Placement::Free);
+        assert_eq!(
+            found.writer == found.reader && found.writer.is_some(),
+            is_one
+        );
+        match (refusal, spinning_refused(&found, &topology)) {
+            (Some(words), Some(refused)) => says(refused, &[words]),
+            (expected, refused) => assert_eq!((expected, refused), (None, None)),
+        }
+    }
+    let same = choose(Placement::Same, &Topology::read(&laptop().root));
+    assert_eq!(same, Ok(chosen(1, 1, "one processor")));
+    says(
+        different(&one_cpu()).warning.unwrap(),
+        &["only one processor"],
     );
-    assert!(
-        spinning_refused(&found, &topology)
-            .unwrap()
-            .contains("two processors")
-    );
-    let free = choose(Placement::Free, &topology).unwrap();
-    assert!(
-        spinning_refused(&free, &topology)
-            .unwrap()
-            .contains("only processor 0")
-    );
-}
-
-#[test]
-fn same_forbids_spinning_and_free_pins_nothing() {
-    let made = laptop();
-    let topology = Topology::read(&made.root);
-    let same = choose(Placement::Same, &topology).unwrap();
-    assert_eq!(same, chosen(1, 1, "one processor"));
-    assert!(
-        spinning_refused(&same, &topology)
-            .unwrap()
-            .contains("--placement different")
-    );
-    let free = choose(Placement::Free, &topology).unwrap();
-    assert_eq!(
-        (free.writer, free.reader, free.relation.as_str()),
-        (None, None, "left to the scheduler")
-    );
-    assert_eq!(spinning_refused(&free, &topology), None);
-    assert_eq!(spinning_refused(&different(&made), &topology), None);
 }
 
 #[test]
@@ -131,10 +115,7 @@ fn without_any_known_processor_only_free_works() {
     assert!(choose(Placement::Free, &topology).is_ok());
     for placement in [Placement::Different, Placement::Same] {
         let error = choose(placement, &topology).unwrap_err().to_string();
-        assert!(
-            error.contains(placement.name()) && error.contains("--placement free"),
-            "{error}"
-        );
+        says(&error, &[placement.name(), "--placement free"]);
     }
     assert!(pin_to(7, 9, &topology).is_ok());
 }

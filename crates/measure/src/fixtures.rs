@@ -14,9 +14,16 @@ use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::record::comparisons::allow_for_null_control;
 use crate::rounds::{TrialPlace, unmeasured};
-use crate::suite::{Overrides, Selection};
+use crate::suite::Overrides;
 
 const ROUNDS: usize = 30;
+
+/// What is asked for, with something changed.
+pub fn overrides(change: impl FnOnce(&mut Overrides)) -> Overrides {
+    let mut asked = Overrides::default();
+    change(&mut asked);
+    asked
+}
 
 /// An invented machine.
 fn machine() -> Machine {
@@ -231,14 +238,7 @@ pub fn touched() -> Run {
 /// Plausible results of the suite `channels`: rates grow with the size of the messages
 /// up to the channel's limit, and spinning doubles them.
 pub fn channels(all: bool) -> Run {
-    let overrides = Overrides {
-        selection: Selection {
-            all,
-            ..Selection::default()
-        },
-        ..Overrides::default()
-    };
-    let planned = Suite::Channels.cases(&overrides);
+    let planned = Suite::Channels.cases(&overrides(|asked| asked.selection.all = all));
     let cases = planned.iter().map(|made| {
         let channel = made.subject.channel().unwrap();
         let kind = Channel::VALUES.iter().position(|one| *one == channel);

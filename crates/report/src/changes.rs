@@ -161,7 +161,7 @@ fn advice(change: Change, case: &CaseResult) -> (String, &'static str) {
 pub(super) mod tests {
     use super::*;
     use crate::Style;
-    use pipespeed_measure::fixtures::{case, run, set_control, within};
+    use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::record::Ratio;
     use pipespeed_measure::spec::Suite;
 
@@ -213,15 +213,6 @@ pub(super) mod tests {
         let found = findings(&run);
         assert_eq!(found[0], "No change is certain to help here.");
         assert!(found[1].contains("if every reader is known to copy"));
-    }
-
-    #[test]
-    fn a_gain_within_the_null_controls_interval_is_not_reported() {
-        let mut run = changes();
-        set_control(&mut run, within(0.5, 1.0, 1.3));
-        let found = findings(&run).join("\n");
-        assert!(found.contains("\nspinning: "), "{found}");
-        assert!(!found.contains("\nfresh_huge: "), "{found}");
     }
 
     #[test]

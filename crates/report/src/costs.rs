@@ -161,6 +161,7 @@ pub(super) mod tests {
     use super::*;
     use pipespeed_host::WarningKind;
     use pipespeed_measure::record::NotRun;
+    use pipespeed_testing::fits;
 
     pub(crate) fn costs() -> Costs {
         let mut costs = Costs {
@@ -188,10 +189,7 @@ pub(super) mod tests {
     fn a_narrow_terminal_hides_the_rates() {
         for width in [48, 80] {
             let text = costs_table(&costs(), &[], Style::of_width(width));
-            assert!(
-                text.lines().all(|line| line.chars().count() <= width),
-                "{text}"
-            );
+            fits(&text, width);
             assert_eq!(text.contains("9.54 GiB/s"), width == 80, "{text}");
         }
     }

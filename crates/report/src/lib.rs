@@ -28,6 +28,8 @@ mod sizes;
 mod steps;
 pub mod style;
 mod table;
+#[cfg(test)]
+mod testing;
 mod top;
 mod touched;
 

@@ -137,6 +137,7 @@ fn shorten_machine(notes: &mut Vec<Note>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::verbose;
 
     fn many() -> Vec<Note> {
         let caution = |at: usize| Note::Caution(format!("note: the {at}th of the cautions"));
@@ -160,21 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn failed_trials_are_shown_before_other_warnings() {
-        let failed = Warning::new(WarningKind::Failed, "3 trials failed");
-        let all = many().into_iter().chain([Note::warning(&failed)]).collect();
-        let text = notes(all, Style::of_width(40));
-        assert!(text.contains("note: 3 trials failed"), "{text}");
-        assert!(text.contains("more note"), "{text}");
-    }
-
-    #[test]
-    fn verbose_hides_nothing() {
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(40)
-        };
-        assert_eq!(notes(many(), style).lines().count(), 7);
+    fn verbose_hides_no_note_and_no_property_of_the_machine() {
+        assert_eq!(notes(many(), verbose(40)).lines().count(), 7);
+        let warnings = [
+            (WarningKind::Guest, "a guest"),
+            (WarningKind::Quota, "a quota"),
+        ];
+        let warnings = warnings.map(|(kind, message)| Warning::new(kind, message));
+        let text = notes(Note::warnings(&warnings), verbose(80));
+        assert_eq!(text, "note: a guest\nnote: a quota");
     }
 
     #[test]
@@ -211,20 +206,5 @@ mod tests {
         let alone = shown(std::slice::from_ref(&busy));
         assert_eq!(alone, "note: others used 1.9 of 2 processors before");
         assert_eq!(shown(&[busy, load]), "note: others used 1.8 processors");
-    }
-
-    #[test]
-    fn verbose_shows_all_properties_of_the_machine() {
-        let warnings = [
-            (WarningKind::Guest, "a guest"),
-            (WarningKind::Quota, "a quota"),
-        ]
-        .map(|(kind, message)| Warning::new(kind, message));
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(80)
-        };
-        let text = notes(Note::warnings(&warnings), style);
-        assert_eq!(text, "note: a guest\nnote: a quota");
     }
 }

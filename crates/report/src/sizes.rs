@@ -308,16 +308,9 @@ pub(super) fn missing_pairs(search: &Search) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Style;
+    use crate::testing::shown;
     use pipespeed_measure::fixtures;
-
-    fn shown(run: &Run, width: usize) -> String {
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(width)
-        };
-        crate::table(run, style)
-    }
+    use pipespeed_testing::{fits, says};
 
     #[test]
     fn a_completed_search_is_shown() {
@@ -328,7 +321,7 @@ mod tests {
     fn a_narrow_terminal_keeps_sizes_rates_and_results() {
         let text = shown(&fixtures::sizes(), 80);
         let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
-        assert!(rows.iter().all(|line| line.chars().count() <= 80), "{text}");
+        fits(&rows.join("\n"), 80);
         for word in ["vmsplice_splice_huge_same ", "256KiB", "confirmed"] {
             assert!(rows.iter().any(|line| line.contains(word)), "{text}");
         }
@@ -382,21 +375,9 @@ mod tests {
             run.search.as_mut().unwrap().panels[8] = panel.clone();
             let line = sentence(&run, &panel);
             assert!(line.starts_with("Fastest found if the reader"), "{line}");
-            assert!(
-                line.contains("too uncertain for a recommendation"),
-                "{line}"
-            );
+            says(&line, &["too uncertain for a recommendation"]);
             assert!(!shown(&run, 1000).contains(reader), "{line}");
         }
-    }
-
-    #[test]
-    fn a_difference_within_the_null_controls_is_undecided() {
-        let mut run = fixtures::sizes();
-        let panel = run.search.as_ref().unwrap().panels[8].clone();
-        assert_eq!(SizesOutcome::new(&run, &panel).name(), "confirmed");
-        fixtures::set_control(&mut run, fixtures::within(0.6, 1.0, 1.1));
-        assert_eq!(SizesOutcome::new(&run, &panel).name(), "undecided");
     }
 
     #[test]
@@ -408,14 +389,15 @@ mod tests {
         };
         let (run, _) = whole_run(fixtures::ladder(), &plan(60.0), runner);
         let text = shown(&run, 100);
-        for words in [
-            "interrupted: SIGINT",
-            "not completed",
-            "no time for",
-            "not confirmed",
-        ] {
-            assert!(text.contains(words), "{words}: {text}");
-        }
+        says(
+            &text,
+            &[
+                "interrupted: SIGINT",
+                "not completed",
+                "no time for",
+                "not confirmed",
+            ],
+        );
         assert!(!text.contains("Best if"), "{text}");
     }
 

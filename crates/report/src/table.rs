@@ -424,16 +424,4 @@ mod tests {
         table.row_with_text(["x"], Cell::painted("\u{202e}", RED));
         insta::assert_snapshot!(table.render(Style::of_width(40)));
     }
-
-    #[test]
-    fn colours_change_no_width() {
-        let mut table = Table::new([Column::right(""), Column::left("")]);
-        table.row([Cell::painted("x1.9", GREEN), "a".into()]);
-        table.row(["x12.9", "b"]);
-        let style = Style {
-            colour: true,
-            ..Style::default()
-        };
-        assert_eq!(table.render(style), " \x1b[32mx1.9\x1b[0m  a\nx12.9  b");
-    }
 }

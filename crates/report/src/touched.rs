@@ -88,21 +88,13 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Style;
+    use crate::testing::shown;
     use pipespeed_measure::fixtures::touched;
-
-    fn shown(run: &Run) -> String {
-        let style = Style {
-            verbose: true,
-            ..Style::of_width(100)
-        };
-        crate::table(run, style)
-    }
 
     #[test]
     fn the_best_write_the_next_and_the_comparisons_are_shown() {
         let run = touched();
-        insta::assert_snapshot!(shown(&run));
+        insta::assert_snapshot!(shown(&run, 100));
         let [remark] = &remarks(&run)[..] else {
             panic!("{:?}", remarks(&run));
         };
@@ -116,7 +108,7 @@ mod tests {
         let search = run.search.as_mut().unwrap();
         search.panels[0].best = None;
         search.panels[0].cells[0].median = None;
-        let text = shown(&run);
+        let text = shown(&run, 100);
         assert!(text.contains("was not completed"), "{text}");
         assert!(!text.contains("best of"), "{text}");
         assert!(text.contains("no time for 1 pair"), "{text}");
@@ -127,7 +119,7 @@ mod tests {
     fn without_a_search_nothing_is_said_about_one() {
         let mut run = touched();
         run.search = None;
-        let text = shown(&run);
+        let text = shown(&run, 100);
         assert!(!text.contains("earch"), "{text}");
     }
 

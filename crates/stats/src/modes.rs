@@ -110,30 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn a_few_outliers_are_no_mode() {
-        assert_eq!(
-            two_modes(&mixture(&mut Noise::new(7), 30, 3.0, 0.1, 0.03)),
-            None
-        );
-    }
-
-    #[test]
-    fn groups_ten_percent_apart_are_one() {
-        assert_eq!(
-            two_modes(&mixture(&mut Noise::new(7), 30, 1.1, 0.5, 0.005)),
-            None
-        );
-    }
-
-    #[test]
-    fn too_few_or_equal_or_impossible_samples_have_no_modes() {
-        assert_eq!(
-            two_modes(&mixture(&mut Noise::new(7), 9, 2.0, 0.5, 0.01)),
-            None
-        );
-        assert_eq!(two_modes(&[1.0; 30]), None);
-        assert_eq!(two_modes(&[0.0; 30]), None);
-        assert_eq!(two_modes(&[]), None);
+    fn too_few_too_near_or_impossible_samples_have_no_modes() {
+        let mixed = |n, high, share, spread| mixture(&mut Noise::new(7), n, high, share, spread);
+        for samples in [
+            // A few outliers; groups that are near; too few samples.
+            mixed(30, 3.0, 0.1, 0.03),
+            mixed(30, 1.1, 0.5, 0.005),
+            mixed(9, 2.0, 0.5, 0.01),
+            vec![1.0; 30],
+            vec![0.0; 30],
+            Vec::new(),
+        ] {
+            assert_eq!(two_modes(&samples), None, "{samples:?}");
+        }
     }
 
     #[test]

@@ -476,6 +476,7 @@ fn of_slot(show: impl Fn(&UsedSlot) -> String) -> impl Fn(usize, Option<&UsedSlo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_testing::says;
 
     #[test]
     fn kernel_that_does_something_else_is_not_drawn_as_derived() {
@@ -483,8 +484,13 @@ mod tests {
         steps[1].observed = vec![vec![('A', 100)], vec![('B', 50)]];
         steps[1].agrees = false;
         let text = draw(2, &steps[1]);
-        assert!(text.contains("This kernel did something else"), "{text}");
-        assert!(text.contains("   - 100 of A\n   - 50 of B\n"), "{text}");
+        says(
+            &text,
+            &[
+                "This kernel did something else",
+                "   - 100 of A\n   - 50 of B\n",
+            ],
+        );
         assert!(!text.contains("head"), "{text}");
     }
 

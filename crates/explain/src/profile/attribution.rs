@@ -212,41 +212,6 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_on_another_processor_precedes_the_childs_samples() {
-        let child = [at(2, of(11)), at(4, of(12))];
-        // The grandchild is forked on a third processor.
-        let parents = [at(1, fork(11, 10))];
-        let grandchild = [at(3, fork(12, 11))];
-        let expected = [(2, 0), (4, 0)];
-        assert_eq!(attributed(&[&child, &parents, &grandchild]), expected);
-        assert_eq!(attributed(&[&grandchild, &parents, &child]), expected);
-    }
-
-    #[test]
-    fn a_recycled_number_belongs_to_its_new_process() {
-        let first = [at(1, fork(11, 10)), at(5, fork(11, 20)), at(9, of(11))];
-        let second = [at(2, of(11)), at(3, exit(11, 11)), at(4, of(11))];
-        let third = [at(6, of(11)), at(7, exit(11, 11)), at(8, fork(11, 99))];
-        let expected = [(2, 0), (6, 1)];
-        assert_eq!(attributed(&[&first, &second, &third]), expected);
-        // Also if the end was not recorded.
-        let stranger = [at(2, fork(10, 99)), at(3, of(10))];
-        assert_eq!(attributed(&[&stranger, &[at(1, of(10))]]), [(1, 0)]);
-    }
-
-    #[test]
-    fn a_process_lives_as_long_as_its_last_thread() {
-        let thread = PerfRecord::Fork {
-            pid: 10,
-            tid: 15,
-            parent: 10,
-        };
-        let ring = [at(1, thread), at(3, of(10)), at(5, of(10))];
-        let other = [at(2, exit(10, 10)), at(4, exit(10, 15))];
-        assert_eq!(attributed(&[&ring, &other]), [(3, 0)]);
-    }
-
-    #[test]
     fn process_of_an_owner_has_a_parent_and_a_name() {
         let name = "cat".to_owned();
         // The record of a name has no time.

@@ -396,15 +396,11 @@ mod tests {
     }
 
     #[test]
-    fn on_one_processor_a_wake_up_costs_its_waker_nothing() {
+    fn what_has_no_known_cost_is_counted_and_unexplained() {
+        // On one processor a wake-up costs its waker nothing.
         let rows = rows(&counters(), None, true);
         assert_eq!(seconds(&rows, TimeUse::WakeCalls), None);
         assert_eq!(seconds(&rows, TimeUse::WakeUps), Some(0.02));
-    }
-
-    #[test]
-    fn pages_without_a_known_cost_are_counted_and_unexplained() {
-        let rows = rows(&counters(), None, false);
         let pages = rows.iter().find(|row| row.item == TimeUse::Pages).unwrap();
         assert_eq!((pages.count, pages.seconds), (Some(1e6), None));
         assert!(seconds(&rows, TimeUse::Unexplained).unwrap() > 0.4);

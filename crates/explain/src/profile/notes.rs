@@ -230,6 +230,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::profile::fixtures;
+    use pipespeed_testing::says;
 
     fn joined(found: &[Warning]) -> String {
         let lines: Vec<String> = found.iter().map(Warning::to_string).collect();
@@ -254,10 +255,7 @@ mod tests {
         case.gib_per_s = case.gib_per_s_unsampled;
         case.ends[1].usage_sampled.cpu_s = 0.4;
         let notes = joined(&of_samples(&profile));
-        assert!(
-            notes.contains("reader: 100 samples, where 800 were due"),
-            "{notes}"
-        );
+        says(&notes, &["reader: 100 samples, where 800 were due"]);
         assert!(!notes.contains("writer: 100 samples"), "{notes}");
     }
 

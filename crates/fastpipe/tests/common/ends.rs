@@ -10,12 +10,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
-use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
 use super::{Directory, assert_same, pipe_of, state};
+
+/// What a relay does that is stopped when the condition no longer holds.
+pub fn going_on_while(condition: bool) -> Flow {
+    if condition {
+        Flow::Continue
+    } else {
+        Flow::Stop
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
@@ -115,13 +123,7 @@ pub fn input(from: From, directory: &Directory, bytes: &[u8]) -> (OwnedFd, JoinH
 
 /// Collects the bytes from an output until it is closed, or a given number of bytes from
 /// a terminal.
-pub struct Collector(JoinHandle<Vec<u8>>);
-
-impl Collector {
-    pub fn finish(self) -> Vec<u8> {
-        self.0.join().unwrap()
-    }
-}
+type Collector = JoinHandle<Vec<u8>>;
 
 /// Creates an output, and a collector of the `len` bytes that will be written to it.
 pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector) {
@@ -137,7 +139,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
             // Read when it is complete: see `collected`.
             let file: OwnedFd = file.unwrap().into();
             let collecting = std::thread::spawn(Vec::new);
-            return (file, Collector(collecting));
+            return (file, collecting);
         }
         To::Pipe => {
             let (reader, writer) = fastpipe::pipe::create().unwrap();
@@ -167,7 +169,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
         }
         got
     });
-    (ours, Collector(collecting))
+    (ours, collecting)
 }
 
 /// Closes the output, and returns the bytes written to it.
@@ -175,7 +177,7 @@ pub fn collected(to: To, directory: &Directory, ours: OwnedFd, collector: Collec
     // A terminal's master would report a hang-up before the bytes are read.
     let _open = (to == To::Terminal).then(|| ours.as_fd().try_clone_to_owned().unwrap());
     drop(ours);
-    let got = collector.finish();
+    let got = collector.join().unwrap();
     match to {
         To::File | To::Append => std::fs::read(directory.path("out")).unwrap(),
         _ => got,
@@ -211,9 +213,8 @@ pub fn tcp() -> (OwnedFd, OwnedFd) {
 }
 
 /// Makes the first descriptor non-blocking, which only this test uses.
-fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
-    let flags = rustix::fs::fcntl_getfl(&pair.0).unwrap();
-    rustix::fs::fcntl_setfl(&pair.0, flags | OFlags::NONBLOCK).unwrap();
+pub fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
+    rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
     pair
 }
 
@@ -253,10 +254,6 @@ pub fn idle_inputs(directory: &Directory) -> Pairs {
 
 /// Outputs, and the descriptors to read from.
 pub fn outputs(directory: &Directory) -> Pairs {
-    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
-        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
-        pair
-    };
     let (pipe_reader, pipe) = pipe_of(65_536);
     let (fifo_reader, fifo) = directory.fifo("out");
     let (unix_out, unix_peer) = unix();

@@ -2,7 +2,6 @@
 #![allow(dead_code)] // Each test program uses a part of them.
 
 pub mod decisions;
-pub mod double_buffering;
 pub mod ends;
 pub mod interpreter;
 pub mod onward;

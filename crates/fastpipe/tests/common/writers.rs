@@ -58,23 +58,11 @@ pub struct Wrong {
     at: u64,
     /// Number of wrong bytes in the piece.
     bytes: usize,
-    /// By how much the wrong bytes are displaced, if they are of the stream, within
-    /// 8 MiB.
-    displaced_by: Option<i64>,
 }
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wrong {
-            at,
-            bytes,
-            displaced_by,
-        } = self;
-        write!(f, "{bytes} wrong bytes from offset {at} on")?;
-        match displaced_by {
-            Some(by) => write!(f, ", displaced by {by}"),
-            None => Ok(()),
-        }
+        write!(f, "{} wrong bytes from offset {} on", self.bytes, self.at)
     }
 }
 
@@ -92,22 +80,10 @@ pub fn check(bytes: &[u8], at: u64) -> Result<(), Wrong> {
             return Err(Wrong {
                 at: from + first as u64,
                 bytes: bytes.count(),
-                displaced_by: displacement(&piece[first..], from + first as u64),
             });
         }
     }
     Ok(())
-}
-
-/// Returns by how much the bytes at `at` are displaced, if they are of the stream.
-fn displacement(bytes: &[u8], at: u64) -> Option<i64> {
-    // Some word boundary is among the first eight bytes.
-    (0..8).find_map(|skip| {
-        let found = u64::from_le_bytes(bytes.get(skip..skip + 8)?.try_into().ok()?);
-        let near = (at / 8).saturating_sub(1 << 20)..(at / 8) + (1 << 20);
-        let is = near.into_iter().find(|n| word(*n) == found)?;
-        Some((is * 8) as i64 - (at + skip as u64) as i64)
-    })
 }
 
 /// Reads exactly `len` bytes and compares them with the stream at offset `at`.

@@ -5,10 +5,8 @@ use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::ends::{FROM, From, TECHNIQUES, TO, To, between, collected, input, output};
-use crate::common::vmsplice;
-use crate::common::{Directory, WAITS, assert_same, flags, pattern, pipe_of, read_all};
+use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 
 const LEN: usize = 300_001;
@@ -46,19 +44,11 @@ fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
 }
 
 #[test]
-fn every_input_is_relayed_to_every_output_up_to_limit() {
+fn every_technique_moves_every_byte_between_any_two_ends() {
     for from in FROM {
         for to in TO {
             check(from, to, Options::new(), 123_457);
-        }
-    }
-}
-
-#[test]
-fn every_requested_technique_moves_every_byte_between_any_two_ends() {
-    for technique in TECHNIQUES {
-        for from in FROM {
-            for to in TO {
+            for technique in TECHNIQUES {
                 let done = check(from, to, Options::new().technique(technique), 200_003);
                 assert!(
                     [technique, Technique::Copy].contains(&done.technique),
@@ -125,17 +115,23 @@ fn the_technique_depends_on_the_two_ends() {
 }
 
 #[test]
-fn the_holes_of_a_file_arrive_as_zeros() {
+fn holes_and_an_endless_input_arrive_up_to_the_limit() {
+    let inputs = Directory::new();
+    let holes = inputs.file("holes", b"begin");
+    holes.write_all_at(b"end", 400_000).unwrap();
+    let all = std::fs::read(inputs.path("holes")).unwrap();
+    let zero = File::open("/dev/zero").unwrap();
     for technique in TECHNIQUES {
-        for to in [To::Pipe, To::File, To::UnixNonblocking] {
-            let directory = Directory::new();
-            let file = directory.file("in", b"begin");
-            file.write_all_at(b"end", 400_000).unwrap();
-            let expected = std::fs::read(directory.path("in")).unwrap();
-            let (writer, collector) = output(to, &directory, expected.len());
-            let options = Options::new().technique(technique);
-            relay(&file, &writer, &options, |_| Flow::Continue).unwrap();
-            assert_same(&collected(to, &directory, writer, collector), &expected);
+        for to in [To::Pipe, To::File, To::UnixNonblocking, To::Tcp] {
+            for (mut input, expected) in [(&holes, &all), (&zero, &vec![0; LEN])] {
+                let directory = Directory::new();
+                let (writer, collector) = output(to, &directory, expected.len());
+                let options = Options::new().technique(technique);
+                let options = options.limit(expected.len() as u64);
+                relay(input, &writer, &options, |_| Flow::Continue).unwrap();
+                assert_same(&collected(to, &directory, writer, collector), expected);
+                input.rewind().unwrap();
+            }
         }
     }
 }
@@ -158,21 +154,6 @@ fn proc_files_of_length_zero_are_read_completely() {
                 assert_eq!(got.first(), expected.first(), "{path}");
                 assert_eq!(got.last(), expected.last(), "{path}");
             }
-        }
-    }
-}
-
-#[test]
-fn an_endless_input_ends_at_the_limit() {
-    for technique in TECHNIQUES {
-        for to in [To::File, To::Pipe, To::Tcp] {
-            let directory = Directory::new();
-            let (writer, collector) = output(to, &directory, LEN);
-            let zero = File::open("/dev/zero").unwrap();
-            let options = Options::new().technique(technique).limit(LEN as u64);
-            let done = relay(&zero, &writer, &options, |_| Flow::Continue).unwrap();
-            assert_eq!(done.given, LEN as u64);
-            assert_same(&collected(to, &directory, writer, collector), &vec![0; LEN]);
         }
     }
 }
@@ -217,24 +198,5 @@ fn only_pipes_that_may_be_enlarged_are_enlarged() {
             assert_eq!(after.0 > before.0, input_grows);
             assert_eq!(after.1 > before.1, output_grows);
         }
-    }
-}
-
-#[test]
-fn writer_that_relies_on_the_pipes_size_is_copied_correctly() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    for wait in WAITS {
-        let (input, input_writer) = pipe_of(65_536);
-        let (reader, output) = pipe_of(65_536);
-        let reading = read_all(reader, vec![65_536]);
-        let (capacity, writing) = send_numbers(input_writer);
-        let options = Options::new().copy().wait(wait);
-        relay(&input, &output, &options, |_| Flow::Continue).unwrap();
-        drop(output);
-        writing.join().unwrap();
-        let got = reading.join().unwrap();
-        assert_eq!(wrong_numbers(&got, capacity), 0, "{wait:?}");
     }
 }

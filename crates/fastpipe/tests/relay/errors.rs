@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::ends::{TECHNIQUES, outputs, tcp, unix};
+use crate::common::ends::{TECHNIQUES, nonblocking, outputs, tcp, unix};
 use crate::common::state::{until, until_unread};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest, write_all};
 use fastpipe::relay::{Activity, Flow, Options, RelayError, Side, Technique, relay};
@@ -119,10 +119,6 @@ fn end_of_wrong_direction_is_an_error_of_that_side() {
 
 #[test]
 fn every_byte_is_accounted_for_when_the_reader_dies() {
-    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
-        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
-        pair
-    };
     for technique in [
         Technique::Splice,
         Technique::SpliceThroughPipe,

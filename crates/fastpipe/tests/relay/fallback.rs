@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{From, To, between, collected, output};
+use crate::common::ends::{From, To, between, collected, going_on_while, output};
 use crate::common::seccomp::{filters_work, refuse};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
 use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Reason, Technique, relay};
@@ -192,11 +192,7 @@ fn spinning_does_not_make_a_technique_count_as_stuck() {
     let done = relay(&input, &output, &options, |_| {
         // One call per spin.
         calls += 1;
-        if calls < 1000 {
-            Flow::Continue
-        } else {
-            Flow::Stop
-        }
+        going_on_while(calls < 1000)
     })
     .unwrap();
     assert_eq!(

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{tcp, unix};
+use crate::common::ends::{going_on_while, nonblocking, tcp, unix};
 use crate::common::process::in_own_process;
 use crate::common::state::until;
 use crate::common::storm::{Storm, handled, until_interrupted};
@@ -75,9 +75,8 @@ fn relayed(
 
 #[test]
 fn a_relay_loses_no_byte_in_a_storm_of_signals() {
-    let nonblocking = || {
-        let (reader, writer) = unix();
-        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let to_nonblocking = || {
+        let (writer, reader) = nonblocking(unix());
         (reader, writer)
     };
     for wait in WAITS {
@@ -89,7 +88,10 @@ fn a_relay_loses_no_byte_in_a_storm_of_signals() {
             (pipes(), Some(Technique::Copy)),
             (pipes(), None),
             ((unix(), unix()), Some(Technique::Copy)),
-            ((tcp(), nonblocking()), Some(Technique::SpliceThroughPipe)),
+            (
+                (tcp(), to_nonblocking()),
+                Some(Technique::SpliceThroughPipe),
+            ),
         ] {
             relayed(input, output, &options, technique);
         }
@@ -116,11 +118,7 @@ fn a_signal_never_makes_a_relay_sleep_in_a_call() {
                     let options = Options::new().technique(technique).wait(Wait::Spin);
                     let options = options.interval(Duration::from_millis(1));
                     relay(input, output, &options, |_| {
-                        if handled() < enough {
-                            Flow::Continue
-                        } else {
-                            Flow::Stop
-                        }
+                        going_on_while(handled() < enough)
                     })
                 });
                 until("the callback is called", || relaying.is_finished());

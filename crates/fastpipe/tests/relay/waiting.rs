@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::ends::{idle_inputs, in_a_thread, outputs};
+use crate::common::ends::{going_on_while, idle_inputs, in_a_thread, outputs};
 use crate::common::state::{until, until_asleep, until_unread};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest};
 use fastpipe::pipe;
@@ -29,11 +29,7 @@ fn the_callback_is_called_while_the_input_is_idle() {
                         if progress.activity == Activity::WaitingFor(Side::Input) {
                             waiting += 1;
                         }
-                        if waiting < 3 {
-                            Flow::Continue
-                        } else {
-                            Flow::Stop
-                        }
+                        going_on_while(waiting < 3)
                     })
                     .unwrap();
                     assert_eq!((done.end, done.taken), (End::Stopped, 0), "{from} to {to}");
@@ -79,11 +75,7 @@ fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
                         && progress.given == given;
                     waiting = if blocked { waiting + 1 } else { 0 };
                     given = progress.given;
-                    if waiting < 5 {
-                        Flow::Continue
-                    } else {
-                        Flow::Stop
-                    }
+                    going_on_while(waiting < 5)
                 })
                 .unwrap();
                 assert_eq!(done.end, End::Stopped, "{to}");
@@ -176,11 +168,7 @@ fn an_idle_relay_wakes_up_for_its_callback_only() {
             let options = options.interval(OFTEN);
             relay(&input, &output, &options, |_| {
                 calls += 1;
-                if calls < 100 {
-                    Flow::Continue
-                } else {
-                    Flow::Stop
-                }
+                going_on_while(calls < 100)
             })
             .unwrap();
             let slept = sleeps() - before;
@@ -205,11 +193,7 @@ fn a_stuck_relay_pauses_between_attempts() {
         relay(&input, &output, &options, |_| {
             calls += 1;
             // The thread may also be preempted.
-            if sleeps() - before < 500 && calls < 5000 {
-                Flow::Continue
-            } else {
-                Flow::Stop
-            }
+            going_on_while(sleeps() - before < 500 && calls < 5000)
         })
         .unwrap();
         let slept = sleeps() - before;

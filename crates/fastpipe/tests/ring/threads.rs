@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common;
-use crate::common::state::{until, until_asleep, watch};
+use crate::common::state::{until_asleep, watch};
 use crate::common::storm::{Storm, handled};
 use crate::common::writers::KIB;
 use crate::common::{ALL_WAITS, WAITS};
@@ -128,27 +128,6 @@ fn dropping_producer_ends_data_and_a_panic_is_an_error() {
             }
             ending.join().unwrap();
         }
-    }
-}
-
-#[test]
-fn each_sleeper_is_woken_by_what_it_waits_for() {
-    for wait in WAITS {
-        let (mut producer, mut consumer) = ring();
-        consumer.set_wait(wait);
-        producer.set_wait(wait);
-        let echo = std::thread::spawn(move || {
-            for n in 0..2000u32 {
-                producer.write_all(&n.to_le_bytes()).unwrap();
-                until("it was taken", || producer.room().unwrap() == 4 * KIB);
-            }
-        });
-        for n in 0..2000u32 {
-            let mut got = [0; 4];
-            consumer.read_exact(&mut got).unwrap();
-            assert_eq!(u32::from_le_bytes(got), n);
-        }
-        echo.join().unwrap();
     }
 }
 

@@ -5,6 +5,5 @@ mod moving;
 mod never;
 mod reader;
 mod refusals;
-mod seccomp;
 mod shared_file;
 mod signals;

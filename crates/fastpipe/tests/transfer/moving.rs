@@ -248,7 +248,7 @@ fn discard_drops_the_requested_length_or_everything() {
 }
 
 #[test]
-fn splice_some_does_not_wait_for_more_data() {
+fn a_transfer_of_some_does_not_wait_for_more_data() {
     let null = File::options().write(true).open("/dev/null").unwrap();
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(65_536);
@@ -264,6 +264,10 @@ fn splice_some_does_not_wait_for_more_data() {
             );
         }
         assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 3);
+        rustix::io::write(&writer, b"abc").unwrap();
+        let mut buffer = [0; 100];
+        let n = input.read_some(&mut buffer).unwrap();
+        assert_eq!(&buffer[..n], b"abc", "{wait:?}");
     }
 }
 
@@ -312,17 +316,6 @@ fn end_of_the_outputs_reader_ends_a_wait_for_input() {
 }
 
 #[test]
-fn read_some_does_not_wait_for_more_data() {
-    for wait in common::ALL_WAITS {
-        let (reader, writer) = pipe_of(65_536);
-        rustix::io::write(&writer, b"abc").unwrap();
-        let mut buffer = [0; 100];
-        let n = Input::new(&reader, wait).read_some(&mut buffer).unwrap();
-        assert_eq!(&buffer[..n], b"abc", "{wait:?}");
-    }
-}
-
-#[test]
 fn an_empty_transfer_needs_no_system_call_and_no_peer() {
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(65_536);
@@ -338,14 +331,4 @@ fn an_empty_transfer_needs_no_system_call_and_no_peer() {
         assert_eq!(spliced.unwrap(), 0);
         assert_eq!(input.counts(), Counts::default());
     }
-}
-
-#[test]
-fn wait_and_descriptor_can_be_queried() {
-    let (reader, writer) = pipe_of(65_536);
-    let out = Output::new(&writer, Wait::Poll);
-    let input = Input::new(&reader, Wait::Never);
-    assert_eq!((out.wait(), input.wait()), (Wait::Poll, Wait::Never));
-    assert!(std::ptr::eq(*out.get_ref(), &writer));
-    assert!(std::ptr::eq(input.into_inner(), &reader));
 }

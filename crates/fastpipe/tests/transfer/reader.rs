@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 
-use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::shapes::{cases, sizes, waits};
-use crate::common::vmsplice;
 use crate::common::{assert_same, flags, pattern, pipe_of, write_all};
 use fastpipe::pipe;
 use fastpipe::reader::Reader;
@@ -155,33 +153,8 @@ fn the_pipe_grows_only_on_request_and_never_shrinks() {
 }
 
 #[test]
-fn writer_that_relies_on_the_pipes_size_is_read_correctly() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    let (reader, writer) = pipe_of(65_536);
-    let (capacity, writing) = send_numbers(writer);
-    let mut got = Vec::new();
-    let mut reader = Reader::builder().open(reader).unwrap();
-    reader.read_to_end(&mut got).unwrap();
-    writing.join().unwrap();
-    assert_eq!(wrong_numbers(&got, capacity), 0);
-}
-
-#[test]
 fn a_refused_capacity_is_no_error() {
     let (reader, _writer) = pipe_of(65_536);
     let reader = Reader::builder().capacity(usize::MAX).open(reader).unwrap();
     assert!(pipe::capacity(&reader).unwrap() >= 4096);
-}
-
-#[test]
-fn the_end_of_the_data_stays_the_end() {
-    let (reader, writer) = pipe_of(65_536);
-    drop(writer);
-    let mut reader = Reader::builder().open(reader).unwrap();
-    for _ in 0..3 {
-        assert!(reader.fill_buf().unwrap().is_empty());
-        assert_eq!(reader.read(&mut [0; 10]).unwrap(), 0);
-    }
 }

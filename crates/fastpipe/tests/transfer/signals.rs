@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use crate::common;
 use crate::common::state::until_asleep;
 use crate::common::storm::{Storm, until_interrupted};
-use crate::common::vmsplice;
-use crate::common::{WAITS, assert_same, buffer_with, pattern, pipe_of, read_all};
-use fastpipe::transfer::{Input, Output};
+use crate::common::{WAITS, assert_same, pattern, pipe_of, read_all};
+use fastpipe::transfer::Input;
 use fastpipe::wait::Wait;
 use rustix::process::Pid;
 
@@ -81,25 +80,6 @@ fn receiving(mut receive: impl FnMut(OwnedFd, Wait) -> Vec<u8>) {
         drop(storm);
         assert_same(&got, &pattern(BYTES));
     }
-}
-
-#[test]
-fn write_loses_no_byte_in_a_storm_of_signals() {
-    let bytes = pattern(BYTES);
-    sending(|writer, wait| Output::new(writer, wait).write(&bytes).unwrap());
-}
-
-#[test]
-fn vmsplice_loses_no_byte_in_a_storm_of_signals() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    let pages = buffer_with(&pattern(BYTES), 3);
-    sending(|writer, wait| {
-        let pieces = [pages.slice(3..40_000), pages.slice(40_000..)];
-        let mut out = Output::new(writer, wait);
-        out.vmsplice(&pieces, Default::default()).unwrap();
-    });
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 mod contract;
 mod models;
-mod never;
 mod onward;
 mod readers;
 mod repeats;

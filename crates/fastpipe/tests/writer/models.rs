@@ -1,7 +1,6 @@
 //! Random sequences of a writer's methods, with any settings, compared with a
 //! `Vec<u8>`.
 
-use crate::common;
 use crate::common::interpreter::run;
 use crate::common::shapes::cases;
 use proptest::prelude::*;
@@ -14,26 +13,5 @@ proptest! {
         program in prop::collection::vec(any::<u8>(), 0..300)
     ) {
         run(&program);
-    }
-}
-
-/// The same programs in each run.
-#[test]
-fn hundreds_of_fixed_programs_are_right() {
-    common::state::watch();
-    for seed in 0..250_u64 {
-        let len = 40 + seed as usize % 260;
-        run(&common::writers::stream(seed << 20, len));
-    }
-}
-
-/// Short programs end when few bytes have been sent.
-#[test]
-fn hundreds_of_short_programs_are_right() {
-    for seed in 0..600_u64 {
-        run(&common::writers::stream(
-            seed << 20 | 3,
-            10 + seed as usize % 30,
-        ));
     }
 }

@@ -3,24 +3,19 @@
 
 use crate::common::skip::skip;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::thread::scope;
 
 use crate::common;
-use crate::common::onward::splice;
+use crate::common::pipe_of;
 use crate::common::state::until_asleep;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, expecting, fill, safe_settings, send,
-    settings, uses_policy,
+    How, KIB, MIB, Setting, check, expect, expect_all, expecting, fill, send, settings, uses_policy,
 };
-use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::pipe;
-use fastpipe::transfer::Input;
-use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Report, Writer};
 use rustix::process::Pid;
 
@@ -49,21 +44,6 @@ fn stream_to(
     assert_eq!(report.counts.bytes, len as u64, "{setting:?}, {how:?}");
     assert!(report.zero_copy_bytes <= report.counts.bytes);
     report
-}
-
-#[test]
-fn pages_reused_several_times_carry_the_right_bytes() {
-    for setting in settings() {
-        let report = stream_to(setting, How::Both, 40 * MIB, |reader, _| {
-            expect_all(&mut File::from(reader), 0, &[256 * KIB, 1, 4097, 100_001])
-        });
-        if report.path.is_zero_copy() {
-            assert!(
-                report.slabs_renewed + report.slabs_reused > 1,
-                "{setting:?}: {report:?}"
-            );
-        }
-    }
 }
 
 /// Each slab has several huge pages, all of which must be checked.
@@ -182,47 +162,5 @@ fn drained_pages_are_reused_after_their_last_byte_was_read() {
         assert_eq!(report.slabs_reused, reused, "{read} bytes were read");
         assert_eq!(report.slabs_renewed, 1 - reused);
         assert_eq!(report.zero_copy_bytes, report.counts.bytes);
-    }
-}
-
-#[test]
-fn a_reader_that_splices_to_a_file_gets_every_byte() {
-    let directory = Directory::new();
-    for setting in safe_settings() {
-        for how in HOWS {
-            stream_to(setting, how, 10 * MIB + 1, |reader, _| {
-                let mut file = directory.file("out", b"");
-                let spliced =
-                    Input::new(reader, Wait::Block).splice(&file, u64::MAX, Default::default());
-                assert_eq!(spliced.unwrap(), 10 * MIB as u64 + 1);
-                file.rewind().unwrap();
-                expect_all(&mut file, 0, &[MIB])
-            });
-        }
-    }
-}
-
-/// A socket holds references to the pages, and its reader reads late.
-#[test]
-fn a_late_reader_behind_a_spliced_socket_gets_every_byte() {
-    for setting in safe_settings() {
-        stream_to(setting, How::Lend, 24 * MIB, |reader, _| {
-            let (mut here, there) = UnixStream::pair().unwrap();
-            there.set_nonblocking(true).unwrap();
-            let mut file = File::from(reader);
-            let mut at = 0;
-            loop {
-                let held = splice(&file, &there, 128 * KIB);
-                if held == 0 {
-                    return at;
-                }
-                // The writer sends more than a region in the meantime.
-                let next = at + held as u64;
-                let mut rest = file.by_ref().take(6 * MIB as u64);
-                let end = expect_all(&mut rest, next, &[256 * KIB]);
-                expect(&mut here, at, held);
-                at = end;
-            }
-        });
     }
 }

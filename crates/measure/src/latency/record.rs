@@ -303,31 +303,15 @@ mod tests {
     }
 
     #[test]
-    fn throughput_counts_each_message_once() {
-        let sample = LatencySample::new(
-            TrialPlace::default(),
-            1 << 20,
-            &measured(&[1000; 10], 2.0),
-            true,
-        );
-        assert_eq!((sample.per_s, sample.mib_per_s), (5.0, 5.0));
-        assert_eq!((sample.waited_share, &*sample.flags), (None, &[][..]));
-    }
-
-    #[test]
-    fn a_short_read_is_no_complete_round_trip() {
+    fn throughput_counts_each_complete_round_trip_once() {
         let mut measured = measured(&[1000; 10], 2.0);
-        measured.outcome.short_reads = 8;
-        let sample = LatencySample::new(TrialPlace::default(), 1 << 20, &measured, true);
-        assert_eq!(
-            (sample.count, sample.per_s, sample.mib_per_s),
-            (10, 1.0, 1.0)
-        );
-        measured.outcome.short_reads = 10;
-        assert_eq!(
-            LatencySample::new(TrialPlace::default(), 8, &measured, true).per_s,
-            0.0
-        );
+        for (short_reads, per_s) in [(0, 5.0), (8, 1.0), (10, 0.0)] {
+            measured.outcome.short_reads = short_reads;
+            let sample = LatencySample::new(TrialPlace::default(), 1 << 20, &measured, true);
+            let found = (sample.count, sample.per_s, sample.mib_per_s);
+            assert_eq!(found, (10, per_s, per_s));
+            assert_eq!((sample.waited_share, &*sample.flags), (None, &[][..]));
+        }
     }
 
     #[test]

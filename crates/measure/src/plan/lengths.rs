@@ -67,11 +67,11 @@ pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::overrides;
     use crate::fixtures::sizes;
     use crate::record::comparisons;
     use crate::rounds::TimeBudget;
     use crate::spec::Suite::{self, Changes, Channels, Ladder, Memory, Touched, Volumes};
-    use crate::suite::Overrides;
 
     #[test]
     fn the_fewest_rounds_after_a_search_suffice_for_verdicts() {
@@ -85,10 +85,7 @@ mod tests {
     #[test]
     fn the_time_of_a_run_of_channels_suffices_for_verdicts() {
         for quick in [false, true] {
-            let cases = Channels.cases(&Overrides {
-                quick,
-                ..Overrides::default()
-            });
+            let cases = Channels.cases(&overrides(|asked| asked.quick = quick));
             let compared = cases.iter().filter(|case| case.compared_with.is_some());
             let comparisons = compared.count();
             let lengths = Suite::Channels
@@ -107,10 +104,7 @@ mod tests {
     fn fewest_rounds_of_run_of_few_comparisons_suffice_for_verdicts() {
         // The ladder's own comparisons, and those of the rungs with a copy.
         for suite in [Ladder, Touched, Changes, Memory, Volumes] {
-            let cases = suite.cases(&Overrides {
-                one_cpu: Some(0),
-                ..Overrides::default()
-            });
+            let cases = suite.cases(&overrides(|asked| asked.one_cpu = Some(0)));
             let compared = cases.iter().filter(|case| case.compared_with.is_some());
             // And the combination of changes.
             let needed = rounds_for_verdicts(compared.count() + 1, 0.95);

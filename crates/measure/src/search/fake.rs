@@ -63,6 +63,16 @@ pub fn rate(case: &Case) -> f64 {
     technique * waits * pipe.powf(steepness) * fit
 }
 
+impl Fake {
+    /// One whose trials take so much longer.
+    pub fn slow(overhead_s: f64) -> Fake {
+        Fake {
+            overhead_s,
+            ..Fake::default()
+        }
+    }
+}
+
 impl Runner for Fake {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
         let number = self.log.len();

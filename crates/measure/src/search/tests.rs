@@ -1,6 +1,6 @@
 use super::fake::{Fake, baseline_plan, plan, rate, whole_run};
 use super::*;
-use crate::fixtures::ladder;
+use crate::fixtures::{ladder, overrides};
 use crate::record::Verdict;
 use crate::suite::Overrides;
 
@@ -20,10 +20,7 @@ fn cells(run: &Run) -> impl Iterator<Item = &CellResult> {
 fn a_run_keeps_its_time_however_slow_trials_are() {
     for time_s in [30.0, 115.0] {
         for overhead_s in [0.0, 0.005, 0.02, 0.1, 0.5, 2.0, 5.0] {
-            let runner = Fake {
-                overhead_s,
-                ..Fake::default()
-            };
+            let runner = Fake::slow(overhead_s);
             let (run, took_s) = whole_run(ladder(), &plan(time_s), runner);
             let context = format!("{overhead_s} s a trial: {took_s} of {time_s} s");
             assert!(took_s <= time_s, "{context}");
@@ -105,11 +102,9 @@ fn rounds_that_verdicts_need_may_exceed_the_time() {
 
 #[test]
 fn published_sizes_that_win_are_measured_once() {
-    let published = Overrides {
-        buffer_bytes: Some(256 << 10),
-        pipe_bytes: Some(128 << 10),
-        ..Overrides::default()
-    };
+    let published = overrides(|asked| {
+        (asked.buffer_bytes, asked.pipe_bytes) = (Some(256 << 10), Some(128 << 10));
+    });
     let grid = sizes::grid(4096, &published, |_| None);
     let plan = SearchPlan { grid, ..plan(60.0) };
     let (run, _) = whole_run(ladder(), &plan, Fake::default());
@@ -166,13 +161,7 @@ fn baseline(plan: &SearchPlan, runner: &mut Fake) -> (Run, anyhow::Result<Vec<Ca
 #[test]
 fn search_for_a_baseline_is_short_and_restores_the_durations() {
     for (overhead_s, is_complete) in [(0.01, true), (0.2, false)] {
-        let (plan, mut runner) = (
-            baseline_plan(60.0),
-            Fake {
-                overhead_s,
-                ..Fake::default()
-            },
-        );
+        let (plan, mut runner) = (baseline_plan(60.0), Fake::slow(overhead_s));
         let (run, _) = baseline(&plan, &mut runner);
         assert_eq!(searched(&run).trials() == plan.max_trials(), is_complete);
         // The last trial may end later.
@@ -196,10 +185,7 @@ fn a_baseline_without_any_trial_is_left_to_the_pilot() {
 
 #[test]
 fn a_baseline_is_found_without_time_for_finals() {
-    let mut runner = Fake {
-        overhead_s: 10.0,
-        ..Fake::default()
-    };
+    let mut runner = Fake::slow(10.0);
     let (run, found) = baseline(&baseline_plan(60.0), &mut runner);
     let panel = &searched(&run).panels[0];
     assert_eq!(searched(&run).trials(), 1);

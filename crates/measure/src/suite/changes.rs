@@ -168,6 +168,7 @@ pub fn combine(baseline: &Case, changes: &[Change], cpu: Option<usize>) -> Case 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::overrides;
 
     fn names(overrides: &Overrides) -> Vec<String> {
         cases(overrides).into_iter().map(|case| case.name).collect()
@@ -175,10 +176,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_no_change() {
-        let all = Overrides {
-            one_cpu: Some(3),
-            ..Overrides::default()
-        };
+        let all = overrides(|asked| asked.one_cpu = Some(3));
         assert_eq!(names(&all).len(), 1 + Change::VALUES.len());
         let asked = Overrides {
             pipe_bytes: Some(1 << 20),

@@ -99,14 +99,12 @@ fn ladder(overrides: &Overrides, has_controls: bool) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::overrides;
 
     #[test]
     fn factor_of_splice_names_second_pipe_if_data_is_examined() {
         let factors = |data| {
-            let cases = cases(&Overrides {
-                data,
-                ..Overrides::default()
-            });
+            let cases = cases(&overrides(|asked| asked.data = data));
             ["write_splice", "vmsplice_splice"].map(|name| {
                 let spliced = cases.iter().find(|case| case.name == name).unwrap();
                 spliced.compared_with.clone().unwrap().1

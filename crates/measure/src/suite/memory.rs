@@ -109,17 +109,11 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::overrides;
     use crate::spec::PageKind;
-    use crate::suite::Selection;
 
     fn of_sizes(sizes: &[usize]) -> Vec<Case> {
-        cases(&Overrides {
-            selection: Selection {
-                sizes: sizes.to_vec(),
-                ..Selection::default()
-            },
-            ..Overrides::default()
-        })
+        cases(&overrides(|asked| asked.selection.sizes = sizes.to_vec()))
     }
 
     #[test]
@@ -167,10 +161,7 @@ mod tests {
 
     #[test]
     fn huge_pages_are_those_of_the_blocks_only() {
-        let huge = cases(&Overrides {
-            pages: Some(PageKind::Huge),
-            ..Overrides::default()
-        });
+        let huge = cases(&overrides(|asked| asked.pages = Some(PageKind::Huge)));
         for (case, base) in huge.iter().zip(of_sizes(&[])) {
             match case.subject.memory() {
                 Some(block) => assert_eq!(block.pages, PageKind::Huge),

@@ -216,6 +216,7 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::overrides;
     use crate::spec::{PageReuse, PipeReader, PipeWriter, SinkSpec};
     use pipespeed_base::Named;
     use std::collections::HashSet;
@@ -231,22 +232,10 @@ mod tests {
     fn names_are_unique_and_comparisons_name_an_earlier_case() {
         let many = [
             Overrides::default(),
-            Overrides {
-                pipe_bytes: Some(1 << 20),
-                ..Overrides::default()
-            },
-            Overrides {
-                buffer_bytes: Some(128 << 10),
-                ..Overrides::default()
-            },
-            Overrides {
-                buffer_bytes: Some(1 << 20),
-                ..Overrides::default()
-            },
-            Overrides {
-                data: Some(DataUse::Verify),
-                ..Overrides::default()
-            },
+            overrides(|asked| asked.pipe_bytes = Some(1 << 20)),
+            overrides(|asked| asked.buffer_bytes = Some(128 << 10)),
+            overrides(|asked| asked.buffer_bytes = Some(1 << 20)),
+            overrides(|asked| asked.data = Some(DataUse::Verify)),
         ];
         for overrides in &many {
             for (suite, cases) in all(overrides) {
@@ -278,10 +267,7 @@ mod tests {
             sink.buffer_bytes / pieces
         };
         let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
-        let overrides = Overrides {
-            one_cpu: Some(0),
-            ..Overrides::default()
-        };
+        let overrides = overrides(|asked| asked.one_cpu = Some(0));
         let all = all(&overrides).into_iter();
         for (suite, cases) in all.filter(of_one_channel) {
             for case in &cases {
@@ -328,10 +314,7 @@ mod tests {
 
     #[test]
     fn data_that_is_looked_at_behind_splice_is_never_overwritten() {
-        let overrides = Overrides {
-            data: Some(DataUse::Verify),
-            ..Overrides::default()
-        };
+        let overrides = overrides(|asked| asked.data = Some(DataUse::Verify));
         for case in Suite::Ladder.cases(&overrides) {
             let (writer, reader) = case.subject.channel().unwrap().pipe_ends().unwrap();
             assert_ne!(reader, PipeReader::Splice, "{}", case.name);

@@ -195,6 +195,7 @@ fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(Str
 mod tests {
     use super::*;
     use clap::Parser as _;
+    use pipespeed_testing::says;
 
     #[derive(clap::Parser)]
     struct Line {
@@ -211,9 +212,10 @@ mod tests {
         };
         let (heading, report) = show_buffer(&args, 10_000, Err(unknown)).unwrap();
         let text = heading + &describe(&report);
-        assert!(text.contains("No walk is shown: "), "{text}");
-        assert!(text.contains("pages of 64KiB"), "{text}");
-        assert!(text.contains("in memory"), "{text}");
+        says(
+            &text,
+            &["No walk is shown: ", "pages of 64KiB", "in memory"],
+        );
         let saved = serde_json::to_value(&report).unwrap();
         assert!(saved["walk"].is_null() && saved["memory"]["pages"].is_array());
     }

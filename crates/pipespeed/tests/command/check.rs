@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::eventually;
 use crate::common::{
-    Outcome, PIPESPEED, json, names_in, pipespeed, run_alone, run_marked, start, start_marked,
+    Outcome, PIPESPEED, fits, json, names_in, pipespeed, run_alone, run_marked, says, start,
+    start_marked,
 };
 
 const JSON: &str = "check --json -";
@@ -59,9 +60,7 @@ impl Checks {
     fn refused(&self, name: &str, words: &[&str]) {
         let (verdict, said) = self.said(name);
         assert_eq!(verdict, "refused", "{name}: {said}");
-        for word in words {
-            assert!(said.contains(word), "{word:?} is missing: {name}: {said}");
-        }
+        says(format!("{name}: {said}"), words);
     }
 
     /// That every pipe is as it must be, which no system refuses that lets us
@@ -146,10 +145,7 @@ fn a_broken_promise_fails_the_command_with_its_name() {
     conditions::failing_call(&mut command, libc::SYS_poll, 0);
     let outcome = run_alone(command).failed(1, &["failed: poll-hang-up"]);
     assert!(outcome.out.contains("FAIL"), "{outcome:#?}");
-    assert!(
-        outcome.out.contains("2 checks: 1 pass, 1 FAIL"),
-        "{outcome:#?}"
-    );
+    says(&outcome.out, &["2 checks: 1 pass, 1 FAIL"]);
 }
 
 #[test]
@@ -300,22 +296,6 @@ fn without_proc_or_devices_the_rest_is_found_out() {
 }
 
 #[test]
-fn the_limit_of_locked_memory_is_named_with_its_value() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    for (limit, shown) in [(0, "0B"), (65_536, "64KiB")] {
-        let mut command = program.command(JSON);
-        conditions::limit(&mut command, Resource::Memlock, limit);
-        let checks = Checks::run(command);
-        checks.refused(
-            "may-lock-memory",
-            &["RLIMIT_MEMLOCK is", shown, "ulimit -l"],
-        );
-    }
-}
-
-#[test]
 fn huge_pages_turned_off_for_the_process_are_named() {
     let mut command = pipespeed(JSON);
     conditions::no_huge_pages(&mut command);
@@ -367,9 +347,7 @@ fn every_check_is_listed_and_explained() {
     assert_eq!(explained.matches("  See ").count(), names.len());
     // One empty line between two of them, and no others.
     assert_eq!(explained.matches("\n\n").count(), names.len() - 1);
-    for line in explained.lines() {
-        assert!(line.chars().count() <= 80, "{line}");
-    }
+    fits(&explained, 80);
 }
 
 #[test]

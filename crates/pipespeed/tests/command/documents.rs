@@ -11,7 +11,7 @@ use pipespeed_base::Named as _;
 use pipespeed_measure::spec::Suite;
 use pipespeed_measure::suite::Overrides;
 
-use crate::common::{PIPESPEED, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, pipespeed_in, run_alone, skip};
 use crate::doctor::Group;
 
 /// The directory of the project.
@@ -188,8 +188,10 @@ fn prepare(directory: &Path) {
     let programs = Path::new(PIPESPEED).parent().unwrap();
     fs::create_dir(directory.join("target")).unwrap();
     symlink(programs, directory.join("target/release")).unwrap();
-    let mut command = pipespeed("bench --quick --rounds 1 --case write_read --json old.json");
-    command.current_dir(directory);
+    let command = pipespeed_in(
+        directory,
+        "bench --quick --rounds 1 --case write_read --json old.json",
+    );
     run_alone(command).succeeded();
     fs::copy(directory.join("old.json"), directory.join("new.json")).unwrap();
 }

@@ -59,21 +59,6 @@ fn kinds(record: &Value) -> Vec<&str> {
     kinds.map(Option::unwrap).collect()
 }
 
-#[test]
-fn bench_says_at_once_that_the_machine_is_busy() {
-    let _load = Load::start();
-    let command = pipespeed("bench --quick --rounds 6 --case write_read --no-save");
-    let outcome = run_alone(command).succeeded();
-    assert_eq!(count_notes(&outcome), 1, "{outcome:#?}");
-    let text = outcome.unwrapped();
-    assert!(text.contains("note: other processes used "), "{text}");
-    let at = |words: &str| text.find(words).unwrap_or(usize::MAX);
-    assert!(
-        at("other processes used") < at("permanent properties"),
-        "{text}"
-    );
-}
-
 /// A trial that fails says so when it ends, so the note stands before it.
 #[test]
 fn the_note_is_printed_before_the_first_trial() {
@@ -85,6 +70,7 @@ fn the_note_is_printed_before_the_first_trial() {
     let outcome = run_alone(command);
     assert_ne!(outcome.code, Some(0), "{outcome:#?}");
     let place = |words: &str| outcome.whole_err.find(words);
+    assert_eq!(count_notes(&outcome), 1, "{outcome:#?}");
     let (note, trial) = (place(BUSY[0]), place("prctl"));
     assert!(note.is_some() && trial.is_some(), "{outcome:#?}");
     assert!(note < trial, "{outcome:#?}");

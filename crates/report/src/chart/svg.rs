@@ -553,11 +553,6 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_fits_is_not_cut() {
-        assert_eq!(fitted("write_read", 13, 400, Cut::End), "write_read");
-    }
-
-    #[test]
     fn names_are_cut_in_the_middle_sentences_at_the_end() {
         let text = "abcdefghijklmnopqrstuvwxyz";
         let room = text_width("abcdefghijkl", 13);

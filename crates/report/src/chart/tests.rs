@@ -3,6 +3,7 @@
 
 use super::bars::{Bar, BarChart, BarGroup};
 use super::svg::{Colour, NARROW, WARNING, WIDE};
+use crate::testing::{has_texts, texts};
 use crate::{chart, comparison_chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
 use pipespeed_explain::profile::fixtures as profiles;
@@ -14,16 +15,7 @@ use pipespeed_measure::fixtures::{
 use pipespeed_measure::latency::spec::ExchangeMode;
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::spec::{Channel, DataUse, Suite};
-
-/// The texts of a picture, which has to be well-formed.
-fn texts(svg: &str) -> Vec<String> {
-    let document = roxmltree::Document::parse(svg).expect("well-formed XML");
-    document
-        .descendants()
-        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
-        .filter_map(|node| Some(node.text()?.trim().to_owned()))
-        .collect()
-}
+use pipespeed_testing::says;
 
 fn refused() -> Run {
     let mut run = ladder();
@@ -34,15 +26,12 @@ fn refused() -> Run {
 }
 
 fn three() -> Run {
+    let vmsplice = ("write_read", "vmsplice & <reuse>", ratio(4.9));
     let mut run = run(
         Suite::Touched,
         vec![
             case("write_read", 2.9, None),
-            case(
-                "vmsplice_drained",
-                14.2,
-                Some(("write_read", "vmsplice & <reuse>", ratio(4.9))),
-            ),
+            case("vmsplice_drained", 14.2, Some(vmsplice)),
             case(
                 "ring",
                 28.0,
@@ -105,52 +94,33 @@ fn ratios(high: f64) -> String {
 
 #[test]
 fn every_case_but_the_twin_is_named_with_its_value() {
-    let texts = texts(&chart(&ladder()));
-    for wanted in [
-        "write_read",
-        "busy_loop_huge",
-        "64.2",
-        "0.652",
-        "GiB/s",
-        "pipespeed bench ladder: GiB/s of each case",
-    ] {
-        assert!(
-            texts.iter().any(|text| text == wanted),
-            "{wanted}: {texts:?}"
-        );
-    }
-    assert!(!texts.iter().any(|text| text == "write_read_again"));
-    assert!(
-        texts
-            .iter()
-            .any(|text| text.contains("Linux 6.18.5, 2026-03-14"))
+    let svg = chart(&ladder());
+    let title = "pipespeed bench ladder: GiB/s of each case";
+    let names = ["write_read", "busy_loop_huge"];
+    has_texts(
+        &svg,
+        &[&names[..], &["64.2", "0.652", "GiB/s", title]].concat(),
     );
-    assert!(
-        texts
-            .iter()
-            .any(|text| text.contains("30 rounds, medians with 95 % intervals"))
-    );
+    let text = words(&svg);
+    assert!(!text.contains("write_read_again"));
+    let conditions = [
+        "Linux 6.18.5, 2026-03-14",
+        "30 rounds, medians with 95 % intervals",
+    ];
+    says(text, &conditions);
 }
 
 #[test]
 fn a_refused_case_is_shown_as_refused() {
-    let texts = texts(&chart(&refused()));
-    assert!(texts.iter().any(|text| text == "busy_loop_huge"));
-    assert!(
-        texts
-            .iter()
-            .any(|text| text.starts_with("refused: one processor"))
-    );
+    let svg = chart(&refused());
+    has_texts(&svg, &["busy_loop_huge"]);
+    says(words(&svg), &["refused: one processor"]);
 }
 
 #[test]
 fn names_are_escaped_and_nothing_is_fetched() {
     let svg = chart(&three());
-    assert!(
-        texts(&svg)
-            .iter()
-            .any(|text| text.ends_with("(vmsplice & <reuse>)"))
-    );
+    says(words(&svg), &["(vmsplice & <reuse>)"]);
     assert!(!svg.contains("<script") && !svg.contains("href"));
 }
 
@@ -168,11 +138,8 @@ fn a_run_without_cases_or_intervals_can_be_drawn() {
 #[test]
 fn bars_of_ratios_begin_at_one() {
     let svg = ratios(1.4);
-    let texts = texts(&svg);
-    for text in ["x0.82 [0.78, 0.86] verdict", "1", "0.8"] {
-        assert!(texts.iter().any(|it| it == text), "{text}: {texts:?}");
-    }
-    assert!(texts.iter().any(|it| it.starts_with("no ratio: refused")));
+    has_texts(&svg, &["x0.82 [0.78, 0.86] verdict", "1", "0.8"]);
+    says(words(&svg), &["no ratio: refused"]);
     let document = roxmltree::Document::parse(&svg).unwrap();
     let bars: Vec<[f64; 2]> = document
         .descendants()
@@ -255,7 +222,10 @@ fn a_bar_shows_its_interval_and_its_rounds() {
     let document = roxmltree::Document::parse(&svg).unwrap();
     let hints = document.descendants().filter(|node| {
         let is_title = node.tag_name().name() == "title";
-        is_title && node.parent().is_some_and(|it| it.tag_name().name() == "g")
+        is_title
+            && node
+                .parent()
+                .is_some_and(|parent| parent.tag_name().name() == "g")
     });
     let hints: Vec<&str> = hints.filter_map(|node| node.text()).collect();
     assert_eq!(hints.len(), ladder().cases.len() - 1, "{hints:?}");
@@ -269,57 +239,38 @@ fn a_bar_shows_its_interval_and_its_rounds() {
 #[test]
 fn lines_are_named_and_labels_do_not_overlap() {
     let svg = chart(&channels(true));
+    let all = texts(&svg);
+    let carriers = Channel::VALUES.iter();
+    let names = carriers.filter(|channel| **channel != Channel::Eventfd);
+    let names: Vec<&str> = names.map(|channel| channel.name()).collect();
+    for name in &names {
+        assert_eq!(all.iter().filter(|text| text == name).count(), 2, "{name}");
+    }
     let document = roxmltree::Document::parse(&svg).unwrap();
-    let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    let carriers = Channel::VALUES
-        .iter()
-        .filter(|channel| **channel != Channel::Eventfd);
-    for name in carriers.map(|it| it.name()) {
-        let mut places: Vec<f64> = document
-            .descendants()
-            .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
-            .filter(|node| {
-                Channel::VALUES
-                    .iter()
-                    .any(|known| known.name() == text(node))
-            })
-            .filter_map(|node| node.attribute("y")?.parse().ok())
-            .collect();
-        assert_eq!(
-            texts(&svg).iter().filter(|t| *t == name).count(),
-            2,
-            "{name}"
-        );
-        places.sort_by(f64::total_cmp);
-        assert!(
-            places.windows(2).all(|pair| pair[1] - pair[0] >= 15.0),
-            "{places:?}"
-        );
-    }
-    for label in ["1B", "4MiB", "GiB/s", "size of a message"] {
-        assert!(texts(&svg).contains(&label.to_owned()), "{label}");
-    }
+    let labels = document.descendants().filter(|node| {
+        let text = node.text().unwrap_or_default().trim();
+        node.tag_name().name() == "text" && names.contains(&text)
+    });
+    let mut places: Vec<f64> = labels
+        .filter_map(|node| node.attribute("y")?.parse().ok())
+        .collect();
+    places.sort_by(f64::total_cmp);
+    let is_apart = |pair: &[f64]| pair[1] - pair[0] >= 15.0;
+    assert!(places.windows(2).all(is_apart), "{places:?}");
+    has_texts(&svg, &["1B", "4MiB", "GiB/s", "size of a message"]);
 }
 
 #[test]
 fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     let mut run = memory();
     refuse(&mut run, "vmsplice_read", "vmsplice is not allowed here");
-    let texts = texts(&chart(&run));
+    let svg = chart(&run);
+    let texts = texts(&svg);
     for label in ["read", "write", "copy", "scalar read", "scalar write"] {
         assert_eq!(texts.iter().filter(|text| *text == label).count(), 1);
     }
-    for label in [
-        "L1 48KiB",
-        "L2 1MiB",
-        "L3 32MiB",
-        "4KiB",
-        "1GiB",
-        "write_read",
-        "busy_loop_huge (discarded)",
-    ] {
-        assert!(texts.contains(&label.to_owned()), "{label} in {texts:?}");
-    }
+    has_texts(&svg, &["L1 48KiB", "L2 1MiB", "L3 32MiB", "4KiB", "1GiB"]);
+    has_texts(&svg, &["write_read", "busy_loop_huge (discarded)"]);
     assert!(!texts.contains(&"vmsplice_read".to_owned()));
     assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
     // Without caches, sizes and rungs there is still a chart.
@@ -370,10 +321,7 @@ fn charts_of_runs_whose_null_control_failed_are_marked() {
     for svg in failed {
         let text = words(&svg);
         assert!(text.contains("Failed null control: "), "{text}");
-        assert!(
-            text.contains("against itself x1.20 [1.10, 1.30], faster"),
-            "{text}"
-        );
+        says(&text, &["against itself x1.20 [1.10, 1.30], faster"]);
     }
 }
 
@@ -401,9 +349,9 @@ fn charts_of_round_trips_and_comparisons_are_marked_too() {
     let mut record = latency_record(ExchangeMode::Closed);
     record.warnings = vec![warning.clone()];
     let text = words(&latency_chart(&record));
-    assert!(
-        text.contains("Disturbed run: the hypervisor gave 2.6 % to others"),
-        "{text}"
+    says(
+        &text,
+        &["Disturbed run: the hypervisor gave 2.6 % to others"],
     );
 
     let (old, mut new) = (ladder(), ladder());

@@ -1,33 +1,26 @@
 use super::*;
 use crate::latency_chart;
+use crate::testing::{has_texts, texts, verbose};
 use pipespeed_measure::fixtures::latency_record as record;
 use pipespeed_measure::spec::Channel;
+use pipespeed_testing::fits;
+use pipespeed_testing::says;
 
 fn shown(record: &LatencyRecord) -> String {
-    let style = Style {
-        verbose: true,
-        ..Style::of_width(200)
-    };
-    latency_table(record, style)
+    latency_table(record, verbose(200))
 }
 
 #[test]
 fn each_case_has_a_row_or_the_reason_why_not() {
-    let style = Style {
-        verbose: true,
-        ..Style::of_width(80)
-    };
-    insta::assert_snapshot!(latency_table(&record(ExchangeMode::Closed), style));
+    let text = latency_table(&record(ExchangeMode::Closed), verbose(80));
+    insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_narrow_terminal_keeps_the_median_and_the_tail() {
     let text = latency_table(&record(ExchangeMode::Closed), Style::of_width(48));
     assert!(text.contains("p50") && text.contains("p99"), "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 48),
-        "{text}"
-    );
+    fits(&text, 48);
 }
 
 #[test]
@@ -35,8 +28,10 @@ fn a_rate_that_was_not_kept_is_noted() {
     let kept = shown(&record(ExchangeMode::Open(2000.0)));
     assert!(!kept.contains("was not kept"), "{kept}");
     let text = shown(&record(ExchangeMode::Open(9000.0)));
-    let note = "pipe of 8B: the rate was not kept: 2000 of 9000 messages per second";
-    assert!(text.contains(note), "{text}");
+    says(
+        &text,
+        &["pipe of 8B: the rate was not kept: 2000 of 9000 messages per second"],
+    );
 }
 
 #[test]
@@ -64,8 +59,10 @@ fn short_reads_are_noted() {
     assert!(!shown(&record).contains("only a part"));
     record.cases[1].summary.as_mut().unwrap().short_reads = 3;
     let text = shown(&record);
-    let note = "tcp of 8B, short-reads: 3 of 14000 reads returned only a part";
-    assert!(text.contains(note), "{text}");
+    says(
+        &text,
+        &["tcp of 8B, short-reads: 3 of 14000 reads returned only a part"],
+    );
 }
 
 #[test]
@@ -113,16 +110,9 @@ fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
 #[test]
 fn the_chart_names_channels_percentiles_and_units() {
     let svg = latency_chart(&record(ExchangeMode::Closed));
-    let document = roxmltree::Document::parse(&svg).unwrap();
-    let texts: Vec<&str> = document
-        .descendants()
-        .filter(|node| node.has_tag_name("text"))
-        .filter_map(|node| node.text())
-        .collect();
-    for text in ["pipe", "tcp", "50", "99.9", "99.99", "us", "Messages of 8B"] {
-        assert!(texts.contains(&text), "{text}: {texts:?}");
-    }
-    assert!(!texts.contains(&"eventfd"), "{texts:?}");
+    let wanted = ["pipe", "tcp", "50", "99.9", "99.99", "us", "Messages of 8B"];
+    has_texts(&svg, &wanted);
+    assert!(!texts(&svg).contains(&"eventfd".to_owned()));
 }
 
 #[test]

@@ -1,18 +1,10 @@
 //! Tests of the tables of memory and their conclusions.
 
 use super::*;
-use crate::Style;
-use crate::table;
-use pipespeed_measure::fixtures::{estimate, memory, refuse, set_control, within};
+use crate::testing::shown;
+use pipespeed_measure::fixtures::{channels, estimate, memory, refuse, set_control, within};
 use pipespeed_measure::record::{NullControl, Ratio};
-
-fn shown(run: &Run, width: usize) -> String {
-    let style = Style {
-        verbose: true,
-        ..Style::of_width(width)
-    };
-    table(run, style)
-}
+use pipespeed_testing::{fits, says};
 
 fn row(text: &str, block: &str) -> String {
     let found = text
@@ -51,12 +43,14 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
     // Two blocks of 1 MiB exceed the cache.
     assert!(row(&text, "1MiB").contains("L2, copy L3 "), "{text}");
     assert!(row(&text, "64KiB").contains("L2  "), "{text}");
-    assert!(text.contains("Caches: L1 48KiB, L2 1MiB, L3 32MiB. Blocks in base pages."));
-    assert!(text.contains("write_read  "), "{text}");
-    assert!(
-        text.contains("than mem_copy_256k (a pipe instead of memcpy)"),
-        "{text}"
+    says(
+        &text,
+        &[
+            "Caches: L1 48KiB, L2 1MiB, L3 32MiB. Blocks in base pages.",
+            "write_read  ",
+        ],
     );
+    says(&text, &["than mem_copy_256k (a pipe instead of memcpy)"]);
 }
 
 #[test]
@@ -70,16 +64,15 @@ fn a_machine_with_unknown_caches_has_a_table() {
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    let mut run = memory();
-    refuse(&mut run, "mem_copy_1g", "no memory");
+    let mut memory = memory();
+    refuse(&mut memory, "mem_copy_1g", "no memory");
     for width in [60, 80, 100, 120] {
-        let text = shown(&run, width);
-        for line in text.lines() {
-            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        for run in [&memory, &channels(true)] {
+            fits(&shown(run, width), width);
         }
-        assert!(row(&text, "1GiB").contains("30.0"));
+        assert!(row(&shown(&memory, width), "1GiB").contains("30.0"));
     }
-    assert!(shown(&run, 80).contains("(too narrow to show: 95 % interval"));
+    assert!(shown(&memory, 80).contains("(too narrow to show: 95 % interval"));
 }
 
 #[test]
@@ -139,10 +132,7 @@ fn findings_show_how_far_the_ladder_is_from_memory() {
         ),
         "{found:?}"
     );
-    assert!(
-        found[4].contains("reading x0.31 (4KiB, L1), writing"),
-        "{found:?}"
-    );
+    says(&found[4], &["reading x0.31 (4KiB, L1), writing"]);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Tests of the text of a profile.
 
 use super::*;
+use crate::testing::{has_texts, texts};
 use pipespeed_explain::profile::fixtures;
 use pipespeed_measure::record::NotRun;
+use pipespeed_testing::{fits, says};
 
 fn one() -> Profile {
     let mut profile = fixtures::ladder();
@@ -71,16 +73,15 @@ fn the_ladder_has_a_table_with_sums_and_steps() {
 }
 
 #[test]
-fn a_refused_case_has_a_reason_and_no_step() {
+fn a_refused_case_has_a_reason_and_no_bar() {
     let mut profile = fixtures::ladder();
     profile.cases[1].not_run = Some(NotRun::refused("no huge pages"));
     profile.cases[1].ends.clear();
     let text = profile_ladder(&profile, Style::default());
-    assert!(
-        text.contains("vmsplice_read: refused: no huge pages"),
-        "{text}"
-    );
+    says(&text, &["vmsplice_read: refused: no huge pages"]);
     assert!(!text.contains("->"), "{text}");
+    let texts = texts(&profile_chart(&profile));
+    assert!(!texts.contains(&"vmsplice_read".to_owned()), "{texts:?}");
 }
 
 #[test]
@@ -95,26 +96,21 @@ fn no_line_is_wider_than_the_terminal() {
             profile_ladder(&fixtures::ladder(), style),
             super::super::profile_pipeline(&pipeline, &stages, 0.0, style),
         ] {
-            let mut lines = text.lines();
-            assert!(lines.all(|line| line.chars().count() <= width), "{text}");
+            fits(&text, width);
         }
     }
 }
 
-/// The texts of a picture, and the widths of its filled rectangles by colour.
-fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
+/// The widths of the filled rectangles of a picture by colour.
+fn rectangles(svg: &str) -> Vec<(String, f64)> {
     let document = roxmltree::Document::parse(svg).expect("well-formed XML");
-    let named = |name| {
-        document
-            .descendants()
-            .filter(move |node| node.tag_name().name() == name)
-    };
-    let texts = named("text").filter_map(|node| Some(node.text()?.trim().to_owned()));
-    let rectangles = named("rect").filter_map(|node| {
+    let all = document.descendants();
+    let rectangles = all.filter(|node| node.tag_name().name() == "rect");
+    let filled = rectangles.filter_map(|node| {
         let width = node.attribute("width")?.parse().ok()?;
         Some((node.attribute("fill")?.to_owned(), width))
     });
-    (texts.collect(), rectangles.collect())
+    filled.collect()
 }
 
 fn fill(group: CostGroup) -> String {
@@ -125,7 +121,8 @@ fn fill(group: CostGroup) -> String {
 fn the_parts_of_a_bar_are_proportional_to_their_shares() {
     let mut profile = fixtures::ladder();
     profile.cases.truncate(1);
-    let (texts, rectangles) = parts(&profile_chart(&profile));
+    let svg = profile_chart(&profile);
+    let rectangles = rectangles(&svg);
     let width = |group: CostGroup| -> f64 {
         let parts = rectangles
             .iter()
@@ -136,29 +133,16 @@ fn the_parts_of_a_bar_are_proportional_to_their_shares() {
     // The writer copies for 48 % of its time and sleeps for 20 %; the reader sleeps for 50 %.
     let ratio = width(CostGroup::CopyToKernel) / width(CostGroup::Asleep);
     assert!((ratio - 0.48 / 0.7).abs() < 0.02, "{ratio}");
-    assert!(texts.iter().any(|text| text == "48 %"), "{texts:?}");
-    assert!(texts.iter().any(|text| text == "1000 ns"), "{texts:?}");
-    assert!(texts.iter().any(|text| text == "write_read"), "{texts:?}");
+    has_texts(&svg, &["48 %", "1000 ns", "write_read"]);
 }
 
 #[test]
 fn the_legend_has_the_costs_present_in_order() {
-    let (texts, _) = parts(&profile_chart(&fixtures::ladder()));
+    let texts = texts(&profile_chart(&fixtures::ladder()));
     let place = |group: CostGroup| texts.iter().position(|text| text == group.name());
     let shown: Vec<usize> = CostGroup::all().filter_map(place).collect();
     assert!(shown.len() > 4 && shown.is_sorted(), "{texts:?}");
     assert_eq!(place(CostGroup::Spinning), None);
-}
-
-#[test]
-fn a_case_that_was_not_run_has_no_bar() {
-    let mut profile = fixtures::ladder();
-    profile.cases[1].not_run = Some(NotRun::refused("why"));
-    let (texts, _) = parts(&profile_chart(&profile));
-    assert!(
-        !texts.iter().any(|text| text == "vmsplice_read"),
-        "{texts:?}"
-    );
 }
 
 #[test]
@@ -167,15 +151,16 @@ fn commands_of_any_kind_are_escaped() {
     let pipeline = profile.pipeline.as_mut().unwrap();
     pipeline.command = "sed 's/<&>//' | \"x\"".to_owned();
     pipeline.stages[0].end.role = "1: sed 's/<&>//'".to_owned();
-    let (texts, _) = parts(&profile_chart(&profile));
-    for text in [
-        "1: sed 's/<&>//'",
-        "sed 's/<&>//' | \"x\"",
-        "1.02 s",
-        "10000 ns",
-    ] {
-        assert!(texts.iter().any(|is| is == text), "{text}: {texts:?}");
-    }
+    let svg = profile_chart(&profile);
+    has_texts(
+        &svg,
+        &[
+            "1: sed 's/<&>//'",
+            "sed 's/<&>//' | \"x\"",
+            "1.02 s",
+            "10000 ns",
+        ],
+    );
 }
 
 #[test]

@@ -178,40 +178,36 @@ pub(crate) mod of_options {
 
     pub(crate) fn run_of_options() -> Run {
         let plain = "vmsplice_splice_spin";
-        let against = |factor, ratio| Some((plain, factor, ratio));
+        let made = |name, base, factor, ratio| case(name, 20.0, Some((base, factor, ratio)));
         run(
             Suite::Options,
             vec![
                 case(plain, 28.0, None),
-                case(
+                made(
                     "untouched",
-                    10.0,
-                    against("untouched buffers", within(0.35, 0.36, 0.37)),
+                    plain,
+                    "untouched buffers",
+                    within(0.35, 0.36, 0.37),
                 ),
-                case(
-                    "gift",
-                    28.0,
-                    against("gifted pages", within(0.98, 1.0, 1.02)),
-                ),
-                case(
-                    "locked",
-                    28.0,
-                    against("locked memory", within(0.9, 1.0, 1.2)),
-                ),
-                case(
+                made("gift", plain, "gifted pages", within(0.98, 1.0, 1.02)),
+                made("locked", plain, "locked memory", within(0.9, 1.0, 1.2)),
+                made(
                     "untouched_huge",
-                    9.0,
-                    Some(("gift", "untouched buffers", within(0.7, 0.75, 0.8))),
+                    "gift",
+                    "untouched buffers",
+                    within(0.7, 0.75, 0.8),
                 ),
-                case(
+                made(
                     "unaligned",
-                    20.0,
-                    against("unaligned buffers", within(0.9, 1.0, 1.1)),
+                    plain,
+                    "unaligned buffers",
+                    within(0.9, 1.0, 1.1),
                 ),
-                case(
+                made(
                     "vmsplice_splice_huge",
-                    20.0,
-                    Some(("gift", "sleeping", within(0.1, 0.2, 0.3))),
+                    "gift",
+                    "sleeping",
+                    within(0.1, 0.2, 0.3),
                 ),
             ],
         )

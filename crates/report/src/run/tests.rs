@@ -5,6 +5,7 @@ use crate::style::{BOLD, DIM, GREEN, RED, YELLOW};
 use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, set_control, within};
 use pipespeed_measure::record::{NullControl, Verdict};
 use pipespeed_measure::spec::Suite;
+use pipespeed_testing::fits;
 
 fn at(run: &Run, width: usize) -> String {
     table(run, Style::of_width(width))
@@ -31,17 +32,10 @@ fn the_ladder_at_100_columns_with_a_refused_case() {
 }
 
 #[test]
-fn the_ladder_in_a_file() {
-    insta::assert_snapshot!(table(&ladder(), Style::default()));
-}
-
-#[test]
 fn no_line_is_wider_than_the_terminal() {
     for run in [ladder(), with_a_refusal()] {
         for width in 48..140 {
-            for line in at(&run, width).lines() {
-                assert!(line.chars().count() <= width, "{width}: {line}");
-            }
+            fits(&at(&run, width), width);
         }
     }
 }
@@ -77,12 +71,6 @@ fn a_null_control_that_differs_makes_the_run_suspect() {
     };
     let texts = [within(0.97, 1.0, 1.03), within(0.91, 1.0, 1.07), ratio(1.2)].map(shown);
     insta::assert_snapshot!(texts.join("\n"));
-}
-
-#[test]
-fn a_run_without_cases_has_notes_on_the_method() {
-    let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
-    assert!(text.contains("Measured: 30 rounds"));
 }
 
 #[test]

@@ -250,11 +250,7 @@ mod tests {
 
     fn texts(run: &Run) -> Vec<String> {
         let svg = chart(run, run.search.as_ref().unwrap(), WIDE);
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let nodes = document.descendants();
-        let texts = nodes.filter(|node| node.tag_name().name() == "text");
-        let texts = texts.filter_map(|node| Some(node.text()?.trim().to_owned()));
-        texts.collect()
+        crate::testing::texts(&svg)
     }
 
     /// The maps, and the cells with a rate and with a cross.
@@ -330,7 +326,7 @@ mod tests {
         let mut run = fixtures::sizes();
         fixtures::refuse(&mut run, "write_read_spin", "spinning needs two processors");
         let line = "write_read_spin: refused: spinning needs two processors";
-        assert!(texts(&run).iter().any(|text| text == line));
+        assert!(texts(&run).contains(&line.to_owned()));
     }
 
     #[test]

@@ -116,16 +116,6 @@ fn lines_beyond_the_last_are_not_generated() {
     );
 }
 
-#[test]
-fn pieces_of_any_size_join_correctly() {
-    for path in paths() {
-        for size in 1..300 {
-            assert_like_naive(path, 9_999_000, 10_001_234, &[size]);
-        }
-        assert_like_naive(path, 1, 200_000, &[1, 65_536, 3, 4096, 1500]);
-    }
-}
-
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(
         prop_oneof![1..100usize, 1000..5000usize, 1..200_000usize],

@@ -307,21 +307,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_percentages_or_counts_with_optional_seconds() {
-        let mut snapshot = Snapshot {
-            done: 50,
-            size: Some(200),
-            elapsed: Duration::from_millis(1500),
-            ..Snapshot::default()
-        };
-        assert_eq!(number(&snapshot, false, false), "25\n");
-        assert_eq!(number(&snapshot, true, false), "50\n");
-        assert_eq!(number(&snapshot, false, true), "1.5000 25\n");
-        snapshot.size = None;
-        assert_eq!(number(&snapshot, false, false), "50\n");
-    }
-
-    #[test]
     fn missed_drawings_are_skipped() {
         let options = MeterOptions {
             show: Show::Json,

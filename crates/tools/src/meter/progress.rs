@@ -223,14 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn intervals_longer_than_the_window_extend_it() {
-        let mut history = History::begin();
-        history.sample(seconds(60.0), 600);
-        history.sample(seconds(120.0), 6600);
-        assert_eq!(history.rate(), Some(100.0));
-    }
-
-    #[test]
     fn time_left_follows_the_current_rate() {
         let mut snapshot = Snapshot {
             done: 500,

@@ -328,23 +328,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_limited_to_the_rate() {
-        let options = limited(1_000_000);
-        let mut session = MeterSession::new(&options, None);
-        let (mut now, mut taken) = (Duration::ZERO, 0);
-        while now < Duration::from_secs(10) {
-            match answer(session.flow(now, taken)) {
-                Ok(bytes) => taken += bytes,
-                Err(within) => now += within.unwrap(),
-            }
-        }
-        assert!(
-            (9_900_000..10_200_000).contains(&taken),
-            "{taken} bytes in 10 s"
-        );
-    }
-
-    #[test]
     fn lines_of_any_length_are_limited_to_the_rate() {
         for length in [1, 80, 200_000] {
             let options = MeterOptions {

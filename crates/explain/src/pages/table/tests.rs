@@ -1,5 +1,6 @@
 use super::super::record::Hidden;
 use super::*;
+use pipespeed_testing::says;
 
 const PLAIN: PageFlags = PageFlags(1 << 3 | 1 << 12);
 
@@ -91,14 +92,8 @@ fn many_pages_are_grouped_into_runs() {
     pages[0].flags = Some(PageFlags(PLAIN.0 | 1 << 15));
     pages.push(page(512, Some(0x99), false));
     let text = table(&memory(pages, Some(2)));
-    assert!(
-        text.contains("0-511 0x00007f0000200000  present  0x800"),
-        "{text}"
-    );
-    assert!(
-        text.contains("  512 0x00007f0000400000  present  0x99"),
-        "{text}"
-    );
+    says(&text, &["0-511 0x00007f0000200000  present  0x800"]);
+    says(&text, &["  512 0x00007f0000400000  present  0x99"]);
     assert_eq!(
         text.lines()
             .filter(|line| line.contains("0x00007f"))
@@ -115,10 +110,7 @@ fn the_width_and_number_of_rows_are_limited() {
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    assert!(
-        text.contains("and 99935 more rows: --json has every page"),
-        "{text}"
-    );
+    says(&text, &["and 99935 more rows: --json has every page"]);
 }
 
 #[test]
@@ -139,6 +131,5 @@ fn huge_pages_mapped_by_base_entries_are_explained() {
         Some(1),
     ));
     let text = text.replace("\n  ", " ");
-    assert!(text.contains("as a huge page is"), "{text}");
-    assert!(text.contains("According to smaps, not all"), "{text}");
+    says(&text, &["as a huge page is", "According to smaps, not all"]);
 }

@@ -57,6 +57,20 @@ fn simulate(ways: &[Way], total: u64, mib_per_s: impl Fn(Way, u64) -> f64) -> Se
     }
 }
 
+/// Sends `total` bytes in loans of a MiB at this rate in MiB/s. `due` is called when the search is.
+fn drive(total: u64, rate: impl Fn(Way) -> f64, due: impl Fn(&mut Auto, u64, Duration)) -> Auto {
+    let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+    let (mut sent, mut now) = (0, 0.0);
+    while sent < total {
+        sent += MIB;
+        now += 1.0 / rate(auto.way());
+        if sent >= auto.due() {
+            due(&mut auto, sent, Duration::from_secs_f64(now));
+        }
+    }
+    auto
+}
+
 fn fixed(copy: f64, fresh: f64, cow_checked: f64) -> impl Fn(Way, u64) -> f64 {
     move |way, _| match way {
         Way::Copy | Way::CopyLong => copy,
@@ -266,34 +280,31 @@ fn pauses_of_the_program_mislead_no_trial() {
 
 #[test]
 fn a_way_that_is_not_available_is_never_used_again() {
-    let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
-    let (mut sent, mut now) = (0, 0.0);
-    while sent < 4 * GIB {
-        sent += MIB;
-        now += 1.0 / 4000.0;
-        if sent >= auto.due() && auto.advance(sent, Duration::from_secs_f64(now)) != Way::Copy {
-            auto.remove(auto.way(), sent, Duration::from_secs_f64(now));
-            assert_eq!(auto.way(), Way::Copy);
-        }
-    }
+    let auto = drive(
+        4 * GIB,
+        |_| 4000.0,
+        |auto, sent, time| {
+            if auto.advance(sent, time) != Way::Copy {
+                auto.remove(auto.way(), sent, time);
+                assert_eq!(auto.way(), Way::Copy);
+            }
+        },
+    );
     assert_eq!(auto.ways, [Way::Copy, Way::CopyLong]);
 }
 
 #[test]
 fn missing_huge_pages_put_trials_off_ever_longer() {
-    let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
-    let (mut sent, mut now, mut failed) = (0, 0.0, 0);
-    while sent < 8 * GIB {
-        sent += MIB;
-        now += MIB as f64 / if auto.way() == Way::Copy { 4e9 } else { 9e9 };
-        let time = Duration::from_secs_f64(now);
-        if sent >= auto.due() && auto.advance(sent, time) != Way::Copy && sent < 2 * GIB {
+    let rate = |way| if way == Way::Copy { 4000.0 } else { 9000.0 };
+    let failed = Cell::new(0);
+    let auto = drive(8 * GIB, rate, |auto, sent, time| {
+        if auto.advance(sent, time) != Way::Copy && sent < 2 * GIB {
             auto.postpone(sent, time);
             assert_eq!(auto.way(), Way::Copy);
-            failed += 1;
+            failed.set(failed.get() + 1);
         }
-    }
-    assert!((3..8).contains(&failed), "{failed} attempts");
+    });
+    assert!((3..8).contains(&failed.get()), "{failed:?} attempts");
     assert_ne!(auto.incumbent, Way::Copy);
 }
 

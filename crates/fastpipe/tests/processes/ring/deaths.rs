@@ -100,25 +100,6 @@ fn an_end_that_never_waits_notices_a_death() {
     }
 }
 
-#[test]
-fn process_that_exits_without_closing_its_end_counts_as_dead() {
-    const NAME: &str = "process_that_exits_without_closing_its_end_counts_as_dead";
-    for way in WAYS {
-        if is_child(&name("producer", way)) {
-            let mut producer = child_producer(way);
-            produce(&mut producer, 10_000).unwrap();
-            std::process::exit(0);
-        }
-    }
-    for way in WAYS {
-        let (mut consumer, mut child) = with_child_producer(NAME, "producer", way);
-        let (at, end) = consume(&mut consumer);
-        assert_eq!(at, 10_000);
-        assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
-        assert!(child.wait().unwrap().success());
-    }
-}
-
 /// Time that this thread was runnable but did not run: the second number of schedstat, in
 /// nanoseconds (proc(5)). Zero if the kernel does not count it.
 fn kept_waiting() -> Duration {

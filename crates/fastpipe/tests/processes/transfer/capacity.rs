@@ -88,19 +88,6 @@ fn concurrent_calls_of_set_capacity_get_their_own_results() {
 }
 
 #[test]
-fn unread_is_same_at_both_ends_and_decreases_by_reads() {
-    let (reader, writer) = pipe_of(65_536);
-    assert_eq!(pipe::unread(&reader).unwrap(), 0);
-    rustix::io::write(&writer, &[0; 5000]).unwrap();
-    assert_eq!(pipe::unread(&reader).unwrap(), 5000);
-    assert_eq!(pipe::unread(&writer).unwrap(), 5000);
-    Input::new(&reader, Wait::Block)
-        .read(&mut [0; 4999])
-        .unwrap();
-    assert_eq!(pipe::unread(&writer).unwrap(), 1);
-}
-
-#[test]
 fn only_pipes_and_fifos_count_as_pipes() {
     let directory = Directory::new();
     let (reader, writer) = pipe::create().unwrap();

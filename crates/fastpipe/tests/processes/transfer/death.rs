@@ -2,15 +2,13 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
+use std::os::fd::OwnedFd;
 
 use crate::common;
-use crate::common::process::{is_child, spawn};
 use crate::common::shapes::{cases, waits};
 use crate::common::state::until_unread;
 use crate::common::vmsplice;
-use crate::common::{Directory, WAITS, assert_same, buffer_with, pattern, pipe_of, read_rest};
+use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::{Incomplete, Input, Output};
 use fastpipe::wait::Wait;
@@ -127,72 +125,5 @@ fn tee_to_pipe_without_reader_fails_with_a_broken_pipe() {
         assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 0);
         let mut got = [0; 3];
         assert_eq!(input.read(&mut got).unwrap(), 3, "nothing is lost");
-    }
-}
-
-/// Child process of the tests below: does its part with its standard input, reports that,
-/// and waits to be killed.
-#[test]
-fn child_that_is_killed() {
-    let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    if is_child("reads") {
-        let mut got = vec![0; 100_001];
-        File::from(stdin()).read_exact(&mut got).unwrap();
-    } else if is_child("writes") {
-        File::from(stdin()).write_all(&pattern(54_321)).unwrap();
-    } else {
-        return;
-    }
-    std::io::stderr().write_all(b"done").unwrap();
-    loop {
-        std::thread::park();
-    }
-}
-
-/// Starts that child, waits for its report, and kills it with SIGKILL.
-fn kill_a_child_that(role: &'static str, end: OwnedFd) {
-    let (told, tell) = fastpipe::pipe::create().unwrap();
-    let mut child = spawn("child_that_is_killed", role, end, Stdio::from(tell));
-    let mut word = [0; 4];
-    let heard = File::from(told).read_exact(&mut word);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    heard.unwrap();
-}
-
-#[test]
-fn reader_that_is_killed_ends_writer_with_a_broken_pipe() {
-    for technique in TECHNIQUES.into_iter().filter(|t| is_allowed(*t)) {
-        for wait in [Wait::Block, Wait::Adaptive] {
-            let (reader, writer) = pipe_of(CAPACITY);
-            let killing = std::thread::spawn(move || kill_a_child_that("reads", reader));
-            let end = send(technique, writer, wait);
-            killing.join().unwrap();
-            is_a_broken_pipe_after(&end, 100_001);
-        }
-    }
-}
-
-#[test]
-fn a_killed_writer_ends_the_data_after_all_its_bytes() {
-    for wait in WAITS {
-        for splices in [false, true] {
-            let (reader, writer) = pipe_of(CAPACITY);
-            let (out_reader, out_writer) = pipe_of(CAPACITY);
-            let killing = std::thread::spawn(move || kill_a_child_that("writes", writer));
-            let mut input = Input::new(reader, wait);
-            let mut got = vec![0; 100_000];
-            let n = if splices {
-                let moved = input.splice(&out_writer, u64::MAX, Default::default());
-                drop(out_writer);
-                got = read_rest(out_reader);
-                moved.unwrap() as usize
-            } else {
-                input.read(&mut got).unwrap()
-            };
-            assert_same(&got[..n], &pattern(54_321));
-            assert_eq!(input.counts().bytes, 54_321);
-            killing.join().unwrap();
-        }
     }
 }

@@ -12,12 +12,11 @@ use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::vmsplice;
 use crate::common::writers::{
-    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, own_pages, send, stream,
+    How, KIB, MIB, expect, expect_all, expecting, fill, fresh, send, stream,
 };
 use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
-use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Report, Writer};
 use rustix::event::epoll;
@@ -74,21 +73,24 @@ fn repeating(
 
 #[test]
 fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
-    const LEN: usize = MIB;
     in_own_process(|| {
         with_stdout_of_its_own(|| {
-            let frozen = Frozen::new(&stream(0, LEN)).unwrap();
-            let mut replaced = None;
-            let (mut reader, writing) =
-                repeating(&frozen, 1, || replaced = Some(become_a_read_end()));
-            // The writer continues with the rest of the piece.
-            expect(&mut reader, 0, LEN);
-            let report = writing.join().unwrap();
-            assert_eq!(report.counts.bytes, LEN as u64);
-            assert!(frozen.as_bytes() == stream(0, LEN), "written to");
-            assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
-            // All write ends are closed.
-            assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
+            // The rest of a piece, and many more.
+            for (len, times) in [(MIB, 1), (64 * KIB, 160 * MIB / (64 * KIB))] {
+                let frozen = Frozen::new(&stream(0, len)).unwrap();
+                let mut replaced = None;
+                let (mut reader, writing) =
+                    repeating(&frozen, times, || replaced = Some(become_a_read_end()));
+                for _ in 0..times {
+                    expect(&mut reader, 0, len);
+                }
+                let report = writing.join().unwrap();
+                assert_eq!(report.counts.bytes, (len * times) as u64);
+                assert!(frozen.as_bytes() == stream(0, len), "written to");
+                assert_eq!(pipe::unread(replaced.unwrap().0).unwrap(), 5000);
+                // All write ends are closed.
+                assert_eq!(expect_all(&mut reader, 0, &[1]), 0);
+            }
         });
     });
 }
@@ -154,29 +156,6 @@ fn wait_drained_keeps_its_own_pipe_after_stdout_was_replaced() {
     });
 }
 
-#[test]
-fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
-    const COPY: usize = 64 * KIB;
-    const TIMES: usize = 160 * MIB / COPY;
-    in_own_process(|| {
-        if !vmsplice::is_by_reference() {
-            return;
-        }
-        with_stdout_of_its_own(|| {
-            let frozen = Frozen::new(&stream(0, COPY)).unwrap();
-            let (mut reader, writing) = repeating(&frozen, TIMES, || {
-                dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
-            });
-            for _ in 0..TIMES {
-                expect(&mut reader, 0, COPY);
-            }
-            let report = writing.join().unwrap();
-            assert_eq!(report.counts.bytes, (TIMES * COPY) as u64);
-            assert_eq!(expect_all(&mut reader, 0, &[1]), 0);
-        });
-    });
-}
-
 /// Also if RWF_NOWAIT is refused and the writer uses another open file of the pipe.
 #[test]
 fn the_output_follows_stdout_until_it_is_duplicated() {
@@ -221,32 +200,6 @@ fn the_registered_descriptor_stays_the_same() {
     epoll::delete(&poller, &writer).unwrap();
     drop(writer);
     assert_eq!(reading.join().unwrap(), MIB as u64);
-}
-
-#[test]
-fn an_outputs_descriptor_is_the_same_after_vmsplice() {
-    if !vmsplice::is_allowed() {
-        return;
-    }
-    let (_reader, writer) = pipe_of(64 * KIB);
-    let before = writer.as_raw_fd();
-    let mut out = Output::new(writer, Wait::Block);
-    let page = own_pages(&[b'x'; 4096]);
-    out.vmsplice(&[page.slice(..)], VmspliceOptions::default())
-        .unwrap();
-    assert_eq!(out.as_fd().as_raw_fd(), before);
-}
-
-#[test]
-fn a_read_end_is_refused_and_not_read_from() {
-    let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
-    let (reader, writer) = pipe_of(64 * KIB);
-    rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = fresh().at_once().open(&reader).unwrap();
-    let error = out.repeat(&frozen, 1).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-    assert_eq!(pipe::unread(&reader).unwrap(), 5000);
-    assert!(frozen.as_bytes().iter().all(|byte| *byte == b'.'));
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Outputs on a disk that becomes full, and then has space again.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use crate::common::Directory;
 use crate::common::process::in_own_process;
-use crate::common::skip::skip;
-use crate::common::writers::{KIB, MIB, check, fill, fresh, settings, stream};
+use crate::common::writers::{MIB, check, fill, fresh, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer, WriterBuilder};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LEN: usize = 3 * MIB + 17;
 
@@ -77,75 +76,10 @@ fn each(mut test: impl FnMut(WriterBuilder, bool)) {
     }
 }
 
-/// Mounts a file system of 4 MiB that only this thread sees. Returns false if that is not
-/// permitted.
-fn mount_a_small_one(at: &Path) -> bool {
-    // SAFETY: a plain number; affects only this thread.
-    let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-    if apart != 0 {
-        return false;
-    }
-    let (root, tmpfs) = (c"/", c"tmpfs");
-    let at = CString::new(at.to_str().unwrap()).unwrap();
-    let none = std::ptr::null();
-    let private = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: strings, and no data.
-    let private = unsafe { libc::mount(none, root.as_ptr(), none, private, none.cast()) };
-    if private != 0 {
-        return false;
-    }
-    let size = c"size=4m";
-    // SAFETY: strings that outlive the call.
-    let mounted = unsafe {
-        libc::mount(
-            tmpfs.as_ptr(),
-            at.as_ptr(),
-            tmpfs.as_ptr(),
-            0,
-            size.as_ptr().cast(),
-        )
-    };
-    mounted == 0
-}
-
-#[test]
-fn a_full_disk_gets_every_byte_once_it_has_space() {
-    in_own_process(|| {
-        let directory = Directory::new();
-        let mount = directory.path("small");
-        std::fs::create_dir(&mount).unwrap();
-        // Only this thread sees the mount, so it ends with the thread.
-        let test = || {
-            if !mount_a_small_one(&mount) {
-                return skip("no file system may be mounted here");
-            }
-            each(|builder, lend| {
-                let ballast = mount.join("ballast");
-                std::fs::write(&ballast, vec![0; 3 * MIB]).unwrap();
-                send(builder, &mount.join("out"), lend, || {
-                    let less = std::fs::metadata(&ballast).unwrap().len();
-                    let less = less.saturating_sub(900 * KIB as u64);
-                    let file = File::options().write(true).open(&ballast).unwrap();
-                    file.set_len(less).unwrap();
-                });
-                std::fs::remove_file(mount.join("out")).unwrap();
-            });
-        };
-        std::thread::scope(|scope| scope.spawn(test).join().unwrap());
-    });
-}
-
 fn limit_files_to(bytes: u64) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: valid for writing.
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    assert_eq!(got, 0);
-    limit.rlim_cur = bytes.min(limit.rlim_max);
-    // SAFETY: valid for reading.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    let current = Some(bytes);
+    let all = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current, ..all }).unwrap();
 }
 
 #[test]
@@ -162,7 +96,6 @@ fn file_gets_every_byte_after_its_size_limit_is_raised() {
                 limit_files_to(limit);
             });
         });
-        limit_files_to(libc::RLIM_INFINITY);
     });
 }
 
@@ -190,6 +123,5 @@ fn a_repetition_resumes_after_its_size_limit_is_raised() {
             out.finish().unwrap();
             assert_same(&std::fs::read(&path).unwrap(), &data.repeat(times as usize));
         }
-        limit_files_to(libc::RLIM_INFINITY);
     });
 }

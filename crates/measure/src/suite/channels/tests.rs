@@ -1,6 +1,7 @@
 //! Tests of the choice of cases.
 
 use super::*;
+use crate::fixtures::overrides;
 use crate::spec::Suite;
 
 fn channel_of(case: &Case) -> &'static str {
@@ -84,10 +85,7 @@ fn usual_and_unusual_cases_are_found_by_name() {
         assert_eq!(id.spins, case.spins());
         assert_eq!(Some(id.message_bytes), case.subject.message_bytes());
         assert_eq!(id.channel.name(), channel_of(&case));
-        let found = cases(&Overrides {
-            selection,
-            ..Overrides::default()
-        });
+        let found = cases(&overrides(|asked| asked.selection = selection));
         assert!(found.iter().any(|it| it.name == case.name), "{}", case.name);
     }
     for name in ["write_read", "mqueue", "mqueue_", "mqueue_x", "pipe_8m"] {

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::common::fake::{FakeRunner, Watch, empty_run};
-use crate::common::{case, conditions, json_file, pipespeed, recorded, run_alone, skip};
+use crate::common::fake::{FakeRunner, empty_run};
+use crate::common::{case, conditions, json_file, pipespeed, recorded, run_alone, says, skip};
 use pipespeed_measure::failure::TrialError;
+use pipespeed_measure::fixtures::overrides;
 use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::spec::{Case, PageKind, PageReuse, PipeWriter, Suite, Waiting};
-use pipespeed_measure::suite::{Overrides, changes};
+use pipespeed_measure::suite::changes;
 use pipespeed_measure::trial::{Runner, Trial};
 
 /// Trials whose rates follow from the changes that their cases make.
@@ -65,10 +66,7 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
 
 /// A run of one round with such rates, and what its case `combined` did.
 fn combined(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec<&'static str>>) {
-    let mut cases = Suite::Changes.cases(&Overrides {
-        one_cpu: Some(0),
-        ..Overrides::default()
-    });
+    let mut cases = Suite::Changes.cases(&overrides(|asked| asked.one_cpu = Some(0)));
     cases.push(changes::combination_placeholder(&cases[0]));
     let combined = RefCell::new(None);
     let runner = Invented {
@@ -87,12 +85,10 @@ fn combined(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec
         empty_run(Suite::Changes),
         &refused,
     );
-    measurement.pilot(&mut Watch::default()).unwrap();
-    measurement
-        .choose_combination(&mut Watch::default())
-        .unwrap();
+    measurement.pilot(&mut ()).unwrap();
+    measurement.choose_combination(&mut ()).unwrap();
     combined.replace(None);
-    measurement.rounds(1, None, &mut Watch::default()).unwrap();
+    measurement.rounds(1, None, &mut ()).unwrap();
     (measurement.finish(None), combined.into_inner())
 }
 
@@ -223,9 +219,10 @@ fn a_quick_run_measures_and_ranks_each_change() {
         let reference = name != "baseline";
         assert_eq!(made["compared_with"] == "baseline", reference, "{name}");
     }
-    for said in ["Changes to the baseline", "unsafe where the reader splices"] {
-        assert!(outcome.out.contains(said), "{}", outcome.out);
-    }
+    says(
+        &outcome.out,
+        &["Changes to the baseline", "unsafe where the reader splices"],
+    );
     let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
     roxmltree::Document::parse(&chart).unwrap();
 }

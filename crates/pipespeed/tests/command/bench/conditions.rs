@@ -1,8 +1,7 @@
 //! `bench` where something is lacking: processors, huge pages, system calls,
 //! descriptors.
 
-use crate::common::procs::Mark;
-use crate::common::{conditions, json, pipespeed, recorded, run, run_alone, run_marked, skip};
+use crate::common::{conditions, json, pipespeed, recorded, run_alone, run_marked, skip};
 use serde_json::Value;
 
 /// A run of few and short trials.
@@ -68,21 +67,6 @@ fn without_huge_pages_only_their_cases_are_refused() {
         (&refused["summary"], &refused["ratio"]),
         (&Value::Null, &Value::Null)
     );
-}
-
-#[test]
-fn where_a_filter_forbids_vmsplice_the_case_says_so_clearly() {
-    let mut command = pipespeed(&format!("{SHORT} --case vmsplice_read --no-save -q"));
-    if !conditions::no_vmsplice(&mut command) {
-        return;
-    }
-    let mark = Mark::on(&mut command);
-    let outcome = run(command);
-    let said = format!("{}{}", outcome.out, outcome.err);
-    assert!(said.contains("vmsplice_read"), "{outcome:#?}");
-    assert!(said.contains("vmsplice is refused (EPERM)"), "{outcome:#?}");
-    assert!(outcome.err.lines().count() <= 1, "{outcome:#?}");
-    mark.nobody_left();
 }
 
 #[test]

@@ -9,56 +9,20 @@ use std::time::{Duration, Instant};
 
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{
-    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_marked, start,
-    start_into, start_marked,
+    Marked, Outcome, PIPESPEED, conditions, json_file, names_in, pipespeed_in, run_marked, says,
+    start, start_into,
 };
 use nix::sys::signal::Signal as Inherited;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A run that would take many minutes, its record in `run.json`.
-struct Long {
-    directory: TempDir,
-    running: Running,
-    mark: Mark,
+/// Starts a run that would take many minutes, its record in `run.json`.
+fn start_long(prepare: impl FnOnce(&mut Command)) -> Marked {
+    let args = "bench --quick --rounds 5000 --case write_read_huge --json run.json";
+    Marked::prepared(args, prepare)
 }
 
-impl Long {
-    /// Starts it, by itself or in a process group of its own.
-    fn start(own_group: bool) -> Self {
-        Long::prepared(|command| {
-            if own_group {
-                command.process_group(0);
-            }
-        })
-    }
-
-    fn prepared(prepare: impl FnOnce(&mut Command)) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut command =
-            pipespeed("bench --quick --rounds 5000 --case write_read_huge --json run.json");
-        command.current_dir(&directory);
-        prepare(&mut command);
-        let mark = Mark::on(&mut command);
-        Long {
-            running: start(command),
-            directory,
-            mark,
-        }
-    }
-
-    /// Waits until a round has been saved.
-    fn saved(self) -> Self {
-        let path = self.record_path();
-        eventually(|| path.exists().then_some(())).unwrap();
-        self
-    }
-
-    fn record_path(&self) -> std::path::PathBuf {
-        self.directory.path().join("run.json")
-    }
-
+impl Marked {
     /// Waits for a process at one end of a trial.
     fn endpoint(&self, role: &str) -> Pid {
         eventually(|| self.mark.endpoint(role)).unwrap()
@@ -86,20 +50,6 @@ impl Long {
             (Stat::of(end)?.state == 'T').then_some(())
         });
         assert!(stopped.is_some());
-    }
-
-    /// Waits for the end and checks what is left.
-    #[track_caller]
-    fn finish(self) -> (Outcome, Value) {
-        let outcome = self.running.finish();
-        self.mark.nobody_left();
-        assert_eq!(
-            names_in(self.directory.path()),
-            ["run.json"],
-            "{outcome:#?}"
-        );
-        let record = json_file(&self.directory.path().join("run.json"));
-        (outcome, record)
     }
 }
 
@@ -143,9 +93,9 @@ fn a_signal_ends_a_run_and_measurements_are_kept() {
                 conditions::blocked(command, signal);
             }
         };
-        let long = Long::prepared(block).saved();
+        let long = start_long(block).saved();
         long.running.send(signal);
-        let (outcome, record) = long.finish();
+        let (outcome, record) = long.recorded();
         assert_eq!(outcome.code, Some(status), "{outcome:#?}");
         assert_kept(&outcome, &record, name);
         let last = format!("pipespeed: interrupted by {name}");
@@ -160,17 +110,10 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
         "touched --case write_read_best --work 300 --time 600",
         "sizes --case write_read --pipe-size 64K --time 30",
     ] {
-        let directory = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!("bench {options} --json run.json"));
-        command.current_dir(&directory);
-        let (running, mark) = start_marked(command);
-        let path = directory.path().join("run.json");
-        eventually(|| path.exists().then_some(())).unwrap();
-        running.send(Signal::INT);
-        let outcome = running.finish();
-        mark.nobody_left();
+        let run = Marked::start(&format!("bench {options} --json run.json")).saved();
+        run.running.send(Signal::INT);
+        let (outcome, record) = run.recorded();
         assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-        let record = json_file(&path);
         assert_eq!(record["interrupted"], "SIGINT");
         let panel = &record["search"]["panels"][0];
         let cells = panel["cells"].as_array().unwrap();
@@ -182,7 +125,10 @@ fn an_interrupted_search_keeps_and_shows_its_trials() {
 
 #[test]
 fn signals_that_come_together_count_as_one() {
-    let long = Long::start(true).saved();
+    let own_group = |command: &mut Command| {
+        command.process_group(0);
+    };
+    let long = start_long(own_group).saved();
     // They wait for it together, however long it takes to send them.
     long.running.send(Signal::STOP);
     let stopped = || (Stat::of(long.running.pid())?.state == 'T').then_some(());
@@ -193,7 +139,7 @@ fn signals_that_come_together_count_as_one() {
     long.running.send(Signal::HUP);
     long.running.send(Signal::TERM);
     long.running.send(Signal::CONT);
-    let (outcome, record) = long.finish();
+    let (outcome, record) = long.recorded();
     let code = outcome.code.unwrap_or_default();
     assert!([129, 130, 143].contains(&code), "{outcome:#?}");
     assert_kept(&outcome, &record, "SIG");
@@ -202,8 +148,10 @@ fn signals_that_come_together_count_as_one() {
 #[test]
 fn second_signal_a_moment_later_ends_a_run_that_hangs() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
-    command.current_dir(&directory);
+    let mut command = pipespeed_in(
+        &directory,
+        "bench --quick --rounds 5000 --case write_read --json run.json",
+    );
     // Its table finds no room, and nobody reads.
     let (_unread, mut full) = std::io::pipe().unwrap();
     let page = rustix::pipe::fcntl_getpipe_size(&full).unwrap() / 16;
@@ -228,51 +176,51 @@ fn second_signal_a_moment_later_ends_a_run_that_hangs() {
 
 #[test]
 fn a_signal_before_anything_was_measured_leaves_nothing() {
-    let long = Long::start(false);
+    let long = start_long(|_| ());
     // The pilot's first trial.
     long.endpoint("reader");
     long.running.send(Signal::TERM);
-    let outcome = long.running.finish();
-    long.mark.nobody_left();
+    let (outcome, directory) = long.finish();
     outcome.assert_ended(143, "");
-    assert!(names_in(long.directory.path()).is_empty());
+    assert!(names_in(directory.path()).is_empty());
 }
 
 #[test]
 fn run_whose_ends_are_always_killed_ends_and_names_them() {
     for role in ["writer", "reader"] {
-        let mut long = Long::start(false).saved();
+        let mut long = start_long(|_| ()).saved();
         long.kill_ends(role);
-        let (outcome, record) = long.finish();
+        let (outcome, record) = long.recorded();
         assert_eq!(outcome.code, Some(1), "{outcome:#?}");
         assert_eq!(record["interrupted"], Value::Null);
         assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
         let last = outcome.err.lines().last().unwrap();
-        let killed = format!("3 trials failed: the {role} was killed by SIGKILL");
-        assert!(last.contains(&killed), "{outcome:#?}");
+        says(
+            last,
+            &[format!("3 trials failed: the {role} was killed by SIGKILL")],
+        );
         assert!(outcome.out.contains("write_read_again"), "{outcome:#?}");
     }
 }
 
 #[test]
 fn a_killed_runs_ends_die_and_its_rounds_are_kept() {
-    let long = Long::start(false).saved();
+    let long = start_long(|_| ()).saved();
     // Left to itself it would not even notice.
     long.stop_an_end();
     long.running.send(Signal::KILL);
-    let outcome = long.running.finish();
+    let (outcome, directory) = long.finish();
     assert_eq!(outcome.signal, Some(9), "{outcome:#?}");
-    long.mark.nobody_left();
-    let record = json_file(&long.directory.path().join("run.json"));
+    let record = json_file(&directory.path().join("run.json"));
     assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
 }
 
 #[test]
 fn a_run_whose_ends_stand_still_can_be_interrupted() {
-    let long = Long::start(false).saved();
+    let long = start_long(|_| ()).saved();
     long.stop_an_end();
     long.running.send(Signal::TERM);
-    let (outcome, record) = long.finish();
+    let (outcome, record) = long.recorded();
     assert_eq!(outcome.code, Some(143), "{outcome:#?}");
     assert_kept(&outcome, &record, "SIGTERM");
 }

@@ -1,9 +1,7 @@
 //! `bench memory`: short runs of it, what it refuses and why.
 
-use crate::common::conditions::{self, ForAll};
-use crate::common::{
-    PIPESPEED, case, json, json_file, pipespeed, recorded, run_alone, run_in, skip,
-};
+use crate::common::conditions;
+use crate::common::{case, json, json_file, pipespeed, recorded, refusal, run_alone, run_in, skip};
 use rustix::process::Resource;
 use serde_json::Value;
 
@@ -70,24 +68,9 @@ fn a_block_beyond_the_process_limit_is_refused_others_run() {
     let mut command = pipespeed(&args);
     conditions::limit(&mut command, Resource::As, 450 << 20);
     let record = recorded(command);
-    let reason = case(&record, "mem_read_512m")["not_run"]["reason"]
-        .as_str()
-        .unwrap();
+    let reason = refusal(&record, "mem_read_512m");
     assert!(reason.contains("no memory for a buffer"), "{reason}");
     assert!(case(&record, "mem_read_4k")["not_run"].is_null());
-}
-
-#[test]
-fn an_ordinary_user_measures_all_of_it() {
-    let Some(program) = ForAll::new(PIPESPEED) else {
-        return;
-    };
-    let command = program.command(&format!("{SHORT} --size 64K --json -"));
-    let record = recorded(command);
-    for name in BLOCKS.split(',') {
-        let name = name.replace("4k", "64k");
-        assert!(case(&record, &name)["not_run"].is_null(), "{record:#}");
-    }
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Real runs of `bench options`, short ones: each option is there, takes
 //! effect, and is refused with the way out where it can't.
 
-use crate::common::{PIPESPEED, case, conditions, pipespeed, recorded, skip};
-use serde_json::Value;
+use crate::common::{PIPESPEED, case, conditions, pipespeed, recorded, refusal, says, skip};
 
 /// A run of few and short trials.
 const SHORT: &str = "bench options --quick --rounds 1 --json - -q";
@@ -57,26 +56,6 @@ fn every_option_takes_effect_in_its_case_only() {
 }
 
 #[test]
-fn data_that_is_verified_arrives_whatever_the_option() {
-    if conditions::processors() < 2 {
-        skip("spinning takes two processors");
-        return;
-    }
-    let record = recorded(pipespeed(&format!("{SHORT} --data verify")));
-    for case in record["cases"].as_array().unwrap() {
-        let name = case["name"].as_str().unwrap();
-        assert_eq!(case["data"], "verify", "{name}");
-        match case["not_run"]["reason"].as_str() {
-            Some(reason) if name.starts_with("untouched") || name == "hugetlb" => {
-                assert!(reason.contains("--data verify"), "{reason}");
-            }
-            Some(reason) => skip(format_args!("{name}: {reason}")),
-            None => assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{name}"),
-        }
-    }
-}
-
-#[test]
 fn memory_beyond_the_lock_limit_is_refused_the_rest_measured() {
     if conditions::processors() < 2 {
         skip("spinning takes two processors");
@@ -88,28 +67,8 @@ fn memory_beyond_the_lock_limit_is_refused_the_rest_measured() {
     let mut command = program.command(&format!("{SHORT} --case locked"));
     conditions::limit(&mut command, rustix::process::Resource::Memlock, 4096);
     let record = recorded(command);
-    let reason = case(&record, "locked")["not_run"]["reason"]
-        .as_str()
-        .unwrap();
-    assert!(
-        reason.contains("RLIMIT_MEMLOCK") && reason.contains("ulimit -l"),
-        "{reason}"
-    );
+    let reason = refusal(&record, "locked");
+    says(reason, &["RLIMIT_MEMLOCK", "ulimit -l"]);
     let plain = case(&record, "vmsplice_splice_spin");
     assert_eq!(plain["samples"].as_array().unwrap().len(), 1);
-}
-
-#[test]
-fn on_one_processor_only_the_pair_that_sleeps_is_measured() {
-    let command = pipespeed(&format!("{SHORT} --placement same"));
-    let record = recorded(command);
-    for case in record["cases"].as_array().unwrap() {
-        let sleeps = ["block", "poll"].map(Value::from);
-        let sleeps = sleeps.contains(&case["configuration"]["wait"]);
-        let reason = case["not_run"]["reason"].as_str();
-        assert!(sleeps || reason.is_some(), "{case:#}");
-        if let (true, Some(reason)) = (sleeps, reason) {
-            assert!(reason.contains("huge pages"), "{reason}");
-        }
-    }
 }

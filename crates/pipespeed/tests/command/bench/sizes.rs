@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, run_in, skip};
+use crate::common::{PIPESPEED, json_file, run_alone, run_in, skip};
 use serde_json::Value;
 
 /// A search of one pair of sizes, its record and what was printed. A busy machine needs
@@ -101,12 +101,4 @@ fn the_record_has_the_search_and_the_rounds_after_it() {
     let first = first.split(" | ").next().unwrap();
     let confirmed = printed.contains("Confirmed.");
     assert_eq!(printed.contains(first), confirmed, "{printed}");
-}
-
-#[test]
-fn bad_usage_names_the_option_and_the_way_out() {
-    // These depend on the limit of pipes and the size of a page.
-    let sizes = |options: &str| run_alone(pipespeed(&format!("bench sizes --no-save {options}")));
-    sizes("--time 3").refused(2, &["--time 3", "--case", "--buffer-size"]);
-    sizes("--buffer-size 100").refused(2, &["--buffer-size", "multiple of"]);
 }

@@ -1,6 +1,6 @@
 //! Real runs of `bench touched`, short ones: the search for the best plain write.
 
-use crate::common::{json_file, run_in};
+use crate::common::{json_file, run_in, says};
 use serde_json::Value;
 
 /// The record of a run of one round, and what was printed.
@@ -47,11 +47,12 @@ fn the_best_plain_write_is_searched_and_measured() {
         assert_eq!(case["samples"].as_array().unwrap().len(), 1);
     }
     assert_eq!(cases[2]["compared_with"], "write_read_best");
-    for said in [
-        "after a search through",
-        "write_read_best is the best of",
-        "Searched: ",
-    ] {
-        assert!(printed.contains(said), "{said}: {printed}");
-    }
+    says(
+        &printed,
+        &[
+            "after a search through",
+            "write_read_best is the best of",
+            "Searched: ",
+        ],
+    );
 }

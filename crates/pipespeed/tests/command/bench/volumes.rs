@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::fake::{FakeRunner, Watch, empty_run, measurement};
-use crate::common::{pipespeed, recorded, run_alone};
+use crate::common::fake::{FakeRunner, empty_run, measurement};
+use crate::common::{pipespeed, recorded, run_alone, says};
 use pipespeed_measure::failure::TrialError;
-use pipespeed_measure::rounds::Measurement;
+use pipespeed_measure::record::Run;
+use pipespeed_measure::rounds::{Measurement, RunObserver};
 use pipespeed_measure::spec::{Case, Durations, Suite};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
@@ -41,22 +42,30 @@ fn trial_ends_when_its_volume_went_over_at_both_ends() {
         }
     }
     let findings = record["findings"].to_string();
-    assert!(
-        findings.contains("From 16MiB to 64MiB") && findings.contains("for an interval)"),
-        "{findings}"
-    );
+    says(&findings, &["From 16MiB to 64MiB", "for an interval)"]);
+}
+
+/// The number of the last trial, from 0, and of all.
+struct Last(usize, usize);
+
+impl RunObserver<Run> for Last {
+    fn before_trial(&mut self, _: &str, done: usize, all: usize) {
+        *self = Last(done, all);
+    }
+
+    fn after_round(&mut self, _: &Run) {}
 }
 
 #[test]
 fn trials_of_a_rare_case_are_spread_evenly() {
     let mut measurement = measurement(Suite::Volumes, FakeRunner::default());
-    measurement.pilot(&mut Watch::default()).unwrap();
+    measurement.pilot(&mut ()).unwrap();
     measurement.limit_trials(BTreeMap::from([
         ("volume_25g".to_owned(), 2),
         ("volume_2.5g".to_owned(), 9),
     ]));
-    let mut watch = Watch::default();
-    measurement.rounds(9, None, &mut watch).unwrap();
+    let mut last = Last(0, 0);
+    measurement.rounds(9, None, &mut last).unwrap();
     let run = measurement.finish(None);
     let rounds = |name: &str| -> Vec<usize> {
         let case = run.cases.iter().find(|case| case.name == name).unwrap();
@@ -65,8 +74,7 @@ fn trials_of_a_rare_case_are_spread_evenly() {
     assert_eq!(rounds("volume_25g"), [2, 6]);
     assert_eq!(rounds("volume_2.5g"), (0..9).collect::<Vec<_>>());
     assert_eq!(rounds("volume_0.25g").len(), 9);
-    let (_, last, all) = watch.trials.last().unwrap();
-    assert_eq!((last + 1, *all), (29, 29));
+    assert_eq!((last.0 + 1, last.1), (29, 29));
     // Paired by the rounds that have both.
     let large = run.cases.iter().find(|case| case.name == "volume_25g");
     let ratio = large.unwrap().ratio.unwrap();
@@ -100,22 +108,14 @@ fn trial_may_take_ten_times_as_long_as_pilot_says() {
     let suite = Suite::Volumes;
     let cases = suite.cases(&Overrides::default());
     let mut measurement = Measurement::new(runner, cases, None, empty_run(suite), &BTreeMap::new());
-    measurement.pilot(&mut Watch::default()).unwrap();
+    measurement.pilot(&mut ()).unwrap();
     let of = |name: &str| longest.borrow()[name];
     // At 32 MiB/s, 0.25 GiB of it.
     assert_eq!(of("volume_25g"), Duration::from_secs(8));
     measurement.expect(&BTreeMap::from([("volume_25g".to_owned(), 900.0)]));
-    measurement.rounds(1, None, &mut Watch::default()).unwrap();
+    measurement.rounds(1, None, &mut ()).unwrap();
     assert_eq!(of("volume_25g"), Duration::from_secs(9000));
     assert_eq!(of("volume_0.25g"), Duration::from_secs(8));
-}
-
-#[test]
-fn volumes_that_make_no_sense_are_refused() {
-    run_alone(pipespeed(
-        "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
-    ))
-    .refused(2, &["--time 1", "--volume"]);
 }
 
 #[test]
@@ -162,6 +162,8 @@ fn a_quick_run_says_what_it_leaves_out() {
     let quick = "bench memory --quick --size 4K --rounds 1 --case mem_read_4k --json - -q";
     let record = recorded(pipespeed(quick));
     let notes = record["warnings"].to_string();
-    let said = "quick run (trials of 20 ms instead of 60): intervals";
-    assert!(notes.contains(said), "{notes}");
+    says(
+        &notes,
+        &["quick run (trials of 20 ms instead of 60): intervals"],
+    );
 }

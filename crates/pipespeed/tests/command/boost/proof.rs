@@ -10,7 +10,7 @@ use super::{boost, raised_inputs, sidecar};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
-    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, start, start_marked,
+    Outcome, PIPESPEED, json, json_file, pipespeed, run, run_alone, says, start, start_marked,
 };
 
 /// Lasts long enough for its pipes to be raised, also on a busy machine.
@@ -80,10 +80,28 @@ fn each_pipe_is_left_out_in_turn_equal_names_together() {
 }
 
 #[test]
-fn a_single_raised_pipe_is_not_left_out_as_said() {
-    let outcome = run_alone(boost("--prove=1 --each", "echo x | cat")).succeeded();
-    let words = "--each: fewer than two pipes between different programs were raised";
-    assert!(outcome.err.contains(words), "{outcome:#?}");
+fn what_could_not_be_compared_is_said() {
+    for (options, line, words) in [
+        (
+            "--each",
+            "echo x | cat",
+            "--each: fewer than two pipes between different programs",
+        ),
+        (
+            "-q",
+            "seq 3 > /dev/null; exit 3",
+            ", same status; it printed nothing to compare\n",
+        ),
+        (
+            "-q",
+            "date +%N | cat",
+            "note: the output or exit status differs from run to run",
+        ),
+        ("-q", "seq 3; exit 127", "note: its exit status is 127"),
+    ] {
+        let outcome = run_alone(boost(&format!("--prove=1 {options}"), line));
+        says(outcome.out + &outcome.err, &[words]);
+    }
 }
 
 /// Kills the sidecar, which has been forked before the shell starts.
@@ -104,10 +122,7 @@ fn a_run_without_an_account_is_not_called_boosted() {
         outcome.out.contains(words).then_some(outcome)
     })
     .unwrap();
-    assert!(
-        outcome.out.contains("not known to be boosted\n"),
-        "{outcome:#?}"
-    );
+    says(&outcome.out, &["not known to be boosted\n"]);
     for words in ["same", "no gain", "undecided"] {
         assert!(!outcome.out.contains(words), "{outcome:#?}");
     }
@@ -116,8 +131,7 @@ fn a_run_without_an_account_is_not_called_boosted() {
 /// Compares nothing, since the plain runs would be boosted.
 fn refuses(outcome: Outcome) {
     outcome.assert_ended(1, "");
-    let words = "the plain runs would be boosted, too";
-    assert!(outcome.err.contains(words), "{outcome:#?}");
+    says(&outcome.err, &["the plain runs would be boosted, too"]);
     assert!(!outcome.err.contains("executed"), "{outcome:#?}");
 }
 
@@ -144,13 +158,6 @@ fn within_a_boosted_session_nothing_is_compared() {
     writer.write_all(b"\n").unwrap();
     refuses(session.finish());
     mark.nobody_left();
-}
-
-#[test]
-fn a_command_that_prints_nothing_has_the_same_status() {
-    let outcome = run_alone(boost("--prove=1 --quiet", "seq 3 > /dev/null; exit 3"));
-    let words = ", same status; it printed nothing to compare\n";
-    assert!(outcome.out.contains(words), "{outcome:#?}");
 }
 
 #[test]
@@ -190,8 +197,10 @@ fn outputs_are_compared_in_several_runs_before_boosting_is_blamed() {
     assert_eq!((plain_too.code, runs), (Some(0), 5), "{plain_too:#?}");
     let (always, runs) = odd_in("$((n % 2)) = 0 ] && [ $n -lt 7");
     assert_eq!((always.code, runs), (Some(1), 8), "{always:#?}");
-    let words = "boosted, the command had a different output";
-    assert!(always.err.contains(words), "{always:#?}");
+    says(
+        &always.err,
+        &["boosted, the command had a different output"],
+    );
 }
 
 #[test]
@@ -212,13 +221,6 @@ fn several_words_are_recorded_as_sh_reads_them() {
     let record = json(&run_alone(command).succeeded_in_silence().out);
     assert_eq!(record["pipeline"], "sh -c 'head -c 4M /dev/zero | od -v'");
     assert!(record["portable"].is_null() && record["shell"].is_null());
-}
-
-#[test]
-fn an_output_that_differs_from_run_to_run_is_said() {
-    let outcome = run_alone(boost("--prove=1 --quiet", "date +%N | cat")).succeeded_in_silence();
-    let words = "note: the output or exit status differs from run to run even without boosting";
-    assert!(outcome.out.contains(words), "{outcome:#?}");
 }
 
 #[test]
@@ -244,10 +246,7 @@ fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
     command.current_dir(&directory);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    assert!(
-        outcome.err.contains("trials failed: input: No such file"),
-        "{outcome:#?}"
-    );
+    says(&outcome.err, &["trials failed: input: No such file"]);
     let record = json_file(&directory.path().join("run.json"));
     let settings = &record["settings"];
     assert_eq!(
@@ -347,8 +346,7 @@ fn what_process_left_behind_still_writes_is_part_of_output() {
 #[test]
 fn without_a_terminal_it_says_how_long_it_takes() {
     let outcome = run_alone(boost("--prove=1", "sleep 0.1")).succeeded();
-    let words = "the command will run 4 times";
-    assert!(outcome.err.contains(words), "{outcome:#?}");
+    says(&outcome.err, &["the command will run 4 times"]);
     let (_, rest) = outcome
         .err
         .split_once("pipespeed: the first run took 0.")
@@ -366,13 +364,6 @@ fn a_command_that_cannot_run_is_an_error() {
             .contains("the command can't be run (exit status 127)"),
         "{outcome:#?}"
     );
-}
-
-#[test]
-fn a_command_that_printed_something_has_run_whatever_its_status() {
-    let outcome = run_alone(boost("--prove=1 --quiet", "seq 3; exit 127")).succeeded_in_silence();
-    let words = "note: its exit status is 127";
-    assert!(outcome.out.contains(words), "{outcome:#?}");
 }
 
 #[test]

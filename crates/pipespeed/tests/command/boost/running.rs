@@ -7,7 +7,7 @@ use rustix::thread::gettid;
 
 use super::sidecar;
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, Running, command, pipespeed, run_alone, start_marked};
+use crate::common::{Outcome, Running, pipespeed, run_alone, start_marked};
 
 /// A pipeline that runs until it is killed, with a mark.
 fn endless() -> (Running, Mark) {
@@ -72,14 +72,6 @@ fn a_process_is_followed_in_the_background_until_it_ends() {
     drop(mark);
     drop(running);
     own.nobody_left();
-}
-
-#[test]
-fn a_process_that_does_not_exist_is_bad_usage() {
-    let mut child = command("true", "").spawn().unwrap();
-    let pid = child.id();
-    child.wait().unwrap();
-    run_alone(pipespeed(&format!("boost --pid {pid}"))).refused(2, &["no such process"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill
 use super::{boost, raised_inputs, sidecar};
 use crate::common::conditions::{ForAll, limit};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, run_alone, start_marked};
+use crate::common::{PIPESPEED, run_alone, says, start_marked};
 
 /// Moves much data, and prints how much.
 const BUSY: &str = "head -c 300M /dev/zero | tr '\\0' a | wc -c";
@@ -40,8 +40,10 @@ fn a_pipe_is_named_after_the_reader_that_read_later() {
     eventually(|| (raised_inputs(&mark) == 2).then_some(())).unwrap();
     std::fs::write(directory.path().join("go"), "\n").unwrap();
     let outcome = running.finish();
-    let words = "1MiB in place of 64KiB between yes and head\n";
-    assert!(outcome.err.contains(words), "{outcome:#?}");
+    says(
+        &outcome.err,
+        &["1MiB in place of 64KiB between yes and head\n"],
+    );
 }
 
 #[test]

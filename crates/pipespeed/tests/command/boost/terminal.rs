@@ -19,7 +19,7 @@ fn states(mark: &Mark, name: &str) -> Vec<(char, bool)> {
         .collect()
 }
 
-fn job_control(shell: &str, options: &[&str]) {
+fn job_control(shell: &str, options: &str) {
     let found = Command::new(shell).arg("-c").arg("true").status();
     if found.is_err() {
         skip(format!("{shell} is not installed"));
@@ -27,7 +27,7 @@ fn job_control(shell: &str, options: &[&str]) {
     }
     let mut terminal = Terminal::new(80);
     let mut command = Command::new(shell);
-    command.args(options).arg("-i");
+    command.args(options.split_whitespace()).arg("-i");
     command
         .env("SHELL", "/bin/sh")
         .env("PS1", "ready> ")
@@ -65,23 +65,11 @@ fn job_control(shell: &str, options: &[&str]) {
 }
 
 #[test]
-fn jobs_of_bash_are_stopped_continued_and_interrupted() {
-    job_control("bash", &["--norc", "--noprofile"]);
-}
-
-#[test]
-fn jobs_of_dash_are_stopped_continued_and_interrupted() {
-    job_control("dash", &[]);
-}
-
-#[test]
-fn jobs_of_zsh_are_stopped_continued_and_interrupted() {
-    job_control("zsh", &["-f"]);
-}
-
-#[test]
-fn jobs_of_fish_are_stopped_continued_and_interrupted() {
-    job_control("fish", &["--no-config"]);
+fn jobs_of_every_shell_are_stopped_continued_and_interrupted() {
+    job_control("bash", "--norc --noprofile");
+    job_control("dash", "");
+    job_control("zsh", "-f");
+    job_control("fish", "--no-config");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use super::boost;
 use crate::common::conditions::{adopts_orphans, blocked, ignored};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{Outcome, run_alone, run_marked, start_marked};
+use crate::common::{Outcome, run_alone, run_marked, says, start_marked};
 
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
@@ -232,12 +232,11 @@ fn command_that_adopts_orphans_has_no_sidecar_as_its_child() {
         run_marked(command).succeeded()
     });
     assert_eq!(outcomes[0].out, outcomes[1].out);
-    let words = "pipes are not raised: the sidecar would be a child of the command";
-    assert!(outcomes[0].err.contains(words), "{outcomes:#?}");
-    assert!(
-        outcomes[1].err.contains("1MiB in place of"),
-        "{outcomes:#?}"
+    says(
+        &outcomes[0].err,
+        &["pipes are not raised: the sidecar would be a child of the command"],
     );
+    says(&outcomes[1].err, &["1MiB in place of"]);
 }
 
 /// What a process finds: signals, descriptors, session, limits and its parent.

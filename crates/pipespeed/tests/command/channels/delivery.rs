@@ -9,39 +9,22 @@ use crate::common;
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::Mark;
 use crate::common::{
-    Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, recorded, refusal, run,
-    run_alone, run_marked, skip,
+    Marked, Outcome, PIPESPEED, case, json, json_file, names_in, pipespeed, pipespeed_in, recorded,
+    refusal, run, run_marked, says, skip,
 };
 use rustix::process::Resource;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// A run of few and short trials.
 const SHORT: &str = "bench channels --quick --rounds 1 -q";
 
-/// A directory in which a command puts its temporary files, so that what it
-/// leaves behind is seen.
-struct Private(TempDir);
-
-impl Private {
-    fn of(command: &mut Command) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        command.env("TMPDIR", directory.path());
-        Private(directory)
-    }
-
-    #[track_caller]
-    fn is_empty(&self) {
-        assert!(names_in(self.0.path()).is_empty(), "{:?}", self.0);
-    }
-}
-
-/// The command with a private directory and a mark, and both checked.
+/// The outcome of a command that leaves no process and no temporary file.
 #[track_caller]
 fn clean(mut command: Command) -> Outcome {
-    let private = Private::of(&mut command);
+    let private = tempfile::tempdir().unwrap();
+    command.env("TMPDIR", private.path());
     let outcome = run_marked(command);
-    private.is_empty();
+    assert!(names_in(private.path()).is_empty(), "{outcome:#?}");
     outcome
 }
 
@@ -92,11 +75,13 @@ fn messages_arrive_whole_through_every_channel() {
 #[test]
 fn the_record_says_what_took_effect() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(&format!(
-        "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,mqueue --size 4K \
+    let command = pipespeed_in(
+        &directory,
+        &format!(
+            "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,mqueue --size 4K \
          --json r.json --csv r.csv --chart r.svg"
-    ));
-    command.current_dir(&directory);
+        ),
+    );
     clean(command).succeeded();
     let record = json_file(&directory.path().join("r.json"));
     assert_eq!(record["suite"], "channels");
@@ -245,14 +230,6 @@ fn without_descriptors_every_line_names_limit_and_nothing_is_left() {
 }
 
 #[test]
-fn bad_input_names_what_there_is() {
-    let too_short = run_alone(pipespeed("bench channels --time 3"));
-    too_short.refused(2, &["--time 3", "12 rounds", "--channel", "--quick"]);
-    let too_short = run_alone(pipespeed("bench channels --time 1 --quick"));
-    too_short.refused(2, &["--time 1", "11 rounds", "--size, or use --rounds"]);
-}
-
-#[test]
 fn all_of_it_says_first_how_long_it_takes() {
     let list = run(pipespeed("bench channels --all --list")).succeeded();
     let all = list.out.lines().count();
@@ -262,17 +239,11 @@ fn all_of_it_says_first_how_long_it_takes() {
     let quick = run(pipespeed("bench channels --list --quick")).succeeded();
     assert_eq!(quick.out.lines().count(), 6 * 4 * 2);
     // Interrupted as soon as it has said so.
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed("bench channels --all");
-    command.current_dir(&directory);
-    let mark = Mark::on(&mut command);
-    let running = common::start(command);
-    common::procs::eventually(|| mark.endpoint("reader")).unwrap();
-    running.send(rustix::process::Signal::INT);
-    let outcome = running.finish();
-    mark.nobody_left();
+    let run = Marked::start("bench channels --all");
+    common::procs::eventually(|| run.mark.endpoint("reader")).unwrap();
+    run.running.send(rustix::process::Signal::INT);
+    let (outcome, _) = run.finish();
     assert_eq!(outcome.code, Some(130), "{outcome:#?}");
     let first = outcome.err.lines().next().unwrap();
-    assert!(first.contains("rounds, about"), "{first}");
-    assert!(first.contains("minutes"), "{first}");
+    says(first, &["rounds, about", "minutes"]);
 }

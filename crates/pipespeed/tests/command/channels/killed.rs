@@ -4,55 +4,39 @@
 use pipespeed_measure::spec::Channel;
 use std::path::Path;
 
-use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, Running, conditions, json_file, names_in, pipespeed, skip, start};
+use crate::common::procs::eventually;
+use crate::common::{Marked, Outcome, json_file, names_in, skip};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Some, so that a run does not end before an end is killed.
 const ROUNDS: u32 = 3;
 
 /// A run of one channel, whose ends block in some cases and spin in others.
 struct Run {
-    running: Running,
-    mark: Mark,
-    directory: TempDir,
-    private: TempDir,
+    marked: Marked,
+    /// The message queues before it.
     queues: Vec<String>,
 }
 
 impl Run {
     fn start(channel: &str, rounds: u32) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let private = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!(
-            "bench channels --quick --rounds {rounds} --channel {channel} --size 1K \
-             --json run.json -q"
-        ));
-        command.current_dir(&directory);
-        command.env("TMPDIR", private.path());
-        let mark = Mark::on(&mut command);
         let queues = queues();
-        Run {
-            running: start(command),
-            mark,
-            directory,
-            private,
-            queues,
-        }
+        let options = format!("--quick --rounds {rounds} --channel {channel} --size 1K");
+        let marked = Marked::start(&format!("bench channels {options} --json run.json -q"));
+        Run { marked, queues }
     }
 
     /// Waits until a round has been saved. `None`, with a skip, if this machine
     /// has no such channel.
     fn saved(mut self) -> Option<Self> {
-        let path = self.directory.path().join("run.json");
+        let path = self.marked.record_path();
         let ended = eventually(|| {
-            let ended = self.running.has_ended();
+            let ended = self.marked.running.has_ended();
             (ended || path.exists()).then_some(ended)
         });
         if ended.expect("nothing was saved") && !path.exists() {
-            assert!(is_refused(&self.running.finish()));
+            assert!(is_refused(&self.marked.running.finish()));
             None
         } else {
             Some(self)
@@ -62,10 +46,10 @@ impl Run {
     /// Kills one process in the role, as soon as there is one, unless the run ends before.
     fn kill_one(&mut self, role: &str) {
         let killed = eventually(|| {
-            if self.running.has_ended() {
+            if self.marked.running.has_ended() {
                 return Some(());
             }
-            let end = self.mark.endpoint(role)?;
+            let end = self.marked.mark.endpoint(role)?;
             kill_process(end, Signal::KILL).ok()
         });
         assert!(killed.is_some(), "no {role} to kill");
@@ -74,9 +58,7 @@ impl Run {
     /// The end, and what is left of it.
     #[track_caller]
     fn finish(self) -> (Outcome, Value) {
-        let outcome = self.running.finish();
-        self.mark.nobody_left();
-        assert!(names_in(self.private.path()).is_empty());
+        let (outcome, directory) = self.marked.finish();
         let new = queues()
             .into_iter()
             .filter(|name| !self.queues.contains(name));
@@ -84,13 +66,13 @@ impl Run {
         // Other tests make queues too, whose names go at once.
         let left = |name: &String| Path::new("/dev/mqueue").join(name).exists();
         assert!(!ours.iter().any(left), "{ours:?}");
-        let names = names_in(self.directory.path());
+        let names = names_in(directory.path());
         if is_refused(&outcome) {
             assert!(names.is_empty(), "{outcome:#?}");
             return (outcome, Value::Null);
         }
         assert_eq!(names, ["run.json"], "{outcome:#?}");
-        let record = json_file(&self.directory.path().join("run.json"));
+        let record = json_file(&directory.path().join("run.json"));
         (outcome, record)
     }
 }
@@ -159,27 +141,6 @@ fn assert_names_the_killed(outcome: &Outcome, role: &str) {
 }
 
 #[test]
-fn end_killed_before_the_first_round_costs_that_trial_only() {
-    if conditions::processors() < 2 {
-        skip("no second case of a channel on one processor");
-        return;
-    }
-    for (channel, role) in channels_and_ends() {
-        // Of the verified pass, which begins with the case that blocks.
-        let run = killed(|| Some(Run::start(channel, 1)), role);
-        let Some((outcome, record)) = run else {
-            continue;
-        };
-        assert_names_the_killed(&outcome, role);
-        let cases = record["cases"].as_array().unwrap();
-        for case in cases.iter().filter(|case| case["not_run"].is_null()) {
-            let sample = &case["samples"][0];
-            assert!(sample.is_object(), "{channel}, {role}: {record:#}");
-        }
-    }
-}
-
-#[test]
 fn an_end_killed_in_a_round_costs_that_trial_only() {
     for (channel, role) in channels_and_ends() {
         let run = killed(|| Run::start(channel, ROUNDS).saved(), role);
@@ -214,7 +175,7 @@ fn a_signal_leaves_no_file_no_queue_and_no_process() {
         let Some(run) = Run::start(channel, 5000).saved() else {
             continue;
         };
-        run.running.send(Signal::INT);
+        run.marked.running.send(Signal::INT);
         let (outcome, _) = run.finish();
         assert_eq!(outcome.code, Some(130), "{outcome:#?}");
     }

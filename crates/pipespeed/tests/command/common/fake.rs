@@ -10,7 +10,7 @@ use pipespeed_measure::endpoint::outcome::Outcome;
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::fixtures::{header, run as invented_run};
 use pipespeed_measure::record::{EndCounters, GIB, Granted, Kind, NotRun, Run, Settings, Setup};
-use pipespeed_measure::rounds::{Measurement, RunObserver};
+use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter, Suite, Waiting};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::trial::{Runner, Trial};
@@ -155,36 +155,9 @@ pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> 
 /// A whole run with this number of rounds.
 pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
     let mut measurement = measurement(suite, runner);
-    measurement.pilot(&mut Watch::default()).unwrap();
-    measurement
-        .rounds(rounds, None, &mut Watch::default())
-        .unwrap();
+    measurement.pilot(&mut ()).unwrap();
+    measurement.rounds(rounds, None, &mut ()).unwrap();
     let mut run = measurement.finish(None);
     run.findings = pipespeed_report::findings(&run);
     run
-}
-
-/// An observer that records its calls.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Case, number and count, of each trial.
-    pub trials: Vec<(String, usize, usize)>,
-    /// The record after each round.
-    pub rounds: Vec<Run>,
-    /// What was said of trials that failed.
-    pub failed: Vec<String>,
-}
-
-impl RunObserver<Run> for Watch {
-    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
-        self.trials.push((case.to_owned(), done, all));
-    }
-
-    fn trial_failed(&mut self, failure: &str) {
-        self.failed.push(failure.to_owned());
-    }
-
-    fn after_round(&mut self, run: &Run) {
-        self.rounds.push(run.clone());
-    }
 }

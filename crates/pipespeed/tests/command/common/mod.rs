@@ -6,11 +6,12 @@ pub mod records;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use procs::Mark;
 use serde_json::Value;
+use tempfile::TempDir;
 
 pub use pipespeed_testing::*;
 
@@ -25,17 +26,80 @@ pub fn pipespeed(args: &str) -> Command {
     command
 }
 
-/// Runs the command in this directory.
-pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
+/// The command in this directory.
+pub fn pipespeed_in(directory: impl AsRef<Path>, args: &str) -> Command {
     let mut command = pipespeed(args);
     command.current_dir(directory);
-    run_alone(command)
+    command
+}
+
+/// Runs the command in this directory.
+pub fn run_in(directory: impl AsRef<Path>, args: &str) -> Outcome {
+    run_alone(pipespeed_in(directory, args))
 }
 
 /// Starts a command that can be found by its mark.
 pub fn start_marked(mut command: Command) -> (Running, Mark) {
     let mark = Mark::on(&mut command);
     (start(command), mark)
+}
+
+/// A running command that can be found by its mark, with a directory of its own and another one
+/// for temporary files.
+pub struct Marked {
+    pub running: Running,
+    pub mark: Mark,
+    pub directory: TempDir,
+    private: TempDir,
+}
+
+impl Marked {
+    pub fn start(args: &str) -> Self {
+        Marked::prepared(args, |_| ())
+    }
+
+    pub fn prepared(args: &str, prepare: impl FnOnce(&mut Command)) -> Self {
+        let [directory, private] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut command = pipespeed_in(&directory, args);
+        command.env("TMPDIR", private.path());
+        prepare(&mut command);
+        let (running, mark) = start_marked(command);
+        Marked {
+            running,
+            mark,
+            directory,
+            private,
+        }
+    }
+
+    /// The path of the record `run.json`.
+    pub fn record_path(&self) -> PathBuf {
+        self.directory.path().join("run.json")
+    }
+
+    /// Waits until a round has been saved.
+    pub fn saved(self) -> Self {
+        let path = self.record_path();
+        procs::eventually(|| path.exists().then_some(())).unwrap();
+        self
+    }
+
+    /// Waits for the end, which leaves no process and no temporary file.
+    #[track_caller]
+    pub fn finish(self) -> (Outcome, TempDir) {
+        let outcome = self.running.finish();
+        self.mark.nobody_left();
+        assert!(names_in(self.private.path()).is_empty());
+        (outcome, self.directory)
+    }
+
+    /// Waits for the end, of which nothing but the record `run.json` is left.
+    #[track_caller]
+    pub fn recorded(self) -> (Outcome, Value) {
+        let (outcome, directory) = self.finish();
+        assert_eq!(names_in(directory.path()), ["run.json"], "{outcome:#?}");
+        (outcome, json_file(&directory.path().join("run.json")))
+    }
 }
 
 /// Runs a command without standard input, which leaves no process.

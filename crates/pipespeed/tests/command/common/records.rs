@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::fake::{FakeRunner, whole_run};
-use super::{Outcome, json, pipespeed, run_alone};
+use super::{Outcome, json, run_in};
 
 /// The rounds of each run.
 pub const ROUNDS: usize = 12;
@@ -56,9 +56,7 @@ impl Records {
 
     /// Runs the command in the directory.
     pub fn pipespeed(&self, args: &str) -> Outcome {
-        let mut command = pipespeed(args);
-        command.current_dir(&self.0);
-        run_alone(command)
+        run_in(&self.0, args)
     }
 
     /// The comparison of `old.json` and another as JSON.

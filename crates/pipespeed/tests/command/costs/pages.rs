@@ -8,7 +8,7 @@ use crate::common::conditions::{ForAll, ordinary};
 use crate::common::procs::eventually;
 use crate::common::terminal::Terminal;
 use crate::common::{
-    PIPESPEED, Running, json, json_file, pipespeed, recorded, run_alone, skip, start,
+    PIPESPEED, Running, fits, json, json_file, pipespeed, recorded, run_alone, says, skip, start,
 };
 use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json as value};
@@ -51,6 +51,11 @@ impl Sleeper {
 
     fn pid(&self) -> i32 {
         self.child.pid().as_raw_pid()
+    }
+
+    /// The arguments that show the page of the address.
+    fn args(&self) -> String {
+        format!("pages --pid {} --address {:#x}", self.pid(), self.stack)
     }
 }
 
@@ -177,10 +182,7 @@ fn a_huge_page_is_contiguous_and_ends_the_walk_early() {
         assert_eq!(pages(&record)[1]["follows"], true);
         let sum = &record["memory"]["mappings"][0];
         if sum["huge_bytes"] == sum["resident_bytes"] {
-            assert!(
-                outcome.err.contains("a huge page, where the walk ends"),
-                "{outcome:#?}"
-            );
+            says(&outcome.err, &["a huge page, where the walk ends"]);
             assert!(!outcome.err.contains("PTE entry"), "{outcome:#?}");
         }
     }
@@ -224,35 +226,21 @@ fn an_ordinary_user_may_look_at_own_processes_only() {
     };
     if geteuid().is_root() {
         let sleeper = Sleeper::new();
-        let args = format!(
-            "pages --pid {} --address {:#x}",
-            sleeper.pid(),
-            sleeper.stack
-        );
+        let args = sleeper.args();
         run_alone(program.command(&args)).refused(1, &["--pid", "not allowed", "root"]);
     }
     let sleeper = Sleeper::of_an_ordinary_user();
-    let args = format!(
-        "pages --pid {} --address {:#x}",
-        sleeper.pid(),
-        sleeper.stack
-    );
+    let args = sleeper.args();
     let outcome = run_alone(program.command(&args)).succeeded();
-    assert!(outcome.out.contains("[stack]"), "{outcome:#?}");
-    assert!(outcome.out.contains("hidden:"), "{outcome:#?}");
+    says(&outcome.out, &["[stack]", "hidden:"]);
 }
 
 #[test]
 fn another_processes_memory_is_shown_with_mapping_it_lies_in() {
     let sleeper = Sleeper::new();
-    let args = format!(
-        "pages --pid {} --address {:#x}",
-        sleeper.pid(),
-        sleeper.stack
-    );
+    let args = sleeper.args();
     let text = run_alone(pipespeed(&args)).succeeded().out;
-    assert!(text.contains("[stack]"), "{text}");
-    assert!(text.contains("present"), "{text}");
+    says(&text, &["[stack]", "present"]);
     let record = recorded(pipespeed(&format!("{args} --json -")));
     assert_eq!(record["memory"]["pid"], sleeper.pid());
     assert_eq!(pages(&record).len(), 1);
@@ -306,7 +294,6 @@ fn everything_fits_a_terminal_of_80_columns() {
         assert!(running.finish().success());
         let text = terminal.text();
         assert!(text.contains("PGD entry"), "{text}");
-        let widest = text.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(80), "{widest:?}: {text}");
+        fits(text, 80);
     }
 }

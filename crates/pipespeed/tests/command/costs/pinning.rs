@@ -2,8 +2,9 @@
 //! one, which `ci/gup-test` sees to, else with the estimate alone.
 
 use crate::common::conditions::ForAll;
-use crate::common::procs::eventually;
-use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use crate::common::{
+    Marked, Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, says, skip,
+};
 use rustix::process::Signal;
 
 const QUICK: &str = "costs --pinning --quiet --rounds 7 --size 4M";
@@ -90,14 +91,15 @@ fn an_ordinary_user_gets_the_estimate_and_the_reason() {
     assert!(why.contains("root"), "{why}");
     check_estimate(&record, "base");
     let text = run_alone(program.command(QUICK)).succeeded().out;
-    for word in [
-        "The figures below are an estimate",
-        "estimate for base pages",
-        "vmsplice, base pages",
-        "ns per page",
-    ] {
-        assert!(text.contains(word), "{word}: {text}");
-    }
+    says(
+        &text,
+        &[
+            "The figures below are an estimate",
+            "estimate for base pages",
+            "vmsplice, base pages",
+            "ns per page",
+        ],
+    );
 }
 
 #[test]
@@ -116,17 +118,12 @@ fn one_kind_of_pages_untouched_ones_too_and_saved_record() {
 
 #[test]
 fn a_signal_shows_and_saves_what_was_measured() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("pinning.json");
-    let mut command = pipespeed("costs --pinning -q --rounds 10000 --size 1M --seed 5 --json");
-    command.arg(&path);
-    let running = start(command);
-    eventually(|| path.exists().then_some(())).unwrap();
-    running.send(Signal::TERM);
-    let outcome = running.finish();
+    let args = "costs --pinning -q --rounds 10000 --size 1M --seed 5 --json run.json";
+    let run = Marked::start(args).saved();
+    run.running.send(Signal::TERM);
+    let (outcome, record) = run.recorded();
     assert_eq!(outcome.code, Some(143), "{outcome:#?}");
     assert!(outcome.out.contains("ns per page"), "{outcome:#?}");
-    let record = json_file(&path);
     assert_eq!(record["interrupted"], "SIGTERM");
     assert_eq!(record["settings"]["seed"], 5);
     let samples = |figure: &serde_json::Value| figure["samples_ns"].as_array().unwrap().len();

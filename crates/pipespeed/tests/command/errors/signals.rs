@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::procs::eventually;
-use crate::common::{json_file, names_in, pipespeed, start_into, start_marked};
+use crate::common::{json_file, names_in, pipespeed, pipespeed_in, start_into, start_marked};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
@@ -102,8 +102,7 @@ fn interrupt(commands: &[&str]) {
             let directory = tempfile::tempdir().unwrap();
             // Options come before the command that `boost` runs.
             let (name, options) = args.split_once(' ').unwrap();
-            let mut command = pipespeed(&format!("{name} --json run.json {options}"));
-            command.current_dir(&directory);
+            let command = pipespeed_in(&directory, &format!("{name} --json run.json {options}"));
             let (mut running, mark) = start_marked(command);
             // The moment of the signal; nothing is waited for.
             thread::sleep(delay);

@@ -1,44 +1,15 @@
 //! `pipespeed latency` where something goes wrong: the naive exchange, killed
 //! processes, signals. Nobody is left, and no name.
 
-use crate::common::procs::{Mark, eventually};
+use crate::common::procs::eventually;
 use crate::common::{
-    Outcome, Running, conditions, json, json_file, names_in, pipespeed, skip, start,
+    Marked, Outcome, conditions, json, json_file, pipespeed, run_alone, says, skip,
 };
-use rustix::process::{Pid, Resource, Signal, kill_process};
-use tempfile::TempDir;
+use rustix::process::{Resource, Signal, kill_process};
+use serde_json::Value;
 
-struct Marked {
-    running: Running,
-    mark: Mark,
-    private: TempDir,
-}
-
-impl Marked {
-    fn start(args: &str) -> Self {
-        let private = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!("latency {args} --no-save --verbose"));
-        command.env("TMPDIR", private.path());
-        let mark = Mark::on(&mut command);
-        Marked {
-            running: start(command),
-            mark,
-            private,
-        }
-    }
-
-    #[track_caller]
-    fn finish(self) -> Outcome {
-        let outcome = self.running.finish();
-        self.mark.nobody_left();
-        assert!(names_in(self.private.path()).is_empty());
-        outcome
-    }
-
-    /// The process in the role, once it has its instructions.
-    fn exchanging(&self, role: &str) -> Option<Pid> {
-        self.mark.instructed_endpoint(role)
-    }
+fn start(args: &str) -> Marked {
+    Marked::start(&format!("latency {args} --no-save --verbose"))
 }
 
 /// Sizes beyond what is held, and the functions that the kernel may sleep in.
@@ -54,22 +25,23 @@ fn writing_first_above_the_capacity_is_detected_explained_and_ended() {
     ] {
         let args =
             format!("{channel} --size {size} --naive=write-first --limit 0.3 --count 3 --rounds 6");
-        let outcome = Marked::start(&args).finish();
+        let outcome = start(&args).finish().0;
         if outcome.err.contains("vmsplice is refused") {
             skip(outcome.err.trim());
             continue;
         }
         let outcome = outcome.failed(1, &["1 of 1 cases deadlocked"]);
         let text = outcome.unwrapped();
-        for word in [
-            "write-first: deadlock after 0 round trips: the sender (process",
-            "the echo (process",
-            "state S",
-            "Neither has moved a byte for 0.3 s",
-            "Both were ended",
-        ] {
-            assert!(text.contains(word), "{word}: {text}");
-        }
+        says(
+            &text,
+            &[
+                "write-first: deadlock after 0 round trips: the sender (process",
+                "the echo (process",
+                "state S",
+                "Neither has moved a byte for 0.3 s",
+                "Both were ended",
+            ],
+        );
         if text.contains("not readable") {
             skip("wait channels are not readable here")
         } else {
@@ -91,7 +63,7 @@ fn writing_first_above_the_capacity_is_detected_explained_and_ended() {
 fn short_reads_above_the_capacity_deadlock_after_some_round_trips() {
     let sizes = "pipe fifo --size 65537,128K --pipe-size 64K";
     let args = format!("{sizes} --naive=short-reads --limit 0.3 --count 1000000 --rounds 1");
-    let outcome = Marked::start(&format!("{args} --json - -q")).finish();
+    let outcome = start(&format!("{args} --json - -q")).finish().0;
     let outcome = outcome.failed(1, &["4 of 4 cases deadlocked"]);
     for case in json(&outcome.out)["cases"].as_array().unwrap() {
         let (size, deadlock) = (case["size"].as_u64().unwrap(), &case["deadlock"]);
@@ -114,51 +86,11 @@ fn short_reads_above_the_capacity_deadlock_after_some_round_trips() {
     }
 }
 
-/// In the closed loop, in which each read is repeated until the message is complete, the
-/// same sizes arrive.
-#[test]
-fn repeated_reads_above_the_capacity_do_not_deadlock() {
-    let args = "pipe --size 65537,128K --pipe-size 64K --count 300 --rounds 1 --json - -q";
-    let outcome = Marked::start(args).finish().succeeded();
-    for case in json(&outcome.out)["cases"].as_array().unwrap() {
-        assert_eq!(case["samples"][0]["count"], 300, "{case:#}");
-        assert_eq!(case["mode"], "closed");
-    }
-}
-
-#[test]
-fn short_reads_up_to_the_capacity_work() {
-    let args = "pipe fifo --size 8,64K --pipe-size 64K --naive=short-reads";
-    let args = format!("{args} --count 300 --rounds 1 --json - -q");
-    let outcome = Marked::start(&args).finish().succeeded();
-    for case in json(&outcome.out)["cases"].as_array().unwrap() {
-        let launch = &case["samples"][0];
-        assert_eq!(launch["count"], 300, "{case:#}");
-        assert_eq!(launch["short_reads"], 0, "{case:#}");
-    }
-}
-
-#[test]
-fn naive_runs_both_exchanges_and_explains_each() {
-    let args = "pipe --size 128K --pipe-size 64K --naive --limit 0.2 --count 3 --rounds 1";
-    let outcome = Marked::start(args).finish();
-    let outcome = outcome.failed(1, &["2 of 2 cases deadlocked"]);
-    let text = outcome.unwrapped();
-    for words in [
-        "pipe of 128KiB, short-reads: deadlock after 1 round trip",
-        "pipe of 128KiB, write-first: deadlock after 0 round trips",
-        "one read returns less than the message of 128KiB",
-        "each writes its message of 128KiB before it reads",
-    ] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
-}
-
 /// Without sizes the deadlocks are what is asked for.
 #[test]
 fn naive_alone_shows_both_deadlocks_and_succeeds() {
     let args = "--naive --pipe-size 64K --limit 0.3 --count 300 --rounds 1 --json - -q";
-    let outcome = Marked::start(args).finish().succeeded();
+    let outcome = start(args).finish().0.succeeded();
     let record = json(&outcome.out);
     let cases = record["cases"].as_array().unwrap();
     let found: Vec<(u64, bool)> = cases
@@ -172,13 +104,16 @@ fn naive_alone_shows_both_deadlocks_and_succeeds() {
 
 #[test]
 fn the_naive_exchanges_below_the_capacity_work() {
-    let args = "pipe socketpair eventfd --size 8,32K --naive --count 20 --rounds 1 --json - -q";
-    let outcome = Marked::start(args).finish().succeeded();
-    let record = json(&outcome.out);
-    for case in record["cases"].as_array().unwrap() {
-        let launches = case["samples"].as_array().unwrap().len();
+    let channels = "pipe fifo socketpair eventfd --size 8,32K,64K --pipe-size 64K";
+    let args = format!("{channels} --naive --count 20 --rounds 1 --json - -q");
+    let outcome = start(&args).finish().0.succeeded();
+    for case in json(&outcome.out)["cases"].as_array().unwrap() {
+        let samples = case["samples"].as_array().unwrap();
         let limited = case["channel"] == "eventfd" && case["size"] != 8;
-        assert_eq!(launches, usize::from(!limited), "{case:#}");
+        assert_eq!(samples.len(), usize::from(!limited), "{case:#}");
+        if case["mode"]["naive"] == "short-reads" && !limited {
+            assert_eq!(samples[0]["short_reads"], 0, "{case:#}");
+        }
     }
 }
 
@@ -186,7 +121,7 @@ fn the_naive_exchanges_below_the_capacity_work() {
 #[test]
 fn a_channel_that_never_blocks_does_not_deadlock() {
     let args = "ring ring_copy --size 1M --naive --count 20 --rounds 1 --json - -q";
-    let outcome = Marked::start(args).finish().succeeded();
+    let outcome = start(args).finish().0.succeeded();
     for case in json(&outcome.out)["cases"].as_array().unwrap() {
         assert!(case["deadlock"].is_null(), "{case:#}");
         match case["not_run"]["reason"].as_str() {
@@ -196,38 +131,20 @@ fn a_channel_that_never_blocks_does_not_deadlock() {
     }
 }
 
-#[test]
-fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
-    let args = "pipe --size 8,65537 --naive=write-first --limit 0.2 --count 20 --rounds 2";
-    let outcome = Marked::start(args).finish();
-    let outcome = outcome.failed(1, &["1 of 2 cases deadlocked"]);
-    let row = outcome
-        .out
-        .lines()
-        .find(|line| line.starts_with("write-first  pipe  "));
-    assert!(row.is_some_and(|row| row.contains("8B")), "{outcome:#?}");
-    assert!(
-        outcome
-            .out
-            .contains("pipe of 65537B, write-first: deadlock"),
-        "{outcome:#?}"
-    );
-}
-
 /// Kills a process of one trial of three and sees what comes of it. One that was
 /// about to go, its work done, is no loss to anybody, and a busy machine refuses
 /// too short a time: then once more with a longer one.
 fn killed(channel: &str, role: &str) -> Outcome {
     for time_s in [0.6, 1.2, 2.4, 4.8, 9.6] {
         let args = format!("{channel} --size 8 --time {time_s} --rounds 3 --placement free");
-        let mut run = Marked::start(&args);
+        let mut run = start(&args);
         let found = eventually(|| {
-            let pid = run.exchanging(role);
+            let pid = run.mark.instructed_endpoint(role);
             let killed = pid.and_then(|pid| kill_process(pid, Signal::KILL).ok());
             (killed.is_some() || run.running.has_ended()).then_some(())
         });
         assert!(found.is_some(), "no {role}");
-        let outcome = run.finish();
+        let (outcome, _) = run.finish();
         if !matches!(outcome.code, Some(0 | 2)) {
             return outcome;
         }
@@ -249,7 +166,9 @@ fn a_killed_process_costs_its_trial_only() {
         "eventfd",
     ];
     for channel in channels {
-        let tried = Marked::start(&format!("{channel} --size 8 --count 1 --rounds 1")).finish();
+        let tried = start(&format!("{channel} --size 8 --count 1 --rounds 1"))
+            .finish()
+            .0;
         if tried.err.contains("is refused (") {
             skip(tried.err.trim());
             continue;
@@ -271,90 +190,29 @@ fn a_killed_process_costs_its_trial_only() {
     }
 }
 
-/// Killed as soon as it is seen, trial after trial, until the case is given up:
-/// one of the first may have been done already.
 #[test]
-fn processes_killed_as_soon_as_they_start_are_reported_too() {
-    let mut run = Marked::start("fifo --size 8 --time 60 --rounds 300 --placement free");
-    let ended = eventually(|| {
-        if let Some(pid) = run.mark.endpoint("echo") {
-            // It may be gone by now.
-            let _ = kill_process(pid, Signal::KILL);
+fn each_round_is_saved_with_what_ended_the_run() {
+    let args = "pipe --size 8 --count 9000 --rounds 600 --csv run.csv --json run.json";
+    for (signal, interrupted) in [
+        (Signal::KILL, Value::Null),
+        (Signal::TERM, "SIGTERM".into()),
+    ] {
+        let run = start(args).saved();
+        run.running.send(signal);
+        let (outcome, directory) = run.finish();
+        let record = json_file(&directory.path().join("run.json"));
+        let launches = record["cases"][0]["samples"].as_array().unwrap().len();
+        assert!((1..600).contains(&launches));
+        assert_eq!(record["interrupted"], interrupted);
+        if signal == Signal::TERM {
+            assert_eq!(outcome.code, Some(143), "{outcome:#?}");
+            assert!(outcome.err.ends_with("pipespeed: interrupted by SIGTERM\n"));
+            let shown = ["Measured: ", "interrupted: SIGTERM", "of 600 launches"];
+            says(outcome.unwrapped(), &shown);
+            let csv = std::fs::read_to_string(directory.path().join("run.csv")).unwrap();
+            assert_eq!(csv.lines().count(), 1 + launches, "{csv}");
         }
-        run.running.has_ended().then_some(())
-    });
-    assert!(ended.is_some(), "goes on without an echo");
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let lines: Vec<&str> = outcome.err.lines().collect();
-    let [failures @ .., last] = lines.as_slice() else {
-        panic!("{outcome:#?}");
-    };
-    assert!(!failures.is_empty(), "{outcome:#?}");
-    for line in failures {
-        let word = "fifo of 8B: the echo was killed by SIGKILL";
-        assert!(line.contains(word), "{outcome:#?}");
     }
-    assert!(last.contains("3 trials failed: the echo"), "{outcome:#?}");
-}
-
-#[test]
-fn a_signal_ends_the_run_and_shows_what_was_measured() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("run.json");
-    let run = Marked::start(&format!(
-        "pipe mqueue unix --size 8 --count 9000 --rounds 600 --json {}",
-        file.display()
-    ));
-    eventually(|| file.exists().then_some(())).unwrap();
-    run.running.send(Signal::INT);
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
-    let last = outcome.err.lines().last();
-    assert_eq!(
-        last,
-        Some("pipespeed: interrupted by SIGINT"),
-        "{outcome:#?}"
-    );
-    let text = outcome.unwrapped();
-    for words in ["Measured: ", "interrupted: SIGINT", "of 600 launches"] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
-    assert!(!text.contains("failed"), "{text}");
-}
-
-/// A run that would take minutes, its files in a directory; some of it is saved.
-fn saved_early(directory: &TempDir) -> Marked {
-    let path = directory.path();
-    let files = format!("--json {0}/a.json --csv {0}/a.csv", path.display());
-    let run = Marked::start(&format!("pipe --size 8 --count 9000 --rounds 600 {files}"));
-    eventually(|| path.join("a.csv").exists().then_some(())).unwrap();
-    run
-}
-
-#[test]
-fn what_was_measured_is_saved_after_each_round_and_says_what_ended_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let launches = |record: &serde_json::Value| {
-        let launches = record["cases"][0]["samples"].as_array().unwrap();
-        launches.len()
-    };
-    let run = saved_early(&directory);
-    run.running.send(Signal::KILL);
-    run.finish();
-    let record = json_file(&directory.path().join("a.json"));
-    assert!((1..600).contains(&launches(&record)));
-    assert!(record["interrupted"].is_null());
-
-    let directory = tempfile::tempdir().unwrap();
-    let run = saved_early(&directory);
-    run.running.send(Signal::TERM);
-    assert_eq!(run.finish().code, Some(143));
-    let record = json_file(&directory.path().join("a.json"));
-    assert!((1..600).contains(&launches(&record)));
-    assert_eq!(record["interrupted"], "SIGTERM");
-    let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 1 + launches(&record), "{csv}");
 }
 
 /// How much memory suffices is found by trying.
@@ -365,7 +223,7 @@ fn missing_memory_is_reported_in_one_line() {
         let args = "latency pipe --size 16M --count 1 --rounds 1 --placement free --no-save";
         let mut command = pipespeed(args);
         conditions::limit(&mut command, Resource::As, limit);
-        start(command).finish()
+        run_alone(command)
     };
     let (mut too_little, mut enough) = (32 << 20, 1 << 30);
     assert_eq!(run(enough).code, Some(0));
@@ -400,9 +258,10 @@ fn missing_memory_is_reported_in_one_line() {
 
 #[test]
 fn when_the_command_is_killed_its_processes_go_with_it() {
-    let run = Marked::start("pipe eventfd --size 8 --time 60 --rounds 2");
-    eventually(|| run.exchanging("echo").and(run.exchanging("sender"))).unwrap();
+    let run = start("pipe eventfd --size 8 --time 60 --rounds 2");
+    let exchanging = |role| run.mark.instructed_endpoint(role);
+    eventually(|| exchanging("echo").and(exchanging("sender"))).unwrap();
     run.running.send(Signal::KILL);
-    let outcome = run.finish();
+    let (outcome, _) = run.finish();
     assert_eq!(outcome.signal, Some(9), "{outcome:#?}");
 }

@@ -1,6 +1,8 @@
 //! `pipespeed latency`: every channel, sizes, rates, files, and what is refused.
 
-use crate::common::{Outcome, json, json_file, names_in, pipespeed, run_alone, skip, usage_errors};
+use crate::common::{
+    Outcome, json, json_file, names_in, pipespeed, pipespeed_in, run_alone, says, skip,
+};
 use serde_json::Value;
 
 /// One launch of a few round trips on whatever processors there are.
@@ -94,18 +96,6 @@ fn pipes_have_the_size_that_is_asked_for() {
 }
 
 #[test]
-fn what_went_on_meanwhile_is_recorded() {
-    let outcome = latency(&format!("pipe --size 8 {FEW} --json -")).succeeded();
-    let record = json(&outcome.out);
-    assert!(record["machine"]["during"]["seconds"].as_f64().unwrap() > 0.0);
-    let launch = &record["cases"][0]["samples"][0];
-    assert!(launch["flags"].is_array(), "{launch:#}");
-    if std::path::Path::new("/proc/self/schedstat").exists() {
-        assert!(launch["waited_share"].is_number(), "{launch:#}");
-    }
-}
-
-#[test]
 fn spinning_and_adaptive_processes_get_their_messages_too() {
     for wait in ["adaptive", "spin"] {
         // Free, since a machine may have one processor.
@@ -121,15 +111,16 @@ fn spinning_and_adaptive_processes_get_their_messages_too() {
 #[test]
 fn percentiles_ascend_and_files_hold_all_launches() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = pipespeed(
+    let command = pipespeed_in(
+        &directory,
         "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same --verbose \
          --json a.json --csv a.csv --chart a.svg",
     );
-    command.current_dir(&directory);
     let outcome = run_alone(command).succeeded();
-    for word in ["p99.9", "eventfd", "not halved", "one message at a time"] {
-        assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
-    }
+    says(
+        &outcome.out,
+        &["p99.9", "eventfd", "not halved", "one message at a time"],
+    );
     assert_eq!(names_in(directory.path()), ["a.csv", "a.json", "a.svg"]);
     let record = json_file(&directory.path().join("a.json"));
     for case in record["cases"].as_array().unwrap() {
@@ -154,8 +145,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
         assert_eq!((drawn[0][0].as_f64(), &drawn[0][1]), (Some(50.0), p50));
     }
     assert!(record["interrupted"].is_null());
-    let mut compare = pipespeed("compare a.json a.json");
-    compare.current_dir(&directory);
+    let compare = pipespeed_in(&directory, "compare a.json a.json");
     run_alone(compare).refused(2, &["a.json", "a record of kind latency", "bench"]);
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
@@ -186,46 +176,16 @@ fn a_low_rate_is_not_reported_higher_than_it_was() {
 fn a_rate_that_can_t_be_kept_is_said_so_and_nothing_is_left_out() {
     let args = "pipe --size 256K --count 20000 --rate 10000000 --rounds 1 --placement free";
     let outcome = latency(&format!("{args} --json -")).succeeded();
-    assert!(
-        outcome.err.contains("the rate was not kept"),
-        "{outcome:#?}"
-    );
+    says(&outcome.err, &["the rate was not kept"]);
     let launch = &json(&outcome.out)["cases"][0]["samples"][0];
     assert_eq!(launch["count"], 20_000, "{launch:#}");
-}
-
-#[test]
-fn what_makes_no_sense_names_the_option_and_the_way_out() {
-    let all_args = [
-        "pipe --all",
-        "--channel foo",
-        "foo",
-        "pipe --size 0",
-        "pipe --size 17M",
-        "pipe --size x",
-        "pipe --rate 0",
-        "pipe --count 0",
-        "pipe --naive --wait spin",
-        "pipe --naive=foo",
-        "pipe --limit 1",
-    ];
-    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("latency {args}"))));
-    latency("pipe ring --naive=short-reads").refused(2, &["not available over ring", "socketpair"]);
-    latency("pipe --cpus 0,99999").refused(2, &["99999", "--cpus"]);
-    let long = "--all --time 2 --rounds 100";
-    latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);
-    latency("pipe --chart /").refused(2, &["--chart", "directory"]);
-    for wait in ["--wait spin", "--wait adaptive"] {
-        latency(&format!("pipe --cpus 0,0 {wait}")).refused(2, &[wait, "two processors"]);
-    }
 }
 
 #[test]
 fn sizes_that_fit_no_channel_are_refused_before_anything_is_saved() {
     let directory = tempfile::tempdir().unwrap();
     let in_directory = |args: &str| {
-        let mut command = pipespeed(&format!("latency {args} --count 1 --rounds 1"));
-        command.current_dir(&directory);
+        let command = pipespeed_in(&directory, &format!("latency {args} --count 1 --rounds 1"));
         run_alone(command)
     };
     for args in ["eventfd --size 64,1K", "--channel eventfd --size 1 --naive"] {

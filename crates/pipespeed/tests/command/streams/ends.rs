@@ -194,34 +194,6 @@ fn a_byte_that_was_changed_is_named_by_its_offset() {
 }
 
 #[test]
-fn a_lost_or_repeated_byte_is_noticed_where_streams_differ() {
-    let whole = stream(BYTES + 1);
-    for options in READERS {
-        for offset in [0, 5, 65_536, 999_000] {
-            let mut lost = whole.clone();
-            lost.remove(offset);
-            let mut twice = whole.clone();
-            twice.insert(offset, whole[offset]);
-            for data in [lost, twice] {
-                let mut pairs = data.iter().zip(&whole);
-                let first = pairs.position(|(found, right)| found != right).unwrap();
-                let word = format!("byte at offset {first} is");
-                verdict(options, &data[..BYTES]).refused(1, &[&word]);
-            }
-        }
-    }
-}
-
-#[test]
-fn constant_bytes_are_no_pattern() {
-    let constant = pipespeed("write");
-    let (writer, reader) = pipeline(constant, reader("", BYTES));
-    writer.succeeded();
-    // The first byte of the stream is 0, not X.
-    reader.refused(1, &["offset 0 is 0x58"]);
-}
-
-#[test]
 fn a_file_gets_exactly_the_bytes_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     for (data, bytes, expected) in [
