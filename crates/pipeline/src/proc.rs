@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub mod pipe_probe;
+pub mod sockets;
 
 use std::fs;
 use std::io;
