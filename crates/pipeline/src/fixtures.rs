@@ -20,6 +20,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         group: 1,
         name: name.to_owned(),
         ends,
+        sockets: Vec::new(),
         others: OtherFiles::default(),
     }
 }
@@ -200,6 +201,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
             capacity: Some(65536),
             fill: Some(0.5),
             fill_change: None,
+            unread: None,
             bytes_per_s: None,
             owner: Some(1000),
             is_held: false,

@@ -57,24 +57,60 @@ impl ProcessId {
     }
 }
 
-/// A pipe or a FIFO.
+/// What joins processes: data that one writes there can be read by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct LinkId {
-    /// The file system of a FIFO; 0 for a pipe.
-    pub device: u64,
-    /// The inode number.
-    pub inode: u64,
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum LinkId {
+    /// A pipe without a name.
+    Pipe {
+        /// The inode number.
+        inode: u64,
+    },
+    /// A FIFO, which has a name.
+    Fifo {
+        /// Its file system.
+        device: u64,
+        /// The inode number.
+        inode: u64,
+    },
+    /// One direction of a connection of two sockets: what this one receives.
+    Socket {
+        /// The inode number of the socket that receives.
+        inode: u64,
+    },
 }
 
 impl LinkId {
     /// A pipe without a name.
     pub fn pipe(inode: u64) -> Self {
-        LinkId { device: 0, inode }
+        LinkId::Pipe { inode }
+    }
+
+    /// What a socket receives.
+    pub fn socket(inode: u64) -> Self {
+        LinkId::Socket { inode }
+    }
+
+    /// The inode number.
+    pub fn inode(self) -> u64 {
+        match self {
+            LinkId::Pipe { inode } | LinkId::Fifo { inode, .. } | LinkId::Socket { inode } => inode,
+        }
+    }
+
+    /// Whether it is a pipe without a name.
+    pub fn is_pipe(self) -> bool {
+        matches!(self, LinkId::Pipe { .. })
     }
 
     /// Whether it is a FIFO, which has a name.
     pub fn is_fifo(self) -> bool {
-        self.device != 0
+        matches!(self, LinkId::Fifo { .. })
+    }
+
+    /// Whether it is a direction of a connection of sockets.
+    pub fn is_socket(self) -> bool {
+        matches!(self, LinkId::Socket { .. })
     }
 }
 
@@ -83,8 +119,8 @@ impl LinkId {
 pub enum Target {
     /// A pipe, or a FIFO with its path.
     Pipe(LinkId, Option<String>),
-    /// A socket.
-    Socket,
+    /// A socket, with its inode number.
+    Socket(u64),
     /// A terminal.
     Terminal,
     /// /dev/null.
@@ -95,7 +131,8 @@ pub enum Target {
     File,
 }
 
-/// A descriptor of a pipe or a FIFO.
+/// A descriptor of a link. One of a socket has an end of two: of what it receives, and of what its
+/// peer does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkFd {
     /// Its number.
@@ -417,7 +454,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<LinkFd>> {
-        Ok(ProcessFiles::new(self, pid).ends()?.0)
+        Ok(ProcessFiles::new(self, pid).descriptor_table()?.ends)
     }
 }
 

@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: LinkFd| LinkFd {
-            pipe: LinkId {
+            pipe: LinkId::Fifo {
                 device: 5,
                 inode: 7,
             },

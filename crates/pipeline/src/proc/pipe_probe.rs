@@ -179,10 +179,10 @@ impl PipeProbe {
 
     /// Reads the state of the pipe that is open under this descriptor, a read end.
     pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: LinkId) -> PipeState {
-        if pipe.is_fifo() {
+        let LinkId::Pipe { inode } = pipe else {
             return PipeState::Unknown;
-        }
-        match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
+        };
+        match self.ask(proc, &format!("{pid} {fd} {inode}\n")) {
             Ok(answer) => helper::parse_state(&answer).unwrap_or(PipeState::Unknown),
             Err(NoAnswer::Blocked) => PipeState::Held,
             Err(_) => PipeState::Unknown,

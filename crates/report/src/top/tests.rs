@@ -52,6 +52,7 @@ fn link(from: i32, to: i32, fill: f64) -> StageLink {
             capacity: Some(65536),
             fill: Some(fill),
             fill_change: None,
+            unread: None,
             bytes_per_s: Some(fill * 155e6),
             owner: None,
             is_held: false,
