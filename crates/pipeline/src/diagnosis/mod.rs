@@ -368,7 +368,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let leaked = habits::leaked_write_ends(observation, &tied);
+    let mut leaked = habits::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
     // A stage that does not write or read at all is no bottleneck.
@@ -381,6 +381,8 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
         }
         _ => true,
     });
+    // What a reader waits for may come once it has read what it leaves.
+    leaked.retain(|leaked| !unread.iter().any(|unread| unread.is_reader(&leaked.reader)));
     findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(bottlenecks);
     findings.extend(leaked.into_iter().map(Finding::LeakedWriteEnd));

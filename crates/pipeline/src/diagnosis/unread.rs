@@ -79,7 +79,12 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .map_or(0.0, |children| awake(&children.shares));
             awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |process: &&Observed| process.waited_on(pipe.id, LinkSide::Input);
+        // A reader that waits for input while there is some only has the descriptor registered, as
+        // runtimes have for edges.
+        let is_constant = pipe.fill_change.is_some_and(|change| change.is_constant);
+        let has_input = is_constant && pipe.unread.is_some_and(|bytes| bytes > 0);
+        let is_starved =
+            |process: &&Observed| !has_input && process.waited_on(pipe.id, LinkSide::Input);
         // A writer is only woken once a whole page has been read.
         let was_read = match pipe.fill_change {
             Some(change) => !change.is_constant,

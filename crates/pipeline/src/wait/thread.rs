@@ -201,10 +201,14 @@ impl Thread<'_> {
                 other => {
                     let waits = sides.iter().filter_map(|side| self.socket_wait(fd, *side));
                     let waits: Vec<LinkWait> = waits.collect();
-                    if waits.is_empty() {
+                    let is_own = waits.iter().any(|wait| self.is_own(wait.pipe));
+                    if is_own && !is_only {
+                        or = or.or(Some(Outside::Event));
+                    } else if waits.is_empty() {
                         or = Some(outside(other.as_ref()));
+                    } else {
+                        any_of.extend(waits);
                     }
-                    any_of.extend(waits);
                 }
             }
         }
