@@ -24,7 +24,8 @@ pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
     let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
     let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
         Some(path) => format!("FIFO {path}"),
-        None => format!("pipe {}", id.inode),
+        None if id.is_socket() => format!("socket {}", id.inode()),
+        None => format!("pipe {}", id.inode()),
     };
     match pipe.and_then(size_and_fill) {
         Some(state) => format!("{name} ({state})"),

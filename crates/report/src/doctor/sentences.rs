@@ -17,63 +17,6 @@ use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
 use crate::format::{list, pluralize, significant};
 use crate::style::{RED, Style, YELLOW};
 
-<<<<<<< HEAD
-||||||| parent of cbda9485 (pipeline: each direction of a connection of sockets is a link)
-pub(super) fn full(who: &Who) -> String {
-    format!("{} (pid {})", who.name, who.pid)
-}
-
-pub(super) fn descriptor(fd: i32) -> String {
-    match fd {
-        0 => "standard input".to_owned(),
-        1 => "standard output".to_owned(),
-        2 => "standard error".to_owned(),
-        fd => format!("descriptor {fd}"),
-    }
-}
-
-/// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
-pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
-    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
-    let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
-        Some(path) => format!("FIFO {path}"),
-        None => format!("pipe {}", id.inode),
-    };
-    match pipe.and_then(size_and_fill) {
-        Some(state) => format!("{name} ({state})"),
-        None => name,
-    }
-}
-
-=======
-pub(super) fn full(who: &Who) -> String {
-    format!("{} (pid {})", who.name, who.pid)
-}
-
-pub(super) fn descriptor(fd: i32) -> String {
-    match fd {
-        0 => "standard input".to_owned(),
-        1 => "standard output".to_owned(),
-        2 => "standard error".to_owned(),
-        fd => format!("descriptor {fd}"),
-    }
-}
-
-/// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
-pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
-    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
-    let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
-        Some(path) => format!("FIFO {path}"),
-        None if id.is_socket() => format!("socket {}", id.inode()),
-        None => format!("pipe {}", id.inode()),
-    };
-    match pipe.and_then(size_and_fill) {
-        Some(state) => format!("{name} ({state})"),
-        None => name,
-    }
-}
-
->>>>>>> cbda9485 (pipeline: each direction of a connection of sockets is a link)
 /// What was found, with its remedy. `alike` are the findings that differ in the holder of a write
 /// end only.
 pub(super) fn describe(
