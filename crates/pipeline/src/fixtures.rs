@@ -7,7 +7,7 @@ use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
-use crate::proc::{Io, LinkFd, LinkId, OtherFiles};
+use crate::proc::{Io, Language, LinkFd, LinkId, OtherFiles};
 use crate::processors::Load;
 use crate::sample::{Observed, OnLink, Shares};
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
@@ -119,6 +119,8 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         on: waits,
         children: None,
         is_frozen: true,
+        idle_s: None,
+        language: Language::Other,
         threads: vec![thread],
         counted_s: 2.0,
         ran_s: 0.0,

@@ -157,6 +157,44 @@ pub struct OtherFiles {
     pub writes: bool,
 }
 
+/// What a program is written in, as far as its file shows: remedies differ by that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// Python.
+    Python,
+    /// JavaScript, run by Node.js, Deno or Bun.
+    JavaScript,
+    /// Java, or another language of its virtual machine.
+    Java,
+    /// Go.
+    Go,
+    /// Perl.
+    Perl,
+    /// Ruby.
+    Ruby,
+    /// A shell's.
+    Shell,
+    /// Any other, or not known.
+    #[default]
+    Other,
+}
+
+impl Language {
+    /// By the name of the program's file.
+    fn by_name(name: &str) -> Self {
+        match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
+            "python" | "pypy" => Language::Python,
+            "node" | "nodejs" | "deno" | "bun" => Language::JavaScript,
+            "java" => Language::Java,
+            "perl" => Language::Perl,
+            "ruby" => Language::Ruby,
+            "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "busybox" => Language::Shell,
+            _ => Language::Other,
+        }
+    }
+}
+
 /// Fields of proc_pid_stat(5).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
@@ -342,6 +380,49 @@ impl Proc {
             line.push_str("...");
         }
         (!line.is_empty()).then_some(line)
+    }
+
+    /// What the program of a process is written in.
+    pub fn language(&self, pid: i32) -> Language {
+        /// The note in which the linker of Go keeps its build id: its type and its owner.
+        const GO: &[u8] = b"\x04\0\0\0Go\0\0";
+        /// It is in the first page of the file.
+        const LEN: usize = 4096;
+        let files = ProcessFiles::new(self, pid);
+        let program = files.program().unwrap_or_default();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let by_name = Language::by_name(&name);
+        let is_go = || {
+            let head = files.slow("exe", 0, LEN).unwrap_or_default();
+            head.windows(GO.len()).any(|bytes| bytes == GO)
+        };
+        if by_name == Language::Other && is_go() {
+            Language::Go
+        } else {
+            by_name
+        }
+    }
+
+    /// How long ago any thread of a process last ran; `None` if the kernel does not tell
+    /// (CONFIG_SCHED_DEBUG). Of many threads only the first are looked at.
+    pub fn idle_time(&self, pid: i32) -> Option<Duration> {
+        const MAX_THREADS: usize = 64;
+        let last = |tid: i32| self.last_run(&format!("proc/{pid}/task/{tid}/sched"));
+        let threads = self.threads(pid).into_iter().take(MAX_THREADS);
+        let last = threads.filter_map(last).max()?;
+        // This process runs right now.
+        self.last_run("proc/thread-self/sched")?.checked_sub(last)
+    }
+
+    /// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
+    /// kernel/sched/debug.c).
+    fn last_run(&self, file: &str) -> Option<Duration> {
+        let text = self.text(file)?;
+        let lines = text.lines();
+        let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
+        let value = starts.next()?.trim_start_matches([' ', ':']);
+        let milliseconds: f64 = value.trim().parse().ok()?;
+        Duration::try_from_secs_f64(milliseconds / 1e3).ok()
     }
 
     /// The fields of a process's `stat`.

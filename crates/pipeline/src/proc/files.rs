@@ -226,7 +226,16 @@ impl<'a> ProcessFiles<'a> {
 
     /// Its working directory.
     pub(crate) fn working_directory(self) -> Option<PathBuf> {
-        let (directory, path) = self.place("cwd");
+        self.linked("cwd")
+    }
+
+    /// The file of its program.
+    pub(crate) fn program(self) -> Option<PathBuf> {
+        self.linked("exe")
+    }
+
+    fn linked(self, file: &str) -> Option<PathBuf> {
+        let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
         Some(PathBuf::from(link.to_string_lossy().into_owned()))
     }

@@ -132,13 +132,23 @@ impl Thread<'_> {
     }
 
     fn on_child(&self, call: Option<Call>) -> BlockedOn {
-        let pid = call.and_then(|call| match call.number {
-            libc::SYS_wait4 => i32::try_from(call.args[0] as i64).ok(),
-            // Only P_PID (1) names one child.
-            libc::SYS_waitid if call.args[0] == 1 => i32::try_from(call.args[1]).ok(),
+        /// The kinds of waitid(2) that name one child (include/uapi/linux/wait.h).
+        const P_PID: u64 = 1;
+        const P_PIDFD: u64 = 3;
+        let pid = call.and_then(|call| match (call.number, call.args[0]) {
+            (libc::SYS_wait4, pid) => i32::try_from(pid as i64).ok(),
+            (libc::SYS_waitid, P_PID) => i32::try_from(call.args[1]).ok(),
+            (libc::SYS_waitid, P_PIDFD) => self.pidfd_target(i32::try_from(call.args[1]).ok()?),
             _ => None,
         });
         BlockedOn::Child(pid.filter(|pid| *pid > 0))
+    }
+
+    /// The process that a pidfd refers to (pidfd_show_fdinfo() in fs/pidfs.c).
+    fn pidfd_target(&self, fd: i32) -> Option<i32> {
+        let info = self.files.fdinfo(fd)?;
+        let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+        pid.trim().parse().ok()
     }
 
     /// A wait of a thread for another thread of its process has no timeout, and is either
