@@ -7,7 +7,7 @@ use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::ProcessId;
-use crate::proc::{Io, LinkFd, LinkId, OtherFiles};
+use crate::proc::{Io, Language, LinkFd, LinkId, OtherFiles};
 use crate::processors::Load;
 use crate::sample::{Observed, OnLink, Shares};
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
@@ -20,6 +20,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         group: 1,
         name: name.to_owned(),
         ends,
+        sockets: Vec::new(),
         others: OtherFiles::default(),
     }
 }
@@ -118,6 +119,8 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         on: waits,
         children: None,
         is_frozen: true,
+        idle_s: None,
+        language: Language::Other,
         threads: vec![thread],
         counted_s: 2.0,
         ran_s: 0.0,
@@ -200,6 +203,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
             capacity: Some(65536),
             fill: Some(0.5),
             fill_change: None,
+            unread: None,
             bytes_per_s: None,
             owner: Some(1000),
             is_held: false,

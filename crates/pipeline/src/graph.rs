@@ -12,7 +12,8 @@ use serde::Serialize;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
-use crate::proc::files::{FdTableStamp, ProcessFiles};
+use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
+use crate::proc::sockets::{self, Peer, Sockets};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
@@ -47,8 +48,11 @@ pub struct Process {
     pub group: i32,
     /// Its name.
     pub name: String,
-    /// Its descriptors of pipes and FIFOs.
+    /// Its ends of links.
     pub ends: Vec<LinkFd>,
+    /// Its descriptors of sockets, with their inode numbers.
+    #[serde(skip)]
+    pub sockets: Vec<(i32, u64)>,
     /// Its other files.
     #[serde(skip)]
     pub others: OtherFiles,
@@ -64,7 +68,30 @@ impl Process {
         })
     }
 
-    /// Its pipes.
+    /// Makes ends of its sockets, by the sockets that there are now: those that are connected with
+    /// another one on this machine.
+    fn join(&mut self, sockets: &Sockets) {
+        self.ends.retain(|end| !end.pipe.is_socket());
+        let own = self.sockets.iter();
+        let connected = own.filter_map(|(fd, inode)| match sockets.get(inode)?.peer {
+            Peer::Local(peer) => Some((*fd, *inode, peer)),
+            Peer::Remote(_) | Peer::None => None,
+        });
+        let ends = connected.flat_map(|(fd, inode, peer)| {
+            let end = |inode: u64, reads: bool| LinkFd {
+                fd,
+                pipe: LinkId::socket(inode),
+                reads,
+                writes: !reads,
+                path: None,
+            };
+            [end(inode, true), end(peer, false)]
+        });
+        self.ends.extend(ends);
+        self.ends.sort_by_key(|end| end.fd);
+    }
+
+    /// Its links.
     pub fn pipes(&self) -> BTreeSet<LinkId> {
         self.ends.iter().map(|end| end.pipe).collect()
     }
@@ -120,6 +147,8 @@ impl Scope {
 pub struct Scanner {
     /// The processes as last read.
     pub graph: Graph,
+    /// The sockets as last listed.
+    pub(crate) sockets: Sockets,
     stamps: BTreeMap<i32, FdTableStamp>,
     counts_descriptors: bool,
 }
@@ -136,6 +165,7 @@ impl Scanner {
                 self.read(proc, pid);
             }
         }
+        self.join();
     }
 
     /// Reads those processes that are new, that have more or fewer descriptors than before, or
@@ -165,6 +195,23 @@ impl Scanner {
             if !is_known || again.contains(pid) {
                 self.forget(*pid);
                 self.read(proc, *pid);
+            }
+        }
+        self.join();
+    }
+
+    /// Lists the sockets, if a process has one, and makes ends of them. They may have been
+    /// connected, or lost their peers, since their processes were read.
+    pub(crate) fn join(&mut self) {
+        let mut processes = self.graph.processes.values();
+        if !processes.any(|process| !process.sockets.is_empty()) {
+            return;
+        }
+        // Without permission, or the kernel's support, sockets join nothing.
+        self.sockets = sockets::list().unwrap_or_default();
+        for process in self.graph.processes.values_mut() {
+            if !process.sockets.is_empty() {
+                process.join(&self.sockets);
             }
         }
     }
@@ -235,10 +282,10 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
     let Some(files) = living else {
         return Ok(None);
     };
-    let (ends, others) = if has_none && !has_ended {
-        Default::default()
+    let table = if has_none && !has_ended {
+        DescriptorTable::default()
     } else {
-        files.ends()?
+        files.descriptor_table()?
     };
     Ok(Some(Process {
         id: ProcessId {
@@ -248,8 +295,9 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         parent: stat.parent,
         group: stat.group,
         name,
-        ends,
-        others,
+        ends: table.ends,
+        sockets: table.sockets,
+        others: table.others,
     }))
 }
 

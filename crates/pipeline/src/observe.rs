@@ -99,6 +99,8 @@ pub struct ObservedLink {
     pub capacity: Option<u64>,
     /// The mean share of its capacity that was filled.
     pub fill: Option<f64>,
+    /// The unread bytes in it at the last look; of datagrams those of the first one only.
+    pub unread: Option<u64>,
     /// How that changed; `None` with fewer than two looks.
     pub fill_change: Option<FillChange>,
     /// Bytes that went through it per second; `None` if not known.
@@ -140,13 +142,13 @@ impl FillChange {
     }
 }
 
-/// What a look found in a pipe.
+/// What a look found in a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FillSample {
     at: Instant,
     bytes: u64,
-    /// The share of the capacity.
-    share: f64,
+    /// The share of the capacity; `None` of a socket, whose capacity is memory, not bytes.
+    share: Option<f64>,
 }
 
 /// What a new pipe of this user is like.

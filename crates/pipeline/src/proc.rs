@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub mod pipe_probe;
+pub mod sockets;
 
 use std::fs;
 use std::io;
@@ -56,24 +57,60 @@ impl ProcessId {
     }
 }
 
-/// A pipe or a FIFO.
+/// What joins processes: data that one writes there can be read by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct LinkId {
-    /// The file system of a FIFO; 0 for a pipe.
-    pub device: u64,
-    /// The inode number.
-    pub inode: u64,
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum LinkId {
+    /// A pipe without a name.
+    Pipe {
+        /// The inode number.
+        inode: u64,
+    },
+    /// A FIFO, which has a name.
+    Fifo {
+        /// Its file system.
+        device: u64,
+        /// The inode number.
+        inode: u64,
+    },
+    /// One direction of a connection of two sockets: what this one receives.
+    Socket {
+        /// The inode number of the socket that receives.
+        inode: u64,
+    },
 }
 
 impl LinkId {
     /// A pipe without a name.
     pub fn pipe(inode: u64) -> Self {
-        LinkId { device: 0, inode }
+        LinkId::Pipe { inode }
+    }
+
+    /// What a socket receives.
+    pub fn socket(inode: u64) -> Self {
+        LinkId::Socket { inode }
+    }
+
+    /// The inode number.
+    pub fn inode(self) -> u64 {
+        match self {
+            LinkId::Pipe { inode } | LinkId::Fifo { inode, .. } | LinkId::Socket { inode } => inode,
+        }
+    }
+
+    /// Whether it is a pipe without a name.
+    pub fn is_pipe(self) -> bool {
+        matches!(self, LinkId::Pipe { .. })
     }
 
     /// Whether it is a FIFO, which has a name.
     pub fn is_fifo(self) -> bool {
-        self.device != 0
+        matches!(self, LinkId::Fifo { .. })
+    }
+
+    /// Whether it is a direction of a connection of sockets.
+    pub fn is_socket(self) -> bool {
+        matches!(self, LinkId::Socket { .. })
     }
 }
 
@@ -82,8 +119,8 @@ impl LinkId {
 pub enum Target {
     /// A pipe, or a FIFO with its path.
     Pipe(LinkId, Option<String>),
-    /// A socket.
-    Socket,
+    /// A socket, with its inode number.
+    Socket(u64),
     /// A terminal.
     Terminal,
     /// /dev/null.
@@ -94,7 +131,8 @@ pub enum Target {
     File,
 }
 
-/// A descriptor of a pipe or a FIFO.
+/// A descriptor of a link. One of a socket has an end of two: of what it receives, and of what its
+/// peer does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkFd {
     /// Its number.
@@ -117,6 +155,44 @@ pub struct OtherFiles {
     pub reads: bool,
     /// One to which it can write.
     pub writes: bool,
+}
+
+/// What a program is written in, as far as its file shows: remedies differ by that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// Python.
+    Python,
+    /// JavaScript, run by Node.js, Deno or Bun.
+    JavaScript,
+    /// Java, or another language of its virtual machine.
+    Java,
+    /// Go.
+    Go,
+    /// Perl.
+    Perl,
+    /// Ruby.
+    Ruby,
+    /// A shell's.
+    Shell,
+    /// Any other, or not known.
+    #[default]
+    Other,
+}
+
+impl Language {
+    /// By the name of the program's file.
+    fn by_name(name: &str) -> Self {
+        match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
+            "python" | "pypy" => Language::Python,
+            "node" | "nodejs" | "deno" | "bun" => Language::JavaScript,
+            "java" => Language::Java,
+            "perl" => Language::Perl,
+            "ruby" => Language::Ruby,
+            "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "busybox" => Language::Shell,
+            _ => Language::Other,
+        }
+    }
 }
 
 /// Fields of proc_pid_stat(5).
@@ -306,6 +382,49 @@ impl Proc {
         (!line.is_empty()).then_some(line)
     }
 
+    /// What the program of a process is written in.
+    pub fn language(&self, pid: i32) -> Language {
+        /// The note in which the linker of Go keeps its build id: its type and its owner.
+        const GO: &[u8] = b"\x04\0\0\0Go\0\0";
+        /// It is in the first page of the file.
+        const LEN: usize = 4096;
+        let files = ProcessFiles::new(self, pid);
+        let program = files.program().unwrap_or_default();
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let by_name = Language::by_name(&name);
+        let is_go = || {
+            let head = files.slow("exe", 0, LEN).unwrap_or_default();
+            head.windows(GO.len()).any(|bytes| bytes == GO)
+        };
+        if by_name == Language::Other && is_go() {
+            Language::Go
+        } else {
+            by_name
+        }
+    }
+
+    /// How long ago any thread of a process last ran; `None` if the kernel does not tell
+    /// (CONFIG_SCHED_DEBUG). Of many threads only the first are looked at.
+    pub fn idle_time(&self, pid: i32) -> Option<Duration> {
+        const MAX_THREADS: usize = 64;
+        let last = |tid: i32| self.last_run(&format!("proc/{pid}/task/{tid}/sched"));
+        let threads = self.threads(pid).into_iter().take(MAX_THREADS);
+        let last = threads.filter_map(last).max()?;
+        // This process runs right now.
+        self.last_run("proc/thread-self/sched")?.checked_sub(last)
+    }
+
+    /// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
+    /// kernel/sched/debug.c).
+    fn last_run(&self, file: &str) -> Option<Duration> {
+        let text = self.text(file)?;
+        let lines = text.lines();
+        let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
+        let value = starts.next()?.trim_start_matches([' ', ':']);
+        let milliseconds: f64 = value.trim().parse().ok()?;
+        Duration::try_from_secs_f64(milliseconds / 1e3).ok()
+    }
+
     /// The fields of a process's `stat`.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         parse_stat(&self.text(&format!("proc/{pid}/stat"))?)
@@ -416,7 +535,7 @@ impl Proc {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub fn ends(&self, pid: i32) -> io::Result<Vec<LinkFd>> {
-        Ok(ProcessFiles::new(self, pid).ends()?.0)
+        Ok(ProcessFiles::new(self, pid).descriptor_table()?.ends)
     }
 }
 

@@ -40,7 +40,7 @@ const DEFAULT_SLOTS: usize = 16;
 pub fn find_links(processes: &[&Process]) -> Vec<Link> {
     let all = links(processes.iter().copied()).into_values();
     let mut found: Vec<Link> = all
-        .filter(|link| !link.id.is_fifo())
+        .filter(|link| link.id.is_pipe())
         .filter_map(|mut link| {
             let writers = link.holders(LinkSide::Room);
             // A new process holds both ends before it has become the stage.
@@ -220,7 +220,7 @@ pub fn raise(pipe_probe: &PipeProbe, proc: &Proc, link: &Link) -> Option<Treatme
     let request = format!(
         "{REQUEST}{} 0 {}\n",
         link.holders(LinkSide::Input).last()?,
-        link.id.inode
+        link.id.inode()
     );
     match pipe_probe.ask(proc, &request) {
         Ok(answer) => serde_json::from_slice(&answer).ok()?,
@@ -321,7 +321,7 @@ mod tests {
         links
             .map(|link| {
                 (
-                    link.id.inode,
+                    link.id.inode(),
                     link.holders(LinkSide::Input),
                     link.holders(LinkSide::Room),
                 )
@@ -333,7 +333,7 @@ mod tests {
     fn only_pipes_between_stages_may_be_raised() {
         let both = || vec![reads(3, 7), writes(4, 7)];
         let fifo = |end: LinkFd| LinkFd {
-            pipe: LinkId {
+            pipe: LinkId::Fifo {
                 device: 8,
                 inode: 7,
             },
@@ -384,7 +384,7 @@ mod tests {
         let all: Vec<&Process> = processes.iter().collect();
         let inodes = |pid: i32| {
             let links = find_connected(find_links(&all), &[pid].into()).into_iter();
-            links.map(|link| link.id.inode).collect::<BTreeSet<u64>>()
+            links.map(|link| link.id.inode()).collect::<BTreeSet<u64>>()
         };
         assert_eq!([inodes(1), inodes(3)], [[7, 8].into(), [7, 8].into()]);
         assert_eq!([inodes(5), inodes(6)], [[9].into(), [].into()]);

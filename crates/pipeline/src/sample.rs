@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::graph::LinkSide;
 use crate::graph::{Process, Unseen};
-use crate::proc::{Io, LinkId};
+use crate::proc::{Io, Language, LinkId};
 use crate::processors::Quota;
 use crate::wait::{Outside, ThreadState};
 
@@ -45,6 +45,11 @@ pub struct Observed {
     pub children: Option<Children>,
     /// Whether no thread of it ran during the whole observation.
     pub is_frozen: bool,
+    /// How long ago it last ran, at the end, in seconds. Only known of processes that stand still, if
+    /// the kernel tells.
+    pub idle_s: Option<f64>,
+    /// What its program is written in. Only known of processes for which others wait.
+    pub language: Language,
     /// The states of its threads at the end.
     pub threads: Vec<ThreadState>,
     /// The time over which the counts below were taken.
@@ -100,7 +105,7 @@ pub struct Shares {
 
 impl Shares {
     /// How much of the time is known.
-    pub(crate) fn sum(&self) -> f64 {
+    pub fn sum(&self) -> f64 {
         let awake = self.runs + self.queued;
         awake + self.disk + self.blocked + self.starved + self.elsewhere + self.stopped
     }

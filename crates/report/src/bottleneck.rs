@@ -46,6 +46,24 @@ impl MainActivity {
     }
 }
 
+/// What the stage itself mainly does: it may wait on a pipe of its own, as to a child.
+fn own_activity(bottleneck: &Bottleneck) -> MainActivity {
+    let shares = &bottleneck.shares;
+    let largest = [shares.runs, shares.queued, shares.disk, shares.elsewhere];
+    let largest = largest.into_iter().fold(shares.stopped, f64::max);
+    if private_waits(bottleneck) > largest {
+        MainActivity::WaitsForPipe
+    } else {
+        MainActivity::main(shares, bottleneck.outside)
+    }
+}
+
+/// The share of the time in which the stage waits on pipes that are not those of the pipeline.
+fn private_waits(bottleneck: &Bottleneck) -> f64 {
+    let all = bottleneck.shares.blocked + bottleneck.shares.starved;
+    (all - bottleneck.waits).max(0.0)
+}
+
 /// The sentences about a stage that is the bottleneck.
 pub struct BottleneckText {
     /// `runs 98 % of the time`, after the name of the stage.
@@ -59,10 +77,7 @@ pub struct BottleneckText {
 pub fn describe_bottleneck(bottleneck: &Bottleneck, has_small_calls: bool) -> BottleneckText {
     let (shares, activity) = match &bottleneck.children {
         Some(children) => (&children.shares, children_activity(children)),
-        None => (
-            &bottleneck.shares,
-            MainActivity::main(&bottleneck.shares, bottleneck.outside),
-        ),
+        None => (&bottleneck.shares, own_activity(bottleneck)),
     };
     let name = match &bottleneck.children {
         Some(children) => children.names.first().unwrap_or(&bottleneck.stage.name),
@@ -82,7 +97,7 @@ pub(super) fn waits_for(bottleneck: &Bottleneck) -> Option<String> {
             None => "its children".to_owned(),
         });
     }
-    match MainActivity::main(&bottleneck.shares, bottleneck.outside) {
+    match own_activity(bottleneck) {
         MainActivity::WaitsForProcessor => Some("a processor".to_owned()),
         MainActivity::WaitsForDisk => Some("a disk".to_owned()),
         MainActivity::WaitsFor(outside) => Some(outside.name().to_owned()),
@@ -104,7 +119,7 @@ fn percent(share: f64) -> String {
 fn does(bottleneck: &Bottleneck, activity: MainActivity, shares: &Shares) -> String {
     match &bottleneck.children {
         Some(children) => describe_children(children),
-        None => state(activity, shares, true),
+        None => state(activity, shares, private_waits(bottleneck), true),
     }
 }
 
@@ -127,7 +142,8 @@ pub(super) fn describe_children(children: &Children) -> String {
     let state = if children.are_short {
         rough_state(activity, children, is_one)
     } else {
-        state(activity, &children.shares, is_one)
+        let shares = &children.shares;
+        state(activity, shares, shares.blocked + shares.starved, is_one)
     };
     let processors = if children.processors >= 1.0 + MIN_MENTIONED {
         format!(" ({} processors)", significant(children.processors))
@@ -186,25 +202,22 @@ fn rough_state(activity: MainActivity, children: &Children, is_one: bool) -> Str
     }
 }
 
-/// `runs 55 % of the time and waits for a processor 40 %`.
-fn state(activity: MainActivity, shares: &Shares, is_one: bool) -> String {
+/// `runs 55 % of the time and waits for a processor 40 %`. `on_pipes` is how long it waits on pipes of
+/// its own.
+fn state(activity: MainActivity, shares: &Shares, on_pipes: f64, is_one: bool) -> String {
     let s = if is_one { "s" } else { "" };
     let waits = |what: &str, share: f64| format!("wait{s} for {what} {}", percent(share));
     let runs = (shares.runs, format!("run{s} {}", percent(shares.runs)));
     let queued = (shares.queued, waits("a processor", shares.queued));
     let disk = (shares.disk, waits("a disk", shares.disk));
+    let pipe = (on_pipes, waits("a pipe of its own", on_pipes));
     let (first, others) = match activity {
-        MainActivity::Runs => (runs, [queued, disk]),
-        MainActivity::WaitsForProcessor => (queued, [runs, disk]),
-        MainActivity::WaitsForDisk => (disk, [runs, queued]),
+        MainActivity::Runs => (runs, [queued, disk, pipe]),
+        MainActivity::WaitsForProcessor => (queued, [runs, disk, pipe]),
+        MainActivity::WaitsForDisk => (disk, [runs, queued, pipe]),
+        MainActivity::WaitsForPipe => (pipe, [runs, queued, disk]),
         MainActivity::WaitsFor(outside) => {
             return format!("{} of the time", waits(outside.name(), shares.elsewhere));
-        }
-        MainActivity::WaitsForPipe => {
-            return format!(
-                "{} of the time",
-                waits("a pipe of its own", shares.blocked + shares.starved)
-            );
         }
         MainActivity::IsStopped => {
             let verb = if is_one { "is" } else { "are" };
@@ -288,9 +301,11 @@ fn remedy(
         MainActivity::IsStopped | MainActivity::WaitsFor(Outside::FifoPeer) => false,
         // What it waits for on pipes comes later for the same reason.
         // A limiter waits for its timer whatever the pipes hold.
-        MainActivity::WaitsForProcessor | MainActivity::WaitsFor(_) => {
+        MainActivity::WaitsForProcessor | MainActivity::WaitsFor(Outside::Timer) => {
             matches!(bottleneck.room, Room::Small { .. } | Room::Emptied { .. })
         }
+        // Who answers it may be busy all the time.
+        MainActivity::WaitsFor(_) => matches!(bottleneck.room, Room::Small { .. }),
         _ => true,
     };
     let stopped = if bottleneck.is_stopped && activity != MainActivity::IsStopped {
@@ -330,9 +345,14 @@ fn room_text(bottleneck: &Bottleneck) -> String {
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
 
 /// The sentences about stages of which none stands out since processors are lacking.
-pub(super) fn describe_lack(names: &str, delay: &Delay) -> String {
+pub(super) fn describe_lack(names: Vec<String>, delay: &Delay) -> String {
+    let waits = match names[..] {
+        [_] => "waits for a processor",
+        _ => "wait for processors",
+    };
     format!(
-        "No single stage is the bottleneck: {names} wait for processors. More processor time helps: {}.",
+        "No stage stands out as the bottleneck: {} {waits}. More processor time helps: {}.",
+        list(names),
         describe_delay(delay)
     )
 }

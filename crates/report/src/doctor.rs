@@ -2,30 +2,38 @@
 
 mod deadlock;
 mod names;
+mod remedies;
 mod sentences;
+mod verdict;
+mod waits;
 
 use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
-use pipespeed_pipeline::diagnosis::{Finding, Who};
+use pipespeed_pipeline::diagnosis::Finding;
 use pipespeed_pipeline::observe::{Observation, ObservedLink};
+use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
 
 use self::sentences::describe;
+use self::verdict::{describe_verdict, too_short};
 
 use super::format::{pluralize, significant};
 use super::style::{BOLD, DIM, Style};
 use super::table::{Cell, Column, Table};
 
-/// The stages with their shares of time, then what was found, the worst first.
+/// The verdict, who waits for whom, the stages with their shares of time, and what was found, the
+/// worst first.
 pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> String {
-    let mut blocks = vec![style.heading(&headline(observation))];
+    let verdict = describe_verdict(observation, findings);
+    let mut blocks = vec![style.note(&verdict, verdict::color(findings))];
     for section in sections(observation, findings, style) {
         if let Some(name) = &section.name {
             blocks.push(style.heading(name));
         }
+        blocks.push(waits::chain(observation, &section.findings));
         blocks.push(table(observation, &section.stages, style));
         if style.verbose {
             blocks.push(arguments(&section.stages));
@@ -38,25 +46,17 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
             alike.is_some_and(|first| std::ptr::eq(*first, **finding))
         });
         blocks.extend(shown.map(|finding| {
-            let alike = section.findings.iter();
-            let alike = alike.filter(|other| are_alike(other, finding)).count() - 1;
-            describe(observation, findings, finding, alike, style)
+            let alike = section.findings.iter().copied();
+            let alike: Vec<&Finding> = alike.filter(|other| are_alike(other, finding)).collect();
+            describe(observation, findings, finding, &alike, style)
         }));
     }
-    let unknown_bottleneck = unknown_bottleneck(observation);
-    let is_stuck = findings.iter().any(Finding::is_stuck);
-    let is_nothing = findings.is_empty() && unknown_bottleneck.is_none();
-    blocks.extend(unknown_bottleneck.map(|text| style.sentence(&text)));
-    if is_nothing {
-        blocks.push("Nothing is stuck, and nothing else was noticed.".to_owned());
-    } else if findings.iter().any(Finding::is_standstill) && !is_stuck {
-        let text = "Nothing is proven to be stuck: what stands still may go on by itself.";
-        blocks.push(style.sentence(text));
-    } else if !is_stuck {
-        blocks.push("Nothing is stuck.".to_owned());
+    if !findings.is_empty() {
+        blocks.extend(too_short(observation).map(|text| style.sentence(&text)));
     }
+    blocks.push(style.note(&effort(observation), DIM));
     blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
-    if is_stuck || style.verbose {
+    if findings.iter().any(Finding::is_stuck) || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
@@ -64,41 +64,30 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     blocks.join("\n\n") + "\n"
 }
 
-/// Why it can't be said which stage is the bottleneck.
-fn unknown_bottleneck(observation: &Observation) -> Option<String> {
-    let has_pipelines = !observation.pipelines().is_empty();
-    match observation.short_lived_pipes() {
-        count @ 1.. if !has_pipelines => Some(format!(
-            "Short-lived pipelines were seen (at least {}), each too short to tell which stage is \
-             the bottleneck.",
-            pluralize(count, "pipe")
-        )),
-        _ if has_pipelines && observation.is_too_short() => Some(format!(
-            "{}: too short to tell which stage is the bottleneck.",
-            pluralize(observation.samples as usize, "sample")
-        )),
-        _ => None,
-    }
+/// What was looked at, and what that cost.
+fn effort(observation: &Observation) -> String {
+    format!(
+        "{}: {} in {} s ({} % CPU; scans: {} ms)",
+        count_stages(observation),
+        pluralize(observation.samples as usize, "sample"),
+        significant(observation.seconds),
+        significant(observation.cost * 100.0),
+        significant(observation.scan_s * 1e3)
+    )
 }
 
-fn headline(observation: &Observation) -> String {
+/// `3 stages in 1 pipeline`.
+fn count_stages(observation: &Observation) -> String {
     let pipelines = observation.pipelines();
     let stages: usize = pipelines.iter().map(Vec::len).sum();
-    let what = if stages == 0 && observation.short_lived_pipes() > 0 {
+    if stages == 0 && observation.short_lived_pipes() > 0 {
         "no lasting pipeline".to_owned()
     } else if stages == 0 {
         "no pipeline".to_owned()
     } else {
         let pipelines = pluralize(pipelines.len(), "pipeline");
         format!("{} in {pipelines}", pluralize(stages, "stage"))
-    };
-    format!(
-        "{what}: {} in {} s ({} % CPU; scans: {} ms)",
-        pluralize(observation.samples as usize, "sample"),
-        significant(observation.seconds),
-        significant(observation.cost * 100.0),
-        significant(observation.scan_s * 1e3)
-    )
+    }
 }
 
 /// What can't be seen of other processes: how many, and whether there may be more.
@@ -133,29 +122,6 @@ pub(super) fn hidden_calls(count: usize) -> Option<String> {
     ))
 }
 
-/// The processes that a finding names.
-fn named(finding: &Finding) -> Vec<&Who> {
-    match finding {
-        Finding::Deadlock(deadlock) => {
-            let members = deadlock.members.iter().map(|member| &member.who);
-            members.chain(&deadlock.waiting).collect()
-        }
-        Finding::Held { holder, .. } => holder.iter().collect(),
-        Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
-        Finding::PingPong { stages, .. } => stages.iter().collect(),
-        Finding::LeakedWriteEnd(leaked) => {
-            let ends = [&leaked.reader, &leaked.holder].into_iter();
-            ends.chain(&leaked.waits_for).collect()
-        }
-        Finding::SmallCalls(calls) => vec![&calls.process],
-        Finding::Unread(unread) => {
-            let readers = unread.readers.iter().map(|reader| &reader.who);
-            std::iter::once(&unread.writer).chain(readers).collect()
-        }
-        Finding::SmallPipe { between, .. } => between.iter().collect(),
-    }
-}
-
 /// A pipeline, or processes outside of pipelines, with what was found about them.
 #[derive(Default)]
 struct DoctorSection<'a> {
@@ -185,7 +151,7 @@ fn sections<'a>(
         .collect();
     let mut rest = DoctorSection::default();
     for finding in findings {
-        let named: BTreeSet<i32> = named(finding).iter().map(|who| who.pid).collect();
+        let named: BTreeSet<i32> = finding.named().iter().map(|who| who.pid).collect();
         let mut owners = sections.iter_mut();
         let owner = owners.find(|section| !pids(&section.stages).is_disjoint(&named));
         owner.unwrap_or(&mut rest).findings.push(finding);
@@ -199,7 +165,11 @@ fn sections<'a>(
         .collect();
     if !observation.is_survey {
         // A process in a deadlock may have no stage before or after it.
-        let mentioned: BTreeSet<i32> = findings.iter().flat_map(named).map(|who| who.pid).collect();
+        let mentioned: BTreeSet<i32> = findings
+            .iter()
+            .flat_map(Finding::named)
+            .map(|who| who.pid)
+            .collect();
         let wanted = |process: &&Observed| {
             let pid = process.process.id.pid;
             let is_alone = process.is_asked && all.is_empty();
@@ -241,11 +211,13 @@ fn sections<'a>(
     sections
 }
 
-/// Whether two findings are the same but for the holder of a leaked write end, of which there may be many.
+/// Whether two findings are the same but for the holder of a leaked write end, of which there may be
+/// many, or but for which of its outputs that is.
 fn are_alike(a: &Finding, b: &Finding) -> bool {
     match (a, b) {
         (Finding::LeakedWriteEnd(a), Finding::LeakedWriteEnd(b)) => {
-            (a.pipe, a.reader.pid) == (b.pipe, b.reader.pid)
+            let is_same = a.pipe == b.pipe || a.holder == b.holder;
+            is_same && a.reader == b.reader && a.is_last == b.is_last
         }
         _ => std::ptr::eq(a, b),
     }
@@ -305,6 +277,10 @@ const STATES: [StateColumn; 6] = [
     },
 ];
 
+/// The number of columns at the end that are divided by samples: how a process waits.
+const WAITS: usize = 3;
+/// A process of whose time less is known waits in a way that no sample has seen.
+const MAX_UNKNOWN: f64 = 0.9;
 /// A smaller share is shown as none.
 const MIN_SHOWN: f64 = 0.005;
 
@@ -352,7 +328,11 @@ fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) 
         observed.process.id.pid.to_string().into(),
         observed.process.name.clone().into(),
     ];
-    cells.extend(shares.iter().map(|share| match *share {
+    // What was too short for the samples is not known to be none.
+    let is_waiting = |at: usize| at >= states.len().saturating_sub(WAITS);
+    let is_known = observed.shares.sum() > MAX_UNKNOWN;
+    cells.extend(shares.iter().enumerate().map(|(at, share)| match *share {
+        share if share < MIN_SHOWN && is_waiting(at) && !is_known => "?".into(),
         share if share < MIN_SHOWN => "-".into(),
         share if share == most => Cell::painted(percent(share), BOLD),
         share => percent(share).into(),
@@ -383,6 +363,13 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// The bytes that lie in a link: `64KiB`, or `at least 4KiB` of datagrams.
+fn unread_bytes(observation: &Observation, id: LinkId) -> Option<String> {
+    let mut links = observation.pipes.iter();
+    let link = links.find(|link| link.id == id)?;
+    link.unread.filter(|bytes| *bytes > 0).map(size::format)
+}
+
 /// `64KiB, 97 % full`.
 fn size_and_fill(pipe: &ObservedLink) -> Option<String> {
     let (capacity, fill) = (pipe.capacity?, pipe.fill?);
@@ -393,7 +380,6 @@ fn size_and_fill(pipe: &ObservedLink) -> Option<String> {
     ))
 }
 
-/// `gzip (pid 4711)`.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -529,9 +515,9 @@ mod tests {
             short(44, vec![writes(1, 9)]),
         ];
         let text = screen([vec![shell], cats.into()].concat(), |_| {});
-        assert!(text.starts_with("no lasting pipeline: "), "{text}");
-        let words = "Short-lived pipelines were seen (at least 1 pipe), each";
-        assert!(text.contains(words), "{text}");
+        let text = text.replace("\n  ", " ");
+        let words = "NOTHING WRONG SEEN. Short-lived pipelines were seen (at least 1 pipe), each";
+        assert!(text.starts_with(words), "{text}");
     }
 
     #[test]

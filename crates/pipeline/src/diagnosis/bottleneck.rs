@@ -84,6 +84,16 @@ pub struct Bottleneck {
     pub after: Vec<(Who, f64)>,
 }
 
+impl Bottleneck {
+    /// Whether it mainly waits for something outside of the pipeline, itself and not its children.
+    pub fn waits_outside(&self) -> bool {
+        let shares = &self.shares;
+        let others = [shares.runs, shares.queued, shares.disk, shares.stopped];
+        let is_most = others.iter().all(|share| shares.elsewhere > *share);
+        self.children.is_none() && self.outside.is_some() && is_most
+    }
+}
+
 /// What keeps a stage from running, as far as it shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
@@ -208,6 +218,8 @@ struct Candidate<'a> {
     waits: f64,
     /// The share in which it waited on other pipes, as to a child of its own.
     private_waits: f64,
+    /// The part of that in which it waited on sockets.
+    socket_waits: f64,
 }
 
 impl<'a> Candidate<'a> {
@@ -224,7 +236,10 @@ impl<'a> Candidate<'a> {
         // A poll waits on several pipes at once.
         let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();
+        let is_socket = |on: &&&OnLink| on.pipe.is_socket();
+        let sockets: Vec<&OnLink> = others.iter().filter(is_socket).copied().collect();
         Candidate {
+            socket_waits: sum(&sockets).min(private_waits),
             waits: (all - private_waits + through_children).min(1.0),
             private_waits,
             stage,
@@ -232,6 +247,28 @@ impl<'a> Candidate<'a> {
             after,
             inputs,
             outputs,
+        }
+    }
+
+    /// Its shares. A socket whose other side is not part of the pipeline is outside of it.
+    fn shares(&self) -> Shares {
+        let shares = self.stage.shares;
+        let starved = self.socket_waits.min(shares.starved);
+        Shares {
+            starved: shares.starved - starved,
+            blocked: (shares.blocked - (self.socket_waits - starved)).max(0.0),
+            elsewhere: shares.elsewhere + self.socket_waits,
+            ..shares
+        }
+    }
+
+    /// What it mainly waits for outside of the pipeline.
+    fn outside(&self) -> Option<Outside> {
+        let on_sockets = self.socket_waits > self.stage.shares.elsewhere;
+        if on_sockets {
+            Some(Outside::Socket)
+        } else {
+            self.stage.mainly()
         }
     }
 
@@ -284,8 +321,14 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let (evidence, best) = *evidence.first()?;
     let margin = evidence - next;
     let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
-    if is_unclear || shares_its_wait(best.stage, stages) {
+    // Who never waits on a pipe loses nothing by what the others wait for.
+    let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
+    if is_unclear || takes_turns {
         return turns(observation, stages);
+    }
+    // It waits for those of another pipeline.
+    if best.private_waits > 1.0 - MIN_OWN && has_known_writers(observation, best) {
+        return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
     // data from tee, too.
@@ -320,8 +363,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         } else {
             Certainty::Likely
         },
-        shares: best.stage.shares,
-        outside: best.stage.mainly(),
+        shares: best.shares(),
+        outside: best.outside(),
         children,
         delay,
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
@@ -330,6 +373,18 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// Whether what a stage waits for, outside of its pipeline, comes from processes that were asked for.
+fn has_known_writers(observation: &Observation, candidate: &Candidate<'_>) -> bool {
+    let own = candidate.stage.process.id;
+    let mut waits = candidate.stage.on.iter().filter(|on| {
+        on.side == LinkSide::Input && !candidate.inputs.contains(&on.pipe) && on.share > 0.0
+    });
+    waits.any(|on| {
+        let mut writers = observation.users(on.pipe, LinkSide::Room).into_iter();
+        writers.any(|writer| writer.is_asked && writer.process.id != own)
+    })
 }
 
 /// The stages without those that have ended and were replaced by a process of the same name at the
@@ -460,11 +515,17 @@ fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
         && others.any(|other| 2.0 * queued_of(other) >= queued)
 }
 
+/// The shares of a stage, or those of the children for which it mainly waits.
+fn shares_of(stage: &Observed) -> &Shares {
+    match &stage.children {
+        Some(children) if stage.waits_for_children() >= MIN_THROUGH_CHILDREN => &children.shares,
+        _ => &stage.shares,
+    }
+}
+
 /// The share of the time in which a stage, or its children, waited for a processor.
 fn queued_of(stage: &Observed) -> f64 {
-    let children = stage.children.as_ref();
-    let of_children = children.map_or(0.0, |children| children.shares.queued);
-    of_children.max(stage.shares.queued)
+    shares_of(stage).queued.max(stage.shares.queued)
 }
 
 /// Two or more stages that wait for each other by turns: one waits for room and one for input, both
@@ -493,8 +554,8 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let queued: Vec<&&Observed> = queued.collect();
     // What waits on pipes for much longer is held up by others.
     let mostly_queued = queued.iter().filter(|stage| {
-        let on_pipes = stage.shares.blocked + stage.shares.starved;
-        queued_of(stage) >= on_pipes / 2.0
+        let shares = shares_of(stage);
+        queued_of(stage) >= (shares.blocked + shares.starved) / 2.0
     });
     let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
     let named = match (&delay, mostly_queued.len()) {

@@ -15,8 +15,10 @@ use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 pub struct Deadlock {
     /// Its kind.
     pub kind: DeadlockKind,
-    /// Whether a process that is not known, or a timeout, might wake or end a member.
+    /// Whether anything might wake or end a member.
     pub certainty: Certainty,
+    /// What might.
+    pub doubts: Vec<Doubt>,
     /// The processes that wait for each other, and what for.
     pub members: Vec<DeadlockMember>,
     /// Processes that wait for the members.
@@ -52,6 +54,20 @@ impl DeadlockKind {
     pub fn may_be_ended_by_anybody(self) -> bool {
         matches!(self, DeadlockKind::NoPeer | DeadlockKind::Stopped)
     }
+}
+
+/// What might wake or end a process in a deadlock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// A process that can't be examined, which may have an end of these links.
+    HiddenProcess,
+    /// A handler of a signal, which may read or write.
+    SignalHandler,
+    /// timeout(1), as part of what was asked for.
+    Timeout,
+    /// Anybody: who opens a FIFO, or continues a stopped process.
+    Anybody,
 }
 
 /// A process in a deadlock.
@@ -238,21 +254,28 @@ fn deadlock(
         }),
         _ => false,
     };
-    let may_be_woken = observation.hides_processes
+    let is_hidden = observation.hides_processes
         || observed.iter().any(|process| process.unseen != Unseen::None)
-        // A handler may write to a pipe or read from one.
-        || observed.iter().any(|process| REQUESTS.iter().any(|signal| handles(process, *signal)))
-        || observed.iter().any(|process| has_timeout(observation, process))
         // Anybody may have opened it.
-        || observation.hidden > 0 && reasons().any(is_fifo)
-        || kind.may_be_ended_by_anybody();
+        || observation.hidden > 0 && reasons().any(is_fifo);
+    let may_handle = |process: &&Observed| REQUESTS.iter().any(|signal| handles(process, *signal));
+    let is_limited = |process: &&Observed| has_timeout(observation, process);
+    let doubts = [
+        (Doubt::HiddenProcess, is_hidden),
+        (Doubt::SignalHandler, observed.iter().any(may_handle)),
+        (Doubt::Timeout, observed.iter().any(is_limited)),
+        (Doubt::Anybody, kind.may_be_ended_by_anybody()),
+    ];
+    let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
+    let doubts: Vec<Doubt> = doubts.map(|(doubt, _)| doubt).collect();
     (!is_meant).then(|| Deadlock {
         kind,
-        certainty: if may_be_woken {
-            Certainty::Likely
-        } else {
+        certainty: if doubts.is_empty() {
             Certainty::Clear
+        } else {
+            Certainty::Likely
         },
+        doubts,
         members: observed
             .iter()
             .map(|process| DeadlockMember {

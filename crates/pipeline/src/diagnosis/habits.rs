@@ -8,6 +8,7 @@ use super::{Finding, LeakedWriteEnd, Observed, SmallCalls, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
+use crate::wait::{BlockedOn, ThreadState};
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
@@ -137,6 +138,16 @@ fn is_meant(
     if keeps_open && pipe.is_fifo() {
         let mut others = others().filter(|other| other.process.id != reader.process.id);
         return others.any(|other| observation.descends(other, own));
+    }
+    // It waits for the end of the reader, which comes with the end of its input.
+    let waits_for_reader = holder.threads.iter().any(|state| match state {
+        ThreadState::Waiting(BlockedOn::Child(Some(pid))) => {
+            *pid == reader.process.id.pid || reader.ancestors.contains(pid)
+        }
+        _ => false,
+    });
+    if waits_for_reader && observation.descends(reader, own) {
+        return false;
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
     // the writer.
@@ -422,7 +433,7 @@ mod tests {
     #[test]
     fn fifo_that_a_shell_holds_for_its_reader_is_named() {
         let fifo = |end: LinkFd| LinkFd {
-            pipe: LinkId {
+            pipe: LinkId::Fifo {
                 device: 5,
                 inode: 7,
             },

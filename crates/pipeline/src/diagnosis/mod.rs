@@ -2,8 +2,11 @@
 
 mod bottleneck;
 mod deadlock;
+mod finding;
 mod habits;
+mod mutual;
 mod unread;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,9 +14,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
-pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, WaitReason};
+pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, Doubt, WaitReason};
+pub use self::finding::{Finding, LeakedWriteEnd, SmallCalls};
 pub use self::habits::SmallPipeCause;
-pub use self::unread::{Idle, Unread};
+pub use self::mutual::{MutualWait, WaitingSide};
+pub use self::unread::{IdleReader, Unread};
+pub use self::verdict::{Verdict, verdict};
 use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
 use crate::observe::{self, Observation, ObservationPlan, ObservedLink};
 use crate::proc::{LinkId, Proc};
@@ -214,139 +220,6 @@ impl Observation {
     }
 }
 
-/// A write end in the hands of a process that wrote nothing, for which a reader gets no end of
-/// file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LeakedWriteEnd {
-    /// The pipe.
-    pub pipe: LinkId,
-    /// Its reader.
-    pub reader: Who,
-    /// The process that holds a write end.
-    pub holder: Who,
-    /// Its descriptor.
-    pub fd: i32,
-    /// The children that it waits for, which don't have this end.
-    pub waits_for: Vec<Who>,
-    /// Whether no other process writes, so that the reader waits for this one only.
-    pub is_last: bool,
-}
-
-/// A process that moves few bytes a call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SmallCalls {
-    /// The process.
-    pub process: Who,
-    /// Whether it reads (`Input`) or writes.
-    pub side: LinkSide,
-    /// The mean number of bytes.
-    pub bytes_per_call: f64,
-    /// The number of calls.
-    pub calls_per_s: f64,
-    /// The reader that each of them wakes, if one does.
-    pub wakes: Option<Who>,
-}
-
-/// A conclusion.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "finding", rename_all = "snake_case")]
-pub enum Finding {
-    /// Processes that wait for each other.
-    Deadlock(Deadlock),
-    /// A splice that holds a pipe's lock.
-    Held {
-        /// The pipe.
-        pipe: LinkId,
-        /// The process that splices, if known.
-        holder: Option<Who>,
-        /// Whether it did not move all the time.
-        is_stuck: bool,
-    },
-    /// The bottleneck.
-    Bottleneck(Box<Bottleneck>),
-    /// Stages that wait for each other, or for processors, by turns.
-    PingPong {
-        /// The stages.
-        stages: Vec<Who>,
-        /// What keeps them from running, if they mainly wait for processors.
-        delay: Option<Delay>,
-    },
-    /// A reader gets no end of file because of a process that wrote nothing.
-    LeakedWriteEnd(LeakedWriteEnd),
-    /// A process that moves few bytes a call.
-    SmallCalls(SmallCalls),
-    /// A full pipe from which nobody read.
-    Unread(Unread),
-    /// A pipe that holds less than a new one usually does.
-    SmallPipe {
-        /// The pipe.
-        pipe: LinkId,
-        /// Its capacity.
-        capacity: u64,
-        /// Why it is small, as far as that is known.
-        cause: SmallPipeCause,
-        /// Its writers and readers.
-        between: Vec<Who>,
-    },
-}
-
-impl Finding {
-    /// Whether somebody waited for the whole observation, and may do so for ever.
-    pub fn is_standstill(&self) -> bool {
-        match self {
-            Finding::Unread(_) | Finding::LeakedWriteEnd(_) => true,
-            Finding::Bottleneck(bottleneck) => bottleneck.is_stopped,
-            _ => false,
-        }
-    }
-
-    /// Whether nothing moves without help.
-    pub fn is_stuck(&self) -> bool {
-        match self {
-            Finding::Deadlock(_) => true,
-            Finding::Held { is_stuck, .. } => *is_stuck,
-            _ => false,
-        }
-    }
-
-    /// Whether nothing moves without help, and nobody outside could give it.
-    pub fn is_certainly_stuck(&self) -> bool {
-        let is_likely =
-            matches!(self, Finding::Deadlock(deadlock) if deadlock.certainty == Certainty::Likely);
-        self.is_stuck() && !is_likely
-    }
-
-    /// Whether it holds only if all processes are known that have an end of a pipe.
-    fn needs_all(&self) -> bool {
-        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd(_))
-    }
-
-    /// The processes that don't move without help, and those that wait for them.
-    fn tied(&self) -> Vec<&Who> {
-        match self {
-            Finding::Deadlock(deadlock) => {
-                self.stuck().into_iter().chain(&deadlock.waiting).collect()
-            }
-            _ => self.stuck(),
-        }
-    }
-
-    /// The processes that don't move without help.
-    pub fn stuck(&self) -> Vec<&Who> {
-        match self {
-            Finding::Deadlock(deadlock) => {
-                deadlock.members.iter().map(|member| &member.who).collect()
-            }
-            Finding::Held {
-                holder,
-                is_stuck: true,
-                ..
-            } => holder.iter().collect(),
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// Observes pipelines (see [`observe::observe`]): who has the ends of each pipe is read again where
 /// a finding depends on it.
 pub fn observe(
@@ -356,7 +229,22 @@ pub fn observe(
 ) -> Observation {
     let needs_all =
         |observation: &Observation| diagnose(observation).iter().any(Finding::needs_all);
-    observe::observe(proc, plan, needs_all, pause)
+    let mut observation = observe::observe(proc, plan, needs_all, pause);
+    let findings = diagnose(&observation).into_iter();
+    let still = findings.filter(|finding| finding.is_stuck() || finding.is_standstill());
+    let mut pids: BTreeSet<i32> = BTreeSet::new();
+    for finding in still {
+        pids.extend(finding.named().into_iter().map(|who| who.pid));
+    }
+    for observed in &mut observation.processes {
+        let pid = observed.process.id.pid;
+        if pids.contains(&pid) && !observed.has_ended {
+            observed.language = proc.language(pid);
+            let idle = proc.idle_time(pid).filter(|_| observed.is_frozen);
+            observed.idle_s = idle.map(|idle| idle.as_secs_f64());
+        }
+    }
+    observation
 }
 
 /// The conclusions, the worst first.
@@ -368,7 +256,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let leaked = habits::leaked_write_ends(observation, &tied);
+    let mut leaked = habits::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
     // A stage that does not write or read at all is no bottleneck.
@@ -381,7 +269,20 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
         }
         _ => true,
     });
+    // What a reader waits for may come once it has read what it leaves.
+    leaked.retain(|leaked| !unread.iter().any(|unread| unread.is_reader(&leaked.reader)));
+    let mutual = mutual::find(observation, &tied);
+    leaked.retain(|leaked| !mutual.iter().any(|mutual| mutual.is_side(&leaked.reader)));
+    // Who takes turns goes on.
+    bottlenecks.retain(|finding| match finding {
+        Finding::PingPong { stages, .. } => !unread.iter().any(|unread| {
+            let mut stages = stages.iter();
+            stages.any(|stage| *stage == unread.writer || unread.is_reader(stage))
+        }),
+        _ => true,
+    });
     findings.extend(unread.into_iter().map(Finding::Unread));
+    findings.extend(mutual.into_iter().map(Finding::MutualWait));
     findings.extend(bottlenecks);
     findings.extend(leaked.into_iter().map(Finding::LeakedWriteEnd));
     findings.extend(
@@ -467,6 +368,7 @@ mod tests {
         let deadlock = Deadlock {
             kind: DeadlockKind::AllRead,
             certainty: Certainty::Clear,
+            doubts: Vec::new(),
             members: Vec::new(),
             waiting: Vec::new(),
         };
@@ -499,7 +401,18 @@ mod tests {
         let unread = Unread {
             pipe,
             writer: who(),
+            fd: Some(2),
+            may_be_read: false,
+            are_readers_idle: true,
+            has_lasted: false,
             readers: Vec::new(),
+        };
+        let mutual = MutualWait {
+            sides: [5, 6].map(|fd| WaitingSide {
+                who: who(),
+                pipe,
+                fd: Some(fd),
+            }),
         };
         let turns = Finding::PingPong {
             stages: Vec::new(),
@@ -508,7 +421,7 @@ mod tests {
         for (finding, expected) in [
             (
                 Finding::Deadlock(deadlock),
-                "deadlock certainty kind members waiting",
+                "deadlock certainty doubts kind members waiting",
             ),
             (held, "held holder is_stuck pipe"),
             (
@@ -519,7 +432,11 @@ mod tests {
                 Finding::SmallCalls(calls),
                 "small_calls bytes_per_call calls_per_s process side wakes",
             ),
-            (Finding::Unread(unread), "unread pipe readers writer"),
+            (
+                Finding::Unread(unread),
+                "unread are_readers_idle fd has_lasted may_be_read pipe readers writer",
+            ),
+            (Finding::MutualWait(mutual), "mutual_wait sides"),
             (small, "small_pipe between capacity cause pipe"),
             (turns, "ping_pong delay stages"),
         ] {

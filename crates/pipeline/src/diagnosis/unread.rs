@@ -1,4 +1,4 @@
-//! Full pipes from which nobody read while a writer waited for room.
+//! Links from which nobody read while a writer waited for room.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +19,32 @@ const MIN_BUSY: f64 = 0.5;
 /// A writer waited for room for the whole observation, and nobody read.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unread {
-    /// The pipe.
+    /// The link.
     pub pipe: LinkId,
     /// The writer.
     pub writer: Who,
+    /// The writer's descriptor.
+    pub fd: Option<i32>,
+    /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a lock or
+    /// another machine.
+    pub may_be_read: bool,
+    /// Whether no reader moved any bytes, nor ran for more than 1 % of the time.
+    pub are_readers_idle: bool,
+    /// Whether it has lasted for as long as was asked for: see [`Finding::has_lasted`].
+    ///
+    /// [`Finding::has_lasted`]: super::Finding::has_lasted
+    pub has_lasted: bool,
     /// The processes that hold a read end.
-    pub readers: Vec<Idle>,
+    pub readers: Vec<IdleReader>,
 }
 
-/// A process that could read from a full pipe, and did not.
+/// A process that could read from a link that is full, and did not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Idle {
+pub struct IdleReader {
     /// The process.
     pub who: Who,
+    /// Its descriptor.
+    pub fd: Option<i32>,
     /// What it waits for, as last seen.
     pub waits_for: Option<Outside>,
     /// What its children did, if it waited for them.
@@ -39,6 +52,9 @@ pub struct Idle {
     /// The child for whose end one of its threads waits: the writer, or one through which the
     /// writer was started.
     pub child: Option<Who>,
+    /// A link to the writer in which data lies that the writer does not read: the reader may wait for
+    /// room there.
+    pub unread_by_writer: Option<LinkId>,
     /// Whether it is stopped.
     pub is_stopped: bool,
 }
@@ -79,7 +95,12 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .map_or(0.0, |children| awake(&children.shares));
             awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
         };
-        let is_starved = |process: &&Observed| process.waited_on(pipe.id, LinkSide::Input);
+        // A reader that waits for input while there is some only has the descriptor registered, as
+        // runtimes have for edges.
+        let is_constant = pipe.fill_change.is_some_and(|change| change.is_constant);
+        let has_input = is_constant && pipe.unread.is_some_and(|bytes| bytes > 0);
+        let is_starved =
+            |process: &&Observed| !has_input && process.waited_on(pipe.id, LinkSide::Input);
         // A writer is only woken once a whole page has been read.
         let was_read = match pipe.fill_change {
             Some(change) => !change.is_constant,
@@ -93,19 +114,80 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
+        let are_readers_idle = readers.iter().all(|reader| does_nothing(reader));
+        let readers = readers.iter();
+        let readers: Vec<IdleReader> = readers
+            .map(|reader| idle_reader(observation, reader, writer, pipe.id))
+            .collect();
         found.push(Unread {
             pipe: pipe.id,
             writer: writer.who(),
-            readers: readers
-                .iter()
-                .map(|reader| idle(observation, reader, writer))
-                .collect(),
+            fd: descriptor(writer, pipe.id, LinkSide::Room),
+            may_be_read: readers.iter().any(IdleReader::may_read),
+            are_readers_idle,
+            has_lasted: false,
+            readers,
         });
     }
     found
 }
 
-fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle {
+/// Whether a process moved no bytes and hardly ran.
+fn does_nothing(process: &Observed) -> bool {
+    const MAX_RUNNING: f64 = 0.01;
+    let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
+    moves_nothing && !process.splices && process.ran_s <= MAX_RUNNING * process.counted_s
+}
+
+/// The descriptor by which a process has this side of a link, the first of several.
+pub(super) fn descriptor(process: &Observed, link: LinkId, side: LinkSide) -> Option<i32> {
+    let mut ends = process.process.ends.iter();
+    let end = ends.find(|end| {
+        end.pipe == link
+            && match side {
+                LinkSide::Input => end.reads,
+                LinkSide::Room => end.writes,
+            }
+    })?;
+    Some(end.fd)
+}
+
+impl IdleReader {
+    /// Whether what it waits for ends without the data that it leaves: a sleep, a person at the
+    /// terminal, a lock, its children. Event loops wait with timeouts, too.
+    fn may_read(&self) -> bool {
+        let ends_by_itself = matches!(
+            self.waits_for,
+            Some(
+                Outside::Timer
+                    | Outside::Terminal
+                    | Outside::FileLock
+                    | Outside::Frozen
+                    | Outside::FifoPeer
+            )
+        );
+        self.child.is_none() && (self.children.is_some() || ends_by_itself)
+    }
+}
+
+/// A link from one process to another in which the same data lay all the time.
+fn unread_between(observation: &Observation, from: &Observed, to: &Observed) -> Option<LinkId> {
+    let mut links = observation.pipes.iter();
+    let link = links.find(|link| {
+        let is_constant = link.fill_change.is_some_and(|change| change.is_constant);
+        let has_data = link.unread.is_some_and(|bytes| bytes > 0);
+        let holds = |process: &Observed, side| process.process.holds(link.id, side);
+        is_constant && has_data && holds(from, LinkSide::Room) && holds(to, LinkSide::Input)
+    })?;
+    Some(link.id)
+}
+
+fn idle_reader(
+    observation: &Observation,
+    reader: &Observed,
+    writer: &Observed,
+    link: LinkId,
+) -> IdleReader {
     let own = reader.process.id.pid;
     let waits_for_child =
         |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
@@ -117,11 +199,13 @@ fn idle(observation: &Observation, reader: &Observed, writer: &Observed) -> Idle
         let process = observation.find(pid)?;
         (process.process.parent == own).then(|| process.who())
     });
-    Idle {
+    IdleReader {
         who: reader.who(),
+        fd: descriptor(reader, link, LinkSide::Input),
         waits_for: reader.mainly(),
         children: reader.children.clone(),
         child: child.filter(|_| is_parent),
+        unread_by_writer: unread_between(observation, reader, writer),
         is_stopped: reader.shares.stopped >= MIN_BUSY,
     }
 }

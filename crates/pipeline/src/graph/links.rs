@@ -124,6 +124,7 @@ pub(crate) fn with_flow(
     (!ends.is_empty()).then(|| Process {
         ends,
         name: process.name.clone(),
+        sockets: process.sockets.clone(),
         ..*process
     })
 }

@@ -53,9 +53,14 @@ pub trait Node {
     /// its standard output and it wrote something. Other descriptors are mostly inherited by
     /// accident.
     fn seems_to_write(&self, link: LinkId) -> bool {
-        let mut ends = self.process().ends.iter();
-        let is_output = ends.any(|end| end.pipe == link && end.fd == STDOUT);
+        let is_output = self.has_as(link, STDOUT);
         self.waited_on(link, LinkSide::Room) || is_output && !self.is_idle(LinkSide::Room)
+    }
+
+    /// Whether it has an end of a link under this descriptor.
+    fn has_as(&self, link: LinkId, fd: i32) -> bool {
+        let mut ends = self.process().ends.iter();
+        ends.any(|end| end.pipe == link && end.fd == fd)
     }
 
     /// Whether it holds an end of a link without using it: it never waited there, and only waits for
@@ -121,14 +126,38 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
                 }
             }
         }
-        let joined: BTreeSet<i32> = edges
-            .iter()
-            .flat_map(|(from, to, _)| [*from, *to])
-            .collect();
-        silent.retain(|(from, ..)| !joined.contains(from));
+        let groups = groups_of(&edges);
+        let is_output = |number: i32, link: LinkId| {
+            let mut nodes = self.nodes.iter().filter(|node| node.number() == number);
+            nodes.any(|node| node.has_as(link, STDOUT))
+        };
+        // The standard output of one pipeline alone goes on to what reads it.
+        let mut outputs: BTreeMap<LinkId, BTreeSet<i32>> = BTreeMap::new();
+        for (from, _, link) in &silent {
+            if is_output(*from, *link) {
+                let group = groups.get(from).unwrap_or(from);
+                outputs.entry(*link).or_default().insert(*group);
+            }
+        }
+        silent.retain(|(from, _, link)| {
+            let is_only = outputs.get(link).is_some_and(|groups| groups.len() == 1);
+            !groups.contains_key(from) || is_only && is_output(*from, *link)
+        });
         edges.extend(silent);
         edges.into_iter().collect()
     }
+}
+
+/// For each process with an edge, the smallest number of those that edges connect it with.
+fn groups_of(edges: &BTreeSet<Edge>) -> BTreeMap<i32, i32> {
+    let edges: Vec<Edge> = edges.iter().copied().collect();
+    let numbers = edges.iter().flat_map(|(from, to, _)| [*from, *to]);
+    let mut groups = BTreeMap::new();
+    for group in pipelines(numbers, &edges) {
+        let first = group.iter().copied().min().unwrap_or_default();
+        groups.extend(group.into_iter().map(|number| (number, first)));
+    }
+    groups
 }
 
 /// Whether all ends that a process has of a link were left to it by an ancestor that uses them under

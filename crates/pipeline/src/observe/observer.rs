@@ -11,6 +11,7 @@ use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, ObservationPla
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
+use crate::proc::sockets;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
@@ -403,7 +404,11 @@ impl Observer<'_> {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
-        for (pipe, (pid, fd)) in ends {
+        let (sockets, pipes): (Vec<LinkId>, Vec<LinkId>) =
+            ends.keys().partition(|link| link.is_socket());
+        self.look_at_sockets(&sockets);
+        for pipe in pipes {
+            let (pid, fd) = ends[&pipe];
             let seen = self.pipes.entry(pipe).or_default();
             if seen.is_held {
                 continue;
@@ -419,7 +424,7 @@ impl Observer<'_> {
                     seen.fills.push(FillSample {
                         at: Instant::now(),
                         bytes: unread,
-                        share: unread as f64 / capacity.max(1) as f64,
+                        share: Some(unread as f64 / capacity.max(1) as f64),
                     });
                 }
                 PipeState::Held => {
@@ -435,16 +440,38 @@ impl Observer<'_> {
         }
     }
 
+    /// How many bytes these sockets have not read. No socket is opened.
+    fn look_at_sockets(&mut self, links: &[LinkId]) {
+        if links.is_empty() {
+            return;
+        }
+        let Ok(sockets) = sockets::list() else {
+            return;
+        };
+        for link in links {
+            if let Some(socket) = sockets.get(&link.inode()) {
+                let seen = self.pipes.entry(*link).or_default();
+                seen.fills.push(FillSample {
+                    at: Instant::now(),
+                    bytes: socket.unread,
+                    share: None,
+                });
+            }
+        }
+    }
+
     /// What was seen of a pipe.
     pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> ObservedLink {
         let unseen = PipeSamples::default();
         let seen = self.pipes.get(&id).unwrap_or(&unseen);
-        let sum: f64 = seen.fills.iter().map(|look| look.share).sum();
+        let shares = seen.fills.iter().filter_map(|look| look.share);
+        let shares: Vec<f64> = shares.collect();
         ObservedLink {
             id,
             path,
             capacity: seen.capacity,
-            fill: (!seen.fills.is_empty()).then(|| sum / seen.fills.len() as f64),
+            fill: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
+            unread: seen.fills.last().map(|look| look.bytes),
             fill_change: FillChange::new(&seen.fills),
             bytes_per_s: None,
             owner: seen.owner,

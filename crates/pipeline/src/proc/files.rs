@@ -226,7 +226,16 @@ impl<'a> ProcessFiles<'a> {
 
     /// Its working directory.
     pub(crate) fn working_directory(self) -> Option<PathBuf> {
-        let (directory, path) = self.place("cwd");
+        self.linked("cwd")
+    }
+
+    /// The file of its program.
+    pub(crate) fn program(self) -> Option<PathBuf> {
+        self.linked("exe")
+    }
+
+    fn linked(self, file: &str) -> Option<PathBuf> {
+        let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
         Some(PathBuf::from(link.to_string_lossy().into_owned()))
     }
@@ -237,14 +246,17 @@ impl<'a> ProcessFiles<'a> {
         target(directory, &path)
     }
 
-    /// The descriptors of pipes and FIFOs, and whether there are others through which bytes may go.
+    /// What its descriptors refer to, as far as bytes go through them.
     ///
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
-    pub(crate) fn ends(self) -> io::Result<(Vec<LinkFd>, OtherFiles)> {
+    pub(crate) fn descriptor_table(self) -> io::Result<DescriptorTable> {
         let (directory, fds) = self.entries("fd")?;
-        let mut ends = Vec::new();
-        let mut others = OtherFiles::default();
+        let DescriptorTable {
+            mut ends,
+            mut sockets,
+            mut others,
+        } = DescriptorTable::default();
         for fd in fds {
             let path = PathBuf::from(fd.to_string());
             let access = || access(directory.as_fd(), &path);
@@ -263,7 +275,12 @@ impl<'a> ProcessFiles<'a> {
                     let writes = access().is_some_and(|(_, writes)| writes);
                     others.writes |= writes && !matches!(fd, 0 | 2);
                 }
-                Some(Target::File | Target::Socket) if !(others.reads && others.writes) => {
+                Some(Target::Socket(inode)) => {
+                    sockets.push((fd, inode));
+                    others.reads |= !matches!(fd, 1 | 2);
+                    others.writes |= !matches!(fd, 0 | 2);
+                }
+                Some(Target::File) if !(others.reads && others.writes) => {
                     let (reads, writes) = access().unwrap_or_default();
                     others.reads |= reads && !matches!(fd, 1 | 2);
                     others.writes |= writes && !matches!(fd, 0 | 2);
@@ -272,8 +289,22 @@ impl<'a> ProcessFiles<'a> {
             }
         }
         ends.sort_by_key(|end| end.fd);
-        Ok((ends, others))
+        Ok(DescriptorTable {
+            ends,
+            sockets,
+            others,
+        })
     }
+}
+
+/// What the descriptors of a process refer to.
+#[derive(Debug, Default)]
+pub(crate) struct DescriptorTable {
+    /// Those of pipes and FIFOs, by number.
+    pub(crate) ends: Vec<LinkFd>,
+    /// Those of sockets, with their inode numbers.
+    pub(crate) sockets: Vec<(i32, u64)>,
+    pub(crate) others: OtherFiles,
 }
 
 /// What the link of a descriptor refers to.
@@ -284,8 +315,8 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     if let Some(inode) = inner("pipe:[") {
         return Some(Target::Pipe(LinkId::pipe(inode.parse().ok()?), None));
     }
-    if inner("socket:[").is_some() {
-        return Some(Target::Socket);
+    if let Some(inode) = inner("socket:[") {
+        return Some(Target::Socket(inode.parse().ok()?));
     }
     if let Some(kind) = link.strip_prefix("anon_inode:") {
         let kind = kind.trim_start_matches('[').trim_end_matches(']');
@@ -309,7 +340,7 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     Some(match fifo {
         Some(found) => {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-            let id = LinkId {
+            let id = LinkId::Fifo {
                 device,
                 inode: found.stx_ino,
             };
@@ -519,7 +550,7 @@ mod tests {
         assert_eq!(thread.schedule(files, Some(&fd_budget)), None);
         // Nor is anything found below the directory.
         assert_eq!(ThreadFiles::new(pid).schedule(files, None), None);
-        assert!(files.ends().is_err() && files.fd_table_stamp().is_none());
+        assert!(files.descriptor_table().is_err() && files.fd_table_stamp().is_none());
     }
 
     #[test]

@@ -15,12 +15,12 @@
 //! | question | answer |
 //! |---|---|
 //! | privileges | those of the command that starts it: it gets none, and gives none up |
-//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, for reading; nothing else of others |
-//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave; of /proc only names made of numbers and these three words |
+//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, and the beginning of their `exe`, for reading; nothing else of others |
+//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave (`exe` is the kernel's link to what runs, a regular file); of /proc only names made of numbers and these four words |
 //! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
 //! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
 //! | what it changes | nothing, but the capacity of a pipe for `boost` |
-//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
+//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc, but for `exe`. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
 //! | who may ask | the process that started it, by a pipe. No descriptor is passed in either direction |
 //!
 //! What a hostile process can do:
@@ -179,10 +179,10 @@ impl PipeProbe {
 
     /// Reads the state of the pipe that is open under this descriptor, a read end.
     pub fn read_state(&self, proc: &Proc, pid: i32, fd: i32, pipe: LinkId) -> PipeState {
-        if pipe.is_fifo() {
+        let LinkId::Pipe { inode } = pipe else {
             return PipeState::Unknown;
-        }
-        match self.ask(proc, &format!("{pid} {fd} {}\n", pipe.inode)) {
+        };
+        match self.ask(proc, &format!("{pid} {fd} {inode}\n")) {
             Ok(answer) => helper::parse_state(&answer).unwrap_or(PipeState::Unknown),
             Err(NoAnswer::Blocked) => PipeState::Held,
             Err(_) => PipeState::Unknown,

@@ -8,7 +8,7 @@ use super::Observed;
 use super::children::ChildSlice;
 use super::counts::{Awake, Division, StateCounts, least_ran};
 use crate::graph::{Process, Unseen};
-use crate::proc::Io;
+use crate::proc::{Io, Language};
 use crate::processors::Quota;
 
 /// What a process did during some time.
@@ -115,6 +115,8 @@ impl Slice {
                 self.limits.processors,
             ),
             is_frozen: !self.has_run(),
+            idle_s: None,
+            language: Language::default(),
             threads: Vec::new(),
             counted_s: self.counted.as_secs_f64(),
             ran_s: self.ran.as_secs_f64(),

@@ -35,7 +35,9 @@ impl Thread<'_> {
             (None, Some(call)) if call.is_on_pipe(self.files, LinkSide::Room) => {
                 self.on_pipe(LinkSide::Room, Some(call))
             }
-            (_, Some(call)) => BlockedOn::Outside(self.outside_of(call)),
+            (_, Some(call)) => self
+                .on_socket(call)
+                .unwrap_or_else(|| BlockedOn::Outside(self.outside_of(call))),
             (Some(Asleep::TerminalOrSocket), None) => BlockedOn::Outside(Outside::Socket),
             _ => BlockedOn::Outside(Outside::Other),
         }
@@ -61,8 +63,35 @@ impl Thread<'_> {
         }
     }
 
+    /// A wait in a call on a socket that is connected with another one on this machine.
+    fn on_socket(&self, call: Call) -> Option<BlockedOn> {
+        let sides = [LinkSide::Input, LinkSide::Room].into_iter();
+        let any_of: Vec<LinkWait> = sides
+            .filter_map(|side| self.socket_wait(call.descriptor(side)?, side))
+            .collect();
+        (!any_of.is_empty()).then_some(BlockedOn::Pipes { any_of, or: None })
+    }
+
+    /// The wait on this side of a socket, if it is connected with another one on this machine.
+    fn socket_wait(&self, fd: i32, side: LinkSide) -> Option<LinkWait> {
+        let mut ends = self.ends.iter().filter(|end| end.fd == fd);
+        let end = ends.find(|end| {
+            end.pipe.is_socket()
+                && match side {
+                    LinkSide::Input => end.reads,
+                    LinkSide::Room => end.writes,
+                }
+        })?;
+        Some(LinkWait {
+            pipe: end.pipe,
+            fd: Some(fd),
+            side,
+        })
+    }
+
     fn candidates(&self, side: LinkSide) -> Vec<LinkWait> {
         let ends = self.ends.iter().filter(|end| match side {
+            _ if end.pipe.is_socket() => false,
             LinkSide::Input => end.reads,
             LinkSide::Room => end.writes,
         });
@@ -103,13 +132,23 @@ impl Thread<'_> {
     }
 
     fn on_child(&self, call: Option<Call>) -> BlockedOn {
-        let pid = call.and_then(|call| match call.number {
-            libc::SYS_wait4 => i32::try_from(call.args[0] as i64).ok(),
-            // Only P_PID (1) names one child.
-            libc::SYS_waitid if call.args[0] == 1 => i32::try_from(call.args[1]).ok(),
+        /// The kinds of waitid(2) that name one child (include/uapi/linux/wait.h).
+        const P_PID: u64 = 1;
+        const P_PIDFD: u64 = 3;
+        let pid = call.and_then(|call| match (call.number, call.args[0]) {
+            (libc::SYS_wait4, pid) => i32::try_from(pid as i64).ok(),
+            (libc::SYS_waitid, P_PID) => i32::try_from(call.args[1]).ok(),
+            (libc::SYS_waitid, P_PIDFD) => self.pidfd_target(i32::try_from(call.args[1]).ok()?),
             _ => None,
         });
         BlockedOn::Child(pid.filter(|pid| *pid > 0))
+    }
+
+    /// The process that a pidfd refers to (pidfd_show_fdinfo() in fs/pidfs.c).
+    fn pidfd_target(&self, fd: i32) -> Option<i32> {
+        let info = self.files.fdinfo(fd)?;
+        let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+        pid.trim().parse().ok()
     }
 
     /// A wait of a thread for another thread of its process has no timeout, and is either
@@ -169,7 +208,18 @@ impl Thread<'_> {
                         or = or.or(Some(Outside::Event));
                     }
                 }
-                other => or = Some(outside(other.as_ref())),
+                other => {
+                    let waits = sides.iter().filter_map(|side| self.socket_wait(fd, *side));
+                    let waits: Vec<LinkWait> = waits.collect();
+                    let is_own = waits.iter().any(|wait| self.is_own(wait.pipe));
+                    if is_own && !is_only {
+                        or = or.or(Some(Outside::Event));
+                    } else if waits.is_empty() {
+                        or = Some(outside(other.as_ref()));
+                    } else {
+                        any_of.extend(waits);
+                    }
+                }
             }
         }
         if has_timeout {
@@ -264,7 +314,7 @@ impl Thread<'_> {
             let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
             let fd = words.next()?.parse().ok()?;
             let events = words.nth(1)?;
-            Some((fd, sides(u32::from_str_radix(events, 16).ok()?)))
+            Some((fd, epoll_sides(u32::from_str_radix(events, 16).ok()?)))
         });
         let targets: Vec<Polled> = targets.take(MAX_POLLED + 1).collect();
         (targets.len() <= MAX_POLLED).then_some(targets)
@@ -315,9 +365,19 @@ fn sides(events: u32) -> &'static [LinkSide] {
     }
 }
 
+/// The same of an epoll instance. What is registered for edges, or for one event, is so once and for
+/// all: that a runtime wants to know of room does not say that it has something to write.
+fn epoll_sides(events: u32) -> &'static [LinkSide] {
+    const ONCE: u32 = libc::EPOLLET as u32 | libc::EPOLLONESHOT as u32;
+    match sides(events) {
+        [LinkSide::Input, LinkSide::Room] if events & ONCE != 0 => &[LinkSide::Input],
+        sides => sides,
+    }
+}
+
 fn outside(target: Option<&Target>) -> Outside {
     match target {
-        Some(Target::Socket) => Outside::Socket,
+        Some(Target::Socket(_)) => Outside::Socket,
         Some(Target::Terminal) => Outside::Terminal,
         Some(Target::Anonymous(kind)) if kind == "timerfd" => Outside::Timer,
         Some(Target::Anonymous(_)) => Outside::Event,

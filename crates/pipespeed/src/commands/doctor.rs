@@ -21,7 +21,7 @@ use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, RecordHeader, to_json};
-use pipespeed_pipeline::diagnosis::{Finding, Who, diagnose, observe};
+use pipespeed_pipeline::diagnosis::{Finding, Verdict, Who, diagnose, observe, verdict};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::{Observation, ObservationPlan};
 use pipespeed_pipeline::proc::Proc;
@@ -37,6 +37,7 @@ struct DoctorRecord<'a> {
     #[serde(flatten)]
     header: RecordHeader,
     is_stuck: bool,
+    verdict: Verdict,
     findings: &'a [Finding],
     pipelines: Vec<Vec<Who>>,
     #[serde(flatten)]
@@ -189,6 +190,7 @@ impl Doctor<'_> {
         let record = DoctorRecord {
             header: header(Kind::Doctor, Machine::read(None, None)),
             is_stuck: findings.iter().any(Finding::is_stuck),
+            verdict: verdict(findings).0,
             findings,
             pipelines: observation.pipelines().into_iter().map(stages).collect(),
             observation,
@@ -269,20 +271,30 @@ impl Doctor<'_> {
         is_over(&self.interrupt, Some(&command.ending), Some(Duration::ZERO))
     }
 
-    /// Reports on a command only if the same process is stuck for this long.
+    /// Reports on a command only if the same process is stuck for this long, or waits as long to write
+    /// what nobody reads.
     fn guard(&mut self, mut command: Started, limit: Duration) -> anyhow::Result<()> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
-        let mut stuck = Stuck::default();
+        let (mut waiting, mut certain) = (Stuck::default(), Stuck::default());
         loop {
             let observation = self.observe_command(&command, window);
             if self.is_over(&command) {
                 return exit_as(self.wait(&mut command)?);
             }
-            let findings = conclude(&observation);
-            let members = findings.iter().flat_map(Finding::stuck);
-            let members = members.filter_map(|who| observation.find(who.pid));
-            let time = stuck.during(window, members.map(|member| member.process.id).collect());
+            let mut findings = conclude(&observation);
+            let members = |is_certain: bool| {
+                let members = findings
+                    .iter()
+                    .flat_map(|finding| finding.waiting(is_certain));
+                let members = members.filter_map(|who| observation.find(who.pid));
+                members.map(|member| member.process.id).collect()
+            };
+            let time = waiting.during(window, members(false));
+            let certain_time = certain.during(window, members(true));
             if time >= limit {
+                for finding in &mut findings {
+                    finding.has_lasted(certain_time >= limit);
+                }
                 let seconds = significant(time.as_secs_f64());
                 say(&format!(
                     "pipespeed: the command has been stuck for {seconds} s"

@@ -2,27 +2,32 @@
 
 use itertools::Itertools as _;
 use pipespeed_pipeline::diagnosis::{
-    Certainty, Deadlock, DeadlockKind, DeadlockMember, WaitReason,
+    Certainty, Deadlock, DeadlockKind, DeadlockMember, Doubt, WaitReason,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::proc::{Language, LinkId};
 
 use super::names::{descriptor, full, pipe_name};
+use super::remedies;
 use crate::format::list;
 use crate::style::{RED, Style};
 
-/// The headline, a line for each member, and the remedy.
+/// The headline unless it `is_said`, a line for each member, and the remedy.
 pub(super) fn deadlock_text(
     observation: &Observation,
     deadlock: &Deadlock,
+    is_said: bool,
     style: Style,
 ) -> String {
     let stuck = match deadlock.certainty {
         Certainty::Clear => "STUCK",
         Certainty::Likely => "PROBABLY STUCK",
     };
-    let mut lines = vec![style.note(&format!("{stuck}: {}", headline(deadlock)), RED)];
+    let mut lines = Vec::new();
+    if !is_said {
+        lines.push(style.note(&format!("{stuck}: {}", headline(deadlock)), RED));
+    }
     for member in &deadlock.members {
         let reasons = member
             .reasons
@@ -42,14 +47,17 @@ pub(super) fn deadlock_text(
         );
         lines.push(style.sentence(&text));
     }
-    if deadlock.certainty == Certainty::Likely {
-        let text = if deadlock.kind.may_be_ended_by_anybody() {
-            "  A program or a person from outside may end this."
-        } else {
-            "  A process that can't be examined might have an end of these pipes, a signal \
-             handler use them, or timeout(1) end this."
-        };
-        lines.push(style.sentence(text));
+    if !deadlock.doubts.is_empty() {
+        let doubts = deadlock.doubts.iter().map(|doubt| match doubt {
+            Doubt::HiddenProcess => {
+                "a process that can't be examined may have an end of these pipes"
+            }
+            Doubt::SignalHandler => "a signal handler of one of them may read or write",
+            Doubt::Timeout => "timeout(1) may end one of them",
+            Doubt::Anybody => "a program or a person from outside may end this",
+        });
+        let doubts = list(doubts.map(str::to_owned));
+        lines.push(style.sentence(&format!("  Only probably: {doubts}.")));
     }
     let remedy = remedy(observation, deadlock);
     lines.push(style.sentence(&format!("  Remedy: {remedy}")));
@@ -57,7 +65,7 @@ pub(super) fn deadlock_text(
 }
 
 /// Who waits, and why nobody goes on.
-fn headline(deadlock: &Deadlock) -> String {
+pub(super) fn headline(deadlock: &Deadlock) -> String {
     let names = list(deadlock.members.iter().map(|member| full(&member.who)));
     match deadlock.kind {
         DeadlockKind::AllWrite => {
@@ -98,14 +106,15 @@ fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
                 .to_owned()
         }
         (DeadlockKind::OtherPipe, _) => {
-            "read both pipes at once (poll(2), a thread, communicate() in Python), or send one to a \
-             file."
-                .to_owned()
+            let how = remedies::read_both(language(observation, deadlock));
+            format!("read both at once ({how}), or send one to a file.")
         }
         (DeadlockKind::UnreadOutput, _) => {
-            "read the child's output to its end before waiting for the child (communicate() in \
-             Python), or send it to a file."
-                .to_owned()
+            let how = remedies::read_first(language(observation, deadlock));
+            format!(
+                "read the child's output to its end before waiting for the child ({how}), or send it \
+                 to a file."
+            )
         }
         (DeadlockKind::MissingEnd, _) => missing_end_remedy(observation, deadlock),
         (DeadlockKind::OwnEnd, Some(member)) => {
@@ -124,6 +133,15 @@ fn remedy(observation: &Observation, deadlock: &Deadlock) -> String {
         (DeadlockKind::Stopped, Some(member)) => format!("kill -CONT {}", member.who.pid),
         _ => String::new(),
     }
+}
+
+/// What the member is written in that is none of a shell's commands, if one is known.
+fn language(observation: &Observation, deadlock: &Deadlock) -> Language {
+    let members = deadlock.members.iter();
+    let mut languages = members
+        .filter_map(|member| Some(observation.find(member.who.pid)?.language))
+        .filter(|language| !matches!(language, Language::Other | Language::Shell));
+    languages.next().unwrap_or_default()
 }
 
 /// A reader that holds the write end, too, does not see the end of file either way.

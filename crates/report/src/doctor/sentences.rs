@@ -3,31 +3,35 @@
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Certainty, Finding, LeakedWriteEnd, SmallCalls, SmallPipeCause, Unread, Who,
+    Bottleneck, Certainty, Finding, IdleReader, LeakedWriteEnd, MutualWait, SmallCalls,
+    SmallPipeCause, Unread, WaitingSide, Who, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
-use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
 use super::names::{descriptor, full, pipe_name};
-use super::percent;
+use super::{percent, remedies};
 use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
 use crate::format::{list, pluralize, significant};
-use crate::style::{RED, Style, YELLOW};
+use crate::style::{RED, Style};
 
-/// What was found, with its remedy. `alike` are the findings that differ in the holder of a write
-/// end only.
+/// What was found, with its remedy. `alike` are this finding and those that differ only in the holder
+/// of a write end, or in which of its outputs it is.
 pub(super) fn describe(
     observation: &Observation,
     all: &[Finding],
     finding: &Finding,
-    alike: usize,
+    alike: &[&Finding],
     style: Style,
 ) -> String {
     match finding {
-        Finding::Deadlock(deadlock) => deadlock_text(observation, deadlock, style),
+        Finding::Deadlock(deadlock) => {
+            let first = verdict(all).1;
+            let is_said = first.is_some_and(|first| std::ptr::eq(first, finding));
+            deadlock_text(observation, deadlock, is_said, style)
+        }
         Finding::Held {
             pipe,
             holder,
@@ -47,22 +51,23 @@ pub(super) fn describe(
             });
             style.sentence(&bottleneck_text(bottleneck, has_small_calls))
         }
-        Finding::Unread(unread) => style.note(&unread_text(observation, unread), YELLOW),
+        Finding::Unread(unread) => style.sentence(&unread_text(observation, unread)),
+        Finding::MutualWait(mutual) => style.sentence(&mutual_text(observation, mutual)),
         Finding::PingPong {
             stages,
             delay: Some(delay),
-        } => style.sentence(&describe_lack(&list(stages.iter().map(full)), delay)),
+        } => style.sentence(&describe_lack(stages.iter().map(full).collect(), delay)),
         Finding::PingPong {
             stages,
             delay: None,
         } => style.sentence(&format!(
-            "No single stage is the bottleneck: {} wait for each other by turns. A larger pipe between \
+            "No stage stands out as the bottleneck: {} wait for each other by turns. A larger pipe between \
              them may help: {}.",
             list(stages.iter().map(full)),
             boost_line(observation, stages)
         )),
         Finding::LeakedWriteEnd(leaked) => {
-            style.note(&leaked_text(observation, leaked, alike), YELLOW)
+            style.sentence(&leaked_text(observation, leaked, alike))
         }
         Finding::SmallCalls(calls) => style.sentence(&small_calls_text(calls)),
         Finding::SmallPipe {
@@ -89,7 +94,7 @@ fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> S
     )
 }
 
-fn leaked_text(observation: &Observation, leaked: &LeakedWriteEnd, alike: usize) -> String {
+fn leaked_text(observation: &Observation, leaked: &LeakedWriteEnd, alike: &[&Finding]) -> String {
     let reader = full(&leaked.reader);
     let also = if leaked.is_last {
         ""
@@ -101,27 +106,63 @@ fn leaked_text(observation: &Observation, leaked: &LeakedWriteEnd, alike: usize)
     } else {
         full(&leaked.holder)
     };
+    let waits_for_reader = leaked.waits_for.contains(&leaked.reader);
     let waits_for = if leaked.waits_for.is_empty() {
         String::new()
+    } else if waits_for_reader {
+        format!(" It waits for the end of {reader}.")
     } else {
         let children = list(leaked.waits_for.iter().map(full));
         format!(" It waits for {children}, without that descriptor.")
     };
-    let others = if alike == 0 {
+    let alike = alike.iter().filter_map(|finding| match finding {
+        Finding::LeakedWriteEnd(other) => Some(other),
+        _ => None,
+    });
+    let (own, others): (Vec<_>, Vec<_>) = alike.partition(|other| other.holder == leaked.holder);
+    let fds = own.iter().map(|other| other.fd);
+    let fds = fds.filter(|fd| *fd != leaked.fd).unique();
+    let mut same: Vec<String> = fds.map(|fd| format!("its {}", descriptor(fd))).collect();
+    let others = others.iter().map(|other| other.holder.pid).unique().count();
+    if others > 0 {
+        same.push(pluralize(others, "other process"));
+    }
+    let others = if same.is_empty() {
         String::new()
     } else {
-        format!(" The same holds for {}.", pluralize(alike, "other process"))
+        format!(" The same holds for {}.", list(same))
     };
     format!(
         "{reader} waits for input or its end on {}, but {also}{holder} holds a write end ({}), and wrote \
-         nothing in {} s.{waits_for} {} can't reach the end of file until that is closed. Remedy: \
-         unless it is to write there, start it without the descriptor ('{}>&-' in a shell), or end \
-         it.{others}",
+         nothing in {} s.{waits_for} {} can't reach the end of file until that is closed. {}{others}",
         pipe_name(observation, leaked.pipe),
         descriptor(leaked.fd),
         significant(observation.seconds),
         leaked.reader.name,
-        leaked.fd,
+        remedies::leaked(observation, leaked, waits_for_reader),
+    )
+}
+
+fn mutual_text(observation: &Observation, mutual: &MutualWait) -> String {
+    let [first, second] = &mutual.sides;
+    let side = |own: &WaitingSide, other: &WaitingSide| {
+        let at = own
+            .fd
+            .map_or(String::new(), |fd| format!(" ({})", descriptor(fd)));
+        format!(
+            "{} waits for what only {} can write, in {}{at}",
+            full(&own.who),
+            full(&other.who),
+            pipe_name(observation, own.pipe)
+        )
+    };
+    format!(
+        "{}; {}. Neither sent anything in {} s. That is no fault if one of them waits for a reason of its \
+         own to begin. If not: {}",
+        side(first, second),
+        side(second, first),
+        significant(observation.seconds),
+        remedies::mutual(observation, mutual)
     )
 }
 
@@ -188,38 +229,50 @@ fn small_pipe_cause(cause: SmallPipeCause) -> &'static str {
 fn unread_text(observation: &Observation, unread: &Unread) -> String {
     let readers = unread.readers.iter().map(|reader| {
         let name = full(&reader.who);
-        let child = reader.child.as_ref();
-        let waits_for = reader.waits_for.map(Outside::name);
-        match (child, waits_for) {
-            _ if reader.is_stopped => format!("{name}, which is stopped"),
-            (Some(child), _) => format!(
-                "{name}, which waits for the end of its child {}",
-                full(child)
-            ),
+        let does = match (&reader.child, reader.waits_for) {
+            _ if reader.is_stopped => "is stopped".to_owned(),
+            (Some(child), _) => format!("waits for the end of its child {}", full(child)),
             (None, _) if reader.children.is_some() => {
-                let children = reader.children.iter().map(describe_children);
-                format!("{name}, which {}", children.collect::<String>())
+                reader.children.iter().map(describe_children).collect()
             }
-            (None, Some(what)) => format!("{name}, which waits for {what}"),
-            (None, None) => name,
-        }
+            (None, Some(what)) => format!("waits for {}", what.name()),
+            (None, None) => reads_instead(observation, reader, unread),
+        };
+        let at = reader
+            .fd
+            .map_or(String::new(), |fd| format!(" at its {}", descriptor(fd)));
+        format!("{name}, which can read it{at}, {does}")
     });
-    let readers: Vec<String> = readers.collect();
-    let names = list(unread.readers.iter().map(|reader| reader.who.name.clone()));
-    let waits_for_child = unread.readers.iter().any(|reader| reader.child.is_some());
-    let remedy = if waits_for_child {
-        format!("Remedy: {names} must read it before it waits, or in another thread.")
-    } else {
-        format!("Until that is read, {} waits.", unread.writer.name)
-    };
     format!(
-        "{} waited for room in {} for all of the {} s, and nobody read from it. Its read end is held \
-         by {}. {remedy}",
+        "{} waits for room in {}, and nobody read from it in {} s: {}. {}",
         full(&unread.writer),
         pipe_name(observation, unread.pipe),
         significant(observation.seconds),
-        list(readers)
+        list(readers),
+        remedies::unread(observation, unread)
     )
+}
+
+/// What a reader does that neither sleeps nor waits for anything outside of links.
+fn reads_instead(observation: &Observation, reader: &IdleReader, unread: &Unread) -> String {
+    if let Some(link) = reader.unread_by_writer {
+        return format!(
+            "may wait for room itself, in {}, from which {} does not read either",
+            pipe_name(observation, link),
+            unread.writer.name
+        );
+    }
+    let process = observation.find(reader.who.pid);
+    let waits = process.map_or(&[][..], |process| &process.on[..]);
+    let mut others = waits.iter().filter(|on| on.pipe != unread.pipe);
+    let other = others.next().map(|on| {
+        let verb = match on.side {
+            LinkSide::Input => "input",
+            LinkSide::Room => "room",
+        };
+        format!("waits for {verb} on {}", pipe_name(observation, on.pipe))
+    });
+    other.unwrap_or_else(|| "does not".to_owned())
 }
 
 /// The command that raises the pipes between these stages.

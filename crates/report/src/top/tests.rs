@@ -1,6 +1,6 @@
 use pipespeed_base::text::is_printable;
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Deadlock, DeadlockKind, DeadlockMember, Idle, Unread, Who,
+    Bottleneck, Deadlock, DeadlockKind, DeadlockMember, IdleReader, Unread, Who,
 };
 use pipespeed_pipeline::fixtures;
 use pipespeed_pipeline::live::StageWindow;
@@ -52,6 +52,7 @@ fn link(from: i32, to: i32, fill: f64) -> StageLink {
             capacity: Some(65536),
             fill: Some(fill),
             fill_change: None,
+            unread: None,
             bytes_per_s: Some(fill * 155e6),
             owner: None,
             is_held: false,
@@ -278,17 +279,23 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
         pid,
         name: name.to_owned(),
     };
-    let reader = Idle {
+    let reader = IdleReader {
         who: who(78, "cat"),
+        fd: Some(0),
         waits_for: Some(Outside::Child),
         children: None,
         child: None,
+        unread_by_writer: None,
         is_stopped: false,
     };
     let stuck = Pipeline {
         unread: Some(Unread {
             pipe: LinkId::pipe(77),
             writer: who(77, "sleep"),
+            fd: Some(1),
+            may_be_read: false,
+            are_readers_idle: true,
+            has_lasted: false,
             readers: vec![reader],
         }),
         ..still()
@@ -304,6 +311,7 @@ fn a_pipeline_whose_reader_does_not_read_comes_first() {
     let deadlock = Deadlock {
         kind: DeadlockKind::AllWrite,
         certainty: Certainty::Clear,
+        doubts: Vec::new(),
         members: vec![DeadlockMember {
             who: who(78, "cat"),
             reasons: Vec::new(),

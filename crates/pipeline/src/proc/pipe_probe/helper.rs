@@ -26,6 +26,8 @@ const HARMLESS: OFlags = OFlags::NONBLOCK
     .union(OFlags::CLOEXEC);
 /// A request for a file begins with this.
 pub(super) const FILE: &str = "file ";
+/// The link to the file of a process's program.
+const PROGRAM: &str = "exe";
 
 /// A process that is no child of this one, which would have to reap it.
 #[derive(Debug)]
@@ -177,7 +179,11 @@ fn read_file(request: &str) -> Option<Vec<u8>> {
     let file = words.next().filter(|file| is_readable_file(file))?;
     let offset: u64 = words.next()?.parse().ok()?;
     let len: usize = words.next()?.parse().ok()?;
-    let flags = HARMLESS | OFlags::RDONLY | OFlags::NOFOLLOW;
+    let mut flags = HARMLESS | OFlags::RDONLY;
+    // The link is one of the kernel's: it leads to the file that is run, not to a path.
+    if file != PROGRAM {
+        flags |= OFlags::NOFOLLOW;
+    }
     let file = openat(CWD, format!("/proc/{pid}/{file}"), flags, Mode::empty()).ok()?;
     let mut bytes = vec![0; len.min(MAX_ANSWER)];
     let mut filled = 0;
@@ -199,7 +205,7 @@ fn read_file(request: &str) -> Option<Vec<u8>> {
 fn is_readable_file(file: &str) -> bool {
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     match file.split('/').collect::<Vec<_>>()[..] {
-        ["mem" | "cmdline"] => true,
+        ["mem" | "cmdline" | PROGRAM] => true,
         ["fdinfo", fd] => is_number(fd),
         ["task", tid, "mem"] => is_number(tid),
         ["task", tid, "fdinfo", fd] => is_number(tid) && is_number(fd),
@@ -278,12 +284,15 @@ mod tests {
         assert_eq!(read_file(&memory).as_deref(), Some(&word[..]));
         let start = read_file(&format!("{own} cmdline 0 3")).unwrap();
         assert_eq!(start.len(), 3);
+        let magic = read_file(&format!("{own} exe 0 4"));
+        assert_eq!(magic.as_deref(), Some(&b"\x7fELF"[..]));
         for file in [
             "environ",
             "fd/0",
             "task/1/../mem",
             "fdinfo/../mem",
-            "exe",
+            "cwd",
+            "exe/x",
             "",
             "/mem",
         ] {

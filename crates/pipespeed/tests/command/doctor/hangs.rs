@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::commands::doctor;
 use super::truths::child;
 use super::{Group, assert_contains, becomes, pipe, yes_to_cat};
 use crate::common::procs::{Mark, eventually};
@@ -245,7 +246,7 @@ fn server_that_keeps_output_of_its_starter_open_is_named() {
         &[
             "waits for input or its end",
             &words,
-            "Nothing is proven to be stuck",
+            "WAITING FOR an end of file: ",
         ],
     );
 }
@@ -263,4 +264,27 @@ fn a_process_that_has_ended_is_bad_usage() {
     doctor().refused(2, &["has ended", "a zombie"]);
     gone.wait().unwrap();
     doctor().refused(2, &[&format!("process {pid}: no such process")]);
+}
+
+/// A command whose parent takes nothing of its child's output, in a loop that wakes up by itself or
+/// in none.
+fn leaves_output(waits: &str) -> String {
+    format!(
+        "python3 -c \"import subprocess as s, time, threading; \
+         p = s.Popen(['yes'], stdout=s.PIPE); {waits}\""
+    )
+}
+
+#[test]
+fn output_that_nobody_reads_counts_as_stuck_once_it_has_lasted() {
+    if !has_python("import subprocess, threading") {
+        return;
+    }
+    let options = "--if-stuck 1s --kill";
+    let idle = "threading.Thread(target=lambda: [time.sleep(1) for _ in range(99)], daemon=True)\
+                .start(); p.wait()";
+    let outcome = run_alone(doctor(options, &leaves_output(idle)));
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let text = outcome.unwrapped_err();
+    assert_contains(&text, &["STUCK: python3 (pid", "--kill ended"]);
 }

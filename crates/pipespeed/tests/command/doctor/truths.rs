@@ -312,7 +312,8 @@ fn bytes_of_children_are_not_those_of_the_pipe() {
         .expect("the pipe to sort");
     let rate = number(&pipe["bytes_per_s"]);
     assert!(
-        rate <= received && received < 1e5,
+        // Those of the children are 20 MB each.
+        rate < 1e5 && received < 1e5,
         "{rate} {received}: {text}"
     );
 }
@@ -440,7 +441,7 @@ fn of_several_children_the_one_that_runs_most_is_named_first() {
 /// Whether there is a sentence that nothing is wrong.
 fn is_reassuring(outcome: &Outcome) -> bool {
     let text = outcome.unwrapped();
-    text.contains("Nothing is stuck") || text.contains("The pipes are not the cause")
+    text.starts_with("NOTHING WRONG") || text.contains("The pipes are not the cause")
 }
 
 #[test]
@@ -458,9 +459,9 @@ fn a_parent_that_waits_beside_a_timer_is_said_not_to_read() {
     let parent = group.start(python, [None, None, None]);
     let yes = child(parent, "yes");
     let words = [
-        format!("yes (pid {yes}) waited for room in pipe"),
+        format!("yes (pid {yes}) waits for room in pipe"),
         "nobody read from it".to_owned(),
-        format!("python3 (pid {parent}), which waits for the end of its child yes"),
+        format!("python3 (pid {parent}) ── waits for the end of ── yes"),
     ];
     let found = eventually(|| {
         let outcome = group.examine("");
@@ -636,7 +637,7 @@ fn a_survey_shows_what_stands_still_first() {
     group.add("cat", [to_cat, None, None]);
     let yes = group.add("yes", [None, from_yes, None]);
     group.add("sleep 1000", [to_sleep, None, None]);
-    let words = format!("yes (pid {yes}) waited for room");
+    let words = format!("yes (pid {yes}) waits for room");
     let found = eventually(|| {
         let text = run_alone(pipespeed("doctor --time 0.5")).unwrapped();
         text.contains(&words).then_some(text)

@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 17] = [
+const MAY_BE_MISSING: [(&str, &str); 21] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -30,6 +30,13 @@ const MAY_BE_MISSING: [(&str, &str); 17] = [
     ("exit/signal", "how a stage ends depends on the moment"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
+    (
+        "finding/sides",
+        "nobody waits for a message in an event loop",
+    ),
+    ("finding/who", "the same"),
+    ("pipe/device", "no FIFO is open on both sides"),
+    ("pipe_id/device", "the same"),
     ("function", "depends on what is sampled"),
     ("machine/kernel/mitigations", "depends on the kernel"),
     ("machine/memory", "the same"),

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons |
 //! | `usual` | the same for twelve of zcat, sort, gzip, tar, zstd and meter |
-//! | `hangs` | seven planted hangs |
+//! | `hangs` | seven planted deadlocks, and 25 hangs of Node, Python, Go, Java, Perl, Rust and shell, each from its file in `hangs/`: the verdict, who, which stream and the remedy |
 //! | `healthy` | 60 pipelines that move or wait for something outside, examined twice |
 //! | `cost` | a fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval; on all processors, on one, and beside a process that wakes up as often and computes as long as doctor but reads nothing |
 //! | `ends` | how much later a writer learns that its reader has left, and a reader the end of file, while the pipe is looked into all the time |
@@ -15,8 +15,14 @@
 //!
 //! Each observation takes two seconds, as by default.
 
-#[path = "common/slices.rs"]
+#[path = "hangs/rust_wait.rs"]
+mod rust_wait;
+#[path = "../common/slices.rs"]
 mod slices;
+#[path = "hangs/tokio_stderr.rs"]
+mod tokio_stderr;
+
+mod planted;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -73,16 +79,20 @@ impl Pipeline {
     }
 
     fn start_in(directory: &Path, script: &str) -> anyhow::Result<Self> {
-        let child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", script])
             .current_dir(directory)
             .env("P", PIPESPEED)
-            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Ok(Pipeline(child.context("sh")?))
+            .stderr(Stdio::null());
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> anyhow::Result<Self> {
+        let child = command.process_group(0).spawn();
+        Ok(Pipeline(child.with_context(|| format!("{command:?}"))?))
     }
 }
 
@@ -105,6 +115,12 @@ const PARTS: [&str; 7] = [
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [planted::RUST, name] = *args.iter().map(String::as_str).collect::<Vec<_>>() {
+        return match name {
+            "rust_wait" => rust_wait::main(),
+            _ => tokio_stderr::main(),
+        };
+    }
     if let [STAND_IN, sleep, spin] = *args.iter().map(String::as_str).collect::<Vec<_>>() {
         let [sleep, spin] = [sleep.parse()?, spin.parse()?].map(Duration::from_nanos);
         return stand_in(sleep, spin);
@@ -276,8 +292,8 @@ fn hangs() -> anyhow::Result<()> {
             println!("  {found} instead of {kind}: {script}");
         }
     }
-    println!("hangs explained: {right} of {}", HANGS.len());
-    Ok(())
+    println!("deadlocks explained: {right} of {}", HANGS.len());
+    planted::examine_all()
 }
 
 fn healthy() -> anyhow::Result<()> {

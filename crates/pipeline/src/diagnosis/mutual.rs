@@ -1,0 +1,118 @@
+//! Processes that wait for each other's message, where it can't be proven that neither will come.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::unread::descriptor;
+use super::{Observed, Who};
+use crate::graph::LinkSide;
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, LinkWait, ThreadState};
+
+/// A process that waited for input for this share of the time waited all the time.
+const MIN_STARVED: f64 = 0.95;
+
+/// Two processes that waited for each other's message during the whole observation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MutualWait {
+    /// The two. The second was started later.
+    pub sides: [WaitingSide; 2],
+}
+
+impl MutualWait {
+    /// Whether a process is one of the two.
+    pub fn is_side(&self, who: &Who) -> bool {
+        self.sides.iter().any(|side| side.who == *who)
+    }
+}
+
+/// One of two processes that wait for each other's message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaitingSide {
+    /// The process.
+    pub who: Who,
+    /// The link on which it waits.
+    pub pipe: LinkId,
+    /// Its descriptor for that.
+    pub fd: Option<i32>,
+}
+
+/// Finds pairs of processes each of which waits for nothing but the other one's message. Those in
+/// `tied` are left out.
+pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<MutualWait> {
+    let waiting: Vec<(&Observed, LinkId, &Observed)> = observation
+        .living()
+        .filter(|process| !tied.contains(&process.process.id.pid))
+        .filter_map(|process| {
+            let link = only_input(process)?;
+            Some((process, link, only_writer(observation, process, link)?))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for (first, link, writer) in &waiting {
+        let pid = |process: &Observed| process.process.id.pid;
+        let mut others = waiting
+            .iter()
+            .filter(|(second, ..)| pid(second) == pid(writer));
+        let Some((second, other, back)) = others.next() else {
+            continue;
+        };
+        let is_asked = first.is_asked || second.is_asked;
+        let is_pair = pid(back) == pid(first) && first.process.id.start <= second.process.id.start;
+        if !is_asked || !is_pair || pid(first) == pid(second) {
+            continue;
+        }
+        let side = |process: &Observed, link: LinkId| WaitingSide {
+            who: process.who(),
+            pipe: link,
+            fd: descriptor(process, link, LinkSide::Input),
+        };
+        let sides = [side(first, *link), side(second, *other)];
+        let is_known = found.iter().any(|known: &MutualWait| {
+            let [a, b] = &known.sides;
+            [a.who.pid, b.who.pid] == [sides[1].who.pid, sides[0].who.pid]
+        });
+        if !is_known {
+            found.push(MutualWait { sides });
+        }
+    }
+    found
+}
+
+/// The link for whose data a process waited all the time, if its threads wait for no other one. What
+/// else they wait for may be their own events, and locks.
+fn only_input(process: &Observed) -> Option<LinkId> {
+    let waits = process.threads.iter().flat_map(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => &any_of[..],
+        _ => &[],
+    });
+    let waits: Vec<&LinkWait> = waits.collect();
+    let first = waits.first()?;
+    let is_only = waits
+        .iter()
+        .all(|wait| wait.pipe == first.pipe && wait.side == LinkSide::Input);
+    let is_all = process.share_on(first.pipe, LinkSide::Input) >= MIN_STARVED;
+    let reads_nothing = process.io.is_none_or(|io| io.reads == 0);
+    (is_only && is_all && reads_nothing).then_some(first.pipe)
+}
+
+/// The only other process that can write to an empty link.
+fn only_writer<'a>(
+    observation: &'a Observation,
+    reader: &Observed,
+    link: LinkId,
+) -> Option<&'a Observed> {
+    let mut links = observation.pipes.iter();
+    let has_data = links.any(|seen| seen.id == link && seen.unread.is_some_and(|bytes| bytes > 0));
+    let mut writers = observation.holders(link, LinkSide::Room);
+    let writers = writers
+        .by_ref()
+        .filter(|writer| writer.process.id != reader.process.id);
+    let writers: Vec<&Observed> = writers.filter(|writer| !writer.has_ended).collect();
+    match writers[..] {
+        [only] if !has_data => Some(only),
+        _ => None,
+    }
+}

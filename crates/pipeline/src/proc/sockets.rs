@@ -1,0 +1,215 @@
+//! Sockets and their peers, as the kernel lists them (sock_diag(7)).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr as InetAddress};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags as InetStates,
+};
+use netlink_packet_sock_diag::unix::{
+    ShowFlags, StateFlags as UnixStates, UnixRequest, UnixResponse,
+};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use netlink_sys::{Socket as Netlink, SocketAddr as NetlinkAddress};
+
+/// Messages of a dump arrive in parts of at most this length (NLMSG_GOODSIZE and larger).
+const MAX_PART: usize = 64 << 10;
+
+/// The other end of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// A socket on this machine, by its inode number.
+    Local(u64),
+    /// One that is elsewhere, or not known.
+    Remote(InetAddress),
+    /// None: it listens, or is not connected.
+    None,
+}
+
+/// A socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Socket {
+    /// Its other end.
+    pub peer: Peer,
+    /// Bytes that were received and not read: of datagrams those of the first one only.
+    pub unread: u64,
+    /// Whether it carries datagrams.
+    pub has_datagrams: bool,
+}
+
+/// The sockets of one network namespace, by inode number.
+pub type Sockets = BTreeMap<u64, Socket>;
+
+/// Lists all unix and TCP sockets of the network namespace of this process.
+///
+/// # Errors
+/// Those of netlink(7): the kernel lacks the family, or a filter refuses it.
+pub fn list() -> io::Result<Sockets> {
+    let mut netlink = Netlink::new(NETLINK_SOCK_DIAG)?;
+    netlink.bind_auto()?;
+    netlink.connect(&NetlinkAddress::new(0, 0))?;
+    let mut sockets = Sockets::new();
+    let request = UnixRequest {
+        state_flags: UnixStates::all(),
+        inode: 0,
+        show_flags: ShowFlags::PEER | ShowFlags::RQLEN,
+        cookie: [0xff; 8],
+    };
+    dump(&netlink, SockDiagMessage::UnixRequest(request), |message| {
+        if let SockDiagMessage::UnixResponse(response) = message {
+            sockets.insert(response.header.inode.into(), unix_socket(&response));
+        }
+    })?;
+    let mut connections = Vec::new();
+    for (family, socket_id) in [
+        (AF_INET, SocketId::new_v4()),
+        (AF_INET6, SocketId::new_v6()),
+    ] {
+        let request = InetRequest {
+            family,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::empty(),
+            states: InetStates::all() - InetStates::LISTEN - InetStates::TIME_WAIT,
+            socket_id,
+        };
+        // A kernel without IPv6 refuses.
+        let listed = dump(&netlink, SockDiagMessage::InetRequest(request), |message| {
+            if let SockDiagMessage::InetResponse(response) = message {
+                connections.push(*response);
+            }
+        });
+        if family == AF_INET {
+            listed?;
+        }
+    }
+    sockets.extend(inet_sockets(&connections));
+    Ok(sockets)
+}
+
+fn unix_socket(response: &UnixResponse) -> Socket {
+    Socket {
+        peer: response
+            .peer()
+            .filter(|inode| *inode != 0)
+            .map_or(Peer::None, |inode| Peer::Local(inode.into())),
+        unread: response.receive_queue_size().unwrap_or(0).into(),
+        has_datagrams: i32::from(response.header.kind) == libc::SOCK_DGRAM,
+    }
+}
+
+/// A connection of this machine to itself has two sockets, with the addresses exchanged.
+fn inet_sockets(connections: &[InetResponse]) -> Sockets {
+    let address = |ip: IpAddr, port: u16| InetAddress::new(ip.to_canonical(), port);
+    let own = |id: &SocketId| address(id.source_address, id.source_port);
+    let other = |id: &SocketId| address(id.destination_address, id.destination_port);
+    let by_addresses: BTreeMap<(InetAddress, InetAddress), u64> = connections
+        .iter()
+        .map(|connection| {
+            let id = &connection.header.socket_id;
+            ((own(id), other(id)), connection.header.inode.into())
+        })
+        .collect();
+    let sockets = connections.iter().map(|connection| {
+        let id = &connection.header.socket_id;
+        let peer = by_addresses.get(&(other(id), own(id)));
+        let socket = Socket {
+            peer: peer.map_or(Peer::Remote(other(id)), |inode| Peer::Local(*inode)),
+            unread: connection.header.recv_queue.into(),
+            has_datagrams: false,
+        };
+        (u64::from(connection.header.inode), socket)
+    });
+    // One that no process has any more has no inode.
+    sockets.filter(|(inode, _)| *inode != 0).collect()
+}
+
+/// Sends a request for a list, and hands each message of the answer to `each`.
+fn dump(
+    netlink: &Netlink,
+    request: SockDiagMessage,
+    mut each: impl FnMut(SockDiagMessage),
+) -> io::Result<()> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut request = NetlinkMessage::new(header, request.into());
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    netlink.send(&bytes, 0)?;
+    let mut part = vec![0; MAX_PART];
+    loop {
+        let len = netlink.recv(&mut &mut part[..], 0)?;
+        let mut rest = &part[..len.min(MAX_PART)];
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            match message.payload {
+                NetlinkPayload::InnerMessage(message) => each(message),
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+            // Messages begin at multiples of four bytes.
+            let next = (message.header.length as usize).next_multiple_of(4);
+            if next == 0 {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            rest = rest.get(next..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::fs::fstat;
+
+    use super::*;
+
+    fn inode(fd: impl AsFd) -> u64 {
+        fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn both_ends_of_a_pair_name_each_other_and_their_unread_bytes() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        a.write_all(&[0; 1000]).unwrap();
+        let sockets = list().unwrap();
+        let [of_a, of_b] = [&a, &b].map(|socket| sockets[&inode(socket)]);
+        assert_eq!(of_a.peer, Peer::Local(inode(&b)));
+        assert_eq!(of_b.peer, Peer::Local(inode(&a)));
+        assert_eq!((of_a.unread, of_b.unread), (0, 1000));
+        drop(b);
+        assert_eq!(list().unwrap()[&inode(&a)].peer, Peer::None);
+    }
+
+    #[test]
+    fn a_connection_to_this_machine_has_two_sockets() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            client.write_all(&[0; 100]).unwrap();
+            // The bytes have arrived once they can be peeked at.
+            server.peek(&mut [0; 100]).unwrap();
+            let sockets = list().unwrap();
+            let [of_client, of_server] = [&client, &server].map(|socket| sockets[&inode(socket)]);
+            assert_eq!(of_client.peer, Peer::Local(inode(&server)), "{address}");
+            assert_eq!(of_server.peer, Peer::Local(inode(&client)), "{address}");
+            assert_eq!(of_server.unread, 100, "{address}");
+            assert!(!sockets.contains_key(&inode(&listener)), "{address}");
+        }
+    }
+}

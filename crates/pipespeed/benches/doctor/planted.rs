@@ -1,0 +1,382 @@
+//! Hangs of programs as people write them, each with its right answer.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use pipespeed_pipeline::proc::Proc;
+use serde_json::Value;
+
+use crate::{PIPESPEED, Pipeline};
+
+/// The argument by which this program becomes one of the hangs written in Rust.
+pub(crate) const RUST: &str = "--planted";
+
+/// What `doctor` must say of a program that hangs.
+struct Planted {
+    /// Its file in `hangs/`.
+    file: &'static str,
+    /// The verdict in the record.
+    verdict: &'static str,
+    /// The first finding in the record.
+    finding: &'static str,
+    /// The beginnings of the names of the processes that it names.
+    names: &'static [&'static str],
+    /// Words about the stream, on the screen.
+    stream: &'static str,
+    /// Words of the remedy, on the screen.
+    remedy: &'static str,
+}
+
+const fn unread(
+    file: &'static str,
+    names: &'static [&'static str],
+    stream: &'static str,
+    remedy: &'static str,
+) -> Planted {
+    Planted {
+        file,
+        verdict: "unread",
+        finding: "unread",
+        names,
+        stream,
+        remedy,
+    }
+}
+
+const fn withheld(
+    file: &'static str,
+    names: &'static [&'static str],
+    stream: &'static str,
+    remedy: &'static str,
+) -> Planted {
+    Planted {
+        file,
+        verdict: "waiting_for",
+        finding: "leaked_write_end",
+        names,
+        stream,
+        remedy,
+    }
+}
+
+const fn stuck(
+    file: &'static str,
+    names: &'static [&'static str],
+    stream: &'static str,
+    remedy: &'static str,
+) -> Planted {
+    Planted {
+        file,
+        verdict: "stuck",
+        finding: "deadlock",
+        names,
+        stream,
+        remedy,
+    }
+}
+
+const STDOUT: &str = "the standard output of yes";
+const STDERR: &str = "the standard error of yes";
+
+const ALL: [Planted; 25] = [
+    unread(
+        "node_stderr_paused.js",
+        &["yes", "node"],
+        STDERR,
+        "stderr.resume()",
+    ),
+    unread(
+        "node_stdout_ignored.js",
+        &["yes", "node"],
+        STDOUT,
+        "stdout.resume()",
+    ),
+    withheld(
+        "node_close_withheld.js",
+        &["node", "sleep"],
+        "standard output",
+        "'exit' instead of 'close'",
+    ),
+    Planted {
+        file: "node_both_wait.js",
+        verdict: "waiting_for",
+        finding: "mutual_wait",
+        names: &["node", "python3"],
+        stream: "standard input",
+        remedy: "the end of the line",
+    },
+    unread(
+        "python_asyncio_stderr.py",
+        &["yes", "python3"],
+        STDERR,
+        "communicate()",
+    ),
+    stuck(
+        "python_subprocess_stderr.py",
+        &["python3", "sh", "yes"],
+        "yes (pid",
+        "communicate()",
+    ),
+    withheld(
+        "python_communicate_withheld.py",
+        &["python3", "sleep"],
+        "standard output",
+        "'1>&-'",
+    ),
+    stuck(
+        "python_pipe_both_receive.py",
+        &["python3", "python3"],
+        "socket",
+        "one of them must write first",
+    ),
+    stuck(
+        "python_join_before_receive.py",
+        &["python3", "python3"],
+        "socket",
+        "recv() or get() before join()",
+    ),
+    stuck(
+        "python_stdin_open.py",
+        &["python3", "cat"],
+        "standard input",
+        "close the write end",
+    ),
+    Planted {
+        file: "python_socket_sleeper.py",
+        verdict: "waiting_for",
+        finding: "unread",
+        names: &["python3", "python3"],
+        stream: "unread",
+        remedy: "waits for a timer",
+    },
+    unread(
+        "go_stderr_later.go",
+        &["yes", "go_stderr_later"],
+        STDERR,
+        "a goroutine each",
+    ),
+    withheld(
+        "go_output_withheld.go",
+        &["go_output_withh", "sleep"],
+        "standard output",
+        "WaitDelay",
+    ),
+    withheld(
+        "go_stdin_open.go",
+        &["cat", "go_stdin_open"],
+        "cat waits for its end",
+        "what StdinPipe returned",
+    ),
+    unread(
+        "go_all_write.go",
+        &["cat", "go_all_write"],
+        "the standard output of cat",
+        "a goroutine each",
+    ),
+    unread(
+        "JavaWait.java",
+        &["yes", "java"],
+        STDOUT,
+        "before waitFor()",
+    ),
+    unread(
+        "JavaStderr.java",
+        &["yes", "java"],
+        STDERR,
+        "redirectErrorStream(true)",
+    ),
+    Planted {
+        file: "JavaUnflushed.java",
+        verdict: "waiting_for",
+        finding: "mutual_wait",
+        names: &["java", "cat"],
+        stream: "standard input",
+        remedy: "flush() the writer",
+    },
+    withheld(
+        "JavaWithheld.java",
+        &["java", "sleep"],
+        "standard output",
+        "waitFor()",
+    ),
+    stuck(
+        "perl_open3_stderr.pl",
+        &["perl", "sh", "yes"],
+        "yes (pid",
+        "IPC::Run",
+    ),
+    withheld(
+        "perl_backticks_withheld.pl",
+        &["perl", "sleep"],
+        "standard output",
+        "'1>&-'",
+    ),
+    unread("rust_wait.rs", &["yes", "doctor"], STDOUT, "a thread"),
+    unread(
+        "tokio_stderr.rs",
+        &["yes", "doctor"],
+        STDERR,
+        "a thread each",
+    ),
+    withheld(
+        "shell_substitution_withheld.sh",
+        &["sh", "sleep"],
+        "standard output",
+        "'1>/dev/null'",
+    ),
+    stuck(
+        "shell_fifo_stderr.sh",
+        &["cat", "sh", "yes"],
+        "FIFO",
+        "read both at once",
+    ),
+];
+
+/// Starts each hang and examines it once.
+pub(crate) fn examine_all() -> anyhow::Result<()> {
+    let (mut right, mut skipped) = (0, 0);
+    for planted in &ALL {
+        let directory = tempfile::tempdir()?;
+        let Some(mut command) = planted.command(directory.path())? else {
+            skipped += 1;
+            println!("  skipped: {}", planted.file);
+            continue;
+        };
+        command
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let program = Pipeline::spawn(command)?;
+        planted.wait_until_still(program.0.id() as i32)?;
+        let record = crate::examine(program.0.id())?;
+        let screen = Command::new(PIPESPEED)
+            .args(["doctor", &program.0.id().to_string()])
+            .output()?;
+        let screen = String::from_utf8_lossy(&screen.stdout).replace("\n  ", " ");
+        let faults = planted.faults(&record, &screen);
+        if faults.is_empty() {
+            right += 1;
+        } else {
+            println!("  {}: {}", planted.file, faults.join("; "));
+        }
+    }
+    println!(
+        "hangs explained: {right} of {} ({skipped} skipped)",
+        ALL.len()
+    );
+    Ok(())
+}
+
+impl Planted {
+    /// The program; `None` if what runs it is not installed.
+    fn command(&self, directory: &Path) -> anyhow::Result<Option<Command>> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/doctor/hangs");
+        let source = source.join(self.file);
+        let stem = source.file_stem().context("a file")?.to_os_string();
+        let interpreter = match source.extension().and_then(|text| text.to_str()) {
+            Some("js") => "node",
+            Some("py") => "python3",
+            Some("pl") => "perl",
+            Some("sh") => "sh",
+            Some("java") => "java",
+            Some("go") => {
+                let program = directory.join(&stem);
+                return build(&source, &program);
+            }
+            _ => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg(RUST).arg(stem);
+                return Ok(Some(command));
+            }
+        };
+        let is_there = Command::new(interpreter)
+            .arg(if interpreter == "sh" {
+                "-c"
+            } else {
+                "--version"
+            })
+            .arg(":")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut found) = is_there else {
+            return Ok(None);
+        };
+        found.wait()?;
+        let mut command = Command::new(interpreter);
+        command.arg(source);
+        Ok(Some(command))
+    }
+
+    /// Waits until all processes that the finding names are there and hardly run any more.
+    fn wait_until_still(&self, pid: i32) -> anyhow::Result<()> {
+        const INTERVAL: Duration = Duration::from_millis(500);
+        const MAX_WAIT: Duration = Duration::from_secs(60);
+        let proc = Proc::default();
+        let start = Instant::now();
+        while start.elapsed() < MAX_WAIT {
+            let before = ran(&proc, pid);
+            thread::sleep(INTERVAL);
+            let tree = proc.tree(pid).into_iter();
+            let names: Vec<String> = tree.filter_map(|pid| proc.name(pid)).collect();
+            let is_there = |name: &&&str| names.iter().any(|other| other.starts_with(**name));
+            let ran = ran(&proc, pid).saturating_sub(before);
+            if self.names.iter().all(|name| is_there(&name)) && ran < INTERVAL / 20 {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("{} did not hang", self.file)
+    }
+
+    /// What is wrong in the answer.
+    fn faults(&self, record: &Value, screen: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut expect = |is_right: bool, what: String| {
+            if !is_right {
+                faults.push(what);
+            }
+        };
+        let verdict = &record["verdict"];
+        expect(verdict == self.verdict, format!("verdict {verdict}"));
+        let finding = &record["findings"][0];
+        let kind = &finding["finding"];
+        expect(kind == self.finding, format!("finding {kind}"));
+        for name in self.names {
+            let is_named = finding.to_string().contains(&format!("\"name\":\"{name}"));
+            expect(is_named, format!("{name} is not named"));
+        }
+        for words in [self.stream, self.remedy] {
+            expect(screen.contains(words), format!("{words:?} is not said"));
+        }
+        faults
+    }
+}
+
+/// Processor time of a process and its descendants.
+fn ran(proc: &Proc, pid: i32) -> Duration {
+    let tree = proc.tree(pid).into_iter();
+    let threads = tree.flat_map(|pid| {
+        let threads = proc.threads(pid).into_iter();
+        threads
+            .filter_map(move |tid| Some(proc.schedule(pid, tid)?.0))
+            .collect::<Vec<_>>()
+    });
+    threads.sum()
+}
+
+/// A program in Go, compiled; `None` without its compiler.
+fn build(source: &Path, program: &PathBuf) -> anyhow::Result<Option<Command>> {
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([program, &source.to_path_buf()])
+        .status();
+    Ok(match built {
+        Ok(status) if status.success() => Some(Command::new(program)),
+        Ok(status) => anyhow::bail!("go build {}: {status}", source.display()),
+        Err(_) => None,
+    })
+}

@@ -1,0 +1,154 @@
+//! What ends a standstill, in the terms of the program that can end it.
+
+use pipespeed_pipeline::diagnosis::{LeakedWriteEnd, MutualWait, Unread, Who};
+use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::proc::Language;
+
+use super::names::{stream, written_as};
+
+fn language(observation: &Observation, who: &Who) -> Language {
+    observation
+        .find(who.pid)
+        .map_or(Language::Other, |process| process.language)
+}
+
+/// How two streams are read at once.
+pub(super) fn read_both(language: Language) -> &'static str {
+    match language {
+        Language::Python => "communicate(), or a thread each",
+        Language::JavaScript => "listen to the 'data' of both",
+        Language::Java => "redirectErrorStream(true), or a thread each",
+        Language::Go => "a goroutine each, or set Stdout and Stderr of the Cmd",
+        Language::Perl => "IPC::Run, or select on both",
+        Language::Ruby => "Open3.capture3, or a thread each",
+        Language::Shell => "2>&1, or 2>FILE",
+        Language::Other => "poll(2), or a thread each",
+    }
+}
+
+/// How a stream is read before its writer is waited for.
+pub(super) fn read_first(language: Language) -> &'static str {
+    match language {
+        Language::Python => "communicate(); for multiprocessing, recv() or get() before join()",
+        Language::JavaScript => "listen to its 'data'",
+        Language::Java => "getInputStream().readAllBytes() before waitFor()",
+        Language::Go => "Output(), or set Stdout of the Cmd",
+        Language::Perl => "read it before waitpid",
+        Language::Ruby => "Open3.capture3",
+        Language::Shell => "a command substitution, or >FILE",
+        Language::Other => "or in a thread of its own",
+    }
+}
+
+/// How a program leaves a stream to nobody.
+fn ignore(language: Language, fd: Option<i32>) -> &'static str {
+    match (language, fd) {
+        (Language::Python, Some(2)) => "stderr=DEVNULL, or stderr=STDOUT",
+        (Language::Python, _) => "stdout=DEVNULL",
+        (Language::JavaScript, _) => "stdio: 'ignore' or 'inherit'",
+        (Language::Java, _) => "inheritIO(), or redirectOutput(DISCARD)",
+        (Language::Go, _) => "leave Stdout and Stderr of the Cmd nil",
+        (_, Some(2)) => "2>/dev/null",
+        (_, _) => ">/dev/null",
+    }
+}
+
+/// The remedy for what lies unread.
+pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
+    let name = |who: &Who| format!("{} (pid {})", who.name, who.pid);
+    let by_hand = by_hand(unread);
+    if unread.may_be_read {
+        return format!(
+            "Until one of them reads, {} waits. {by_hand}",
+            name(&unread.writer)
+        );
+    }
+    let Some(reader) = unread.readers.first() else {
+        return String::new();
+    };
+    let language = language(observation, &reader.who);
+    let fd = written_as(observation, unread.pipe, &unread.writer);
+    let how = match (language, fd) {
+        (Language::JavaScript, Some(2)) => "stderr.resume(), or listen to its 'data'".to_owned(),
+        (Language::JavaScript, _) => "stdout.resume(), or listen to its 'data'".to_owned(),
+        _ if reader.child.is_some() => read_first(language).to_owned(),
+        _ => read_both(language).to_owned(),
+    };
+    format!(
+        "Remedy: {} must read the {} of {} while it waits ({how}), or not ask for it ({}). {by_hand}",
+        reader.who.name,
+        stream(fd),
+        unread.writer.name,
+        ignore(language, fd)
+    )
+}
+
+/// How the writer is freed from outside, with what that loses.
+fn by_hand(unread: &Unread) -> String {
+    let reader = unread
+        .readers
+        .iter()
+        .find_map(|reader| Some((reader.who.pid, reader.fd?)));
+    match reader {
+        Some((pid, fd)) if unread.pipe.is_pipe() || unread.pipe.is_fifo() => format!(
+            "By hand, 'timeout 5 cat /proc/{pid}/fd/{fd}' frees {}: what it prints is lost for its \
+             reader.",
+            unread.writer.name
+        ),
+        _ => format!(
+            "A socket can't be opened by others: nothing outside frees {}, short of ending one of \
+             the two.",
+            unread.writer.name
+        ),
+    }
+}
+
+/// The remedy for a write end that is held open.
+pub(super) fn leaked(
+    observation: &Observation,
+    leaked: &LeakedWriteEnd,
+    waits_for_reader: bool,
+) -> String {
+    if waits_for_reader {
+        let how = match language(observation, &leaked.holder) {
+            Language::Python => "stdin.close(), or communicate()",
+            Language::JavaScript => "stdin.end()",
+            Language::Java => "getOutputStream().close()",
+            Language::Go => "close what StdinPipe returned",
+            _ => "close(2)",
+        };
+        return format!("Remedy: close that descriptor before the wait ({how}).");
+    }
+    let wait = match language(observation, &leaked.reader) {
+        Language::Python => {
+            " Or wait for the process, not for the end of its output: run without PIPE."
+        }
+        Language::JavaScript => " Or listen to 'exit' instead of 'close'.",
+        Language::Go => " Or set WaitDelay of the Cmd.",
+        Language::Java => " Or waitFor() and read what is there.",
+        _ => "",
+    };
+    format!(
+        "Remedy: unless it is to write there, start it without the descriptor ('{0}>&-' or \
+         '{0}>/dev/null' in a shell), or end it.{wait}",
+        leaked.fd
+    )
+}
+
+/// The remedy where both wait for the other's message.
+pub(super) fn mutual(observation: &Observation, mutual: &MutualWait) -> String {
+    let mut languages = mutual
+        .sides
+        .iter()
+        .map(|side| language(observation, &side.who));
+    let how = languages.find_map(|language| match language {
+        Language::Python => Some("flush(), or print(..., flush=True)"),
+        Language::JavaScript => Some("write the end of the line, too"),
+        Language::Java => Some("flush() the writer, and end the line"),
+        Language::Go => Some("Flush() the bufio.Writer"),
+        Language::Perl => Some("$| = 1, or autoflush"),
+        _ => None,
+    });
+    let how = how.unwrap_or("fflush(3), and the end of the line");
+    format!("one must send first. Is a message still in its buffer ({how})?")
+}

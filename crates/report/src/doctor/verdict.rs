@@ -1,0 +1,152 @@
+//! The first line: the verdict in one sentence.
+
+use pipespeed_pipeline::diagnosis::{
+    Bottleneck, Certainty, Finding, LeakedWriteEnd, Unread, Verdict, verdict,
+};
+use pipespeed_pipeline::graph::LinkSide;
+use pipespeed_pipeline::observe::Observation;
+use pipespeed_pipeline::wait::Outside;
+
+use super::deadlock::headline;
+use super::names::{descriptor, duration, full, stream, written_as};
+use super::{count_stages, unread_bytes};
+use crate::format::{list, pluralize};
+use crate::style::{GREEN, RED, YELLOW};
+
+/// The verdict, and the first finding that leads to it.
+pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
+    let (verdict, finding) = verdict(findings);
+    let text = match finding {
+        Some(finding) if verdict != Verdict::NothingWrong => {
+            format!(": {}", describe(observation, finding))
+        }
+        Some(_) => format!(" in {}, but see below.", count_stages(observation)),
+        None => nothing(observation),
+    };
+    let name = match (verdict, finding) {
+        (Verdict::Stuck, _) => "STUCK".to_owned(),
+        (Verdict::ProbablyStuck, _) => "PROBABLY STUCK".to_owned(),
+        (Verdict::Unread, _) => "UNREAD".to_owned(),
+        (Verdict::WaitingFor, Some(finding)) => format!("WAITING FOR {}", awaited(finding)),
+        (Verdict::WaitingFor, None) | (Verdict::Slow, _) => "SLOW".to_owned(),
+        (Verdict::NothingWrong, _) => "NOTHING WRONG SEEN".to_owned(),
+    };
+    name + &text
+}
+
+pub(super) fn color(findings: &[Finding]) -> &'static str {
+    match verdict(findings).0 {
+        Verdict::Stuck | Verdict::ProbablyStuck => RED,
+        Verdict::Unread | Verdict::WaitingFor | Verdict::Slow => YELLOW,
+        Verdict::NothingWrong => GREEN,
+    }
+}
+
+/// How far nothing was found.
+fn nothing(observation: &Observation) -> String {
+    let stages = count_stages(observation);
+    match too_short(observation) {
+        Some(why) => format!(". {why}"),
+        None if observation.pipelines().is_empty() => format!(": {stages}."),
+        None => format!(" in {stages}: no stage holds up the others."),
+    }
+}
+
+/// Why it can't be said which stage is the bottleneck.
+pub(super) fn too_short(observation: &Observation) -> Option<String> {
+    let has_pipelines = !observation.pipelines().is_empty();
+    match observation.short_lived_pipes() {
+        count @ 1.. if !has_pipelines => Some(format!(
+            "Short-lived pipelines were seen (at least {}), each too short to tell which stage is \
+             the bottleneck.",
+            pluralize(count, "pipe")
+        )),
+        _ if has_pipelines && observation.is_too_short() => Some(format!(
+            "{}: too short to tell which stage is the bottleneck.",
+            pluralize(observation.samples as usize, "sample")
+        )),
+        _ => None,
+    }
+}
+
+/// What is waited for that may come.
+fn awaited(finding: &Finding) -> String {
+    match finding {
+        Finding::Unread(unread) => {
+            let mut readers = unread.readers.iter();
+            let outside = readers.find_map(|reader| reader.waits_for);
+            outside.map_or("its reader", Outside::name).to_owned()
+        }
+        Finding::LeakedWriteEnd(_) => "an end of file".to_owned(),
+        Finding::MutualWait(_) => "each other's message".to_owned(),
+        Finding::Held { .. } => "a splice".to_owned(),
+        Finding::Bottleneck(bottleneck) => bottleneck
+            .outside
+            .map_or("something else", Outside::name)
+            .to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn describe(observation: &Observation, finding: &Finding) -> String {
+    match finding {
+        Finding::Deadlock(deadlock) => headline(deadlock),
+        Finding::Unread(unread) => describe_unread(observation, unread),
+        Finding::LeakedWriteEnd(leaked) => describe_leaked(observation, leaked),
+        Finding::MutualWait(mutual) => {
+            format!("{}.", list(mutual.sides.iter().map(|side| full(&side.who))))
+        }
+        Finding::Held { holder, .. } => {
+            let holder = holder.as_ref().map_or_else(|| "a process".to_owned(), full);
+            format!("{holder} holds the lock of a pipe that it splices from.")
+        }
+        Finding::Bottleneck(bottleneck) => describe_bottleneck(bottleneck),
+        Finding::PingPong { stages, delay } => {
+            let names = list(stages.iter().map(full));
+            let s = if stages.len() == 1 { "s" } else { "" };
+            match delay {
+                Some(_) => format!("{names} wait{s} for a processor."),
+                None => format!("{names} wait{s} for each other by turns."),
+            }
+        }
+        Finding::SmallCalls(calls) => {
+            let verb = match calls.side {
+                LinkSide::Input => "reads",
+                LinkSide::Room => "writes",
+            };
+            format!("{} {verb} few bytes a call.", full(&calls.process))
+        }
+        Finding::SmallPipe { .. } => String::new(),
+    }
+}
+
+fn describe_bottleneck(bottleneck: &Bottleneck) -> String {
+    let probably = match bottleneck.certainty {
+        Certainty::Clear => "",
+        Certainty::Likely => "probably ",
+    };
+    format!("{} is {probably}the bottleneck.", full(&bottleneck.stage))
+}
+
+fn describe_unread(observation: &Observation, unread: &Unread) -> String {
+    let readers = list(unread.readers.iter().map(|reader| full(&reader.who)));
+    let s = if unread.readers.len() == 1 { "s" } else { "" };
+    let time = duration(observation, &unread.writer);
+    let bytes = unread_bytes(observation, unread.pipe);
+    let bytes = bytes.map_or(String::new(), |bytes| format!(" {bytes} of"));
+    format!(
+        "{readers} leave{s}{bytes} the {} of {} unread, which has waited for room for {time}.",
+        stream(written_as(observation, unread.pipe, &unread.writer)),
+        full(&unread.writer)
+    )
+}
+
+fn describe_leaked(observation: &Observation, leaked: &LeakedWriteEnd) -> String {
+    format!(
+        "{} waits for it, and {} keeps the write end open ({}); neither has moved for {}.",
+        full(&leaked.reader),
+        full(&leaked.holder),
+        descriptor(leaked.fd),
+        duration(observation, &leaked.reader),
+    )
+}
