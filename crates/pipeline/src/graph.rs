@@ -13,7 +13,7 @@ pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
-use crate::proc::sockets::{self, Peer, Sockets};
+use crate::proc::sockets::{self, SocketPeer, Sockets};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
@@ -74,8 +74,8 @@ impl Process {
         self.ends.retain(|end| !end.pipe.is_socket());
         let own = self.sockets.iter();
         let connected = own.filter_map(|(fd, inode)| match sockets.get(inode)?.peer {
-            Peer::Local(peer) => Some((*fd, *inode, peer)),
-            Peer::Remote(_) | Peer::None => None,
+            SocketPeer::Local(peer) => Some((*fd, *inode, peer)),
+            SocketPeer::Remote(_) | SocketPeer::None => None,
         });
         let ends = connected.flat_map(|(fd, inode, peer)| {
             let end = |inode: u64, reads: bool| LinkFd {

@@ -1,6 +1,7 @@
 //! Observation of pipelines for some seconds: how often each process worked or waited, for
 //! what, and what it moved.
 
+mod chores;
 mod observer;
 mod rate;
 #[cfg(test)]
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-pub(crate) use self::observer::{BATCH, Chores, MAX_SAMPLE, Observer, is_replaced, own_time};
+pub(crate) use self::chores::Chores;
+pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced, own_time};
 use crate::graph::Scope;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;

@@ -18,7 +18,7 @@ pub struct Deadlock {
     /// Whether anything might wake or end a member.
     pub certainty: Certainty,
     /// What might.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<PossibleEnd>,
     /// The processes that wait for each other, and what for.
     pub members: Vec<DeadlockMember>,
     /// Processes that wait for the members.
@@ -59,7 +59,7 @@ impl DeadlockKind {
 /// What might wake or end a process in a deadlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doubt {
+pub enum PossibleEnd {
     /// A process that can't be examined, which may have an end of these links.
     HiddenProcess,
     /// A handler of a signal, which may read or write.
@@ -261,13 +261,13 @@ fn deadlock(
     let may_handle = |process: &&Observed| REQUESTS.iter().any(|signal| handles(process, *signal));
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [
-        (Doubt::HiddenProcess, is_hidden),
-        (Doubt::SignalHandler, observed.iter().any(may_handle)),
-        (Doubt::Timeout, observed.iter().any(is_limited)),
-        (Doubt::Anybody, kind.may_be_ended_by_anybody()),
+        (PossibleEnd::HiddenProcess, is_hidden),
+        (PossibleEnd::SignalHandler, observed.iter().any(may_handle)),
+        (PossibleEnd::Timeout, observed.iter().any(is_limited)),
+        (PossibleEnd::Anybody, kind.may_be_ended_by_anybody()),
     ];
     let doubts = doubts.into_iter().filter(|(_, holds)| *holds);
-    let doubts: Vec<Doubt> = doubts.map(|(doubt, _)| doubt).collect();
+    let doubts: Vec<PossibleEnd> = doubts.map(|(doubt, _)| doubt).collect();
     (!is_meant).then(|| Deadlock {
         kind,
         certainty: if doubts.is_empty() {

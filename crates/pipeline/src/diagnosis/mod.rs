@@ -2,38 +2,27 @@
 
 mod bottleneck;
 mod deadlock;
-mod finding;
 mod habits;
 mod mutual;
+mod stages;
 mod unread;
 mod verdict;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
 pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
-pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, Doubt, WaitReason};
-pub use self::finding::{Finding, LeakedWriteEnd, SmallCalls};
+pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};
 pub use self::unread::{IdleReader, Unread};
-pub use self::verdict::{Verdict, verdict};
-use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
-use crate::observe::{self, Observation, ObservationPlan, ObservedLink};
+pub use self::verdict::{Severity, verdict};
+use crate::graph::LinkSide;
+use crate::observe::{self, Observation, ObservationPlan};
 use crate::proc::{LinkId, Proc};
-use crate::sample::{Observed, OnLink};
-use crate::wait::{Outside, ThreadState};
-
-/// A process with fewer samples, as a share of those of others, is too short-lived to judge.
-const MIN_PRESENT: f64 = 0.25;
-
-/// A process that waits for its children for this share only waits for them.
-const MIN_ONLY_WAITS: f64 = 0.9;
-
-/// With fewer samples it can't be said which stage is the bottleneck.
-const MIN_SAMPLES: u32 = 4;
+use crate::sample::Observed;
 
 /// A process in a conclusion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -44,179 +33,190 @@ pub struct Who {
     pub name: String,
 }
 
-impl Observed {
-    /// The process, for a conclusion.
-    pub fn who(&self) -> Who {
-        Who {
-            pid: self.process.id.pid,
-            name: self.process.name.clone(),
+/// A write end in the hands of a process that wrote nothing, for which a reader gets no end of
+/// file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeakedWriteEnd {
+    /// The pipe.
+    pub pipe: LinkId,
+    /// Its reader.
+    pub reader: Who,
+    /// The process that holds a write end.
+    pub holder: Who,
+    /// Its descriptor.
+    pub fd: i32,
+    /// The children that it waits for, which don't have this end.
+    pub waits_for: Vec<Who>,
+    /// Whether no other process writes, so that the reader waits for this one only.
+    pub is_last: bool,
+}
+
+/// A process that moves few bytes a call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SmallCalls {
+    /// The process.
+    pub process: Who,
+    /// Whether it reads (`Input`) or writes.
+    pub side: LinkSide,
+    /// The mean number of bytes.
+    pub bytes_per_call: f64,
+    /// The number of calls.
+    pub calls_per_s: f64,
+    /// The reader that each of them wakes, if one does.
+    pub wakes: Option<Who>,
+}
+
+/// A conclusion.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// Processes that wait for each other.
+    Deadlock(Deadlock),
+    /// A splice that holds a pipe's lock.
+    Held {
+        /// The pipe.
+        pipe: LinkId,
+        /// The process that splices, if known.
+        holder: Option<Who>,
+        /// Whether it did not move all the time.
+        is_stuck: bool,
+    },
+    /// The bottleneck.
+    Bottleneck(Box<Bottleneck>),
+    /// Stages that wait for each other, or for processors, by turns.
+    PingPong {
+        /// The stages.
+        stages: Vec<Who>,
+        /// What keeps them from running, if they mainly wait for processors.
+        delay: Option<Delay>,
+    },
+    /// A reader gets no end of file because of a process that wrote nothing.
+    LeakedWriteEnd(LeakedWriteEnd),
+    /// A process that moves few bytes a call.
+    SmallCalls(SmallCalls),
+    /// A link in which data lies that nobody reads, while its writer waits for room.
+    Unread(Unread),
+    /// Two processes that wait for each other's message.
+    MutualWait(MutualWait),
+    /// A pipe that holds less than a new one usually does.
+    SmallPipe {
+        /// The pipe.
+        pipe: LinkId,
+        /// Its capacity.
+        capacity: u64,
+        /// Why it is small, as far as that is known.
+        cause: SmallPipeCause,
+        /// Its writers and readers.
+        between: Vec<Who>,
+    },
+}
+
+impl Finding {
+    /// Whether somebody waited for the whole observation, and may do so for ever.
+    pub fn is_standstill(&self) -> bool {
+        match self {
+            Finding::Unread(_) | Finding::LeakedWriteEnd(_) | Finding::MutualWait(_) => true,
+            Finding::Bottleneck(bottleneck) => bottleneck.is_stopped,
+            _ => false,
         }
     }
 
-    /// What it waited for most, outside of pipes.
-    pub fn mainly(&self) -> Option<Outside> {
-        let shares = self.outside.iter();
-        let most = shares.max_by(|a, b| a.1.total_cmp(b.1))?;
-        Some(*most.0)
-    }
-
-    /// Whether it was there for long enough: see [`Observation::min_samples`].
-    fn is_lasting(&self, min_samples: f64) -> bool {
-        self.samples > 0 && f64::from(self.samples) >= min_samples
-    }
-
-    /// The share of the time in which it waited on a pipe.
-    fn share_on(&self, pipe: LinkId, side: LinkSide) -> f64 {
-        let on = self.on.iter();
-        on.filter(|on| on.pipe == pipe && on.side == side)
-            .map(|on| on.share)
-            .sum()
-    }
-
-    /// The share of the time in which it waits for a child or for a signal: timeout(1), and `wait` in
-    /// some shells, wait for their signal.
-    fn waits_for_children(&self) -> f64 {
-        let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
-        share(Outside::Child) + share(Outside::Signal)
-    }
-
-    /// How often the children for which it waits wait on its pipes.
-    fn children_on(&self) -> impl Iterator<Item = &OnLink> {
-        let children = self.children.iter().flat_map(|children| &children.on);
-        children.filter(|on| self.process.holds(on.pipe, on.side))
-    }
-}
-
-impl Node for Observed {
-    fn process(&self) -> &Process {
-        &self.process
-    }
-
-    fn ancestors(&self) -> &[i32] {
-        &self.ancestors
-    }
-
-    fn waited_on(&self, link: LinkId, side: LinkSide) -> bool {
-        self.share_on(link, side) > 0.0
-    }
-
-    fn only_waits_for_children(&self) -> bool {
-        self.waits_for_children() >= MIN_ONLY_WAITS
-    }
-
-    fn is_idle(&self, side: LinkSide) -> bool {
-        let has_none = self.io.is_some_and(|io| match side {
-            LinkSide::Input => io.reads == 0,
-            LinkSide::Room => io.writes == 0,
-        });
-        !self.splices && (self.is_frozen || has_none)
-    }
-
-    fn is_frozen(&self) -> bool {
-        self.is_frozen
-    }
-}
-
-impl Observation {
-    /// The processes that still ran at the end.
-    pub fn living(&self) -> impl Iterator<Item = &Observed> {
-        self.processes.iter().filter(|process| !process.has_ended)
-    }
-
-    /// The processes that held an end of a pipe, also those that have ended.
-    pub(crate) fn holders(&self, pipe: LinkId, side: LinkSide) -> impl Iterator<Item = &Observed> {
-        self.processes
-            .iter()
-            .filter(move |process| process.process.holds(pipe, side))
-    }
-
-    /// Whether a process descends from another one.
-    fn descends(&self, child: &Observed, from: i32) -> bool {
-        child.process.parent == from || child.ancestors.contains(&from)
-    }
-
-    fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, LinkId) -> bool> {
-        let min = self.min_samples();
-        Stages {
-            nodes: &self.processes,
-            is_lasting: move |process: &Observed, _| process.is_lasting(min),
+    /// The processes that it names.
+    pub fn named(&self) -> Vec<&Who> {
+        match self {
+            Finding::Deadlock(deadlock) => {
+                let members = deadlock.members.iter().map(|member| &member.who);
+                members.chain(&deadlock.waiting).collect()
+            }
+            Finding::Held { holder, .. } => holder.iter().collect(),
+            Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
+            Finding::PingPong { stages, .. } => stages.iter().collect(),
+            Finding::LeakedWriteEnd(leaked) => {
+                let ends = [&leaked.reader, &leaked.holder].into_iter();
+                ends.chain(&leaked.waits_for).collect()
+            }
+            Finding::SmallCalls(calls) => vec![&calls.process],
+            Finding::Unread(unread) => {
+                let readers = unread.readers.iter().map(|reader| &reader.who);
+                std::iter::once(&unread.writer).chain(readers).collect()
+            }
+            Finding::MutualWait(mutual) => mutual.sides.iter().map(|side| &side.who).collect(),
+            Finding::SmallPipe { between, .. } => between.iter().collect(),
         }
     }
 
-    /// The processes that use an end of a pipe for most of the time.
-    pub fn users(&self, pipe: LinkId, side: LinkSide) -> Vec<&Observed> {
-        self.stages().users(pipe, side)
+    /// Whether nothing moves without help.
+    pub fn is_stuck(&self) -> bool {
+        match self {
+            Finding::Deadlock(_) => true,
+            Finding::Held { is_stuck, .. } => *is_stuck,
+            Finding::Unread(unread) => unread.has_lasted,
+            _ => false,
+        }
     }
 
-    /// A process with fewer samples was not there for long enough to judge it.
-    fn min_samples(&self) -> f64 {
-        let most = self.processes.iter().map(|process| process.samples).max();
-        MIN_PRESENT * f64::from(most.unwrap_or(0))
-    }
-
-    /// The number of pipes that were seen between short-lived processes, as in a loop of short
-    /// pipelines.
-    pub fn short_lived_pipes(&self) -> usize {
-        let min = self.min_samples();
-        let is_short = |process: &&Observed| process.is_asked && !process.is_lasting(min);
-        let between = |pipe: &&ObservedLink| {
-            let mut readers = self.holders(pipe.id, LinkSide::Input).filter(is_short);
-            readers.any(|reader| {
-                let mut writers = self.holders(pipe.id, LinkSide::Room).filter(is_short);
-                writers.any(|writer| writer.process.id != reader.process.id)
-            })
+    /// Whether nothing moves without help, and nobody outside could give it.
+    pub fn is_certainly_stuck(&self) -> bool {
+        let is_likely = match self {
+            Finding::Deadlock(deadlock) => deadlock.certainty == Certainty::Likely,
+            Finding::Unread(unread) => !unread.are_readers_idle,
+            _ => false,
         };
-        self.pipes.iter().filter(between).count()
+        self.is_stuck() && !is_likely
     }
 
-    /// Whether there were too few samples to say which stage is the bottleneck.
-    pub fn is_too_short(&self) -> bool {
-        self.samples < MIN_SAMPLES
+    /// Notes that what nobody reads has been so for as long as may be waited: then it counts as stuck,
+    /// and as certainly stuck only if its readers did nothing else for as long.
+    pub fn has_lasted(&mut self, are_readers_idle: bool) {
+        if let Finding::Unread(unread) = self
+            && !unread.may_be_read
+        {
+            unread.has_lasted = true;
+            unread.are_readers_idle &= are_readers_idle;
+        }
     }
 
-    /// Whether nothing worked in the last sample, so that a longer observation may show
-    /// that nothing will.
-    pub fn is_still(&self) -> bool {
-        let mut states = self.living().flat_map(|process| &process.threads);
-        states.all(|state| !matches!(state, ThreadState::Working | ThreadState::Disk))
+    /// The processes that have waited for the whole observation, and may do so for ever: those that
+    /// don't move without help, and writers whose data nobody reads. Of the latter only those
+    /// whose readers did nothing else, if `is_certain`.
+    pub fn waiting(&self, is_certain: bool) -> Vec<&Who> {
+        match self {
+            Finding::Unread(unread) if unread.may_be_read => Vec::new(),
+            Finding::Unread(unread) if is_certain && !unread.are_readers_idle => Vec::new(),
+            Finding::Unread(unread) => vec![&unread.writer],
+            _ => self.stuck(),
+        }
     }
 
-    /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
-    /// one process was asked for, its neighbours belong to it.
-    pub fn edges(&self) -> Vec<Edge> {
-        let asked = self.processes.iter().filter(|process| process.is_asked);
-        let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
-        let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
-        edges.retain(|(from, to, _)| {
-            let (from, to) = (asked.contains(from), asked.contains(to));
-            from && to || asked.len() == 1 && (from || to)
-        });
-        edges
+    /// Whether it holds only if all processes are known that have an end of a pipe.
+    fn needs_all(&self) -> bool {
+        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd(_))
     }
 
-    /// The pipelines: groups of processes with pipes between them, each in the order of the
-    /// flow.
-    pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
-        self.in_order(&self.edges())
+    /// The processes that don't move without help, and those that wait for them.
+    fn tied(&self) -> Vec<&Who> {
+        match self {
+            Finding::Deadlock(deadlock) => {
+                self.stuck().into_iter().chain(&deadlock.waiting).collect()
+            }
+            _ => self.stuck(),
+        }
     }
 
-    /// The groups of processes that are connected by edges, each in the order of the flow.
-    fn in_order(&self, edges: &[Edge]) -> Vec<Vec<&Observed>> {
-        let min = self.min_samples();
-        let lasting = self
-            .processes
-            .iter()
-            .filter(|process| process.is_lasting(min));
-        let by_number: BTreeMap<i32, &Observed> =
-            lasting.map(|process| (process.number(), process)).collect();
-        let groups = pipelines(by_number.keys().copied(), edges).into_iter();
-        let members = |group: Vec<i32>| group.iter().map(|number| by_number[number]).collect();
-        groups.map(members).collect()
-    }
-
-    /// A process by its number.
-    pub fn find(&self, pid: i32) -> Option<&Observed> {
-        self.living().find(|process| process.process.id.pid == pid)
+    /// The processes that don't move without help.
+    pub fn stuck(&self) -> Vec<&Who> {
+        match self {
+            Finding::Deadlock(deadlock) => {
+                deadlock.members.iter().map(|member| &member.who).collect()
+            }
+            Finding::Held {
+                holder,
+                is_stuck: true,
+                ..
+            } => holder.iter().collect(),
+            Finding::Unread(unread) if unread.has_lasted => vec![&unread.writer],
+            _ => Vec::new(),
+        }
     }
 }
 

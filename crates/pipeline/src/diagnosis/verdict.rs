@@ -7,7 +7,7 @@ use super::{Certainty, Finding};
 /// What is said first of an observation, the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Severity {
     /// Nothing was found that holds anything up.
     NothingWrong,
     /// Data moves as fast as one stage, or what the stages share, allows.
@@ -24,32 +24,32 @@ pub enum Verdict {
 
 impl Finding {
     /// What this finding alone would say.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Severity {
         match self {
             Finding::Deadlock(deadlock) if deadlock.certainty == Certainty::Likely => {
-                Verdict::ProbablyStuck
+                Severity::ProbablyStuck
             }
-            Finding::Deadlock(_) | Finding::Held { is_stuck: true, .. } => Verdict::Stuck,
-            Finding::Unread(_) if self.is_certainly_stuck() => Verdict::Stuck,
-            Finding::Unread(_) if self.is_stuck() => Verdict::ProbablyStuck,
-            Finding::Unread(unread) if !unread.may_be_read => Verdict::Unread,
+            Finding::Deadlock(_) | Finding::Held { is_stuck: true, .. } => Severity::Stuck,
+            Finding::Unread(_) if self.is_certainly_stuck() => Severity::Stuck,
+            Finding::Unread(_) if self.is_stuck() => Severity::ProbablyStuck,
+            Finding::Unread(unread) if !unread.may_be_read => Severity::Unread,
             Finding::Unread(_) | Finding::MutualWait(_) | Finding::Held { .. } => {
-                Verdict::WaitingFor
+                Severity::WaitingFor
             }
-            Finding::LeakedWriteEnd(leaked) if leaked.is_last => Verdict::WaitingFor,
-            Finding::Bottleneck(bottleneck) if bottleneck.waits_outside() => Verdict::WaitingFor,
+            Finding::LeakedWriteEnd(leaked) if leaked.is_last => Severity::WaitingFor,
+            Finding::Bottleneck(bottleneck) if bottleneck.waits_outside() => Severity::WaitingFor,
             Finding::Bottleneck(_) | Finding::PingPong { .. } | Finding::SmallCalls(_) => {
-                Verdict::Slow
+                Severity::Slow
             }
-            Finding::LeakedWriteEnd(_) | Finding::SmallPipe { .. } => Verdict::NothingWrong,
+            Finding::LeakedWriteEnd(_) | Finding::SmallPipe { .. } => Severity::NothingWrong,
         }
     }
 }
 
 /// The worst verdict of these findings, and the first that leads to it.
-pub fn verdict(findings: &[Finding]) -> (Verdict, Option<&Finding>) {
+pub fn verdict(findings: &[Finding]) -> (Severity, Option<&Finding>) {
     let worst = findings.iter().map(Finding::verdict).max();
-    let worst = worst.unwrap_or(Verdict::NothingWrong);
+    let worst = worst.unwrap_or(Severity::NothingWrong);
     let first = findings.iter().find(|finding| finding.verdict() == worst);
     (worst, first)
 }

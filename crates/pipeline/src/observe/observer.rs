@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{BUDGET, FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
+use super::{FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
@@ -19,19 +19,12 @@ use crate::sample::slice::ProcessorLimits;
 use crate::sample::tally::Tally;
 use crate::wait::is_moving;
 
-/// Of the budget, searches and looks may take this share of one processor each.
-const RARE_BUDGET: f64 = BUDGET / 4.0;
 /// A sample of many processes that takes longer is continued at the next one.
 pub(crate) const MAX_SAMPLE: Duration = Duration::from_micros(250);
 /// The processors that a process may use are looked up once it was delayed for this share.
 const MIN_DELAY: f64 = 0.03;
 /// Threads sampled between two readings of the clock, which cost about as much as one of them.
 pub(crate) const BATCH: usize = 16;
-/// Time between two looks at all pipes.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Time before the first search for new processes; later ones are rarer, up to
-/// [`MAX_SEARCH_INTERVAL`](super::MAX_SEARCH_INTERVAL), since most start at the beginning.
-const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(25);
 /// Of more processes that have ended, those with the fewest samples are forgotten.
 const MAX_ENDED: usize = 256;
 
@@ -71,42 +64,6 @@ pub(crate) struct Observer<'a> {
 pub(crate) fn own_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
-/// What is done less often than sampling: looks into pipes, and searches for new processes.
-pub(crate) struct Chores {
-    search_interval: Duration,
-    max_search_interval: Duration,
-    next_look: Instant,
-    next_search: Instant,
-}
-
-impl Chores {
-    pub(crate) fn new(now: Instant, max_search_interval: Duration) -> Self {
-        Chores {
-            search_interval: MIN_SEARCH_INTERVAL,
-            max_search_interval,
-            next_look: now + LOOK_INTERVAL,
-            next_search: now + MIN_SEARCH_INTERVAL,
-        }
-    }
-
-    /// Does what is due.
-    pub(crate) fn run(&mut self, observer: &mut Observer<'_>) {
-        if Instant::now() >= self.next_look {
-            let before = observer.spent();
-            observer.look();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            self.next_look = Instant::now() + LOOK_INTERVAL.max(least);
-        }
-        if Instant::now() >= self.next_search {
-            let before = observer.spent();
-            observer.search_new();
-            let least = (observer.spent() - before).div_f64(RARE_BUDGET);
-            self.search_interval = (2 * self.search_interval).min(self.max_search_interval);
-            self.next_search = Instant::now() + self.search_interval.max(least);
-        }
-    }
 }
 
 impl<'a> Observer<'a> {
@@ -166,7 +123,7 @@ impl Observer<'_> {
     }
 
     /// Finds new processes, and reads again those that may have changed.
-    fn search_new(&mut self) {
+    pub(super) fn search_new(&mut self) {
         let mut changed = self.changed();
         // Those with many descriptors are only read again if there are more or fewer of them.
         changed.retain(|pid| !self.scanner.has_many_descriptors(*pid));
@@ -383,7 +340,7 @@ impl Observer<'_> {
     }
 
     /// Looks into each pipe by one of its read ends.
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         let Some(pipe_probe) = self.proc.pipe_probe().filter(|_| self.plan.opens_pipes) else {
             return;
         };

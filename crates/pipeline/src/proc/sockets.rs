@@ -23,7 +23,7 @@ const MAX_PART: usize = 64 << 10;
 
 /// The other end of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum SocketPeer {
     /// A socket on this machine, by its inode number.
     Local(u64),
     /// One that is elsewhere, or not known.
@@ -34,9 +34,9 @@ pub enum Peer {
 
 /// A socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Socket {
+pub struct SocketState {
     /// Its other end.
-    pub peer: Peer,
+    pub peer: SocketPeer,
     /// Bytes that were received and not read: of datagrams those of the first one only.
     pub unread: u64,
     /// Whether it carries datagrams.
@@ -44,7 +44,7 @@ pub struct Socket {
 }
 
 /// The sockets of one network namespace, by inode number.
-pub type Sockets = BTreeMap<u64, Socket>;
+pub type Sockets = BTreeMap<u64, SocketState>;
 
 /// Lists all unix and TCP sockets of the network namespace of this process.
 ///
@@ -92,12 +92,12 @@ pub fn list() -> io::Result<Sockets> {
     Ok(sockets)
 }
 
-fn unix_socket(response: &UnixResponse) -> Socket {
-    Socket {
+fn unix_socket(response: &UnixResponse) -> SocketState {
+    SocketState {
         peer: response
             .peer()
             .filter(|inode| *inode != 0)
-            .map_or(Peer::None, |inode| Peer::Local(inode.into())),
+            .map_or(SocketPeer::None, |inode| SocketPeer::Local(inode.into())),
         unread: response.receive_queue_size().unwrap_or(0).into(),
         has_datagrams: i32::from(response.header.kind) == libc::SOCK_DGRAM,
     }
@@ -118,8 +118,10 @@ fn inet_sockets(connections: &[InetResponse]) -> Sockets {
     let sockets = connections.iter().map(|connection| {
         let id = &connection.header.socket_id;
         let peer = by_addresses.get(&(other(id), own(id)));
-        let socket = Socket {
-            peer: peer.map_or(Peer::Remote(other(id)), |inode| Peer::Local(*inode)),
+        let socket = SocketState {
+            peer: peer.map_or(SocketPeer::Remote(other(id)), |inode| {
+                SocketPeer::Local(*inode)
+            }),
             unread: connection.header.recv_queue.into(),
             has_datagrams: false,
         };
@@ -186,11 +188,11 @@ mod tests {
         a.write_all(&[0; 1000]).unwrap();
         let sockets = list().unwrap();
         let [of_a, of_b] = [&a, &b].map(|socket| sockets[&inode(socket)]);
-        assert_eq!(of_a.peer, Peer::Local(inode(&b)));
-        assert_eq!(of_b.peer, Peer::Local(inode(&a)));
+        assert_eq!(of_a.peer, SocketPeer::Local(inode(&b)));
+        assert_eq!(of_b.peer, SocketPeer::Local(inode(&a)));
         assert_eq!((of_a.unread, of_b.unread), (0, 1000));
         drop(b);
-        assert_eq!(list().unwrap()[&inode(&a)].peer, Peer::None);
+        assert_eq!(list().unwrap()[&inode(&a)].peer, SocketPeer::None);
     }
 
     #[test]
@@ -206,8 +208,16 @@ mod tests {
             server.peek(&mut [0; 100]).unwrap();
             let sockets = list().unwrap();
             let [of_client, of_server] = [&client, &server].map(|socket| sockets[&inode(socket)]);
-            assert_eq!(of_client.peer, Peer::Local(inode(&server)), "{address}");
-            assert_eq!(of_server.peer, Peer::Local(inode(&client)), "{address}");
+            assert_eq!(
+                of_client.peer,
+                SocketPeer::Local(inode(&server)),
+                "{address}"
+            );
+            assert_eq!(
+                of_server.peer,
+                SocketPeer::Local(inode(&client)),
+                "{address}"
+            );
             assert_eq!(of_server.unread, 100, "{address}");
             assert!(!sockets.contains_key(&inode(&listener)), "{address}");
         }

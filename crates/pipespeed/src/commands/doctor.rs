@@ -21,7 +21,7 @@ use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, RecordHeader, to_json};
-use pipespeed_pipeline::diagnosis::{Finding, Verdict, Who, diagnose, observe, verdict};
+use pipespeed_pipeline::diagnosis::{Finding, Severity, Who, diagnose, observe, verdict};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::{Observation, ObservationPlan};
 use pipespeed_pipeline::proc::Proc;
@@ -37,7 +37,7 @@ struct DoctorRecord<'a> {
     #[serde(flatten)]
     header: RecordHeader,
     is_stuck: bool,
-    verdict: Verdict,
+    verdict: Severity,
     findings: &'a [Finding],
     pipelines: Vec<Vec<Who>>,
     #[serde(flatten)]

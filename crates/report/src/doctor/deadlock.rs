@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 use pipespeed_pipeline::diagnosis::{
-    Certainty, Deadlock, DeadlockKind, DeadlockMember, Doubt, WaitReason,
+    Certainty, Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -49,12 +49,12 @@ pub(super) fn deadlock_text(
     }
     if !deadlock.doubts.is_empty() {
         let doubts = deadlock.doubts.iter().map(|doubt| match doubt {
-            Doubt::HiddenProcess => {
+            PossibleEnd::HiddenProcess => {
                 "a process that can't be examined may have an end of these pipes"
             }
-            Doubt::SignalHandler => "a signal handler of one of them may read or write",
-            Doubt::Timeout => "timeout(1) may end one of them",
-            Doubt::Anybody => "a program or a person from outside may end this",
+            PossibleEnd::SignalHandler => "a signal handler of one of them may read or write",
+            PossibleEnd::Timeout => "timeout(1) may end one of them",
+            PossibleEnd::Anybody => "a program or a person from outside may end this",
         });
         let doubts = list(doubts.map(str::to_owned));
         lines.push(style.sentence(&format!("  Only probably: {doubts}.")));

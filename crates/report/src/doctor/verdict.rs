@@ -1,7 +1,7 @@
 //! The first line: the verdict in one sentence.
 
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Certainty, Finding, LeakedWriteEnd, Unread, Verdict, verdict,
+    Bottleneck, Certainty, Finding, LeakedWriteEnd, Severity, Unread, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -17,28 +17,28 @@ use crate::style::{GREEN, RED, YELLOW};
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
     let (verdict, finding) = verdict(findings);
     let text = match finding {
-        Some(finding) if verdict != Verdict::NothingWrong => {
+        Some(finding) if verdict != Severity::NothingWrong => {
             format!(": {}", describe(observation, finding))
         }
         Some(_) => format!(" in {}, but see below.", count_stages(observation)),
         None => nothing(observation),
     };
     let name = match (verdict, finding) {
-        (Verdict::Stuck, _) => "STUCK".to_owned(),
-        (Verdict::ProbablyStuck, _) => "PROBABLY STUCK".to_owned(),
-        (Verdict::Unread, _) => "UNREAD".to_owned(),
-        (Verdict::WaitingFor, Some(finding)) => format!("WAITING FOR {}", awaited(finding)),
-        (Verdict::WaitingFor, None) | (Verdict::Slow, _) => "SLOW".to_owned(),
-        (Verdict::NothingWrong, _) => "NOTHING WRONG SEEN".to_owned(),
+        (Severity::Stuck, _) => "STUCK".to_owned(),
+        (Severity::ProbablyStuck, _) => "PROBABLY STUCK".to_owned(),
+        (Severity::Unread, _) => "UNREAD".to_owned(),
+        (Severity::WaitingFor, Some(finding)) => format!("WAITING FOR {}", awaited(finding)),
+        (Severity::WaitingFor, None) | (Severity::Slow, _) => "SLOW".to_owned(),
+        (Severity::NothingWrong, _) => "NOTHING WRONG SEEN".to_owned(),
     };
     name + &text
 }
 
 pub(super) fn color(findings: &[Finding]) -> &'static str {
     match verdict(findings).0 {
-        Verdict::Stuck | Verdict::ProbablyStuck => RED,
-        Verdict::Unread | Verdict::WaitingFor | Verdict::Slow => YELLOW,
-        Verdict::NothingWrong => GREEN,
+        Severity::Stuck | Severity::ProbablyStuck => RED,
+        Severity::Unread | Severity::WaitingFor | Severity::Slow => YELLOW,
+        Severity::NothingWrong => GREEN,
     }
 }
 

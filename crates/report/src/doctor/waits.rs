@@ -13,7 +13,7 @@ const MAX_LINES: usize = 12;
 
 /// A process that waits, and what lies between it and who could end that.
 #[derive(PartialEq)]
-struct Line {
+struct WaitLine {
     waits: String,
     arrow: String,
     other: String,
@@ -21,7 +21,7 @@ struct Line {
 
 /// The waits in these findings.
 pub(super) fn chain(observation: &Observation, findings: &[&Finding]) -> String {
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<WaitLine> = Vec::new();
     for line in findings
         .iter()
         .flat_map(|finding| lines_of(observation, finding))
@@ -33,7 +33,8 @@ pub(super) fn chain(observation: &Observation, findings: &[&Finding]) -> String 
     if lines.len() > MAX_LINES {
         return String::new();
     }
-    let width = |text: fn(&Line) -> &str| lines.iter().map(|line| text(line).chars().count()).max();
+    let width =
+        |text: fn(&WaitLine) -> &str| lines.iter().map(|line| text(line).chars().count()).max();
     let left = width(|line| &line.waits).unwrap_or(0);
     let lines = lines
         .iter()
@@ -41,8 +42,8 @@ pub(super) fn chain(observation: &Observation, findings: &[&Finding]) -> String 
     lines.collect::<Vec<String>>().join("\n")
 }
 
-fn lines_of(observation: &Observation, finding: &Finding) -> Vec<Line> {
-    let on = |waits: &Who, link: LinkId, side: LinkSide, other: &Who| Line {
+fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
+    let on = |waits: &Who, link: LinkId, side: LinkSide, other: &Who| WaitLine {
         waits: full(waits),
         arrow: arrow(observation, link, side, waits, other),
         other: full(other),
@@ -100,8 +101,8 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<Line> {
 }
 
 /// A wait for the end of a child.
-fn end_of(who: &Who, child: &Who) -> Line {
-    Line {
+fn end_of(who: &Who, child: &Who) -> WaitLine {
+    WaitLine {
         waits: full(who),
         arrow: "── waits for the end of ──".to_owned(),
         other: full(child),

@@ -1,0 +1,195 @@
+//! Observed processes as stages of pipelines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Who;
+use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
+use crate::observe::{Observation, ObservedLink};
+use crate::proc::LinkId;
+use crate::sample::{Observed, OnLink};
+use crate::wait::{Outside, ThreadState};
+
+/// A process with fewer samples, as a share of those of others, is too short-lived to judge.
+const MIN_PRESENT: f64 = 0.25;
+
+/// A process that waits for its children for this share only waits for them.
+const MIN_ONLY_WAITS: f64 = 0.9;
+
+/// With fewer samples it can't be said which stage is the bottleneck.
+const MIN_SAMPLES: u32 = 4;
+
+impl Observed {
+    /// The process, for a conclusion.
+    pub fn who(&self) -> Who {
+        Who {
+            pid: self.process.id.pid,
+            name: self.process.name.clone(),
+        }
+    }
+
+    /// What it waited for most, outside of pipes.
+    pub fn mainly(&self) -> Option<Outside> {
+        let shares = self.outside.iter();
+        let most = shares.max_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(*most.0)
+    }
+
+    /// Whether it was there for long enough: see [`Observation::min_samples`].
+    pub(super) fn is_lasting(&self, min_samples: f64) -> bool {
+        self.samples > 0 && f64::from(self.samples) >= min_samples
+    }
+
+    /// The share of the time in which it waited on a pipe.
+    pub(super) fn share_on(&self, pipe: LinkId, side: LinkSide) -> f64 {
+        let on = self.on.iter();
+        on.filter(|on| on.pipe == pipe && on.side == side)
+            .map(|on| on.share)
+            .sum()
+    }
+
+    /// The share of the time in which it waits for a child or for a signal: timeout(1), and `wait` in
+    /// some shells, wait for their signal.
+    pub(super) fn waits_for_children(&self) -> f64 {
+        let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
+        share(Outside::Child) + share(Outside::Signal)
+    }
+
+    /// How often the children for which it waits wait on its pipes.
+    pub(super) fn children_on(&self) -> impl Iterator<Item = &OnLink> {
+        let children = self.children.iter().flat_map(|children| &children.on);
+        children.filter(|on| self.process.holds(on.pipe, on.side))
+    }
+}
+
+impl Node for Observed {
+    fn process(&self) -> &Process {
+        &self.process
+    }
+
+    fn ancestors(&self) -> &[i32] {
+        &self.ancestors
+    }
+
+    fn waited_on(&self, link: LinkId, side: LinkSide) -> bool {
+        self.share_on(link, side) > 0.0
+    }
+
+    fn only_waits_for_children(&self) -> bool {
+        self.waits_for_children() >= MIN_ONLY_WAITS
+    }
+
+    fn is_idle(&self, side: LinkSide) -> bool {
+        let has_none = self.io.is_some_and(|io| match side {
+            LinkSide::Input => io.reads == 0,
+            LinkSide::Room => io.writes == 0,
+        });
+        !self.splices && (self.is_frozen || has_none)
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.is_frozen
+    }
+}
+
+impl Observation {
+    /// The processes that still ran at the end.
+    pub fn living(&self) -> impl Iterator<Item = &Observed> {
+        self.processes.iter().filter(|process| !process.has_ended)
+    }
+
+    /// The processes that held an end of a pipe, also those that have ended.
+    pub(crate) fn holders(&self, pipe: LinkId, side: LinkSide) -> impl Iterator<Item = &Observed> {
+        self.processes
+            .iter()
+            .filter(move |process| process.process.holds(pipe, side))
+    }
+
+    /// Whether a process descends from another one.
+    pub(super) fn descends(&self, child: &Observed, from: i32) -> bool {
+        child.process.parent == from || child.ancestors.contains(&from)
+    }
+
+    pub(super) fn stages(&self) -> Stages<'_, Observed, impl Fn(&Observed, LinkId) -> bool> {
+        let min = self.min_samples();
+        Stages {
+            nodes: &self.processes,
+            is_lasting: move |process: &Observed, _| process.is_lasting(min),
+        }
+    }
+
+    /// The processes that use an end of a pipe for most of the time.
+    pub fn users(&self, pipe: LinkId, side: LinkSide) -> Vec<&Observed> {
+        self.stages().users(pipe, side)
+    }
+
+    /// A process with fewer samples was not there for long enough to judge it.
+    pub(super) fn min_samples(&self) -> f64 {
+        let most = self.processes.iter().map(|process| process.samples).max();
+        MIN_PRESENT * f64::from(most.unwrap_or(0))
+    }
+
+    /// The number of pipes that were seen between short-lived processes, as in a loop of short
+    /// pipelines.
+    pub fn short_lived_pipes(&self) -> usize {
+        let min = self.min_samples();
+        let is_short = |process: &&Observed| process.is_asked && !process.is_lasting(min);
+        let between = |pipe: &&ObservedLink| {
+            let mut readers = self.holders(pipe.id, LinkSide::Input).filter(is_short);
+            readers.any(|reader| {
+                let mut writers = self.holders(pipe.id, LinkSide::Room).filter(is_short);
+                writers.any(|writer| writer.process.id != reader.process.id)
+            })
+        };
+        self.pipes.iter().filter(between).count()
+    }
+
+    /// Whether there were too few samples to say which stage is the bottleneck.
+    pub fn is_too_short(&self) -> bool {
+        self.samples < MIN_SAMPLES
+    }
+
+    /// Whether nothing worked in the last sample, so that a longer observation may show
+    /// that nothing will.
+    pub fn is_still(&self) -> bool {
+        let mut states = self.living().flat_map(|process| &process.threads);
+        states.all(|state| !matches!(state, ThreadState::Working | ThreadState::Disk))
+    }
+
+    /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
+    /// one process was asked for, its neighbours belong to it.
+    pub fn edges(&self) -> Vec<Edge> {
+        let asked = self.processes.iter().filter(|process| process.is_asked);
+        let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
+        let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
+        edges.retain(|(from, to, _)| {
+            let (from, to) = (asked.contains(from), asked.contains(to));
+            from && to || asked.len() == 1 && (from || to)
+        });
+        edges
+    }
+
+    /// The pipelines: groups of processes with pipes between them, each in the order of the
+    /// flow.
+    pub fn pipelines(&self) -> Vec<Vec<&Observed>> {
+        self.in_order(&self.edges())
+    }
+
+    /// The groups of processes that are connected by edges, each in the order of the flow.
+    pub(super) fn in_order(&self, edges: &[Edge]) -> Vec<Vec<&Observed>> {
+        let min = self.min_samples();
+        let lasting = self
+            .processes
+            .iter()
+            .filter(|process| process.is_lasting(min));
+        let by_number: BTreeMap<i32, &Observed> =
+            lasting.map(|process| (process.number(), process)).collect();
+        let groups = pipelines(by_number.keys().copied(), edges).into_iter();
+        let members = |group: Vec<i32>| group.iter().map(|number| by_number[number]).collect();
+        groups.map(members).collect()
+    }
+
+    /// A process by its number.
+    pub fn find(&self, pid: i32) -> Option<&Observed> {
+        self.living().find(|process| process.process.id.pid == pid)
+    }
+}
