@@ -321,8 +321,8 @@ impl Planted {
         while start.elapsed() < MAX_WAIT {
             let before = ran(&proc, pid);
             thread::sleep(INTERVAL);
-            let tree = proc.tree(pid).into_iter();
-            let names: Vec<String> = tree.filter_map(|pid| proc.name(pid)).collect();
+            let group = group(&proc, pid).into_iter();
+            let names: Vec<String> = group.filter_map(|pid| proc.name(pid)).collect();
             let is_there = |name: &&&str| names.iter().any(|other| other.starts_with(**name));
             let ran = ran(&proc, pid).saturating_sub(before);
             if self.names.iter().all(|name| is_there(&name)) && ran < INTERVAL / 20 {
@@ -356,10 +356,16 @@ impl Planted {
     }
 }
 
-/// Processor time of a process and its descendants.
-fn ran(proc: &Proc, pid: i32) -> Duration {
-    let tree = proc.tree(pid).into_iter();
-    let threads = tree.flat_map(|pid| {
+/// The processes of a group: those in the background are no descendants of its leader.
+fn group(proc: &Proc, leader: i32) -> Vec<i32> {
+    let all = proc.processes().into_iter();
+    all.filter(|pid| proc.stat(*pid).is_some_and(|stat| stat.group == leader))
+        .collect()
+}
+
+/// Processor time of a process group.
+fn ran(proc: &Proc, leader: i32) -> Duration {
+    let threads = group(proc, leader).into_iter().flat_map(|pid| {
         let threads = proc.threads(pid).into_iter();
         threads
             .filter_map(move |tid| Some(proc.schedule(pid, tid)?.0))

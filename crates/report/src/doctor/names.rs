@@ -1,6 +1,7 @@
 //! How processes, descriptors and links are called.
 
 use pipespeed_pipeline::diagnosis::Who;
+use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::Observed;
@@ -21,30 +22,52 @@ pub(super) fn descriptor(fd: i32) -> String {
     }
 }
 
-/// The descriptor that says what a process writes to a link. Of one that has it as both standard output
-/// and error, as after `>&2`, the others from which it was inherited tell which.
+/// The descriptor that says what a process writes to a link; `None` if it is both its standard output
+/// and its standard error, and nothing shows which of them it was before, as of `>&2`.
 pub(super) fn written_as(observation: &Observation, link: LinkId, writer: &Who) -> Option<i32> {
-    let fds = |observed: &Observed| -> Vec<i32> {
-        let ends = observed.process.ends.iter();
+    let writer = observation.find(writer.pid)?;
+    let above = writer.ancestors.iter();
+    let above = above.filter_map(|pid| observation.find(*pid));
+    let family: Vec<&Observed> = std::iter::once(writer).chain(above).collect();
+    let outputs = |process: &Observed| -> Vec<i32> {
+        let ends = process.process.ends.iter();
         ends.filter(|end| end.pipe == link && end.writes)
             .map(|end| end.fd)
             .collect()
     };
-    let own = fds(observation.find(writer.pid)?);
-    let mut above = observation.living().filter(|process| {
-        let child = observation.find(writer.pid);
-        child.is_some_and(|child| child.ancestors.contains(&process.process.id.pid))
-    });
+    let is_standard = |fd: &i32| matches!(fd, 1 | 2);
     // A shell keeps copies under higher numbers.
-    let inherited = above.find_map(|process| {
-        let mut fds = fds(process);
-        fds.retain(|fd| matches!(fd, 1 | 2));
-        match fds[..] {
+    let only = family.iter().find_map(|process| {
+        let fds = outputs(process).into_iter().filter(is_standard);
+        match fds.collect::<Vec<i32>>()[..] {
             [only] => Some(only),
             _ => None,
         }
     });
-    inherited.or_else(|| own.into_iter().min())
+    let own = outputs(writer);
+    if only.is_some() || !own.iter().any(is_standard) {
+        return only.or_else(|| own.into_iter().min());
+    }
+    // The other one, which a shell keeps open meanwhile: programs make the pipe for the standard
+    // output first.
+    let readers: Vec<i32> = holders(observation, link);
+    let mut kept = family.iter().flat_map(|process| &process.process.ends);
+    let other = kept.find(|end| {
+        let is_other = end.writes && end.fd > 2 && end.pipe != link;
+        is_other && holders(observation, end.pipe) == readers
+    })?;
+    Some(if other.pipe.inode() < link.inode() {
+        2
+    } else {
+        1
+    })
+}
+
+/// The processes that can read a link.
+fn holders(observation: &Observation, link: LinkId) -> Vec<i32> {
+    let living = observation.living();
+    let readers = living.filter(|process| process.process.holds(link, LinkSide::Input));
+    readers.map(|process| process.process.id.pid).collect()
 }
 
 /// What a process writes there: `standard error`, `output (descriptor 5)`.
