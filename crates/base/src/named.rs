@@ -15,15 +15,43 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     fn aliases(self) -> &'static [&'static str];
 }
 
-/// Names the values of an enum: `named!(Colour { Red = "red" | "crimson": "of roses", })`.
+/// Defines an enum whose values have names:
 ///
-/// Implements [`Named`], [`Display`](std::fmt::Display) and
+/// ```text
+/// named! {
+///     /// A colour.
+///     #[derive(Debug, Clone, Copy, PartialEq)]
+///     pub enum Colour {
+///         /// of roses
+///         Red = "red" | "crimson",
+///     }
+/// }
+/// ```
+///
+/// The first line of a value's documentation is what help says of it; the words are its name and
+/// other words that an option accepts. Implements [`Named`], [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr), whose error lists the names.
 #[macro_export]
 macro_rules! named {
-    ($type:ty {
-        $($value:ident = $name:literal $(| $alias:literal)*: $about:literal,)+
-    }) => {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $type:ident {
+            $(
+                #[doc = $about:literal]
+                $(#[$of_value:meta])*
+                $value:ident = $name:literal $(| $alias:literal)*,
+            )+
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility enum $type {
+            $(
+                #[doc = $about]
+                $(#[$of_value])*
+                $value,
+            )+
+        }
+
         impl $crate::Named for $type {
             const VALUES: &'static [Self] = &[$(Self::$value),+];
 
@@ -32,7 +60,7 @@ macro_rules! named {
             }
 
             fn about(self) -> &'static str {
-                match self { $(Self::$value => $about,)+ }
+                match self { $(Self::$value => $about.trim_ascii(),)+ }
             }
 
             fn aliases(self) -> &'static [&'static str] {
@@ -74,16 +102,15 @@ macro_rules! named {
 mod tests {
     use super::Named;
 
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Colour {
-        Red,
-        Blue,
+    crate::named! {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum Colour {
+            /// of roses
+            Red = "red" | "crimson",
+            /// of the sky
+            Blue = "blue",
+        }
     }
-
-    crate::named!(Colour {
-        Red = "red" | "crimson": "of roses",
-        Blue = "blue": "of the sky",
-    });
 
     #[test]
     fn values_parse_by_name_and_errors_list_the_names() {

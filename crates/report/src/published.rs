@@ -1,7 +1,7 @@
 //! Published results, and those of a run or a profile beside them.
 
 use itertools::Itertools as _;
-use pipespeed_base::size;
+use pipespeed_base::{named, size};
 use pipespeed_explain::profile::record::{EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
 use pipespeed_measure::spec::Suite;
@@ -25,28 +25,20 @@ enum Claim {
     NoGain,
 }
 
-/// Whether a run agrees with a published statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Judgement {
-    Confirmed,
-    /// The direction is confirmed, but the effect is much larger than the published one.
-    MuchLarger,
-    /// The direction is confirmed, but the effect is much smaller than the published one.
-    MuchSmaller,
-    Refuted,
-    Undecided,
-}
-
-impl Judgement {
-    /// The judgement, before "here".
-    fn name(self) -> &'static str {
-        match self {
-            Judgement::Confirmed => "confirmed",
-            Judgement::MuchLarger => "the same direction, but much larger",
-            Judgement::MuchSmaller => "the same direction, but much smaller",
-            Judgement::Refuted => "refuted",
-            Judgement::Undecided => "undecided",
-        }
+named! {
+    /// Whether a run agrees with a published statement: the words before "here".
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Judgement {
+        /// The direction is confirmed.
+        Confirmed = "confirmed",
+        /// The direction is confirmed, but the effect is much larger than the published one.
+        MuchLarger = "the same direction, but much larger",
+        /// The direction is confirmed, but the effect is much smaller than the published one.
+        MuchSmaller = "the same direction, but much smaller",
+        /// The statement does not hold here.
+        Refuted = "refuted",
+        /// The run does not decide.
+        Undecided = "undecided",
     }
 }
 

@@ -51,7 +51,7 @@ pub fn profile(
                 tallies[owner].chains.add(sample.chain, sample.weight);
             }
         }
-        losses += probe.losses();
+        losses += probe.losses;
         let trial = runner.run(case)?;
         noise.push(trial.noise);
         for (tally, outcome) in tallies.iter_mut().zip([&trial.writer, &trial.reader]) {

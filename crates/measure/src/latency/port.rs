@@ -56,7 +56,8 @@ pub(super) struct Port {
     outgoing_bytes: usize,
     size: usize,
     backoff: Backoff,
-    apart: bool,
+    /// Whether the peer has a processor of its own.
+    pub(super) apart: bool,
     words: SharedWords,
     /// The index of this process's first word.
     first_word: usize,
@@ -373,11 +374,6 @@ impl Port {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno),
         }
-    }
-
-    /// Whether the peer has a processor of its own.
-    pub(super) fn apart(&self) -> bool {
-        self.apart
     }
 
     /// Converts an error of a call. If nothing has been moved yet, it may be a refusal,

@@ -181,6 +181,6 @@ pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) 
         }
         stopped => stopped,
     };
-    let now_s = measurement.runner_mut().now_s;
+    let now_s = measurement.work.runner.now_s;
     (measurement.finish(stopped.as_ref()), now_s)
 }

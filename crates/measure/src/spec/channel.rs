@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::pages::PageReuse;
-use pipespeed_base::Named;
+use pipespeed_base::{Named, named};
 
 /// What connects two processes, and how they use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,28 +80,21 @@ impl PipeWriter {
     }
 }
 
-/// How the reader takes data from a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PipeReader {
-    /// read(2).
-    Read,
-    /// splice(2) to /dev/null.
-    Splice,
-    /// splice(2) into a second pipe, and read(2) from that.
-    SpliceThrough,
+named! {
+    /// How the reader takes data from a pipe.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PipeReader {
+        /// read(2).
+        Read = "read",
+        /// splice(2) to /dev/null.
+        Splice = "splice",
+        /// splice(2) into a second pipe, and read(2) from that.
+        SpliceThrough = "splice, read",
+    }
 }
 
 impl PipeReader {
-    /// The word used in messages and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            PipeReader::Read => "read",
-            PipeReader::Splice => "splice",
-            PipeReader::SpliceThrough => "splice, read",
-        }
-    }
-
     /// Whether it uses splice(2).
     pub fn splices(self) -> bool {
         self != PipeReader::Read

@@ -9,23 +9,35 @@ use fastpipe::method::{AssertReaderCopies, Method};
 use pipespeed_base::named;
 use pipespeed_tools::fizzbuzz::{CodePath, LAST};
 
-/// Names of the library's [`Method`]s.
-///
-/// An enum of its own, since a name is not enough for a `Method`: `Copy` has a length,
-/// and `Drained` an assertion about the reader, which a program makes on purpose and
-/// must not be able to parse. `--method drained` makes it here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MethodArg {
-    /// [`Method::Auto`].
-    Auto,
-    /// [`Method::copy`].
-    Copy,
-    /// [`Method::Fresh`].
-    Fresh,
-    /// [`Method::CowChecked`].
-    CowChecked,
-    /// [`Method::Drained`].
-    Drained,
+named! {
+    /// Names of the library's [`Method`]s.
+    ///
+    /// An enum of its own, since a name is not enough for a `Method`: `Copy` has a length,
+    /// and `Drained` an assertion about the reader, which a program makes on purpose and
+    /// must not be able to parse. `--method drained` makes it here.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MethodArg {
+        /// The fastest of copy, fresh and cow-checked, found while sending
+        ///
+        /// [`Method::Auto`].
+        Auto = "auto",
+        /// write(2), a page or two at a time
+        ///
+        /// [`Method::copy`].
+        Copy = "copy",
+        /// vmsplice(2); pages are never written again
+        ///
+        /// [`Method::Fresh`].
+        Fresh = "fresh",
+        /// vmsplice(2); pages are written again once nobody refers to them
+        ///
+        /// [`Method::CowChecked`].
+        CowChecked = "cow-checked",
+        /// vmsplice(2); pages are written again after they have left the pipe
+        ///
+        /// [`Method::Drained`].
+        Drained = "drained",
+    }
 }
 
 impl From<MethodArg> for Method {
@@ -39,14 +51,6 @@ impl From<MethodArg> for Method {
         }
     }
 }
-
-named!(MethodArg {
-    Auto = "auto": "The fastest of copy, fresh and cow-checked, found while sending",
-    Copy = "copy": "write(2), a page or two at a time",
-    Fresh = "fresh": "vmsplice(2); pages are never written again",
-    CowChecked = "cow-checked": "vmsplice(2); pages are written again once nobody refers to them",
-    Drained = "drained": "vmsplice(2); pages are written again after they have left the pipe",
-});
 
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]

@@ -81,7 +81,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     if end.bytes_to_pipe() > 0 {
         wait_for_data(input)?;
     }
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.read(0, source.counts());
     let started = Instant::now();
     let received = receive(end, data, &mut source)?;

@@ -96,7 +96,7 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
              the pipe, or after --bytes SIZE",
         );
     }
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.read(0, sink.counts());
     send(args, &mut sink)?;
     if args.end.verbose {

@@ -117,7 +117,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return Err(error.into_failure());
     }
     progress.start();
-    let mut rounds = Rounds::begin(runner);
+    let seed = runner.record.settings.seed;
+    let mut rounds = Rounds::begin(runner, seed);
     // No rounds in place of incomplete ones: it runs as often as was announced.
     let budget = TimeBudget::new(0.0, true);
     let outcome = rounds.rounds(pairs as usize, Some(&budget), &mut progress);
@@ -340,10 +341,6 @@ impl Work for ProofRunner<'_> {
             raised: run.count_raised(&way),
         });
         Ok(())
-    }
-
-    fn seed(&self) -> u64 {
-        self.record.settings.seed
     }
 
     fn record_plan(&mut self, _: usize, order: String) {
