@@ -14,20 +14,7 @@ use pipespeed_measure::spec::{Channel, Waiting};
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "\
-Without --json, --csv and --chart all three are saved in ./pipespeed-results/.
-
-A round trip lasts from just before a message is sent until all of it has come back \
-from the other process; the time is not halved. With --rate it starts when the message \
-was scheduled, so a stall delays every message scheduled during it.
-
-Examples:
-  pipespeed latency                                  five channels, three sizes
-  pipespeed latency --all --size 64
-  pipespeed latency pipe eventfd --wait spin
-  pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
-  pipespeed latency --naive                          two exchanges that deadlock
-  pipespeed latency --json latency.json --chart latency.svg")]
+#[command(after_help = include_str!("help/latency.txt").trim_ascii_end())]
 pub struct LatencyArgs {
     /// Channels to measure [default: pipe socketpair tcp ring eventfd; --naive: pipe].
     #[arg(value_parser = named_among(Channel::with_round_trips()), value_name = "CHANNEL")]

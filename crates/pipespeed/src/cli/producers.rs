@@ -54,17 +54,7 @@ impl From<MethodArg> for Method {
 
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-By default the fastest method that is correct for every reader is found while \
-sending. --method drained reuses pages after they have left the pipe: faster, but \
-wrong if the reader splices or tees them onward, as pv does.
-
-Examples:
-  pipespeed fizzbuzz | head -20
-  pipespeed fizzbuzz --to 1000000 > fizzbuzz.txt
-  pipespeed fizzbuzz | pv > /dev/null
-  pipespeed fizzbuzz --method drained --busy-loop |
-    pipespeed read --read-with-splice --busy-loop")]
+#[command(after_help = include_str!("help/fizzbuzz.txt").trim_ascii_end())]
 pub struct FizzbuzzArgs {
     /// First number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = line_number, allow_negative_numbers = true)]
@@ -88,12 +78,7 @@ pub struct FizzbuzzArgs {
 
 /// `pipespeed yes`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The line is spliced into a pipe by reference, which is safe since it never changes.
-
-Examples:
-  pipespeed yes | some-program-that-asks
-  pipespeed yes 'all work and no play' | pv > /dev/null")]
+#[command(after_help = include_str!("help/yes.txt").trim_ascii_end())]
 pub struct YesArgs {
     /// Words to print, separated by spaces [default: y].
     #[arg(value_name = "STRING")]

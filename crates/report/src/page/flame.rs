@@ -30,20 +30,7 @@ fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
 /// Starts the script of a picture once it is seen: a frame out of sight has no layout, and the
 /// script would find no width. What is enlarged is not kept in the address, since a frame has
 /// none.
-const START: &str = "\
-history.replaceState = function () {};
-function width() {
-  return document.body.getBoundingClientRect().width;
-}
-addEventListener('resize', function (event) {
-  if (!width()) event.stopImmediatePropagation();
-});
-new IntersectionObserver(function (changes, observer) {
-  if (width() && changes.some(function (it) { return it.isIntersecting; })) {
-    observer.disconnect();
-    init();
-  }
-}).observe(document.body);";
+const START: &str = include_str!("flame.js").trim_ascii_end();
 
 /// A page with nothing but a picture.
 fn framed(name: &str, svg: &str) -> String {
