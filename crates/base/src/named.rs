@@ -12,7 +12,9 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     fn about(self) -> &'static str;
 
     /// Other words that an option accepts.
-    fn aliases(self) -> &'static [&'static str];
+    fn aliases(self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Defines an enum whose values have names:

@@ -115,9 +115,7 @@ impl SearchPlan {
                 .refused
                 .get(&sizes.pipe_bytes)
                 .map(NotRun::refused),
-            grid: Vec::new(),
-            finals: Vec::new(),
-            median: None,
+            ..CellResult::default()
         };
         let panel = |case: &Case| PanelResult {
             case: case.name.clone(),

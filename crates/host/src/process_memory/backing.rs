@@ -9,7 +9,7 @@ use pipespeed_base::named;
 use super::{ExaminedProcess, FrameFlags, MappedRegion, Pagemap, regions};
 
 /// Page sizes behind a buffer, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backing {
     /// Length examined: the buffer, rounded up to whole pages.
     pub mapped: u64,
@@ -63,9 +63,10 @@ impl Backing {
 
 named! {
     /// Source of a [`Backing`].
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum ShownBy {
         /// /proc/self/smaps: sums per mapping. Needs no privilege.
+        #[default]
         Smaps = "smaps",
         /// /proc/self/pagemap and /proc/kpageflags: page by page. Needs
         /// CAP_SYS_ADMIN.

@@ -207,7 +207,7 @@ impl<W: Work> Rounds<W> {
         let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, self.seed);
         // An additional round has the cases of the round that it replaces.
         let row = |work: &W, round: usize, replaced: usize| -> Vec<usize> {
-            let cases = schedule.orders()[round].iter().map(|at| open[*at]);
+            let cases = schedule.orders[round].iter().map(|at| open[*at]);
             let cases = cases.filter(|case| work.takes_part(*case, replaced, rounds));
             cases.collect()
         };

@@ -264,10 +264,6 @@ impl Named for Channel {
     fn about(self) -> &'static str {
         self.row().1
     }
-
-    fn aliases(self) -> &'static [&'static str] {
-        &[]
-    }
 }
 
 impl fmt::Display for Channel {

@@ -46,7 +46,7 @@ impl From<Waiting> for fastpipe::wait::Wait {
 }
 
 /// The writing end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSpec {
     /// How to wait.
     pub wait: Waiting,
@@ -75,22 +75,16 @@ impl SinkSpec {
     /// Blocking write(2) from touched buffers of base pages.
     pub fn write(buffer_bytes: usize) -> Self {
         SinkSpec {
-            wait: Waiting::Block,
             buffer_bytes,
             loan_bytes: buffer_bytes,
-            same_buffer: false,
-            pages: PageKind::Base,
             touched: true,
-            locked: false,
-            gift: false,
-            rewritten: false,
-            offset: 0,
+            ..SinkSpec::default()
         }
     }
 }
 
 /// The reading end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSpec {
     /// How to wait.
     pub wait: Waiting,
@@ -110,12 +104,9 @@ impl SourceSpec {
     /// Blocking read(2) into touched buffers of base pages.
     pub fn read(buffer_bytes: usize) -> Self {
         SourceSpec {
-            wait: Waiting::Block,
             buffer_bytes,
-            pages: PageKind::Base,
             touched: true,
-            locked: false,
-            offset: 0,
+            ..SourceSpec::default()
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::subject::Subject;
 
 /// The minimum duration of the parts of a trial, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
     /// The warm-up.
     pub warm_up_s: f64,
@@ -34,10 +34,8 @@ pub struct EndSpec {
     pub data: DataUse,
     /// Passes of computing over the data.
     pub work: u32,
-    /// The minimum duration of the warm-up, in seconds.
-    pub warm_up_s: f64,
-    /// The minimum duration of the timed part, in seconds.
-    pub timed_s: f64,
+    /// The minimum durations of its parts.
+    pub durations: Durations,
     /// The volume of the timed part, in bytes; `None` if time ends it.
     pub timed_bytes: Option<u64>,
     /// How far ahead of the writer the reader publishes an offset, in bytes: more than

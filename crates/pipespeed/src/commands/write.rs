@@ -10,6 +10,7 @@ use super::ends::{Rules, buffer_error, check_huge_pages};
 use crate::cli::{EndArgs, Sent, WriteArgs};
 use pipespeed_base::failure::{is_reader_gone, say, usage};
 use pipespeed_base::size;
+use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
 use pipespeed_measure::data::DataProducer;
@@ -71,7 +72,7 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
         },
     )
     .map_err(|error| buffer_error(&args.end, error))?;
-    check_huge_pages(&args.end, || sink.backing())?;
+    check_huge_pages(&args.end, || sink.backing(Backing::examine))?;
 
     if args.end.verbose {
         say(&format!(
