@@ -1,9 +1,17 @@
 //! Enums whose values have names in options and records.
 
+use std::iter::Copied;
+use std::slice::Iter;
+
 /// An enum whose values have names. [`named!`](crate::named) implements it.
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     /// The values that an option accepts, in the order of its help.
     const VALUES: &'static [Self];
+
+    /// The same as an iterator.
+    fn values() -> Copied<Iter<'static, Self>> {
+        Self::VALUES.iter().copied()
+    }
 
     /// The word used in options and records.
     fn name(self) -> &'static str;

@@ -124,7 +124,6 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             child,
             control: Control::new(ours),
             has_reported: false,
-            is_reaped: false,
         };
         let fds = [&[self.words.as_fd()], fds].concat();
         if let Err(error) = end.control.send_with(&(cpu, spec), &fds) {
@@ -213,7 +212,6 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             if let Err(error) = end.child.wait() {
                 return Err(end.gone(&error));
             }
-            end.is_reaped = true;
         }
         Ok(())
     }
@@ -317,7 +315,6 @@ struct EndProcess {
     control: Control,
     /// Whether it has sent its last report.
     has_reported: bool,
-    is_reaped: bool,
 }
 
 impl EndProcess {
@@ -336,16 +333,14 @@ impl EndProcess {
     /// Kills the process if it is still running, and reaps it.
     fn kill(&mut self) -> io::Result<ExitStatus> {
         let _ = self.child.kill();
-        self.is_reaped = true;
         self.child.wait()
     }
 }
 
 impl Drop for EndProcess {
     fn drop(&mut self) {
-        if !self.is_reaped {
-            let _ = self.kill();
-        }
+        // Neither does anything if it was reaped.
+        let _ = self.kill();
     }
 }
 

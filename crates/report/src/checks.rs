@@ -52,7 +52,7 @@ fn table(record: &CheckRecord) -> Table {
         "check",
         "statement",
     ]);
-    for &group in CheckGroup::VALUES {
+    for group in CheckGroup::values() {
         let of_group = record
             .checks
             .iter()
@@ -92,9 +92,7 @@ fn summary(record: &CheckRecord) -> String {
             }
         }
     };
-    let counts = CheckVerdict::VALUES
-        .iter()
-        .copied()
+    let counts = CheckVerdict::values()
         .filter(|verdict| summary.count(*verdict) > 0)
         .map(count)
         .join(", ");

@@ -295,8 +295,8 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
         } = result;
         let (judgement, beginning, found) = match result.value {
             PublishedValue::Rate => {
-                let case = run.cases.iter().find(|found| found.name == *case)?;
-                (None, "Published".to_owned(), gib_per_s(measured(case)?.1))
+                let rate = measured(run.case(case)?)?.1;
+                (None, "Published".to_owned(), gib_per_s(rate))
             }
             PublishedValue::Comparison(claim, published) => {
                 let step = steps.iter().find(|step| step.case.name == *case)?;
@@ -375,11 +375,10 @@ const MIN_PART_S: f64 = 0.1;
 pub(super) fn volumes(run: &Run) -> Vec<String> {
     let threshold = Threshold::new(run);
     let other = deviations(run);
-    let find = |name: &str| run.cases.iter().find(|case| case.name == name);
     let mut sentences: Vec<String> = steps(run)
         .iter()
         .filter_map(|step| {
-            let base = find(step.base)?;
+            let base = run.case(step.base)?;
             let threshold = other.is_empty().then_some(threshold);
             Some(compare_volumes(step, base, threshold))
         })

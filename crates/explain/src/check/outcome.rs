@@ -150,7 +150,7 @@ impl VerdictCounts {
         let count = |verdict| (verdict, with(checked, verdict).count());
         VerdictCounts {
             checks: checked.len(),
-            by_verdict: CheckVerdict::VALUES.iter().copied().map(count).collect(),
+            by_verdict: CheckVerdict::values().map(count).collect(),
         }
     }
 

@@ -54,7 +54,7 @@ named! {
 impl CostGroup {
     /// All groups, in the order of reports.
     pub fn all() -> impl Iterator<Item = CostGroup> + Clone {
-        CostGroup::VALUES.iter().copied()
+        CostGroup::values()
     }
 
     /// The name in reports of a user's pipeline, whose stages may sleep for any

@@ -131,6 +131,11 @@ impl NullControl {
 }
 
 impl Run {
+    /// The case of this name.
+    pub fn case(&self, name: &str) -> Option<&CaseResult> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
     /// Whether anything was measured.
     pub fn has_results(&self) -> bool {
         self.search.as_ref().is_some_and(|found| found.trials() > 0)

@@ -16,7 +16,6 @@ fn end(role: ProcessRole) -> (EndProcess, Control) {
         child,
         control: Control::new(ours),
         has_reported: false,
-        is_reaped: false,
     };
     (end, Control::new(theirs))
 }

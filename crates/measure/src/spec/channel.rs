@@ -131,7 +131,7 @@ impl Channel {
     }
 
     fn matching(predicate: impl Fn(Channel) -> bool) -> Vec<Channel> {
-        let all = Channel::VALUES.iter().copied();
+        let all = Channel::values();
         all.filter(|channel| predicate(*channel)).collect()
     }
 
@@ -212,7 +212,7 @@ impl Channel {
         let pipes = writers.flat_map(|writer| {
             [Read, Splice, SpliceThrough].map(|reader| Channel::Pipe(writer, reader))
         });
-        pipes.chain(Channel::VALUES.iter().copied())
+        pipes.chain(Channel::values())
     }
 
     /// The name in options; what it is; and, in the words of records, what connects the
@@ -276,12 +276,8 @@ impl FromStr for Channel {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Channel::VALUES
-            .iter()
-            .find(|channel| channel.name() == name);
-        found
-            .copied()
-            .ok_or_else(|| format!("unknown value `{name}`"))
+        let found = Channel::values().find(|channel| channel.name() == name);
+        found.ok_or_else(|| format!("unknown value `{name}`"))
     }
 }
 

@@ -37,7 +37,7 @@ pipespeed_base::named! {
 }
 
 impl PageKind {
-    /// The transparent huge pages below the usual size.
+    /// The transparent huge pages below the usual size, from 16 KiB on, each twice as large.
     pub const THP: [Self; 7] = [
         Self::Thp16K,
         Self::Thp32K,
@@ -50,16 +50,10 @@ impl PageKind {
 
     /// The size of the pages in bytes, unless it is a default of the system.
     pub fn bytes(self) -> Option<usize> {
+        let thp = Self::THP.iter().position(|kind| *kind == self);
         match self {
-            PageKind::Base | PageKind::Huge | PageKind::HugeTlb | PageKind::Split => None,
             PageKind::HugeTlb1G => Some(1 << 30),
-            PageKind::Thp16K => Some(16 << 10),
-            PageKind::Thp32K => Some(32 << 10),
-            PageKind::Thp64K => Some(64 << 10),
-            PageKind::Thp128K => Some(128 << 10),
-            PageKind::Thp256K => Some(256 << 10),
-            PageKind::Thp512K => Some(512 << 10),
-            PageKind::Thp1M => Some(1 << 20),
+            _ => thp.map(|at| (16 << 10) << at),
         }
     }
 

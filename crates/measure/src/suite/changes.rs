@@ -127,7 +127,7 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
         case.described(change.about())
             .against(BASELINE, change.words())
     };
-    let changes = Change::VALUES.iter().copied().filter(possible).map(changed);
+    let changes = Change::values().filter(possible).map(changed);
     std::iter::once(baseline.clone()).chain(changes).collect()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::number::whole;
+use super::number::{decimal, whole};
 use pipespeed_base::size;
 use pipespeed_tools::meter::Format;
 
@@ -185,8 +185,6 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("write a number of seconds from 0 to 1000000".to_owned()),
-    }
+    let wanted = "write a number of seconds from 0 to 1000000";
+    decimal(text, 0.0..=1e6, wanted).map(Duration::from_secs_f64)
 }

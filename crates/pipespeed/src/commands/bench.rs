@@ -146,7 +146,7 @@ fn measure<S: FnMut(&Run)>(
         Preparation::Volumes => {
             let trials = plan.volumes(&measurement.work.run, pilot_s)?;
             progress.say(&trials.announcement());
-            progress.announce_long(trials.long());
+            progress.long = trials.long();
             measurement.expect(&trials.expected());
             measurement.work.limited = trials.limited;
             trials.rounds

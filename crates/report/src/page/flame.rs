@@ -4,13 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_explain::profile::flame;
 use pipespeed_explain::profile::record::{CaseProfile, Profile};
 
-/// The flame graph of each case.
-pub(super) fn graphs(profile: &Profile) -> Markup {
-    html! { @for case in &profile.cases { (graph(profile, case)) } }
-}
-
 /// The flame graph of a case, which brings a script of its own.
-fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
+pub(super) fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
     let name = &case.name;
     html! {
         @if let Ok(graph) = flame::of_case(profile, case) {

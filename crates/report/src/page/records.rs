@@ -178,7 +178,7 @@ impl FromStr for Topic {
             Topic::Profile,
             Topic::Pages,
         ];
-        let runs = Suite::VALUES.iter().map(|suite| Topic::Bench(*suite));
+        let runs = Suite::values().map(Topic::Bench);
         let found = runs.chain(others).find(|topic| topic.to_string() == text);
         found.ok_or_else(|| format!("no record is called `{text}`"))
     }

@@ -146,7 +146,9 @@ fn report(file: &SectionFile, saved: &Saved) -> Markup {
             ChartPlace::Nowhere => (tables(&blocks, file.title, blocks.findings.is_empty())),
             ChartPlace::Section => (figure(&blocks, file.caption)),
         }
-        @if let Saved::Profile(profile) = saved { (flame::graphs(profile)) }
+        @if let Saved::Profile(profile) = saved {
+            @for case in &profile.cases { (flame::graph(profile, case)) }
+        }
     }
 }
 

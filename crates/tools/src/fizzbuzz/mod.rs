@@ -64,7 +64,7 @@ impl CodePath {
 
     /// The fastest path that this processor supports.
     pub fn fastest() -> CodePath {
-        let mut fastest_first = CodePath::VALUES.iter().copied().rev();
+        let mut fastest_first = CodePath::values().rev();
         fastest_first
             .find(|path| path.is_supported())
             .unwrap_or(CodePath::Portable)
