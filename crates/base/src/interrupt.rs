@@ -29,6 +29,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
+use crate::failure::Interrupted;
 use crate::standard::is_ignored;
 
 /// Signals that a terminal, a shell or timeout(1) sends to all processes of a group at once:
@@ -218,6 +219,15 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+
+    /// Checks that no signal was received.
+    ///
+    /// # Errors
+    /// One was.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        self.signal()
+            .map_or(Ok(()), |signal| Err(Interrupted(signal)))
     }
 }
 

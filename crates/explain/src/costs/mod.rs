@@ -245,7 +245,7 @@ impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
     /// The probe of a case, unless the run was interrupted or the case closed.
     fn probe(&mut self, case: usize) -> Result<&mut dyn Probe, TrialError> {
         match ((self.signal)(), &mut self.cases[case].probe) {
-            (Some(signal), _) => Err(TrialError::Interrupted(signal)),
+            (Some(signal), _) => Err(Interrupted(signal).into()),
             (None, Ok(probe)) => Ok(&mut **probe),
             (None, Err(why)) => Err(why.clone().into()),
         }

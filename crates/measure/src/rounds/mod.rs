@@ -269,7 +269,7 @@ impl<W: Work> Rounds<W> {
                 trials.succeeded = true;
                 return Ok(true);
             }
-            Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+            Err(TrialError::Interrupted(signal)) => return Err(signal),
             Err(TrialError::NotRun(why)) if !trials.succeeded => {
                 self.work.close(case, why);
                 return Ok(false);
@@ -599,7 +599,7 @@ mod tests {
         let signal = |_, _| {
             trials += 1;
             match trials {
-                5 => Err(TrialError::Interrupted(15)),
+                5 => Err(Interrupted(15).into()),
                 _ => Ok(()),
             }
         };

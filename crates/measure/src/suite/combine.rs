@@ -125,7 +125,7 @@ impl<R: Runner> Measurement<R> {
                         rates[at].extend(sample.map(|sample| sample.gib_per_s));
                     }
                     Err(TrialError::NotRun(_)) => {}
-                    Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+                    Err(TrialError::Interrupted(signal)) => return Err(signal),
                     Err(error) => {
                         let message = format!("a trial failed: {:#}", error.into_failure());
                         let failed = Warning::for_case(WarningKind::Failed, &case.name, message);

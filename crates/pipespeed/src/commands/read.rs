@@ -88,14 +88,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     let seconds = started.elapsed().as_secs_f64();
     if end.verbose {
         let used = meter.read(received, source.counts()).since(&before);
-        say(&format!(
-            "read: {} received in {:.3} s, {} system calls, {} would-blocks, {} page faults",
-            size::format(used.bytes),
-            used.seconds,
-            used.syscalls,
-            used.would_blocks,
-            used.page_faults,
-        ));
+        ends::say_used("read", "received", &used);
     }
     if received == 0 && end.bytes_to_pipe() > 0 {
         return check_length(end, received);

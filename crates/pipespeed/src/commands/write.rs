@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
-use super::ends::{Rules, buffer_error, check_huge_pages};
+use super::ends::{Rules, buffer_error, check_huge_pages, say_used};
 use crate::cli::{EndArgs, Sent, WriteArgs};
 use pipespeed_base::failure::{is_reader_gone, say, usage};
 use pipespeed_base::size;
@@ -102,14 +102,7 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
     send(args, &mut sink)?;
     if args.end.verbose {
         let used = meter.read(sink.sent(), sink.counts()).since(&before);
-        say(&format!(
-            "write: {} sent in {:.3} s, {} system calls, {} would-blocks, {} page faults",
-            size::format(used.bytes),
-            used.seconds,
-            used.syscalls,
-            used.would_blocks,
-            used.page_faults,
-        ));
+        say_used("write", "sent", &used);
     }
     Ok(())
 }

@@ -180,9 +180,7 @@ fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Resul
     say("Go on? [y/N]");
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     while !is_over(interrupt, Some(&input), None) {}
-    if let Some(signal) = interrupt.signal() {
-        return Err(Interrupted(signal).into());
-    }
+    interrupt.check()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -431,9 +429,7 @@ impl ProofRunner<'_> {
     /// # Errors
     /// It can't be started, or a signal arrived.
     fn run(&mut self, way: &ProofWay, purpose: RunPurpose) -> Result<ProofRun, TrialError> {
-        if let Some(signal) = self.interrupt.signal() {
-            return Err(TrialError::Interrupted(signal));
-        }
+        self.interrupt.check()?;
         let mut receiver = (*way != ProofWay::Plain)
             .then(AccountReceiver::new)
             .transpose()?;
@@ -504,7 +500,7 @@ impl ProofRunner<'_> {
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> TrialError {
         terminate::end_descendants(&self.proc, &[], Duration::ZERO);
-        TrialError::Interrupted(signal)
+        Interrupted(signal).into()
     }
 
     /// The bottleneck of the running command.
