@@ -29,7 +29,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
-use crate::failure::Interrupted;
 use crate::standard::is_ignored;
 
 /// Signals that a terminal, a shell or timeout(1) sends to all processes of a group at once:
@@ -71,6 +70,11 @@ pub(crate) fn is_noticed() -> bool {
 pub(crate) fn first_signal() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
+
+/// A signal ended the work: exit status 128 plus its number, as in shells.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted by {}", signal_name(*.0))]
+pub struct Interrupted(pub i32);
 
 /// The first signal received. Opens no descriptor, so it can't wake a poll(2): call
 /// [`signal`](Self::signal) regularly. See the [module](self) for the choice of handler.
