@@ -10,6 +10,7 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 
+pub use crate::interrupt::Interrupted;
 use crate::limits::{Resource, soft_limit};
 use crate::patient::{ended_by, print_on_stderr};
 use crate::text::{escape, without_error_numbers, wrap};
@@ -19,11 +20,6 @@ use crate::{size, standard};
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
-
-/// A signal ended the work: exit status 128 plus its number, as in shells.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted by {}", crate::signal_name(*.0))]
-pub struct Interrupted(pub i32);
 
 /// The reader of standard output has closed it, which ends a producer normally.
 #[derive(Debug, thiserror::Error)]

@@ -71,6 +71,11 @@ pub(crate) fn first_signal() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
+/// A signal ended the work: exit status 128 plus its number, as in shells.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted by {}", signal_name(*.0))]
+pub struct Interrupted(pub i32);
+
 /// The first signal received. Opens no descriptor, so it can't wake a poll(2): call
 /// [`signal`](Self::signal) regularly. See the [module](self) for the choice of handler.
 #[derive(Debug, Clone)]
@@ -218,6 +223,15 @@ impl Interrupt {
     /// The signal received, if any.
     pub fn signal(&self) -> Option<i32> {
         self.flag.signal()
+    }
+
+    /// Checks that no signal was received.
+    ///
+    /// # Errors
+    /// One was.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        self.signal()
+            .map_or(Ok(()), |signal| Err(Interrupted(signal)))
     }
 }
 

@@ -1,9 +1,17 @@
 //! Enums whose values have names in options and records.
 
+use std::iter::Copied;
+use std::slice::Iter;
+
 /// An enum whose values have names. [`named!`](crate::named) implements it.
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     /// The values that an option accepts, in the order of its help.
     const VALUES: &'static [Self];
+
+    /// The same as an iterator.
+    fn values() -> Copied<Iter<'static, Self>> {
+        Self::VALUES.iter().copied()
+    }
 
     /// The word used in options and records.
     fn name(self) -> &'static str;
@@ -12,18 +20,48 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     fn about(self) -> &'static str;
 
     /// Other words that an option accepts.
-    fn aliases(self) -> &'static [&'static str];
+    fn aliases(self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
-/// Names the values of an enum: `named!(Colour { Red = "red" | "crimson": "of roses", })`.
+/// Defines an enum whose values have names:
 ///
-/// Implements [`Named`], [`Display`](std::fmt::Display) and
+/// ```text
+/// named! {
+///     /// A colour.
+///     #[derive(Debug, Clone, Copy, PartialEq)]
+///     pub enum Colour {
+///         /// of roses
+///         Red = "red" | "crimson",
+///     }
+/// }
+/// ```
+///
+/// The first line of a value's documentation is what help says of it; the words are its name and
+/// other words that an option accepts. Implements [`Named`], [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr), whose error lists the names.
 #[macro_export]
 macro_rules! named {
-    ($type:ty {
-        $($value:ident = $name:literal $(| $alias:literal)*: $about:literal,)+
-    }) => {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $type:ident {
+            $(
+                #[doc = $about:literal]
+                $(#[$of_value:meta])*
+                $value:ident = $name:literal $(| $alias:literal)*,
+            )+
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility enum $type {
+            $(
+                #[doc = $about]
+                $(#[$of_value])*
+                $value,
+            )+
+        }
+
         impl $crate::Named for $type {
             const VALUES: &'static [Self] = &[$(Self::$value),+];
 
@@ -32,7 +70,7 @@ macro_rules! named {
             }
 
             fn about(self) -> &'static str {
-                match self { $(Self::$value => $about,)+ }
+                match self { $(Self::$value => $about.trim_ascii(),)+ }
             }
 
             fn aliases(self) -> &'static [&'static str] {
@@ -74,16 +112,15 @@ macro_rules! named {
 mod tests {
     use super::Named;
 
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Colour {
-        Red,
-        Blue,
+    crate::named! {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum Colour {
+            /// of roses
+            Red = "red" | "crimson",
+            /// of the sky
+            Blue = "blue",
+        }
     }
-
-    crate::named!(Colour {
-        Red = "red" | "crimson": "of roses",
-        Blue = "blue": "of the sky",
-    });
 
     #[test]
     fn values_parse_by_name_and_errors_list_the_names() {

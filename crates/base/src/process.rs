@@ -100,25 +100,21 @@ impl ProcessHandle {
     /// Those of poll(2): it is refused, say, so that the end can't be noticed.
     pub fn ends_within(&self, within: Duration) -> io::Result<bool> {
         let start = Instant::now();
+        // The pidfd, if it is one.
+        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
         loop {
+            // A time out of range for poll(2) means no timeout.
             let left = within.saturating_sub(start.elapsed());
             let is_pidfd = self.refusal.is_none();
             if !is_pidfd && self.runs() {
                 thread::sleep(POLL_INTERVAL.min(left));
-            } else if !is_pidfd || self.is_readable(left)? {
+            } else if !is_pidfd || is_any_ready(&mut fds, Timespec::try_from(left).ok().as_ref())? {
                 return Ok(true);
             }
             if left.is_zero() {
                 return Ok(false);
             }
         }
-    }
-
-    /// Whether the pidfd becomes readable; perhaps false before the time after a signal.
-    fn is_readable(&self, within: Duration) -> io::Result<bool> {
-        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
-        // A time out of range means no timeout.
-        is_any_ready(&mut fds, Timespec::try_from(within).ok().as_ref())
     }
 
     /// Whether the process of a directory runs: it can't be read after the process was reaped.

@@ -41,69 +41,8 @@ pub struct Kernel {
     pub security_modules: Option<String>,
 }
 
-/// The boot parameters recorded
-/// (Documentation/admin-guide/kernel-parameters.txt): mitigations, cost of
-/// page allocation, interference with processors, idling.
-const PARAMETERS: &[&str] = &[
-    "amd_pstate",
-    "apparmor",
-    "audit",
-    "clocksource",
-    "cpuidle.governor",
-    "cpuidle.off",
-    "cpuidle_haltpoll.force",
-    "default_hugepagesz",
-    "gather_data_sampling",
-    "haltpoll.guest_halt_poll_ns",
-    "hugepages",
-    "hugepagesz",
-    "idle",
-    "indirect_target_selection",
-    "init_on_alloc",
-    "init_on_free",
-    "intel_idle.max_cstate",
-    "intel_pstate",
-    "isolcpus",
-    "kpti",
-    "l1tf",
-    "lsm",
-    "mds",
-    "mitigations",
-    "mmio_stale_data",
-    "no_hash_pointers",
-    "nohz",
-    "nohz_full",
-    "nopti",
-    "nosmt",
-    "nospectre_v1",
-    "nospectre_v2",
-    "page_poison",
-    "preempt",
-    "processor.max_cstate",
-    "psi",
-    "pti",
-    "randomize_kstack_offset",
-    "rcu_nocbs",
-    "retbleed",
-    "selinux",
-    "slab_debug",
-    "slub_debug",
-    "spec_rstack_overflow",
-    "spec_store_bypass_disable",
-    "spectre_bhi",
-    "spectre_v2",
-    "spectre_v2_user",
-    "srbds",
-    "thp_anon",
-    "thp_shmem",
-    "threadirqs",
-    "transparent_hugepage",
-    "tsa",
-    "tsc",
-    "tsx",
-    "tsx_async_abort",
-    "vmscape",
-];
+/// The names of the boot parameters that are recorded, a line each.
+const PARAMETERS: &str = include_str!("boot-parameters.txt");
 
 impl Kernel {
     pub(super) fn read(root: &Root) -> Kernel {
@@ -148,7 +87,7 @@ fn boot_parameters(root: &Root) -> Vec<String> {
         .filter(|word| {
             let key = word.split('=').next().unwrap_or_default();
             // In parameter names the kernel treats '-' as '_'.
-            PARAMETERS.contains(&key.replace('-', "_").as_str())
+            PARAMETERS.lines().any(|name| name == key.replace('-', "_"))
         })
         .collect()
 }

@@ -198,6 +198,7 @@ impl NoiseReading {
             stolen: 0.0,
         };
         for cpu in chosen {
+            // Counts may decrease when a processor goes offline.
             let (now, then) = (self.cpus.get(&cpu)?, earlier.cpus.get(&cpu)?);
             used.others += (now.busy - then.busy).max(0.0) / seconds;
             used.stolen += (now.steal - then.steal).max(0.0) / seconds;
@@ -211,31 +212,18 @@ impl NoiseReading {
     /// counts as load by others.
     pub fn since(&self, earlier: &NoiseReading, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
         let seconds = (self.at_s - earlier.at_s).max(0.0);
-        // Counts may decrease when a processor goes offline.
-        let grown = |now: f64, then: f64| (now - then).max(0.0);
-        let of_cpu = |cpu: Option<usize>, count: fn(&CpuSeconds) -> f64| {
-            let (now, then) = (self.cpus.get(&cpu)?, earlier.cpus.get(&cpu)?);
-            Some(grown(count(now), count(then)))
-        };
-        let steal = |ticks: &CpuSeconds| ticks.steal;
-        let (stolen, count) = if cpus.is_empty() {
-            // All entries but the sum.
-            (of_cpu(None, steal), self.cpus.len().saturating_sub(1))
-        } else {
-            let each = cpus.iter().map(|cpu| of_cpu(Some(*cpu), steal));
-            (each.sum(), cpus.len())
-        };
         // The share is of `seconds`, since ticks are too coarse for short times.
-        let share = stolen.map(|stolen: f64| stolen / (seconds * count as f64));
-        let others = of_cpu(None, |ticks| ticks.busy).map(|busy| grown(busy, own_cpu_s));
+        let chosen = self.used_since(earlier, cpus);
+        let stolen = chosen.map(|used| used.stolen / used.processors as f64);
+        let all = self.used_since(earlier, &[]);
         let throttled = self.throttled_s.zip(earlier.throttled_s);
         NoiseDelta {
             seconds,
-            steal_share: share
+            steal_share: stolen
                 .filter(|share| share.is_finite())
                 .map(|share| share.min(1.0)),
-            throttled_s: throttled.map(|(now, then)| grown(now, then)),
-            other_load: others.filter(|_| seconds > 0.0).map(|busy| busy / seconds),
+            throttled_s: throttled.map(|(now, then)| (now - then).max(0.0)),
+            other_load: all.map(|used| (used.others - own_cpu_s / seconds).max(0.0)),
         }
     }
 }

@@ -7,24 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::cpu_list::CpuList;
 use super::topology::{Cpu, Relation, Topology};
 
-/// Where the two ends run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Placement {
-    /// On two cores that share the last cache.
-    #[default]
-    Different,
-    /// Both on one processor.
-    Same,
-    /// Wherever the scheduler puts them.
-    Free,
+pipespeed_base::named! {
+    /// Where the two ends run.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Placement {
+        /// on two cores that share the last cache
+        #[default]
+        Different = "different",
+        /// both on one processor
+        Same = "same",
+        /// wherever the scheduler puts them
+        Free = "free",
+    }
 }
-
-pipespeed_base::named!(Placement {
-    Different = "different": "on two cores that share the last cache",
-    Same = "same": "both on one processor",
-    Free = "free": "wherever the scheduler puts them",
-});
 
 /// The processors of the two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -99,39 +99,18 @@ fn signature(info: &str) -> Option<String> {
     ))
 }
 
-/// The name of an ARM core by the numbers of its MIDR_EL1 register
+/// The names of ARM cores, each after the numbers of implementer and part in its MIDR_EL1 register
 /// (arch/arm64/include/asm/cputype.h).
+const ARM_CORES: &str = include_str!("arm-cores.txt");
+
+/// The name of an ARM core.
 fn arm_name(maker: &str, part: &str) -> String {
-    let name = match (maker, part) {
-        ("0x41", "0xd03") => "ARM Cortex-A53",
-        ("0x41", "0xd05") => "ARM Cortex-A55",
-        ("0x41", "0xd07") => "ARM Cortex-A57",
-        ("0x41", "0xd08") => "ARM Cortex-A72",
-        ("0x41", "0xd09") => "ARM Cortex-A73",
-        ("0x41", "0xd0a") => "ARM Cortex-A75",
-        ("0x41", "0xd0b") => "ARM Cortex-A76",
-        ("0x41", "0xd0c") => "ARM Neoverse-N1",
-        ("0x41", "0xd0d") => "ARM Cortex-A77",
-        ("0x41", "0xd40") => "ARM Neoverse-V1",
-        ("0x41", "0xd41") => "ARM Cortex-A78",
-        ("0x41", "0xd44") => "ARM Cortex-X1",
-        ("0x41", "0xd46") => "ARM Cortex-A510",
-        ("0x41", "0xd47") => "ARM Cortex-A710",
-        ("0x41", "0xd48") => "ARM Cortex-X2",
-        ("0x41", "0xd49") => "ARM Neoverse-N2",
-        ("0x41", "0xd4d") => "ARM Cortex-A715",
-        ("0x41", "0xd4e") => "ARM Cortex-X3",
-        ("0x41", "0xd4f") => "ARM Neoverse-V2",
-        ("0x41", "0xd80") => "ARM Cortex-A520",
-        ("0x41", "0xd81") => "ARM Cortex-A720",
-        ("0x41", "0xd82") => "ARM Cortex-X4",
-        ("0x41", "0xd84") => "ARM Neoverse-V3",
-        ("0x41", "0xd85") => "ARM Cortex-X925",
-        ("0x41", "0xd8e") => "ARM Neoverse-N3",
-        ("0xc0", "0xac3") => "Ampere-1",
-        ("0xc0", "0xac4") => "Ampere-1A",
-        ("0x48", "0xd01") => "HiSilicon TSV110",
-        _ => return format!("ARM implementer {maker} part {part}"),
-    };
-    name.to_owned()
+    let numbers = format!("{maker} {part} ");
+    let name = ARM_CORES
+        .lines()
+        .find_map(|line| line.strip_prefix(&numbers));
+    name.map_or_else(
+        || format!("ARM implementer {maker} part {part}"),
+        str::to_owned,
+    )
 }

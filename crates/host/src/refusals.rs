@@ -147,7 +147,8 @@ static SETTINGS: [Setting; 2] = [
 ];
 
 /// A system call that was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} is refused ({}): {cause}; {remedy}", self.errno_name())]
 pub struct Refusal {
     /// The call.
     pub call: RefusableCall,
@@ -378,16 +379,6 @@ impl Refusal {
         format!("{errno:?}")
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (call, errno) = (&self.call, self.errno_name());
-        let (cause, remedy) = (&self.cause, &self.remedy);
-        write!(f, "{call} is refused ({errno}): {cause}; {remedy}")
-    }
-}
-
-impl Error for Refusal {}
 
 #[cfg(test)]
 mod tests {

@@ -145,9 +145,8 @@ impl ComparedCase {
 pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -> Comparison {
     let added = |case: &&CaseResult| old.cases.iter().all(|other| other.name != case.name);
     let cases = old.cases.iter().chain(new.cases.iter().filter(added));
-    let find = |run: &'a Run, name: &str| run.cases.iter().find(|case| case.name == name);
     let pairs: Vec<(&String, Option<&CaseResult>, Option<&CaseResult>)> = cases
-        .map(|case| (&case.name, find(old, &case.name), find(new, &case.name)))
+        .map(|case| (&case.name, old.case(&case.name), new.case(&case.name)))
         .collect();
     let rates = |case: &CaseResult| -> Vec<f64> {
         case.samples.iter().map(|sample| sample.gib_per_s).collect()
@@ -366,7 +365,7 @@ fn incomparable(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         ));
     }
     let other_data = old.cases.iter().find_map(|a| {
-        let b = new.cases.iter().find(|b| b.name == a.name)?;
+        let b = new.case(&a.name)?;
         (a.data != b.data).then_some((&a.name, a.data, b.data))
     });
     if let Some((name, a, b)) = other_data {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::record::{NotRun, TrialDeadlock};
 use pipespeed_base::failure::{Interrupted, out_of_descriptors};
-use pipespeed_base::{signal_name, size, text::pluralize};
+use pipespeed_base::{size, text::pluralize};
 use pipespeed_host::refusals::{self, is_refusal};
 
 /// Why a trial has no result.
@@ -19,8 +19,8 @@ pub enum TrialError {
     #[error("deadlock after {}", pluralize(.0.round_trips as usize, "round trip"))]
     Deadlock(Box<TrialDeadlock>),
     /// The run was interrupted by a signal.
-    #[error("interrupted by {}", signal_name(*.0))]
-    Interrupted(i32),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// Something went wrong.
     #[error("{0:#}")]
     Failed(#[from] anyhow::Error),
@@ -31,7 +31,7 @@ impl TrialError {
     pub fn into_failure(self) -> anyhow::Error {
         match self {
             TrialError::Failed(error) => error,
-            TrialError::Interrupted(signal) => Interrupted(signal).into(),
+            TrialError::Interrupted(signal) => signal.into(),
             other => other.into(),
         }
     }

@@ -115,9 +115,7 @@ impl SearchPlan {
                 .refused
                 .get(&sizes.pipe_bytes)
                 .map(NotRun::refused),
-            grid: Vec::new(),
-            finals: Vec::new(),
-            median: None,
+            ..CellResult::default()
         };
         let panel = |case: &Case| PanelResult {
             case: case.name.clone(),
@@ -176,13 +174,15 @@ pub fn search(
     runner.set_durations(plan.search_durations());
     run.search = Some(plan.empty_search());
     let effort = plan.purpose.effort();
-    let mut searching = Rounds::begin(Searching {
+    let seed = run.settings.seed;
+    let work = Searching {
         plan,
         started_s: runner.now_s(),
         stage: SearchStage::Grid,
         runner,
         run,
-    });
+    };
+    let mut searching = Rounds::begin(work, seed);
     let mut outcome = searching.rounds(effort.max_grid_trials, None, observer);
     if outcome.is_ok() {
         let work = &mut searching.work;
@@ -323,10 +323,6 @@ impl<R: Timed> Work for Searching<'_, R> {
         Ok(())
     }
 
-    fn seed(&self) -> u64 {
-        self.run.settings.seed
-    }
-
     fn summarise(&mut self, _: usize) {}
 }
 
@@ -373,7 +369,7 @@ pub fn confirm<R: Timed, O: RunObserver<Run>>(
     observer: &mut O,
     begin: impl FnOnce(&O),
 ) -> Result<(), Interrupted> {
-    let search = measurement.run_mut().search.as_ref();
+    let search = measurement.work.run.search.as_ref();
     let (took_s, trials) = search.map_or((0.0, 0), |search| (search.took_s, search.trials()));
     let remaining_s = plan.time_s - took_s;
     let longer = plan.durations.sum_s() - plan.search_durations().sum_s();
@@ -383,12 +379,12 @@ pub fn confirm<R: Timed, O: RunObserver<Run>>(
                        more by --time, name fewer cases by --case, or fix a size by --buffer-size \
                        or --pipe-size";
         let warning = Warning::new(WarningKind::Quick, message);
-        measurement.run_mut().warnings.push(warning);
+        measurement.work.run.warnings.push(warning);
         return Ok(());
     }
-    let start_s = measurement.runner_mut().now_s();
+    let start_s = measurement.work.runner.now_s();
     measurement.pilot(observer)?;
-    let pilot_s = measurement.runner_mut().now_s() - start_s;
+    let pilot_s = measurement.work.runner.now_s() - start_s;
     let cases = measurement.runnable();
     let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, plan.min_rounds);
     let rounds = plan.rounds.unwrap_or_else(fitting);

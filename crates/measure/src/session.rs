@@ -27,7 +27,7 @@ use crate::endpoint::serve::SHARED_WORDS;
 use crate::failure::TrialError;
 use crate::spec::ProcessRole;
 use crate::sys::SharedWords;
-use pipespeed_base::failure::{out_of_descriptors, start_error};
+use pipespeed_base::failure::{Interrupted, out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
 use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
@@ -124,7 +124,6 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             child,
             control: Control::new(ours),
             has_reported: false,
-            is_reaped: false,
         };
         let fds = [&[self.words.as_fd()], fds].concat();
         if let Err(error) = end.control.send_with(&(cpu, spec), &fds) {
@@ -165,7 +164,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         for end in &mut self.ends {
             if let Err(error) = attach(end.role, end.child.id()) {
                 let signal = end.kill().ok().and_then(interrupting_signal);
-                return Err(signal.map_or(TrialError::Failed(error), TrialError::Interrupted));
+                return Err(signal.map_or(error.into(), |signal| Interrupted(signal).into()));
             }
         }
         Ok(())
@@ -213,7 +212,6 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             if let Err(error) = end.child.wait() {
                 return Err(end.gone(&error));
             }
-            end.is_reaped = true;
         }
         Ok(())
     }
@@ -252,9 +250,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     ) -> Result<Option<Reported<S, O>>, TrialError> {
         let mut next_check = Instant::now() + watch.as_ref().map_or(self.timeout, |w| w.interval());
         loop {
-            if let Some(signal) = self.interrupt.signal() {
-                return Err(TrialError::Interrupted(signal));
-            }
+            self.interrupt.check()?;
             let now = Instant::now();
             if let Some(watch) = watch
                 && now >= next_check.min(self.deadline)
@@ -289,11 +285,11 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                     end.has_reported = !matches!(report, ProcessReport::Ready(_));
                     Ok(Some((end.role, report)))
                 }
-                Err(error) => Err(match self.interrupt.signal() {
+                Err(error) => {
                     // Ctrl-C in a terminal signals all these processes.
-                    Some(signal) => TrialError::Interrupted(signal),
-                    None => end.gone(&error),
-                }),
+                    self.interrupt.check()?;
+                    Err(end.gone(&error))
+                }
             };
         }
     }
@@ -317,7 +313,6 @@ struct EndProcess {
     control: Control,
     /// Whether it has sent its last report.
     has_reported: bool,
-    is_reaped: bool,
 }
 
 impl EndProcess {
@@ -325,7 +320,7 @@ impl EndProcess {
     fn gone(&mut self, error: &io::Error) -> TrialError {
         let how = match self.kill() {
             Ok(status) => match interrupting_signal(status) {
-                Some(signal) => return TrialError::Interrupted(signal),
+                Some(signal) => return Interrupted(signal).into(),
                 None => describe(status),
             },
             Err(error) => error.to_string(),
@@ -336,16 +331,14 @@ impl EndProcess {
     /// Kills the process if it is still running, and reaps it.
     fn kill(&mut self) -> io::Result<ExitStatus> {
         let _ = self.child.kill();
-        self.is_reaped = true;
         self.child.wait()
     }
 }
 
 impl Drop for EndProcess {
     fn drop(&mut self) {
-        if !self.is_reaped {
-            let _ = self.kill();
-        }
+        // Neither does anything if it was reaped.
+        let _ = self.kill();
     }
 }
 

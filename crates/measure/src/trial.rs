@@ -114,9 +114,7 @@ impl ProcessRunner {
         case: &Case,
         attach: &mut dyn FnMut(ProcessRole, u32) -> anyhow::Result<()>,
     ) -> Result<Trial, TrialError> {
-        if let Some(signal) = self.interrupt.signal() {
-            return Err(TrialError::Interrupted(signal));
-        }
+        self.interrupt.check()?;
         let own_cpus = case
             .cpus
             .map(|(writer, reader)| [Some(writer), Some(reader)]);

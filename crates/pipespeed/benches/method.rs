@@ -59,7 +59,7 @@ fn run() -> anyhow::Result<()> {
     for run in 0..options.runs {
         let mut rates: [Vec<(usize, f64)>; 3] = Default::default();
         let schedule = Schedule::new(arms.len(), options.rounds, run as u64);
-        for (round, order) in schedule.orders().iter().enumerate() {
+        for (round, order) in schedule.orders.iter().enumerate() {
             for &arm in order {
                 let trial = runner
                     .run(arms[arm])

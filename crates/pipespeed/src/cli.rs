@@ -53,14 +53,7 @@ use pipespeed_measure::spec::{DataUse, PageReuse, Suite};
     version,
     infer_long_args = true,
     arg_required_else_help = true,
-    after_help = "\
-Try first:
-  pipespeed bench --quick       the published experiment, in 10 seconds
-  pipespeed profile --all       where each of its steps spends the time
-  pipespeed bench --help        options and examples, as for every command
-
-The experiment is Francesco Mazzoli's: \"How fast are Linux pipes anyway?\",
-https://mazzo.li/posts/fast-pipes.html"
+    after_help = include_str!("cli/help/pipespeed.txt").trim_ascii_end()
 )]
 pub struct Cli {
     /// The subcommand.
@@ -223,17 +216,7 @@ impl OutputArgs {
 
 /// `pipespeed bench`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Without --json, --csv and --chart all three are saved in ./pipespeed-results/. \
-The record is saved after each round, so an interrupted run loses nothing.
-
-Examples:
-  pipespeed bench                  the published ladder, one minute
-  pipespeed bench touched          every byte is produced and used
-  pipespeed bench changes          which change helps most
-  pipespeed bench channels --channel pipe,tcp --size 4K,1M
-  pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
-  pipespeed bench --quick --json - | jq .cases[].summary")]
+#[command(after_help = include_str!("cli/help/bench.txt").trim_ascii_end())]
 pub struct BenchArgs {
     /// The set of cases to measure.
     #[arg(value_parser = named::<Suite>(), default_value_t)]
@@ -274,18 +257,7 @@ pub struct BenchArgs {
 
 /// `pipespeed compare`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The samples of two runs are not paired: a change of the machine between the runs \
-also counts as a difference. The intervals account for slow drift within each run, \
-but not for changes between the runs.
-
-Exit status: 0; 1 if --fail-on found a slower case; 2 if the runs can't be compared, or \
-anything else failed.
-
-Examples:
-  pipespeed compare before.json after.json
-  pipespeed compare base.json new.json --fail-on slower:10    for use in CI
-  pipespeed compare a.json b.json c.json                      all against a.json")]
+#[command(after_help = include_str!("cli/help/compare.txt").trim_ascii_end())]
 pub struct CompareArgs {
     /// Saved runs; all are compared with the first ('-': standard input).
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
@@ -392,12 +364,7 @@ pub enum Sent {
 
 /// `pipespeed write`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  pipespeed write | pipespeed read
-  pipespeed write --write-with-vmsplice --huge-page --busy-loop |
-    pipespeed read --read-with-splice --busy-loop
-  pipespeed write --data pattern | pipespeed read --data verify")]
+#[command(after_help = include_str!("cli/help/write.txt").trim_ascii_end())]
 pub struct WriteArgs {
     /// What to send.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
@@ -415,12 +382,7 @@ pub struct WriteArgs {
 
 /// `pipespeed read`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The options of write are accepted as well, since --csv prints them.
-
-Examples:
-  producer | pipespeed read --bytes-to-pipe 1G
-  pipespeed write | pipespeed read --pipe-size 1M --busy-loop")]
+#[command(after_help = include_str!("cli/help/read.txt").trim_ascii_end())]
 pub struct ReadArgs {
     /// What to do with the data [default: read].
     ///

@@ -26,7 +26,9 @@ pub(super) fn tables(run: &Run) -> Vec<TableBlock> {
 
 /// One row per change, the largest certain gain first.
 fn ranking(run: &Run) -> TableBlock {
-    let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
+    let base = run
+        .case(BASELINE)
+        .and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
@@ -49,10 +51,6 @@ fn ranking(run: &Run) -> TableBlock {
     }
     let heading = format!("Changes to the baseline{base}, by certain gain:");
     TableBlock::headed(heading, table)
-}
-
-fn baseline(run: &Run) -> Option<&CaseResult> {
-    run.cases.iter().find(|case| case.name == BASELINE)
 }
 
 /// The change in words.
@@ -78,7 +76,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
     match gained().find(|step| is_safe(step.case)) {
         Some(best) => {
             let mut sentence = format!("What would help most here: {}", gain(best));
-            if let Some(ms) = baseline(run).and_then(cpu_ms) {
+            if let Some(ms) = run.case(BASELINE).and_then(cpu_ms) {
                 sentence += &format!(" (baseline: {ms})");
             }
             let mut single = gained().filter(|step| is_safe(step.case) && !is_combined(step));

@@ -106,8 +106,7 @@ fn table(run: &Run, cases: &[&CaseResult]) -> Table {
 /// The ratio to the case that this one is compared with.
 fn against(run: &Run, case: &CaseResult) -> Option<String> {
     let (found, other) = case.ratio.zip(case.compared_with.as_deref())?;
-    let other_case = run.cases.iter().find(|case| case.name == other);
-    let other = other_case.map_or(other, channel);
+    let other = run.case(other).map_or(other, channel);
     let verdict = found.verdict.name();
     let reason = hidden_reason(&found);
     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -292,7 +291,7 @@ pub(super) fn chart(run: &Run, width: i32) -> String {
                 .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))
                 .collect(),
         };
-        let lines = Channel::VALUES.iter().map(|channel| line(channel.name()));
+        let lines = Channel::values().map(|channel| line(channel.name()));
         Panel {
             title: (*title).to_owned(),
             lines: lines.filter(|line| !line.points.is_empty()).collect(),

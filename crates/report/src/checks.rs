@@ -52,7 +52,7 @@ fn table(record: &CheckRecord) -> Table {
         "check",
         "statement",
     ]);
-    for &group in CheckGroup::VALUES {
+    for group in CheckGroup::values() {
         let of_group = record
             .checks
             .iter()
@@ -62,7 +62,7 @@ fn table(record: &CheckRecord) -> Table {
                 table.heading(group.name());
             }
             let outcome = &checked.outcome;
-            let mark = outcome.verdict.mark();
+            let mark = outcome.verdict.name();
             let mark = match outcome.verdict {
                 CheckVerdict::Pass => Cell::painted(mark, GREEN),
                 CheckVerdict::Seen => mark.into(),
@@ -79,7 +79,7 @@ fn table(record: &CheckRecord) -> Table {
 fn summary(record: &CheckRecord) -> String {
     let summary = &record.summary;
     let count = |verdict: CheckVerdict| {
-        let count = format!("{} {}", summary.count(verdict), verdict.mark());
+        let count = format!("{} {}", summary.count(verdict), verdict.name());
         match verdict {
             CheckVerdict::Pass | CheckVerdict::Seen => count,
             CheckVerdict::Fail | CheckVerdict::Refused | CheckVerdict::Error => {
@@ -92,8 +92,7 @@ fn summary(record: &CheckRecord) -> String {
             }
         }
     };
-    let counts = CheckVerdict::ALL
-        .into_iter()
+    let counts = CheckVerdict::values()
         .filter(|verdict| summary.count(*verdict) > 0)
         .map(count)
         .join(", ");

@@ -19,29 +19,6 @@ type Row<'a> = (String, &'a Cost, Option<usize>);
 
 /// The titles, with their rows.
 fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
-    // All fields are listed, so that a new one can't be forgotten.
-    let Costs {
-        rounds: _,
-        places,
-        call,
-        would_block,
-        write,
-        read,
-        vmsplice_base,
-        vmsplice_huge,
-        read_vmspliced,
-        splice_base,
-        splice_huge,
-        tee,
-        move_page,
-        pin_base,
-        pin_huge,
-        fault_base,
-        fault_huge,
-        wake_up_same,
-        wake_up_other,
-        wake_call_other,
-    } = costs;
     let page = page_size();
     let moved = |name: &str, cost| (name.to_owned(), cost, Some(page));
     let plain = |name: &str, cost| (name.to_owned(), cost, None);
@@ -49,7 +26,7 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
         let name = format!("{name} of {}", size::format(bytes as u64));
         (name, cost, Some(bytes))
     };
-    let relation = match places.relation.as_str() {
+    let relation = match costs.places.relation.as_str() {
         "" => String::new(),
         relation => format!("; other: {relation}"),
     };
@@ -57,8 +34,8 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
         (
             "system calls (ns per call)".to_owned(),
             vec![
-                plain("a call that does nothing (getppid)", call),
-                plain("a read of an empty pipe", would_block),
+                plain("a call that does nothing (getppid)", &costs.call),
+                plain("a read of an empty pipe", &costs.would_block),
             ],
         ),
         (
@@ -67,34 +44,41 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
                 size::format(PIECE as u64)
             ),
             vec![
-                moved("write", write),
-                moved("read", read),
-                moved("read of vmspliced pages", read_vmspliced),
-                moved("vmsplice, base pages", vmsplice_base),
-                moved("vmsplice, huge pages", vmsplice_huge),
-                moved("splice to /dev/null, base pages", splice_base),
-                moved("splice to /dev/null, huge pages", splice_huge),
-                moved("splice to another pipe", move_page),
-                moved("tee to another pipe", tee),
+                moved("write", &costs.write),
+                moved("read", &costs.read),
+                moved("read of vmspliced pages", &costs.read_vmspliced),
+                moved("vmsplice, base pages", &costs.vmsplice_base),
+                moved("vmsplice, huge pages", &costs.vmsplice_huge),
+                moved("splice to /dev/null, base pages", &costs.splice_base),
+                moved("splice to /dev/null, huge pages", &costs.splice_huge),
+                moved("splice to another pipe", &costs.move_page),
+                moved("tee to another pipe", &costs.tee),
             ],
         ),
         (
             "pinning: vmsplice minus splice from a pipe (ns per page)".to_owned(),
-            vec![plain("base pages", pin_base), plain("huge pages", pin_huge)],
+            vec![
+                plain("base pages", &costs.pin_base),
+                plain("huge pages", &costs.pin_huge),
+            ],
         ),
         (
             "page faults (ns per fault)".to_owned(),
             vec![
-                faulted("first write to a page", fault_base, page),
-                faulted("first write to a huge page", fault_huge, huge_page_size()),
+                faulted("first write to a page", &costs.fault_base, page),
+                faulted(
+                    "first write to a huge page",
+                    &costs.fault_huge,
+                    huge_page_size(),
+                ),
             ],
         ),
         (
             format!("waking a sleeping process (ns{relation})"),
             vec![
-                plain("same processor, until it runs", wake_up_same),
-                plain("other processor, until it runs", wake_up_other),
-                plain("other processor, the waker's call", wake_call_other),
+                plain("same processor, until it runs", &costs.wake_up_same),
+                plain("other processor, until it runs", &costs.wake_up_other),
+                plain("other processor, the waker's call", &costs.wake_call_other),
             ],
         ),
     ]
@@ -173,6 +157,17 @@ pub(super) mod tests {
         costs.vmsplice_huge.not_run = Some(NotRun::refused("this system grants no huge pages"));
         costs.places.relation = "different cores sharing L3".to_owned();
         costs
+    }
+
+    #[test]
+    fn each_cost_has_a_row() {
+        let costs = costs();
+        let saved = serde_json::to_value(&costs).unwrap();
+        let others = ["rounds", "places"];
+        let saved = saved.as_object().unwrap().keys();
+        let saved = saved.filter(|name| !others.contains(&name.as_str()));
+        let rows: usize = groups(&costs).iter().map(|(_, rows)| rows.len()).sum();
+        assert_eq!(saved.count(), rows);
     }
 
     #[test]

@@ -11,21 +11,6 @@ use pipespeed_explain::profile::counted::{CountedRecord, EndAccount, TimeUse};
 /// Width of the column of names.
 const NAME_WIDTH: usize = 32;
 
-fn name(item: TimeUse) -> &'static str {
-    match item {
-        TimeUse::Calls => "system calls",
-        TimeUse::WouldBlocks => "calls that would block",
-        TimeUse::Pages => "pages of 4 KiB",
-        TimeUse::Faults => "page faults",
-        TimeUse::Preemptions => "preemptions (context switches)",
-        TimeUse::WakeCalls => "wake-ups of the other end",
-        TimeUse::WakeUps => "wake-ups of this end",
-        TimeUse::Asleep => "asleep, without the wake-ups",
-        TimeUse::RunDelay => "waiting for a processor",
-        TimeUse::Unexplained => "unexplained",
-    }
-}
-
 /// A table for each end of each case, then the notes.
 pub fn counted_cases(record: &CountedRecord, style: Style) -> String {
     let mut blocks = Vec::new();
@@ -75,7 +60,7 @@ fn table(end: &EndAccount, style: Style) -> String {
         let figure = |text: String| if is_shown { text } else { "?".to_owned() };
         let count = row.count.map(|count| fixed(count, 0));
         table.row([
-            name(row.item).to_owned(),
+            row.item.name().to_owned(),
             count.unwrap_or_default(),
             row.each_ns.map(significant).unwrap_or_default(),
             figure(row.seconds.map_or_else(|| "unknown".to_owned(), per_page)),

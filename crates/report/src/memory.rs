@@ -69,7 +69,7 @@ fn place(run: &Run, bytes: usize) -> String {
 
 /// The cases of all ways.
 fn all_ways(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    Act::VALUES.iter().flat_map(|way| of_way(run, *way))
+    Act::values().flat_map(|way| of_way(run, way))
 }
 
 /// The tables: the rates of memory, and the ladder.
@@ -177,7 +177,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 /// Compares a rung with a copy in memory.
 fn against_the_copy(run: &Run, rung: &CaseResult, what: &str) -> Option<String> {
     let step = step(rung)?;
-    let copy = run.cases.iter().find(|case| case.name == step.base)?;
+    let copy = run.case(step.base)?;
     let verb = match step.ratio.verdict {
         Verdict::Faster => "is faster than",
         Verdict::Slower => "is slower than",

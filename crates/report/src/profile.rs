@@ -417,13 +417,11 @@ fn stacked_bar(end: &EndProfile, name: fn(CostGroup) -> &'static str) -> Bar {
     let wall_s = end.usage.wall_s;
     Bar {
         parts: CostGroup::all().map(part).collect(),
-        interval: None,
         value: match end.usage.ns_per_page(wall_s) {
             Some(ns) => format!("{} ns", significant(ns)),
             None => format!("{} s", significant(wall_s)),
         },
-        notes: Vec::new(),
-        hint: String::new(),
+        ..Bar::default()
     }
 }
 

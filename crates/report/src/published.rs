@@ -1,7 +1,7 @@
 //! Published results, and those of a run or a profile beside them.
 
 use itertools::Itertools as _;
-use pipespeed_base::size;
+use pipespeed_base::{named, size};
 use pipespeed_explain::profile::record::{EndProfile, Profile};
 use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
 use pipespeed_measure::spec::Suite;
@@ -25,28 +25,20 @@ enum Claim {
     NoGain,
 }
 
-/// Whether a run agrees with a published statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Judgement {
-    Confirmed,
-    /// The direction is confirmed, but the effect is much larger than the published one.
-    MuchLarger,
-    /// The direction is confirmed, but the effect is much smaller than the published one.
-    MuchSmaller,
-    Refuted,
-    Undecided,
-}
-
-impl Judgement {
-    /// The judgement, before "here".
-    fn name(self) -> &'static str {
-        match self {
-            Judgement::Confirmed => "confirmed",
-            Judgement::MuchLarger => "the same direction, but much larger",
-            Judgement::MuchSmaller => "the same direction, but much smaller",
-            Judgement::Refuted => "refuted",
-            Judgement::Undecided => "undecided",
-        }
+named! {
+    /// Whether a run agrees with a published statement: the words before "here".
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Judgement {
+        /// The direction is confirmed.
+        Confirmed = "confirmed",
+        /// The direction is confirmed, but the effect is much larger than the published one.
+        MuchLarger = "the same direction, but much larger",
+        /// The direction is confirmed, but the effect is much smaller than the published one.
+        MuchSmaller = "the same direction, but much smaller",
+        /// The statement does not hold here.
+        Refuted = "refuted",
+        /// The run does not decide.
+        Undecided = "undecided",
     }
 }
 
@@ -195,9 +187,6 @@ enum PublishedValue {
     /// The case's comparison; with the ratio of the published rates if the published step
     /// changes one factor alone.
     Comparison(Claim, Option<f64>),
-    /// The percentage of the writer's samples in functions whose names begin like these, in
-    /// several versions of Linux, or in what they call.
-    Share(f64, &'static [&'static str]),
 }
 
 const fn published(
@@ -214,16 +203,6 @@ const fn published(
         figures,
         value,
     }
-}
-
-const fn share(
-    case: &'static str,
-    what: &'static str,
-    percent: f64,
-    functions: &'static [&'static str],
-) -> PublishedResult {
-    let value = PublishedValue::Share(percent, functions);
-    published(Suite::Ladder, case, what, "", value)
 }
 
 const NO_GAIN: PublishedValue = PublishedValue::Comparison(Claim::NoGain, None);
@@ -247,11 +226,10 @@ const ALLOCATING: &[&str] = &[
 const MUTEX: &[&str] = &["mutex_", "__mutex_"];
 const WAKING: &[&str] = &["wakeup_pipe_readers", "__wake_up"];
 
-/// All published results but those on volumes. The last published step, spinning, is in the
-/// suite options the inverse: sleeping. Copying is published as half of the time below pipe_write,
-/// allocating as a quarter.
+/// The published rates and comparisons but those of volumes. The last published step, spinning, is
+/// in the suite options the inverse: sleeping.
 #[rustfmt::skip]
-const RESULTS: [PublishedResult; 26] = {
+const RESULTS: [PublishedResult; 16] = {
     use Suite::{Ladder, Options};
     [
         published(Ladder, "write_read", "a plain pipe", "3.5 to 3.7 GiB/s", PublishedValue::Rate),
@@ -272,18 +250,35 @@ const RESULTS: [PublishedResult; 26] = {
         published(Options, "vmsplice_splice_huge", "sleeping instead of spinning, huge pages", "51.0 GiB/s instead of 62.5 to 65",
             slower(51.0 / 63.75)),
         published(Options, "poll_huge", "poll(2) before each transfer, huge pages", "no gain", NO_GAIN),
-        share("write_read", "pipe_write", 48.0, &["pipe_write", "anon_pipe_write"]),
-        share("write_read", "copying", 24.0, &["copy_page_from_iter"]),
-        share("write_read", "allocating pages", 12.0, ALLOCATING),
-        share("vmsplice_splice", "page pinning", 18.0, PINNING),
-        share("vmsplice_splice", "the pipe's mutex", 17.0, MUTEX),
-        share("vmsplice_splice", "add_to_pipe", 4.0, &["add_to_pipe"]),
-        share("vmsplice_splice_huge", "waiting for space", 15.0, &["wait_for_space"]),
-        share("vmsplice_splice_huge", "waking the reader", 8.0, WAKING),
-        share("vmsplice_splice_huge", "page pinning", 4.0, PINNING),
-        share("vmsplice_splice_huge", "the pipe's mutex", 4.0, MUTEX),
     ]
 };
+
+/// The published shares of the samples of the ladder's writers: the case, what took the time, the
+/// percentage, and how the names of its functions begin in several versions of Linux. What they
+/// call counts, too. Copying is published as half of the time below pipe_write, allocating as a
+/// quarter.
+const SHARES: [(&str, &str, f64, &[&str]); 10] = [
+    (
+        "write_read",
+        "pipe_write",
+        48.0,
+        &["pipe_write", "anon_pipe_write"],
+    ),
+    ("write_read", "copying", 24.0, &["copy_page_from_iter"]),
+    ("write_read", "allocating pages", 12.0, ALLOCATING),
+    ("vmsplice_splice", "page pinning", 18.0, PINNING),
+    ("vmsplice_splice", "the pipe's mutex", 17.0, MUTEX),
+    ("vmsplice_splice", "add_to_pipe", 4.0, &["add_to_pipe"]),
+    (
+        "vmsplice_splice_huge",
+        "waiting for space",
+        15.0,
+        &["wait_for_space"],
+    ),
+    ("vmsplice_splice_huge", "waking the reader", 8.0, WAKING),
+    ("vmsplice_splice_huge", "page pinning", 4.0, PINNING),
+    ("vmsplice_splice_huge", "the pipe's mutex", 4.0, MUTEX),
+];
 
 /// A sentence for each published result on the cases of a run: first the rates, then the
 /// confirmed, the refuted and the undecided comparisons.
@@ -299,10 +294,9 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
             ..
         } = result;
         let (judgement, beginning, found) = match result.value {
-            PublishedValue::Share(..) => return None,
             PublishedValue::Rate => {
-                let case = run.cases.iter().find(|found| found.name == *case)?;
-                (None, "Published".to_owned(), gib_per_s(measured(case)?.1))
+                let rate = measured(run.case(case)?)?.1;
+                (None, "Published".to_owned(), gib_per_s(rate))
             }
             PublishedValue::Comparison(claim, published) => {
                 let step = steps.iter().find(|step| step.case.name == *case)?;
@@ -340,24 +334,19 @@ pub(super) fn shares(profile: &Profile) -> Option<Table> {
         Column::right("published"),
         Column::right("here"),
     ]);
-    let mut is_empty = true;
-    for result in &RESULTS {
-        let PublishedValue::Share(published, functions) = result.value else {
-            continue;
-        };
-        let case = profile.cases.iter().find(|case| case.name == result.case);
+    for (name, what, published, functions) in SHARES {
+        let case = profile.cases.iter().find(|case| case.name == name);
         let writer = case.and_then(|case| case.ends.iter().find(|end| end.role == "writer"));
         if let Some(here) = writer.and_then(|writer| share_of_samples(writer, functions)) {
-            is_empty = false;
             table.row([
-                result.case.to_owned(),
-                result.what.to_owned(),
+                name.to_owned(),
+                what.to_owned(),
                 percent(published / 100.0, 0),
                 percent(here, 1),
             ]);
         }
     }
-    (!is_empty).then_some(table)
+    (!table.is_empty()).then_some(table)
 }
 
 /// The share of an end's samples in these functions and what they call; `None` without
@@ -386,11 +375,10 @@ const MIN_PART_S: f64 = 0.1;
 pub(super) fn volumes(run: &Run) -> Vec<String> {
     let threshold = Threshold::new(run);
     let other = deviations(run);
-    let find = |name: &str| run.cases.iter().find(|case| case.name == name);
     let mut sentences: Vec<String> = steps(run)
         .iter()
         .filter_map(|step| {
-            let base = find(step.base)?;
+            let base = run.case(step.base)?;
             let threshold = other.is_empty().then_some(threshold);
             Some(compare_volumes(step, base, threshold))
         })

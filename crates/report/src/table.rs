@@ -46,9 +46,7 @@ impl Column {
     pub fn optional(self, priority: u8) -> Self {
         Column { priority, ..self }
     }
-}
 
-impl Column {
     fn html(&self) -> Markup {
         let class = self.is_right.then_some("number");
         html! {

@@ -18,23 +18,19 @@ use super::doctor::{hidden, hidden_calls};
 use super::format::{fixed, list, pluralize};
 use super::style::{BOLD, DIM, Style};
 
-/// The order of the pipelines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sort {
-    /// Processor time of the busiest stage, most first.
-    #[default]
-    Cpu,
-    /// The rate of the fastest stage, most first.
-    Rate,
-    /// The names of the stages.
-    Name,
+named! {
+    /// The order of the pipelines.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Sort {
+        /// most processor time first
+        #[default]
+        Cpu = "cpu",
+        /// fastest first
+        Rate = "rate",
+        /// by the names of the stages
+        Name = "name",
+    }
 }
-
-named!(Sort {
-    Cpu = "cpu": "most processor time first",
-    Rate = "rate": "fastest first",
-    Name = "name": "by the names of the stages",
-});
 
 impl Sort {
     /// The order that follows.

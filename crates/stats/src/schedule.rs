@@ -25,7 +25,8 @@ const MAX_ROUNDS: usize = 100_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     cases: usize,
-    orders: Vec<Vec<usize>>,
+    /// The order of each round: the indices of all cases, each once.
+    pub orders: Vec<Vec<usize>>,
 }
 
 impl Schedule {
@@ -48,11 +49,6 @@ impl Schedule {
             );
         }
         Schedule { cases, orders }
-    }
-
-    /// The order of each round: the indices of all cases, each once.
-    pub fn orders(&self) -> &[Vec<usize>] {
-        &self.orders
     }
 
     /// Description of the order for the record:
@@ -164,7 +160,7 @@ mod tests {
             for sets in [1, 3] {
                 let rows = design_rows(cases);
                 let schedule = Schedule::new(cases, sets * rows, 99);
-                let (positions, pairs) = count(cases, schedule.orders());
+                let (positions, pairs) = count(cases, &schedule.orders);
                 let each = sets * rows / cases;
                 assert!(positions.iter().flatten().all(|&c| c == each));
                 for (before, after) in pairs.iter().enumerate() {
@@ -186,18 +182,18 @@ mod tests {
     #[test]
     fn sets_are_labelled_and_ordered_anew() {
         let schedule = Schedule::new(6, 12, 1);
-        assert_ne!(schedule.orders()[..6], schedule.orders()[6..]);
+        assert_ne!(schedule.orders[..6], schedule.orders[6..]);
     }
 
     #[test]
     fn schedules_of_up_to_two_cases_work() {
         assert_eq!(
-            Schedule::new(0, 2, 1).orders(),
+            Schedule::new(0, 2, 1).orders,
             [Vec::<usize>::new(), Vec::new()]
         );
-        assert_eq!(Schedule::new(1, 3, 1).orders(), [[0], [0], [0]]);
+        assert_eq!(Schedule::new(1, 3, 1).orders, [[0], [0], [0]]);
         let schedule = Schedule::new(2, 10, 1);
-        let first: usize = schedule.orders().iter().filter(|o| o[0] == 0).count();
+        let first: usize = schedule.orders.iter().filter(|o| o[0] == 0).count();
         assert_eq!(first, 5);
     }
 
@@ -240,8 +236,8 @@ mod tests {
             cases in 0usize..40, rounds in 0usize..90, seed: u64,
         ) {
             let schedule = Schedule::new(cases, rounds, seed);
-            prop_assert_eq!(schedule.orders().len(), rounds);
-            for order in schedule.orders() {
+            prop_assert_eq!(schedule.orders.len(), rounds);
+            for order in schedule.orders {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 prop_assert_eq!(sorted, (0..cases).collect::<Vec<_>>());
@@ -253,7 +249,7 @@ mod tests {
             cases in 2usize..20, rounds in 1usize..20, seed: u64,
         ) {
             let rounds = rounds.min(design_rows(cases));
-            let (_, pairs) = count(cases, Schedule::new(cases, rounds, seed).orders());
+            let (_, pairs) = count(cases, &Schedule::new(cases, rounds, seed).orders);
             let max = design_rows(cases) / cases;
             prop_assert!(pairs.iter().flatten().all(|&times| times <= max));
         }

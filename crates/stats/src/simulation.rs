@@ -47,11 +47,7 @@ fn run(model: Model, factors: [f64; CASES], seed: u64) -> Vec<Vec<(usize, f64)>>
     let mut noise = Noise::new(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
     let mut state = 0.0;
     let mut rates = vec![Vec::new(); CASES];
-    for (round, order) in Schedule::new(CASES, ROUNDS, seed)
-        .orders()
-        .iter()
-        .enumerate()
-    {
+    for (round, order) in Schedule::new(CASES, ROUNDS, seed).orders.iter().enumerate() {
         for (position, &case) in order.iter().enumerate() {
             let rate = factors[case] * model(&mut noise, &mut state, round, position);
             rates[case].push((round, rate));

@@ -46,26 +46,21 @@ use pipespeed_host::refusals::RefusableCall;
 /// load of 20 one took longer than 3 s.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The subject of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CheckGroup {
-    /// Capacity, slots and what may be set.
-    Limits,
-    /// Reading, writing, closing and waiting.
-    Semantics,
-    /// Pages that are moved rather than copied.
-    ZeroCopy,
-    /// What this process is allowed to do.
-    Permissions,
+pipespeed_base::named! {
+    /// The subject of a check.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CheckGroup {
+        /// Capacity, slots and what may be set.
+        Limits = "limits",
+        /// Reading, writing, closing and waiting.
+        Semantics = "semantics",
+        /// Pages that are moved rather than copied.
+        ZeroCopy = "zero-copy",
+        /// What this process is allowed to do.
+        Permissions = "permissions",
+    }
 }
-
-pipespeed_base::named!(CheckGroup {
-    Limits = "limits": "capacity, slots and what may be set",
-    Semantics = "semantics": "reading, writing, closing and waiting",
-    ZeroCopy = "zero-copy": "pages that are moved rather than copied",
-    Permissions = "permissions": "what this process is allowed to do",
-});
 
 /// A statement about pipes and its test.
 #[derive(Debug, Clone, Copy)]

@@ -8,44 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, CheckGroup};
 use pipespeed_base::text::without_error_numbers;
+use pipespeed_base::{Named, named};
 use pipespeed_host::refusals::Refusal;
 use pipespeed_measure::record::RecordHeader;
 
-/// Whether a statement holds here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CheckVerdict {
-    /// It holds.
-    Pass,
-    /// It does not hold, though it must for every pipe: the command fails.
-    Fail,
-    /// Systems differ, and this is the value here.
-    Seen,
-    /// The system does not allow it, or does not allow the test.
-    Refused,
-    /// The check could not be completed: the command fails.
-    Error,
-}
-
-impl CheckVerdict {
-    /// All verdicts, in the order of summaries.
-    pub const ALL: [CheckVerdict; 5] = [
-        CheckVerdict::Pass,
-        CheckVerdict::Fail,
-        CheckVerdict::Seen,
-        CheckVerdict::Refused,
-        CheckVerdict::Error,
-    ];
-
-    /// The word in tables. Verdicts that fail the command are in capitals.
-    pub fn mark(self) -> &'static str {
-        match self {
-            CheckVerdict::Pass => "pass",
-            CheckVerdict::Fail => "FAIL",
-            CheckVerdict::Seen => "seen",
-            CheckVerdict::Refused => "refused",
-            CheckVerdict::Error => "ERROR",
-        }
+named! {
+    /// Whether a statement holds here. Verdicts that fail the command are in capitals.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CheckVerdict {
+        /// It holds.
+        Pass = "pass",
+        /// It does not hold, though it must for every pipe: the command fails.
+        Fail = "FAIL",
+        /// Systems differ, and this is the value here.
+        Seen = "seen",
+        /// The system does not allow it, or does not allow the test.
+        Refused = "refused",
+        /// The check could not be completed: the command fails.
+        Error = "ERROR",
     }
 }
 
@@ -169,7 +150,7 @@ impl VerdictCounts {
         let count = |verdict| (verdict, with(checked, verdict).count());
         VerdictCounts {
             checks: checked.len(),
-            by_verdict: CheckVerdict::ALL.into_iter().map(count).collect(),
+            by_verdict: CheckVerdict::values().map(count).collect(),
         }
     }
 

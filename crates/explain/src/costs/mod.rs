@@ -230,16 +230,14 @@ impl<T> SampledProbe<T> {
 pub struct Probes<T, S> {
     cases: Vec<SampledProbe<T>>,
     complete_rounds: usize,
-    seed: u64,
     signal: S,
 }
 
 impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
-    fn from_cases(cases: Vec<SampledProbe<T>>, seed: u64, signal: S) -> Self {
+    fn from_cases(cases: Vec<SampledProbe<T>>, signal: S) -> Self {
         Probes {
             cases,
             complete_rounds: 0,
-            seed,
             signal,
         }
     }
@@ -247,7 +245,7 @@ impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
     /// The probe of a case, unless the run was interrupted or the case closed.
     fn probe(&mut self, case: usize) -> Result<&mut dyn Probe, TrialError> {
         match ((self.signal)(), &mut self.cases[case].probe) {
-            (Some(signal), _) => Err(TrialError::Interrupted(signal)),
+            (Some(signal), _) => Err(Interrupted(signal).into()),
             (None, Ok(probe)) => Ok(&mut **probe),
             (None, Err(why)) => Err(why.clone().into()),
         }
@@ -284,10 +282,6 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
         let values = values.map_err(|error| TrialError::Failed(error.into()))?;
         self.cases[case].samples.insert(place.round, values);
         Ok(())
-    }
-
-    fn seed(&self) -> u64 {
-        self.seed
     }
 
     fn summarise(&mut self, complete: usize) {
@@ -354,10 +348,9 @@ fn probes(places: &Places) -> Vec<SampledProbe<CostTargets>> {
 }
 
 impl<S: FnMut() -> Option<i32>> Probes<CostTargets, S> {
-    /// The probes of all costs. Wake-ups are measured on `places`; `seed` determines the
-    /// order.
-    pub fn of_costs(places: &Places, seed: u64, signal: S) -> Self {
-        Probes::from_cases(probes(places), seed, signal)
+    /// The probes of all costs. Wake-ups are measured on `places`.
+    pub fn of_costs(places: &Places, signal: S) -> Self {
+        Probes::from_cases(probes(places), signal)
     }
 
     /// The costs measured so far.
@@ -386,7 +379,7 @@ pub fn measure(
     rounds: usize,
     signal: impl FnMut() -> Option<i32>,
 ) -> Result<Costs, Interrupted> {
-    let mut run = Rounds::begin(Probes::of_costs(&places, 0, signal));
+    let mut run = Rounds::begin(Probes::of_costs(&places, signal), 0);
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
     Ok(run.work.costs(&places))
@@ -405,7 +398,7 @@ mod tests {
     ) {
         let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
         let case = SampledProbe::new("write", probe, targets);
-        let mut run = Rounds::begin(Probes::from_cases(vec![case], 1, || None));
+        let mut run = Rounds::begin(Probes::from_cases(vec![case], || None), 1);
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
         let missing = run.missing();
@@ -464,7 +457,7 @@ mod tests {
             (trials > 40).then_some(2)
         };
         let places = Places::default();
-        let mut run = Rounds::begin(Probes::of_costs(&places, 1, signal));
+        let mut run = Rounds::begin(Probes::of_costs(&places, signal), 1);
         run.pilot(&mut ()).unwrap();
         assert!(run.rounds(100, None, &mut ()).is_err());
         let probes = run.work;

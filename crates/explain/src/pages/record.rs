@@ -87,29 +87,23 @@ pub struct MemoryMapping {
     pub kernel_page_bytes: Option<u64>,
 }
 
-/// Where a page is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PageState {
-    /// In memory.
-    Present,
-    /// In swap space.
-    Swapped,
-    /// Not in memory, possibly in a file: the next access faults.
-    Absent,
-    /// Not in a mapping.
-    Unmapped,
-    /// Not shown by the kernel.
-    Unknown,
+pipespeed_base::named! {
+    /// Where a page is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PageState {
+        /// In memory.
+        Present = "present",
+        /// In swap space.
+        Swapped = "swapped",
+        /// Not in memory, possibly in a file: the next access faults.
+        Absent = "absent",
+        /// Not in a mapping.
+        Unmapped = "unmapped",
+        /// Not shown by the kernel.
+        Unknown = "unknown",
+    }
 }
-
-pipespeed_base::named!(PageState {
-    Present = "present": "in memory",
-    Swapped = "swapped": "in swap space",
-    Absent = "absent": "not in memory",
-    Unmapped = "unmapped": "not in a mapping",
-    Unknown = "unknown": "not shown",
-});
 
 /// The file that shows whether a huge page backs a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

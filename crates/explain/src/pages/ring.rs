@@ -163,29 +163,32 @@ impl PipeRing {
                 moved = rest;
             }
         }
-        while moved < bytes {
-            let len = page.min(bytes - moved);
-            let slot = UsedSlot {
-                page: SlotPage::Kernel,
-                offset: 0,
-                parts: vec![(letter, len)],
-            };
-            if !self.push(slot) {
-                break;
-            }
-            moved += len;
-        }
-        moved
+        let data = (letter, bytes);
+        self.fill(data, moved, page, |_| (SlotPage::Kernel, 0))
     }
 
     fn vmsplice(&mut self, offset: usize, bytes: usize, letter: char, page: usize) -> usize {
-        let mut moved = 0;
-        while moved < bytes {
+        self.fill((letter, bytes), 0, page, |moved| {
             let at = offset + moved;
-            let len = (page - at % page).min(bytes - moved);
+            (SlotPage::Caller(at / page), at % page)
+        })
+    }
+
+    /// Fills free slots with the data after its first `moved` bytes, from `place` in pages on.
+    /// Returns the number of bytes moved in all.
+    fn fill(
+        &mut self,
+        (letter, bytes): Part,
+        mut moved: usize,
+        page_bytes: usize,
+        place: impl Fn(usize) -> (SlotPage, usize),
+    ) -> usize {
+        while moved < bytes {
+            let (page, offset) = place(moved);
+            let len = (page_bytes - offset).min(bytes - moved);
             let slot = UsedSlot {
-                page: SlotPage::Caller(at / page),
-                offset: at % page,
+                page,
+                offset,
                 parts: vec![(letter, len)],
             };
             if !self.push(slot) {

@@ -12,21 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use pipespeed_base::size;
 
-/// A family of processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Architecture {
-    /// 64-bit Intel and AMD.
-    #[serde(rename = "x86-64")]
-    X86_64,
-    /// 64-bit Arm.
-    Aarch64,
+pipespeed_base::named! {
+    /// A family of processors.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Architecture {
+        /// 64-bit Intel and AMD
+        #[serde(rename = "x86-64")]
+        X86_64 = "x86-64" | "x86_64",
+        /// 64-bit Arm
+        Aarch64 = "aarch64" | "arm64",
+    }
 }
-
-pipespeed_base::named!(Architecture {
-    X86_64 = "x86-64" | "x86_64": "64-bit Intel and AMD",
-    Aarch64 = "aarch64" | "arm64": "64-bit Arm",
-});
 
 /// A page-table format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

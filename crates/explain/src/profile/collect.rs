@@ -51,7 +51,8 @@ pub fn profile(
                 tallies[owner].chains.add(sample.chain, sample.weight);
             }
         }
-        losses += probe.losses();
+        losses.lost += probe.losses.lost;
+        losses.throttled += probe.losses.throttled;
         let trial = runner.run(case)?;
         noise.push(trial.noise);
         for (tally, outcome) in tallies.iter_mut().zip([&trial.writer, &trial.reader]) {

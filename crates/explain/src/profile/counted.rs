@@ -10,36 +10,39 @@ use serde::Serialize;
 use super::account::PAGE;
 use super::collect::disturbances;
 use crate::costs::{Cost, Costs, PIECE};
+use pipespeed_base::named;
 use pipespeed_host::Warning;
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{EndCounters, GIB, NotRun, RecordHeader};
 use pipespeed_measure::spec::{Case, PageKind, PipeReader, PipeWriter};
 use pipespeed_measure::trial::Runner;
 
-/// One use of wall time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TimeUse {
-    /// System calls that moved data or waited.
-    Calls,
-    /// Calls that found the pipe full or empty.
-    WouldBlocks,
-    /// Pages written or read.
-    Pages,
-    /// Page faults, at the cost of base pages.
-    Faults,
-    /// Preemptions, at the cost of a switch on one processor.
-    Preemptions,
-    /// Wake-ups of the other end on another processor.
-    WakeCalls,
-    /// Wake-ups of this end.
-    WakeUps,
-    /// Sleep without the wake-ups: waiting for the other end.
-    Asleep,
-    /// Runnable, waiting for a processor.
-    RunDelay,
-    /// The rest of the wall time; negative if the costs exceed it.
-    Unexplained,
+named! {
+    /// One use of wall time, and its name in reports.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TimeUse {
+        /// System calls that moved data or waited.
+        Calls = "system calls",
+        /// Calls that found the pipe full or empty.
+        WouldBlocks = "calls that would block",
+        /// Pages written or read.
+        Pages = "pages of 4 KiB",
+        /// Page faults, at the cost of base pages.
+        Faults = "page faults",
+        /// Preemptions, at the cost of a switch on one processor.
+        Preemptions = "preemptions (context switches)",
+        /// Wake-ups of the other end on another processor.
+        WakeCalls = "wake-ups of the other end",
+        /// Wake-ups of this end.
+        WakeUps = "wake-ups of this end",
+        /// Sleep without the wake-ups: waiting for the other end.
+        Asleep = "asleep, without the wake-ups",
+        /// Runnable, waiting for a processor.
+        RunDelay = "waiting for a processor",
+        /// The rest of the wall time; negative if the costs exceed it.
+        Unexplained = "unexplained",
+    }
 }
 
 /// A part of an end's wall time.

@@ -2,21 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The event that triggers samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Event {
-    /// The processor's cycle counter, which also samples code with interrupts disabled.
-    Cycles,
-    /// A timer of the process's running time. A sample due while interrupts are disabled is
-    /// taken when they are enabled again.
-    CpuClock,
+pipespeed_base::named! {
+    /// The event that triggers samples.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Event {
+        /// The processor's cycle counter, which also samples code with interrupts disabled.
+        Cycles = "cycles",
+        /// A timer of the process's running time. A sample due while interrupts are disabled is
+        /// taken when they are enabled again.
+        CpuClock = "cpu-clock",
+    }
 }
-
-pipespeed_base::named!(Event {
-    Cycles = "cycles": "processor cycles",
-    CpuClock = "cpu-clock": "a timer of the running time",
-});
 
 /// What an event is bound to.
 ///

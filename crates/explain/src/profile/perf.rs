@@ -65,10 +65,13 @@ pub struct PerfSampler {
     rings: Vec<SampleRing>,
     /// Memory of a ring.
     ring_bytes: usize,
-    owners: Owners,
+    /// The processes whose samples are attributed. While sampling is stopped, no forks and
+    /// exits are recorded.
+    pub owners: Owners,
     /// Records that were read and are not yet attributed.
     records: Vec<TimedRecord>,
-    losses: Losses,
+    /// Samples that are missing so far.
+    pub losses: Losses,
 }
 
 /// The samples of one event.
@@ -111,9 +114,7 @@ impl Sampling {
             symbols,
         })
     }
-}
 
-impl Sampling {
     /// As [`find`](Self::find), and makes sure that processes can be sampled, of which each runs
     /// on these processors.
     ///
@@ -316,12 +317,6 @@ impl PerfSampler {
         Ok(())
     }
 
-    /// The processes whose samples are attributed. While sampling is stopped, no forks and
-    /// exits are recorded.
-    pub fn owners(&mut self) -> &mut Owners {
-        &mut self.owners
-    }
-
     /// Continues to sample.
     ///
     /// # Errors
@@ -353,11 +348,6 @@ impl PerfSampler {
         self.read();
         let records = std::mem::take(&mut self.records);
         Ok(attribute(records, &mut self.owners, &mut self.losses))
-    }
-
-    /// Samples that are missing so far.
-    pub fn losses(&self) -> Losses {
-        self.losses
     }
 }
 

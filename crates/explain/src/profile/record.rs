@@ -193,13 +193,6 @@ pub struct Losses {
     pub throttled: u64,
 }
 
-impl std::ops::AddAssign for Losses {
-    fn add_assign(&mut self, more: Losses) {
-        self.lost += more.lost;
-        self.throttled += more.throttled;
-    }
-}
-
 /// One end of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndProfile {

@@ -1,15 +1,15 @@
 //! Page sizes behind a buffer.
 
-use std::fmt;
 use std::io;
 
 use fastpipe::buffer::Buffer;
 use fastpipe::pipe::page_size;
+use pipespeed_base::named;
 
 use super::{ExaminedProcess, FrameFlags, MappedRegion, Pagemap, regions};
 
 /// Page sizes behind a buffer, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backing {
     /// Length examined: the buffer, rounded up to whole pages.
     pub mapped: u64,
@@ -61,45 +61,27 @@ impl Backing {
     }
 }
 
-/// Source of a [`Backing`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShownBy {
-    /// /proc/self/smaps: sums per mapping. Needs no privilege.
-    Smaps,
-    /// /proc/self/pagemap and /proc/kpageflags: page by page. Needs
-    /// CAP_SYS_ADMIN.
-    Pagemap,
-}
-
-impl ShownBy {
-    /// Returns the name of the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            ShownBy::Smaps => "smaps",
-            ShownBy::Pagemap => "pagemap",
-        }
+named! {
+    /// Source of a [`Backing`].
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum ShownBy {
+        /// /proc/self/smaps: sums per mapping. Needs no privilege.
+        #[default]
+        Smaps = "smaps",
+        /// /proc/self/pagemap and /proc/kpageflags: page by page. Needs
+        /// CAP_SYS_ADMIN.
+        Pagemap = "pagemap",
     }
 }
 
 /// Error: the page sizes behind the memory can't be determined.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{file} can't be read: {source}")]
 pub struct BackingError {
     /// File read last.
     pub file: &'static str,
     /// Error of reading it.
     pub source: io::Error,
-}
-
-impl fmt::Display for BackingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} can't be read: {}", self.file, self.source)
-    }
-}
-
-impl std::error::Error for BackingError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 fn address(buffer: &Buffer) -> usize {

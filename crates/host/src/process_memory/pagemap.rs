@@ -109,36 +109,8 @@ impl FrameFlags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageFlags(pub u64);
 
-/// Names in the order of the bits (include/uapi/linux/kernel-page-flags.h).
-const NAMES: [&str; 27] = [
-    "locked",
-    "error",
-    "referenced",
-    "uptodate",
-    "dirty",
-    "lru",
-    "active",
-    "slab",
-    "writeback",
-    "reclaim",
-    "buddy",
-    "mmap",
-    "anon",
-    "swapcache",
-    "swapbacked",
-    "compound_head",
-    "compound_tail",
-    "huge",
-    "unevictable",
-    "hwpoison",
-    "nopage",
-    "ksm",
-    "thp",
-    "offline",
-    "zero_page",
-    "idle",
-    "pgtable",
-];
+/// Names in the order of the bits (include/uapi/linux/kernel-page-flags.h), a line each.
+const NAMES: &str = include_str!("page-flags.txt");
 
 impl PageFlags {
     const COMPOUND_HEAD: u64 = 1 << 15;
@@ -177,8 +149,8 @@ impl PageFlags {
     /// Returns the kernel's names of the flags that are set, in lower case. Bits
     /// reserved for kernel developers (32 and above) have no names.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let bits = NAMES.iter().enumerate();
-        bits.filter_map(move |(bit, name)| (self.0 >> bit & 1 == 1).then_some(*name))
+        let bits = NAMES.lines().enumerate();
+        bits.filter_map(move |(bit, name)| (self.0 >> bit & 1 == 1).then_some(name))
     }
 }
 

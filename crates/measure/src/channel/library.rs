@@ -1,7 +1,6 @@
 //! Sinks that write to a pipe like ordinary programs: through fastpipe's `Writer` or
 //! the standard library's `BufWriter`.
 
-use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::OwnedFd;
 
@@ -10,6 +9,8 @@ use fastpipe::buffer::Buffer;
 use fastpipe::method::{self, AssertReaderCopies, Method};
 use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
+
+use pipespeed_host::Root;
 
 use super::Sink;
 use crate::data::DataProducer;
@@ -117,7 +118,8 @@ impl Sink for LibrarySink {
             AnyWriter::Writer { out, .. } => out.counts(),
             // BufWriter does not count calls; the kernel does, for the whole process.
             AnyWriter::Buffered { sent, .. } => {
-                let calls = write_calls().unwrap_or(0);
+                let calls = Root::default().field("proc/self/io", "syscw");
+                let calls = calls.and_then(|calls| calls.parse().ok()).unwrap_or(0);
                 Counts {
                     bytes: *sent,
                     syscalls: calls,
@@ -167,11 +169,4 @@ fn write(out: &mut impl Write, buffer: &mut Buffer, producer: &mut DataProducer)
         producer.produce(buffer);
     }
     out.write_all(buffer)
-}
-
-/// The number of write calls of this process so far: syscw of /proc/self/io (proc(5)).
-fn write_calls() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/io").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("syscw:"))?;
-    line.trim().parse().ok()
 }

@@ -17,10 +17,12 @@ use crate::record::Setup;
 #[derive(Debug)]
 pub struct Pieces {
     memory: Buffer,
+    /// Bytes of a message.
     len: usize,
     /// Bytes from the start of one piece to the start of the next.
     stride: usize,
-    count: usize,
+    /// Number of pieces.
+    pub count: usize,
 }
 
 impl Pieces {
@@ -35,17 +37,6 @@ impl Pieces {
             stride,
             count,
         })
-    }
-
-    /// Bytes of a message.
-    #[expect(clippy::len_without_is_empty, reason = "a message is never empty")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Number of pieces.
-    pub fn count(&self) -> usize {
-        self.count
     }
 
     fn range(&self, piece: usize) -> Range<usize> {
@@ -161,7 +152,7 @@ impl<T: Transmitter + ?Sized> Sink for MessageSink<T> {
             producer.produce(self.message.bytes_mut(0));
         }
         let mut sent = 0;
-        while sent < self.message.len() {
+        while sent < self.message.len {
             let rest = self.message.message(0, sent);
             let n = moved(retry(|| self.transmitter.send(rest)))?;
             self.bytes += n as u64;

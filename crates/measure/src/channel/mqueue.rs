@@ -5,7 +5,6 @@
 //! [`Transmitter::expect_reader_exit`]).
 
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +21,7 @@ use crate::record::{Granted, NotRun};
 use crate::sys;
 use pipespeed_base::limits::{Resource, soft_limit};
 use pipespeed_base::size;
+use pipespeed_host::Root;
 
 /// The default number of messages in a queue (mq_overview(7)).
 const DEFAULT_MESSAGES: usize = 10;
@@ -73,8 +73,7 @@ fn new_name() -> CString {
 
 /// A system-wide limit, from /proc/sys/fs/mqueue.
 fn limit(name: &str) -> Option<usize> {
-    let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}")).ok()?;
-    text.trim().parse().ok()
+    Root::default().number(format!("proc/sys/fs/mqueue/{name}"))
 }
 
 /// Converts an error of mq_open(2), and names the limit that was exceeded.

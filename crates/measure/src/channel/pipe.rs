@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastpipe::buffer::{Buffer, BufferError};
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
-use pipespeed_host::process_memory::{self, Backing, BackingError, ShownBy};
+use pipespeed_host::process_memory::{self, Backing, BackingError};
 
 pub(crate) use self::calls::{Plain, Vmsplice};
 use self::pauses::Pauses;
@@ -167,40 +167,21 @@ impl<F: AsFd> PipeSink<F> {
         buffers.chain(offset).min().unwrap_or(1)
     }
 
-    /// The pages behind all buffers together; see [`Backing::examine`].
+    /// The pages behind all buffers together, by [`Backing::examine`] or [`Backing::from_smaps`].
     ///
     /// # Errors
     /// If the kernel does not show it.
-    pub fn backing(&self) -> Result<Backing, BackingError> {
-        self.sum_backing(Backing::examine)
-    }
-
-    /// The same by smaps, which counts only huge pages that one entry maps.
-    ///
-    /// # Errors
-    /// If the kernel does not show it.
-    pub fn backing_from_smaps(&self) -> Result<Backing, BackingError> {
-        self.sum_backing(Backing::from_smaps)
-    }
-
-    fn sum_backing(
+    pub fn backing(
         &self,
         examine: impl Fn(&Buffer) -> Result<Backing, BackingError>,
     ) -> Result<Backing, BackingError> {
-        let mut sum = Backing {
-            mapped: 0,
-            resident: 0,
-            huge: 0,
-            shown_by: ShownBy::Smaps,
-        };
+        let mut sum = Backing::default();
         for buffer in &self.buffers {
             let backing = examine(buffer)?;
-            sum = Backing {
-                mapped: sum.mapped + backing.mapped,
-                resident: sum.resident + backing.resident,
-                huge: sum.huge + backing.huge,
-                shown_by: backing.shown_by,
-            };
+            sum.mapped += backing.mapped;
+            sum.resident += backing.resident;
+            sum.huge += backing.huge;
+            sum.shown_by = backing.shown_by;
         }
         Ok(sum)
     }
@@ -254,7 +235,7 @@ impl<F: AsFd> Sink for PipeSink<F> {
     }
 
     fn setup(&self) -> Setup {
-        let backing = self.backing().ok();
+        let backing = self.backing(Backing::examine).ok();
         Setup {
             pieces: Some(self.pieces()),
             alignment: Some(self.alignment()),

@@ -7,8 +7,6 @@
 //! turn into vector additions: producing costs about as much as storing,
 //! checking about as much as loading.
 
-use std::fmt;
-
 /// An odd number with well-distributed bits: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -42,7 +40,8 @@ pub fn fill(buffer: &mut [u8], offset: u64) {
 }
 
 /// A byte that is not the stream's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("wrong data: the byte at offset {offset} is {found:#04x} and should be {expected:#04x}")]
 pub struct WrongByte {
     /// Its offset in the stream.
     pub offset: u64,
@@ -51,18 +50,6 @@ pub struct WrongByte {
     /// The byte found.
     pub found: u8,
 }
-
-impl fmt::Display for WrongByte {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "wrong data: the byte at offset {} is {:#04x} and should be {:#04x}",
-            self.offset, self.found, self.expected
-        )
-    }
-}
-
-impl std::error::Error for WrongByte {}
 
 /// Compares `bytes` with the stream from byte `offset` on.
 ///

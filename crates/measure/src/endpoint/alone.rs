@@ -64,7 +64,7 @@ pub(super) fn timed_alone(
     spec: &EndSpec,
     mut pass: impl FnMut() -> anyhow::Result<usize>,
 ) -> anyhow::Result<Outcome> {
-    let meter = Meter::new();
+    let meter = Meter::default();
     let mut clock = TrialClock::new(spec);
     let mut done = 0;
     clock.restart(done);

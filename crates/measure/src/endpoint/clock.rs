@@ -36,8 +36,8 @@ impl TrialClock {
             bytes.div_ceil(MAX_PART_BYTES).max(MIN_PARTS_OF_VOLUME)
         });
         TrialClock {
-            warm_up: Duration::from_secs_f64(spec.warm_up_s),
-            timed: Duration::from_secs_f64(spec.timed_s),
+            warm_up: Duration::from_secs_f64(spec.durations.warm_up_s),
+            timed: Duration::from_secs_f64(spec.durations.timed_s),
             timed_bytes: spec.timed_bytes,
             parts,
             slow_down: spec.slow_down,

@@ -19,7 +19,9 @@ pub struct Meter {
 /// The counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    monotonic_ns: u64,
+    /// The time of the reading in nanoseconds of CLOCK_MONOTONIC, which is the same in
+    /// all processes (clock_gettime(2)).
+    pub monotonic_ns: u64,
     bytes: u64,
     counts: Counts,
     cpu: Duration,
@@ -29,14 +31,15 @@ pub struct Reading {
     run_delay: Option<Duration>,
 }
 
-impl Meter {
-    /// A meter of this process.
-    pub fn new() -> Self {
+impl Default for Meter {
+    fn default() -> Self {
         Meter {
             schedstat: File::open("/proc/self/schedstat").ok(),
         }
     }
+}
 
+impl Meter {
     /// Reads the counters. `bytes` and `counts` are those of the channel's end.
     pub fn read(&self, bytes: u64, counts: Counts) -> Reading {
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
@@ -81,19 +84,7 @@ fn parse_run_delay(schedstat: &str) -> Option<Duration> {
     Some(Duration::from_nanos(delay))
 }
 
-impl Default for Meter {
-    fn default() -> Self {
-        Meter::new()
-    }
-}
-
 impl Reading {
-    /// The time of the reading in nanoseconds of CLOCK_MONOTONIC, which is the same in
-    /// all processes (clock_gettime(2)).
-    pub fn monotonic_ns(&self) -> u64 {
-        self.monotonic_ns
-    }
-
     /// The usage since `earlier`.
     pub fn since(&self, earlier: &Reading) -> EndCounters {
         EndCounters {

@@ -25,7 +25,7 @@ impl Outcome {
         Outcome {
             counters: second.since(first),
             parts_gib_per_s: Vec::new(),
-            window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+            window_ns: (first.monotonic_ns, second.monotonic_ns),
         }
     }
 }

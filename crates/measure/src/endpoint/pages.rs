@@ -87,7 +87,7 @@ pub(super) fn require_size<F: AsFd>(pages: PageKind, pipe: &PipeSink<F>) -> anyh
             kib(wanted)
         )));
     }
-    let whole = pipe.backing_from_smaps()?.huge;
+    let whole = pipe.backing(Backing::from_smaps)?.huge;
     if pages == PageKind::Split && whole > 0 {
         bail!(NotRun::refused(format!(
             "{} KiB are still mapped by entries of whole huge pages",

@@ -122,7 +122,7 @@ fn pipe_sink(
     let pipe = PipeSink::new(fd, technique, sink);
     let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
     if sink.pages == PageKind::Huge && sink.touched {
-        require_huge(pipe.backing()?)?;
+        require_huge(pipe.backing(Backing::examine)?)?;
     }
     if sink.pages.is_thp() || sink.pages == PageKind::Split {
         require_size(sink.pages, &pipe)?;

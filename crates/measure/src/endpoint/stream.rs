@@ -41,7 +41,7 @@ pub(super) fn writer(
     sink: &mut impl Sink,
     words: &[AtomicU64],
 ) -> anyhow::Result<Outcome> {
-    let meter = Meter::new();
+    let meter = Meter::default();
     let mut producer = DataProducer::new(spec.data, spec.work);
     let mut first: Option<Reading> = None;
     let mut second: Option<Reading> = None;
@@ -106,7 +106,7 @@ pub(super) fn reader(
     words: &[AtomicU64],
 ) -> anyhow::Result<Outcome> {
     let mut consumer = DataConsumer::new(spec.data, spec.work);
-    let meter = Meter::new();
+    let meter = Meter::default();
     let mut clock = TrialClock::new(spec);
     let mut received = 0;
     // An offset that the writer can't have reached yet.

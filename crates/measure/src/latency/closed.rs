@@ -71,7 +71,7 @@ pub(super) fn timed(
     mut trip: impl FnMut(&mut Port, u64) -> anyhow::Result<u64>,
 ) -> anyhow::Result<RoundTripOutcome> {
     let mut latencies = Latencies::default();
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.used();
     let started = now_ns();
     let goes_on = |done: u64, now: u64| match spec.length {

@@ -68,7 +68,7 @@ impl Messages {
 
     /// Number of slots.
     pub(super) fn slots(&self) -> usize {
-        self.pieces.count()
+        self.pieces.count
     }
 
     /// The slot of a message.

@@ -101,7 +101,7 @@ impl SendTimes {
 pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<RoundTripOutcome> {
     let first = warm_up(port)?;
     port.never_sleep()?;
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.used();
     let start = now_ns() + 1_000_000;
     let mut traffic = Traffic {
@@ -151,7 +151,7 @@ fn wait(port: &mut Port, times: &SendTimes, now: u64, full: Option<Full>) -> any
     // Wakes up now and then to check whether the loop is too slow.
     let timeout = match times.next_due() {
         Some(due) if full.is_none() => {
-            let early = if port.apart() { AWAKE_NS } else { 0 };
+            let early = if port.apart { AWAKE_NS } else { 0 };
             due.saturating_sub(now).saturating_sub(early)
         }
         _ => MAX_LATE_NS / 10,

@@ -56,12 +56,11 @@ pub(super) struct Port {
     outgoing_bytes: usize,
     size: usize,
     backoff: Backoff,
-    apart: bool,
+    /// Whether the peer has a processor of its own.
+    pub(super) apart: bool,
     words: SharedWords,
     /// The index of this process's first word.
     first_word: usize,
-    written: u64,
-    read: u64,
 }
 
 impl Port {
@@ -119,8 +118,6 @@ impl Port {
             apart: spec.apart,
             words,
             first_word: role.index() * WORDS,
-            written: 0,
-            read: 0,
         };
         port.copy_all(answers);
         // These poll memory, and make no system call while nothing is available.
@@ -149,14 +146,10 @@ impl Port {
         &self.words.words()[self.first_word + offset]
     }
 
-    fn count_written(&mut self, moved: usize) {
-        self.written += moved as u64;
-        self.word(0).store(self.written, Ordering::Relaxed);
-    }
-
-    fn count_read(&mut self, moved: usize) {
-        self.read += moved as u64;
-        self.word(1).store(self.read, Ordering::Relaxed);
+    /// Adds moved bytes to a word, which only this process writes to.
+    fn count(&self, offset: usize, moved: usize) {
+        let moved = self.word(offset).load(Ordering::Relaxed) + moved as u64;
+        self.word(offset).store(moved, Ordering::Relaxed);
     }
 
     /// The maximum number of messages in flight, if their memory limits it; otherwise
@@ -282,7 +275,7 @@ impl Port {
         let (at, bytes) = (self.outgoing.1, self.outgoing_bytes);
         let message = self.messages.message(slot, at).first(bytes - at);
         let moved = moved(self.transmitter.send(message))?;
-        self.count_written(moved);
+        self.count(0, moved);
         Ok(advance(&mut self.outgoing, moved, bytes))
     }
 
@@ -302,7 +295,7 @@ impl Port {
             }
         };
         let moved = moved(outcome)?;
-        self.count_read(moved);
+        self.count(1, moved);
         Ok(advance(&mut self.incoming, moved, self.size))
     }
 
@@ -375,16 +368,14 @@ impl Port {
         }
     }
 
-    /// Whether the peer has a processor of its own.
-    pub(super) fn apart(&self) -> bool {
-        self.apart
-    }
-
     /// Converts an error of a call. If nothing has been moved yet, it may be a refusal,
     /// for example by a seccomp filter.
     fn error_of(&self, errno: Errno) -> anyhow::Error {
         let error = error_of(errno);
-        if error.is::<std::io::Error>() && self.written + self.read == 0 {
+        let has_moved = [0, 1]
+            .iter()
+            .any(|at| self.word(*at).load(Ordering::Relaxed) > 0);
+        if error.is::<std::io::Error>() && !has_moved {
             refusal_or_failure(self.transmitter.call(), errno)
         } else {
             error

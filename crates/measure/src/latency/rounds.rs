@@ -110,10 +110,6 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
         Ok(())
     }
 
-    fn seed(&self) -> u64 {
-        self.record.settings.seed
-    }
-
     fn summarise(&mut self, _: usize) {
         self.record.header.machine.during = NoiseDelta::overall(&self.noise);
     }
@@ -123,13 +119,15 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     /// Creates a run of the cases of `record` with its settings. `apart`: whether each
     /// process has a processor of its own.
     pub fn of_round_trips(record: LatencyRecord, apart: bool, launch: T) -> Self {
-        Rounds::begin(RoundTrips {
+        let seed = record.settings.seed;
+        let work = RoundTrips {
             overhead_s: vec![0.0; record.cases.len()],
             record,
             apart,
             launch,
             noise: Vec::new(),
-        })
+        };
+        Rounds::begin(work, seed)
     }
 
     /// Runs all rounds. The timed parts of launches share the time of `budget`, unless

@@ -27,21 +27,22 @@ pub enum ExchangeMode {
     Naive(Naive),
 }
 
-/// The exchanges that deadlock if a message is larger than the channel's capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Naive {
-    /// The sender writes, then reads; the echo reads and answers with what it has read.
-    /// Each reads with one call, whether or not that returns the whole message.
-    ShortReads,
-    /// Both ends write a message, then read the other's completely.
-    WriteFirst,
+pipespeed_base::named! {
+    /// The exchanges that deadlock if a message is larger than the channel's capacity.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Naive {
+        /// each end reads once, and takes a part for the whole message
+        ///
+        /// The sender writes, then reads; the echo reads and answers with what it has read. Each
+        /// reads with one call, whether or not that returns the whole message.
+        ShortReads = "short-reads",
+        /// both ends write before they read
+        ///
+        /// Then each reads the other's message completely.
+        WriteFirst = "write-first",
+    }
 }
-
-pipespeed_base::named!(Naive {
-    ShortReads = "short-reads": "each end reads once, and takes a part for the whole message",
-    WriteFirst = "write-first": "both ends write before they read",
-});
 
 /// The specification of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -136,27 +136,6 @@ mod tests {
     }
 
     #[test]
-    fn record_of_version_without_reasons_loads_with_the_same_verdicts() {
-        let mut run = with_wide_control();
-        compare(&mut run);
-        // It saved the verdict on each interval alone.
-        let mut old = serde_json::to_value(&run).unwrap();
-        for case in old["cases"].as_array_mut().unwrap() {
-            let Some(ratio) = case["ratio"].as_object_mut() else {
-                continue;
-            };
-            ratio.remove("reason");
-            let mut found: Ratio = serde_json::from_value(ratio.clone().into()).unwrap();
-            let (low, high) = found.estimate.ends();
-            found.verdict = stats::verdict(low, high);
-            ratio.insert("verdict".to_owned(), found.verdict.name().into());
-        }
-        assert_eq!(saved(&old.to_string(), "write_read_128k").0, "faster");
-        let loaded: Run = serde_json::from_value(old).unwrap();
-        assert!(loaded == run, "the verdicts differ");
-    }
-
-    #[test]
     fn the_null_control_is_no_member_of_the_family() {
         let mut run = ladder();
         let others = count(&run);

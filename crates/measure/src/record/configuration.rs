@@ -74,9 +74,7 @@ impl Configuration {
     pub fn wait_word(&self) -> &'static str {
         self.wait.map_or("none", Waiting::name)
     }
-}
 
-impl Configuration {
     /// The channel; `None` if there is only one end.
     pub fn channel(&self) -> Option<Channel> {
         match self.ends {

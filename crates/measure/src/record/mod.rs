@@ -26,7 +26,7 @@ pub use self::setup::{Granted, Setup};
 pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Doubt, Estimate, Interval, Ratio, Verdict};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::spec::{DataUse, Suite};
 
@@ -35,7 +35,6 @@ pub const GIB: f64 = (1u64 << 30) as f64;
 
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub struct Run {
     /// The header of all records.
     #[serde(flatten)]
@@ -56,22 +55,6 @@ pub struct Run {
     pub findings: Vec<String>,
     /// The search that found the sizes of cases; null without a search.
     pub search: Option<Search>,
-}
-
-impl Serialize for Run {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Run::serialize(self, serializer)
-    }
-}
-
-/// Verdicts of records that older versions saved, in which only reports allowed for the null
-/// control, become those that this version saves.
-impl<'de> Deserialize<'de> for Run {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut run = Run::deserialize(deserializer)?;
-        comparisons::allow_for_null_control(&mut run);
-        Ok(run)
-    }
 }
 
 /// How a run was measured.
@@ -148,6 +131,11 @@ impl NullControl {
 }
 
 impl Run {
+    /// The case of this name.
+    pub fn case(&self, name: &str) -> Option<&CaseResult> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
     /// Whether anything was measured.
     pub fn has_results(&self) -> bool {
         self.search.as_ref().is_some_and(|found| found.trials() > 0)

@@ -13,23 +13,19 @@ pub struct NotRun {
     pub reason: String,
 }
 
-/// What kept a case from being run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NotRunKind {
-    /// This machine, its settings or the options do not allow the case.
-    Refused,
-    /// The size is beyond what the channel takes.
-    Limit,
-    /// Its trials failed.
-    Failed,
+pipespeed_base::named! {
+    /// What kept a case from being run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum NotRunKind {
+        /// This machine, its settings or the options do not allow the case.
+        Refused = "refused",
+        /// The size is beyond what the channel takes.
+        Limit = "limit",
+        /// Its trials failed.
+        Failed = "failed",
+    }
 }
-
-pipespeed_base::named!(NotRunKind {
-    Refused = "refused": "this machine, its settings or the options do not allow it",
-    Limit = "limit": "the size is beyond what the channel takes",
-    Failed = "failed": "its trials failed",
-});
 
 impl NotRun {
     /// A case that is not allowed here.

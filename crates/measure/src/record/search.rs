@@ -38,7 +38,7 @@ pub struct PanelResult {
 }
 
 /// A size of the buffer and one of the pipe, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// The size of each buffer: the bytes that one call should move.
     pub buffer_bytes: usize,
@@ -47,7 +47,7 @@ pub struct Sizes {
 }
 
 /// One pair of sizes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// The sizes.
     pub sizes: Sizes,

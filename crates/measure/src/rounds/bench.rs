@@ -23,12 +23,15 @@ pub type Measurement<R> = Rounds<Bench<R>>;
 /// The cases of a suite.
 #[derive(Debug)]
 pub struct Bench<R> {
-    pub(crate) runner: R,
+    /// The runner of later trials.
+    pub runner: R,
     pub(crate) cases: Vec<Case>,
-    pub(crate) run: Run,
+    /// The record.
+    pub run: Run,
     noise: Vec<NoiseDelta>,
-    /// Trials of cases that don't run in every round.
-    limited: BTreeMap<String, usize>,
+    /// The number of trials of the cases that don't run in every round; they are spread evenly
+    /// over the rounds.
+    pub limited: BTreeMap<String, usize>,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -144,10 +147,6 @@ impl<R: Runner> Work for Bench<R> {
         Ok(())
     }
 
-    fn seed(&self) -> u64 {
-        self.run.settings.seed
-    }
-
     fn record_plan(&mut self, rounds: usize, order: String) {
         self.run.settings.rounds_planned = rounds;
         self.run.settings.order = order;
@@ -181,7 +180,8 @@ impl<R: Runner> Measurement<R> {
         run: Run,
         refused: &BTreeMap<String, String>,
     ) -> Self {
-        Rounds::begin(Bench::new(runner, cases, null_control, run, refused))
+        let seed = run.settings.seed;
+        Rounds::begin(Bench::new(runner, cases, null_control, run, refused), seed)
     }
 
     /// Runs each case once and verifies every byte.
@@ -198,22 +198,6 @@ impl<R: Runner> Measurement<R> {
                 work.verify(case)
             }
         })
-    }
-
-    /// The runner of later trials, mutably.
-    pub fn runner_mut(&mut self) -> &mut R {
-        &mut self.work.runner
-    }
-
-    /// The record, mutably.
-    pub fn run_mut(&mut self) -> &mut Run {
-        &mut self.work.run
-    }
-
-    /// Limits the number of trials of the cases named, which are spread evenly
-    /// over the rounds.
-    pub fn limit_trials(&mut self, trials: BTreeMap<String, usize>) {
-        self.work.limited = trials;
     }
 
     /// Sets the seconds of a trial of the cases named, estimated from the pilot.

@@ -83,9 +83,6 @@ pub trait Work {
     /// [`TrialError`].
     fn trial(&mut self, case: usize, place: TrialPlace) -> Result<(), TrialError>;
 
-    /// The seed of the order of the trials.
-    fn seed(&self) -> u64;
-
     /// Records the planned number of rounds and a description of their order.
     fn record_plan(&mut self, _rounds: usize, _order: String) {}
 
@@ -118,6 +115,7 @@ impl<R> RunObserver<R> for () {
 pub struct Rounds<W> {
     /// The cases and their record.
     pub work: W,
+    seed: u64,
     /// The trials of each case.
     trials: Vec<CaseTrials>,
 }
@@ -137,15 +135,18 @@ struct CaseTrials {
 }
 
 impl<W: Work> Rounds<W> {
-    /// A run without any trial yet.
-    pub fn begin(work: W) -> Self {
+    /// A run without any trial yet. The seed determines the order of the trials.
+    pub fn begin(work: W, seed: u64) -> Self {
         let names = work.names().into_iter();
         let trials = names.map(|name| CaseTrials {
             name,
             ..CaseTrials::default()
         });
-        let trials = trials.collect();
-        Rounds { work, trials }
+        Rounds {
+            trials: trials.collect(),
+            work,
+            seed,
+        }
     }
 
     /// The number of cases that can be run.
@@ -201,13 +202,12 @@ impl<W: Work> Rounds<W> {
         observer: &mut impl RunObserver<W::Record>,
     ) -> Result<(), Interrupted> {
         let open: Vec<usize> = self.open().collect();
-        let seed = self.work.seed();
-        let order = Schedule::new(open.len(), rounds, seed).description();
+        let order = Schedule::new(open.len(), rounds, self.seed).description();
         self.work.record_plan(rounds, order);
-        let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, seed);
+        let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, self.seed);
         // An additional round has the cases of the round that it replaces.
         let row = |work: &W, round: usize, replaced: usize| -> Vec<usize> {
-            let cases = schedule.orders()[round].iter().map(|at| open[*at]);
+            let cases = schedule.orders[round].iter().map(|at| open[*at]);
             let cases = cases.filter(|case| work.takes_part(*case, replaced, rounds));
             cases.collect()
         };
@@ -269,7 +269,7 @@ impl<W: Work> Rounds<W> {
                 trials.succeeded = true;
                 return Ok(true);
             }
-            Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+            Err(TrialError::Interrupted(signal)) => return Err(signal),
             Err(TrialError::NotRun(why)) if !trials.succeeded => {
                 self.work.close(case, why);
                 return Ok(false);
@@ -401,10 +401,6 @@ mod tests {
             Ok(())
         }
 
-        fn seed(&self) -> u64 {
-            7
-        }
-
         fn summarise(&mut self, complete: usize) {
             self.complete.push(complete);
         }
@@ -433,12 +429,13 @@ mod tests {
         rounds: usize,
         budget: Option<&TimeBudget>,
     ) -> (Rounds<Invented<F>>, Vec<String>, Result<(), Interrupted>) {
-        let mut run = Rounds::begin(Invented {
+        let work = Invented {
             outcome,
             closed: vec![None; 3],
             samples: Vec::new(),
             complete: Vec::new(),
-        });
+        };
+        let mut run = Rounds::begin(work, 7);
         let mut notes = Notes::default();
         let ended = run.rounds(rounds, budget, &mut notes);
         (run, notes.0, ended)
@@ -557,12 +554,13 @@ mod tests {
                 0 if saved > 0 => Ok(()),
                 _ => Err(trouble()),
             };
-            let mut run = Rounds::begin(Invented {
+            let work = Invented {
                 outcome,
                 closed: vec![None; 2],
                 samples: Vec::new(),
                 complete: Vec::new(),
-            });
+            };
+            let mut run = Rounds::begin(work, 7);
             let mut notes = Notes::default();
             run.pilot(&mut notes).unwrap();
             run.rounds(3, None, &mut notes).unwrap();
@@ -601,7 +599,7 @@ mod tests {
         let signal = |_, _| {
             trials += 1;
             match trials {
-                5 => Err(TrialError::Interrupted(15)),
+                5 => Err(Interrupted(15).into()),
                 _ => Ok(()),
             }
         };

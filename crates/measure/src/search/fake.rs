@@ -79,7 +79,7 @@ impl Runner for Fake {
         self.log.push(case.name.clone());
         self.now_s += self.overhead_s + self.durations.sum_s();
         if self.signal_at == Some(number) {
-            return Err(TrialError::Interrupted(2));
+            return Err(Interrupted(2).into());
         }
         if self.refused_pipe.is_some() && self.refused_pipe == case.subject.pipe_bytes() {
             return Err(NotRun::refused("too large, invented").into());
@@ -181,6 +181,6 @@ pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) 
         }
         stopped => stopped,
     };
-    let now_s = measurement.runner_mut().now_s;
+    let now_s = measurement.work.runner.now_s;
     (measurement.finish(stopped.as_ref()), now_s)
 }

@@ -16,7 +16,6 @@ fn end(role: ProcessRole) -> (EndProcess, Control) {
         child,
         control: Control::new(ours),
         has_reported: false,
-        is_reaped: false,
     };
     (end, Control::new(theirs))
 }
@@ -71,5 +70,8 @@ fn if_both_report_peer_gone_first_report_is_the_error() {
 #[test]
 fn an_end_killed_by_an_interrupting_signal_interrupts_the_run() {
     let error = error_after(&[], Signal::INT);
-    assert!(matches!(error, TrialError::Interrupted(2)), "{error:?}");
+    assert!(
+        matches!(error, TrialError::Interrupted(Interrupted(2))),
+        "{error:?}"
+    );
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::pages::PageReuse;
-use pipespeed_base::Named;
+use pipespeed_base::{Named, named};
 
 /// What connects two processes, and how they use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,28 +80,21 @@ impl PipeWriter {
     }
 }
 
-/// How the reader takes data from a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PipeReader {
-    /// read(2).
-    Read,
-    /// splice(2) to /dev/null.
-    Splice,
-    /// splice(2) into a second pipe, and read(2) from that.
-    SpliceThrough,
+named! {
+    /// How the reader takes data from a pipe.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PipeReader {
+        /// read(2).
+        Read = "read",
+        /// splice(2) to /dev/null.
+        Splice = "splice",
+        /// splice(2) into a second pipe, and read(2) from that.
+        SpliceThrough = "splice, read",
+    }
 }
 
 impl PipeReader {
-    /// The word used in messages and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            PipeReader::Read => "read",
-            PipeReader::Splice => "splice",
-            PipeReader::SpliceThrough => "splice, read",
-        }
-    }
-
     /// Whether it uses splice(2).
     pub fn splices(self) -> bool {
         self != PipeReader::Read
@@ -138,7 +131,7 @@ impl Channel {
     }
 
     fn matching(predicate: impl Fn(Channel) -> bool) -> Vec<Channel> {
-        let all = Channel::VALUES.iter().copied();
+        let all = Channel::values();
         all.filter(|channel| predicate(*channel)).collect()
     }
 
@@ -219,7 +212,7 @@ impl Channel {
         let pipes = writers.flat_map(|writer| {
             [Read, Splice, SpliceThrough].map(|reader| Channel::Pipe(writer, reader))
         });
-        pipes.chain(Channel::VALUES.iter().copied())
+        pipes.chain(Channel::values())
     }
 
     /// The name in options; what it is; and, in the words of records, what connects the
@@ -271,10 +264,6 @@ impl Named for Channel {
     fn about(self) -> &'static str {
         self.row().1
     }
-
-    fn aliases(self) -> &'static [&'static str] {
-        &[]
-    }
 }
 
 impl fmt::Display for Channel {
@@ -287,12 +276,8 @@ impl FromStr for Channel {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Channel::VALUES
-            .iter()
-            .find(|channel| channel.name() == name);
-        found
-            .copied()
-            .ok_or_else(|| format!("unknown value `{name}`"))
+        let found = Channel::values().find(|channel| channel.name() == name);
+        found.ok_or_else(|| format!("unknown value `{name}`"))
     }
 }
 

@@ -5,33 +5,26 @@ use serde::{Deserialize, Serialize};
 use super::pages::PageKind;
 use pipespeed_base::named;
 
-/// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Waiting {
-    /// The system call sleeps.
-    #[default]
-    Block,
-    /// poll(2) before each call.
-    Poll,
-    /// The call is repeated at once.
-    Spin,
-    /// The call is repeated after a pause instruction.
-    Pause,
-    /// The call is repeated after pauses that double.
-    Backoff,
-    /// Spin for a bounded time, then poll.
-    Adaptive,
+named! {
+    /// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Waiting {
+        /// it sleeps in the call
+        #[default]
+        Block = "block",
+        /// it sleeps in poll(2) before each call
+        Poll = "poll",
+        /// it tries again at once
+        Spin = "spin",
+        /// it tries again after a pause instruction
+        Pause = "pause",
+        /// it tries again after pauses that double, up to 4 us
+        Backoff = "backoff",
+        /// it tries again for up to 50 us while that pays, then sleeps
+        Adaptive = "adaptive",
+    }
 }
-
-named!(Waiting {
-    Block = "block": "it sleeps in the call",
-    Poll = "poll": "it sleeps in poll(2) before each call",
-    Spin = "spin": "it tries again at once",
-    Pause = "pause": "it tries again after a pause instruction",
-    Backoff = "backoff": "it tries again after pauses that double, up to 4 us",
-    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
-});
 
 impl Waiting {
     /// Whether an end that waits never sleeps.
@@ -53,7 +46,7 @@ impl From<Waiting> for fastpipe::wait::Wait {
 }
 
 /// The writing end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSpec {
     /// How to wait.
     pub wait: Waiting,
@@ -82,22 +75,16 @@ impl SinkSpec {
     /// Blocking write(2) from touched buffers of base pages.
     pub fn write(buffer_bytes: usize) -> Self {
         SinkSpec {
-            wait: Waiting::Block,
             buffer_bytes,
             loan_bytes: buffer_bytes,
-            same_buffer: false,
-            pages: PageKind::Base,
             touched: true,
-            locked: false,
-            gift: false,
-            rewritten: false,
-            offset: 0,
+            ..SinkSpec::default()
         }
     }
 }
 
 /// The reading end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSpec {
     /// How to wait.
     pub wait: Waiting,
@@ -117,35 +104,27 @@ impl SourceSpec {
     /// Blocking read(2) into touched buffers of base pages.
     pub fn read(buffer_bytes: usize) -> Self {
         SourceSpec {
-            wait: Waiting::Block,
             buffer_bytes,
-            pages: PageKind::Base,
             touched: true,
-            locked: false,
-            offset: 0,
+            ..SourceSpec::default()
         }
     }
 }
 
-/// What a process of a trial does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessRole {
-    /// Writes to a channel, which is its standard output.
-    Writer,
-    /// Reads from a channel, which is its standard input.
-    Reader,
-    /// Sends messages, receives them back and measures the time.
-    Sender,
-    /// Sends back what it receives.
-    Echo,
+pipespeed_base::named! {
+    /// What a process of a trial does.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ProcessRole {
+        /// Writes to a channel, which is its standard output.
+        Writer = "writer",
+        /// Reads from a channel, which is its standard input.
+        Reader = "reader",
+        /// Sends messages, receives them back and measures the time.
+        Sender = "sender",
+        /// Sends back what it receives.
+        Echo = "echo",
+    }
 }
-
-pipespeed_base::named!(ProcessRole {
-    Writer = "writer": "writes to a channel",
-    Reader = "reader": "reads from a channel",
-    Sender = "sender": "sends messages and receives them back",
-    Echo = "echo": "sends back what it receives",
-});
 
 impl ProcessRole {
     /// Index of the role in its pair: 0 for the one that sends first.

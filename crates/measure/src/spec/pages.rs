@@ -3,54 +3,41 @@
 use fastpipe::buffer::{Buffer, BufferBuilder, Pages};
 use serde::{Deserialize, Serialize};
 
-/// The kind of pages of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PageKind {
-    /// Base pages.
-    #[default]
-    Base,
-    /// Transparent huge pages.
-    Huge,
-    /// Huge pages of the pool that the administrator reserved.
-    HugeTlb,
-    /// Reserved huge pages of 1 GiB.
-    HugeTlb1G,
-    /// Transparent huge pages, mapped by one page-table entry per base page.
-    Split,
-    /// Transparent huge pages of 16 KiB.
-    Thp16K,
-    /// Transparent huge pages of 32 KiB.
-    Thp32K,
-    /// Transparent huge pages of 64 KiB.
-    Thp64K,
-    /// Transparent huge pages of 128 KiB.
-    Thp128K,
-    /// Transparent huge pages of 256 KiB.
-    Thp256K,
-    /// Transparent huge pages of 512 KiB.
-    Thp512K,
-    /// Transparent huge pages of 1 MiB.
-    Thp1M,
+pipespeed_base::named! {
+    /// The kind of pages of a buffer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum PageKind {
+        /// base pages
+        #[default]
+        Base = "base",
+        /// transparent huge pages
+        Huge = "huge",
+        /// reserved huge pages
+        HugeTlb = "hugetlb",
+        /// reserved huge pages of 1 GiB
+        HugeTlb1G = "hugetlb1g",
+        /// transparent huge pages, mapped by an entry per base page
+        Split = "split",
+        /// transparent huge pages of 16 KiB
+        Thp16K = "thp16k",
+        /// transparent huge pages of 32 KiB
+        Thp32K = "thp32k",
+        /// transparent huge pages of 64 KiB
+        Thp64K = "thp64k",
+        /// transparent huge pages of 128 KiB
+        Thp128K = "thp128k",
+        /// transparent huge pages of 256 KiB
+        Thp256K = "thp256k",
+        /// transparent huge pages of 512 KiB
+        Thp512K = "thp512k",
+        /// transparent huge pages of 1 MiB
+        Thp1M = "thp1m",
+    }
 }
 
-pipespeed_base::named!(PageKind {
-    Base = "base": "base pages",
-    Huge = "huge": "transparent huge pages",
-    HugeTlb = "hugetlb": "reserved huge pages",
-    HugeTlb1G = "hugetlb1g": "reserved huge pages of 1 GiB",
-    Split = "split": "transparent huge pages, mapped by an entry per base page",
-    Thp16K = "thp16k": "transparent huge pages of 16 KiB",
-    Thp32K = "thp32k": "transparent huge pages of 32 KiB",
-    Thp64K = "thp64k": "transparent huge pages of 64 KiB",
-    Thp128K = "thp128k": "transparent huge pages of 128 KiB",
-    Thp256K = "thp256k": "transparent huge pages of 256 KiB",
-    Thp512K = "thp512k": "transparent huge pages of 512 KiB",
-    Thp1M = "thp1m": "transparent huge pages of 1 MiB",
-});
-
 impl PageKind {
-    /// The transparent huge pages below the usual size.
+    /// The transparent huge pages below the usual size, from 16 KiB on, each twice as large.
     pub const THP: [Self; 7] = [
         Self::Thp16K,
         Self::Thp32K,
@@ -63,16 +50,10 @@ impl PageKind {
 
     /// The size of the pages in bytes, unless it is a default of the system.
     pub fn bytes(self) -> Option<usize> {
+        let thp = Self::THP.iter().position(|kind| *kind == self);
         match self {
-            PageKind::Base | PageKind::Huge | PageKind::HugeTlb | PageKind::Split => None,
             PageKind::HugeTlb1G => Some(1 << 30),
-            PageKind::Thp16K => Some(16 << 10),
-            PageKind::Thp32K => Some(32 << 10),
-            PageKind::Thp64K => Some(64 << 10),
-            PageKind::Thp128K => Some(128 << 10),
-            PageKind::Thp256K => Some(256 << 10),
-            PageKind::Thp512K => Some(512 << 10),
-            PageKind::Thp1M => Some(1 << 20),
+            _ => thp.map(|at| (16 << 10) << at),
         }
     }
 
@@ -104,24 +85,23 @@ impl From<PageKind> for Pages {
     }
 }
 
-/// When a page that was sent by reference may be written again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PageReuse {
-    /// Once it has left the pipe. Correct if the reader copies.
-    #[default]
-    Drained,
-    /// Never: new pages replace it. Correct for every reader.
-    Fresh,
-    /// Once the kernel has checked that nothing else refers to it; fastpipe's `Writer` only.
-    CowChecked,
-    /// The fastest safe way, found while sending; fastpipe's `Writer` only.
-    Auto,
+pipespeed_base::named! {
+    /// When a page that was sent by reference may be written again.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PageReuse {
+        /// After they have left the pipe: faster, but wrong if the reader splices or tees them onward
+        #[default]
+        Drained = "drained",
+        /// Never: correct for every reader
+        Fresh = "fresh",
+        /// After the kernel has found nothing else that refers to them
+        ///
+        /// fastpipe's `Writer` only.
+        CowChecked = "cow_checked",
+        /// As the fastest safe way, found while sending
+        ///
+        /// fastpipe's `Writer` only.
+        Auto = "auto",
+    }
 }
-
-pipespeed_base::named!(PageReuse {
-    Drained = "drained": "After they have left the pipe: faster, but wrong if the reader splices or tees them onward",
-    Fresh = "fresh": "Never: correct for every reader",
-    CowChecked = "cow_checked": "After the kernel has found nothing else that refers to them",
-    Auto = "auto": "As the fastest safe way, found while sending",
-});

@@ -152,29 +152,23 @@ impl Subject {
     }
 }
 
-/// An operation on a block of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Act {
-    /// Reads every byte, with wide loads.
-    Read,
-    /// memset(3).
-    Write,
-    /// memcpy(3) to another block.
-    Copy,
-    /// Loads one word of 8 bytes after the other.
-    ReadScalar,
-    /// Stores one word of 8 bytes after the other.
-    WriteScalar,
+named! {
+    /// An operation on a block of memory.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Act {
+        /// every byte read by wide loads, searching for one that does not occur
+        Read = "read",
+        /// filled by memset
+        Write = "write",
+        /// copied to another block by memcpy; bytes copied, not moved
+        Copy = "copy",
+        /// read 8 bytes at a time, one load after the other
+        ReadScalar = "read_scalar",
+        /// written 8 bytes at a time, one store after the other
+        WriteScalar = "write_scalar",
+    }
 }
-
-named!(Act {
-    Read = "read": "every byte read by wide loads, searching for one that does not occur",
-    Write = "write": "filled by memset",
-    Copy = "copy": "copied to another block by memcpy; bytes copied, not moved",
-    ReadScalar = "read_scalar": "read 8 bytes at a time, one load after the other",
-    WriteScalar = "write_scalar": "written 8 bytes at a time, one store after the other",
-});
 
 impl Act {
     /// The name in tables.

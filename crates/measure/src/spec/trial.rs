@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::subject::Subject;
 
 /// The minimum duration of the parts of a trial, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
     /// The warm-up.
     pub warm_up_s: f64,
@@ -34,10 +34,8 @@ pub struct EndSpec {
     pub data: DataUse,
     /// Passes of computing over the data.
     pub work: u32,
-    /// The minimum duration of the warm-up, in seconds.
-    pub warm_up_s: f64,
-    /// The minimum duration of the timed part, in seconds.
-    pub timed_s: f64,
+    /// The minimum durations of its parts.
+    pub durations: Durations,
     /// The volume of the timed part, in bytes; `None` if time ends it.
     pub timed_bytes: Option<u64>,
     /// How far ahead of the writer the reader publishes an offset, in bytes: more than
@@ -50,26 +48,25 @@ pub struct EndSpec {
     pub slow_down: f64,
 }
 
-/// What the two ends do with the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DataUse {
-    /// The same bytes repeatedly, spliced to /dev/null without being read.
-    Discard,
-    /// The same bytes repeatedly, copied into the reader's memory.
-    Read,
-    /// Every byte newly produced by the writer and used by the reader.
-    Touch,
-    /// As touch, and every byte compared with its expected value.
-    Verify,
+pipespeed_base::named! {
+    /// What the two ends do with the data.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DataUse {
+        /// spliced to /dev/null, never read
+        ///
+        /// The same bytes repeatedly.
+        Discard = "discard",
+        /// copied into the reader's memory
+        ///
+        /// The same bytes repeatedly.
+        Read = "read",
+        /// produced by the writer and used by the reader
+        Touch = "touch",
+        /// as touch, and every byte compared with its expected value
+        Verify = "verify",
+    }
 }
-
-pipespeed_base::named!(DataUse {
-    Discard = "discard": "spliced to /dev/null, never read",
-    Read = "read": "copied into the reader's memory",
-    Touch = "touch": "produced by the writer and used by the reader",
-    Verify = "verify": "as touch, and every byte compared with its expected value",
-});
 
 impl DataUse {
     /// What was done with the data, for tables.

@@ -22,34 +22,26 @@ const PIECE: usize = 64 << 10;
 const LARGE_PIPE: usize = 1 << 20;
 const SMALL_PIECE: usize = 8 << 10;
 
-/// A single change to the baseline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Both ends on one processor.
-    OneProcessor,
-    /// Neither end sleeps.
-    Spinning,
-    /// A pipe of 1 MiB.
-    LargePipe,
-    /// Pieces of 8 KiB at both ends.
-    SmallPieces,
-    /// `fastpipe::Writer`, pages never written again, base pages.
-    FreshBase,
-    /// `fastpipe::Writer`, pages never written again, huge pages.
-    FreshHuge,
-    /// `fastpipe::Writer`, pages written again once they left the pipe.
-    Drained,
+named! {
+    /// A single change to the baseline.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Change {
+        /// both ends on one processor
+        OneProcessor = "one_processor",
+        /// neither end ever sleeping
+        Spinning = "spinning",
+        /// through a pipe of 1 MiB
+        LargePipe = "pipe_1m",
+        /// 8 KiB written and read at a time
+        SmallPieces = "pieces_8k",
+        /// fastpipe's Writer, base pages that are never written again
+        FreshBase = "fresh_base",
+        /// fastpipe's Writer, huge pages that are never written again
+        FreshHuge = "fresh_huge",
+        /// fastpipe's Writer, pages written again once they left the pipe: unsafe where the reader splices
+        Drained = "drained",
+    }
 }
-
-named!(Change {
-    OneProcessor = "one_processor": "both ends on one processor",
-    Spinning = "spinning": "neither end ever sleeping",
-    LargePipe = "pipe_1m": "through a pipe of 1 MiB",
-    SmallPieces = "pieces_8k": "8 KiB written and read at a time",
-    FreshBase = "fresh_base": "fastpipe's Writer, base pages that are never written again",
-    FreshHuge = "fresh_huge": "fastpipe's Writer, huge pages that are never written again",
-    Drained = "drained": "fastpipe's Writer, pages written again once they left the pipe: unsafe where the reader splices",
-});
 
 impl Change {
     /// The change in a few words.
@@ -135,7 +127,7 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
         case.described(change.about())
             .against(BASELINE, change.words())
     };
-    let changes = Change::VALUES.iter().copied().filter(possible).map(changed);
+    let changes = Change::values().filter(possible).map(changed);
     std::iter::once(baseline.clone()).chain(changes).collect()
 }
 

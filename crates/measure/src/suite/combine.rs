@@ -36,13 +36,8 @@ impl<R: Runner> Measurement<R> {
         let cpu = one_processor.and_then(|at| Some(self.work.cases[at].cpus?.0));
         let make = |changes: &[Change]| combine(&baseline, changes, cpu);
 
-        let safe = Change::VALUES
-            .iter()
-            .copied()
-            .filter(|change| change.is_safe());
-        let changes: Vec<Change> = safe
-            .filter(|change| self.runs(change.name()).is_some())
-            .collect();
+        let is_tried = |change: &Change| change.is_safe() && self.runs(change.name()).is_some();
+        let changes: Vec<Change> = Change::values().filter(is_tried).collect();
         let mut tried = vec![baseline.clone()];
         tried.extend(changes.iter().map(|change| Case {
             name: change.name().to_owned(),
@@ -130,7 +125,7 @@ impl<R: Runner> Measurement<R> {
                         rates[at].extend(sample.map(|sample| sample.gib_per_s));
                     }
                     Err(TrialError::NotRun(_)) => {}
-                    Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+                    Err(TrialError::Interrupted(signal)) => return Err(signal),
                     Err(error) => {
                         let message = format!("a trial failed: {:#}", error.into_failure());
                         let failed = Warning::for_case(WarningKind::Failed, &case.name, message);

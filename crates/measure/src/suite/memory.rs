@@ -70,7 +70,7 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
     let name = |act: Act, bytes| format!("mem_{act}_{}", size::short(bytes));
     let mut cases = Vec::new();
     for &block_bytes in &sizes {
-        for &act in Act::VALUES {
+        for act in Act::values() {
             let spec = MemorySpec {
                 act,
                 block_bytes,

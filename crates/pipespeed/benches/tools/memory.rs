@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, Pages};
+use pipespeed_base::Named as _;
 use pipespeed_tools::fizzbuzz::{CodePath, FizzBuzz, naive};
 
 /// Stays in the second-level cache.
@@ -20,7 +21,7 @@ pub fn print(rounds: usize) -> anyhow::Result<()> {
         BUFFER >> 10
     );
     let mut buffer = Buffer::builder().len(BUFFER).pages(Pages::Huge).map()?;
-    for path in CodePath::ALL {
+    for &path in CodePath::VALUES {
         if !path.is_supported() {
             println!("  {:10} skipped: not known to this processor", path.name());
             continue;

@@ -8,42 +8,10 @@ use clap::Args;
 use super::number::whole;
 
 /// The end of the short help.
-const EXAMPLES: &str = "\
-Examples:
-  pipespeed boost 'zcat a.gz | grep -v bot | sort | uniq -c'
-  pipespeed boost --prove 'cat big.bin | wc -l'    does it help, and how much?
-  pipespeed boost --pid 4711                       a pipeline that is running
-  pipespeed boost --pid $$ --follow                this shell from now on";
+const EXAMPLES: &str = include_str!("help/boost.txt").trim_ascii_end();
 
 /// The long help has this before the examples.
-const METHOD: &str = "\
-COMMAND is one quoted string for the shell, or a program and its arguments. A process \
-beside it raises its pipes from 64 KiB to 1 MiB as they appear, and this process becomes \
-the shell: exit status, signals, job control and terminal are the shell's own, and nothing \
-stands in the data's way.
-
-It raises pipes that one process of the pipeline reads as its standard input and another one \
-writes to: at most 16 at a time. It leaves alone pipes whose size a program has chosen, those \
-with a writer seen in vmsplice(2), FIFOs, and those of other users. No pipe is made smaller.
-
---pid looks for about 0.3 s and prints on standard output what was raised, and why other pipes were \
-not: one to which less than 32 KiB was written so far is left as it is; --follow raises it once \
-more was written. With --follow it prints nothing.
-
-What can differ: a reader that ends early, such as head, leaves more in a larger pipe, so \
-that the programs before it may have written more and end with status 0 in place of 141 \
-(SIGPIPE). A program that counts reads, such as dd bs=1M count=10 without iflag=fullblock, \
-gets more with each. A live stream is up to 1 MiB later. A program that relies on the default size \
-with vmsplice(2) and writes 32 KiB by write(2) before, or follows a program that did, on the same \
-pipe, may send wrong bytes. Nothing is promised for pipelines that \
-take less than 50 ms, and nothing is gained where one busy stage is the bottleneck.
-
---prove runs COMMAND twice to compare its output, and then PAIRS times as it is and PAIRS \
-times boosted, in balanced order, with all its side effects; up to 4 times more if its output \
-differs. Its standard output is read through a pipe and discarded; its standard input is empty \
-unless --input is given.
-
-Exit status: that of COMMAND; 126 or 127 if it can't be run; 2 for wrong usage. With --pid: 0, whether or not a pipe was raised. With --prove: 0, whether or not anything was gained; 1 if the outputs differ, if COMMAND can't be run, or if anything else failed; 130 after Ctrl-C.";
+const METHOD: &str = include_str!("help/boost-long.txt").trim_ascii_end();
 
 /// `pipespeed boost`.
 #[derive(Debug, Args)]

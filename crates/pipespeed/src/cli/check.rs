@@ -6,16 +6,7 @@ use clap::Args;
 
 /// `pipespeed check`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Needs no privileges, takes about a second and leaves no files behind. Outcomes: pass \
-(works as every pipe must), seen (the value on this system; systems differ), refused \
-(not allowed on this system), FAIL and ERROR (exit status 1).
-
-Examples:
-  pipespeed check
-  pipespeed check --explain torn-writes
-  pipespeed check --only limits,end-of-file
-  pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
+#[command(after_help = include_str!("help/check.txt").trim_ascii_end())]
 pub struct CheckArgs {
     /// Run only these checks or groups.
     ///

@@ -15,16 +15,7 @@ const QUICK_ROUNDS: usize = 7;
 
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Without --json the record is saved in ./pipespeed-results/. Needs no privileges and \
-takes a few seconds. Each cost is the median over the rounds; \
-with 6 or more rounds it has a 95 % interval. Ctrl-C ends the run and shows the \
-results so far.
-
-Examples:
-  pipespeed costs
-  pipespeed costs --rounds 101 --json costs.json
-  pipespeed costs --pinning             the cost of pinning a page")]
+#[command(after_help = include_str!("help/costs.txt").trim_ascii_end())]
 pub struct CostsArgs {
     /// Duration of the whole run [default: the time of 31 rounds].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, conflicts_with_all = ["rounds", "quick"])]

@@ -9,40 +9,8 @@ use super::number::{seconds, whole};
 
 /// `pipespeed doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Looks for two seconds and changes nothing. Without PID and COMMAND it examines all \
-pipelines of this user.
-
-Examples:
-  pipespeed doctor 4711                     this process and its pipeline
-  pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
-  pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
-#[command(after_long_help = "\
-Looks for two seconds and changes nothing. Without PID and COMMAND it examines all \
-pipelines of this user.
-
-Stuck is what can't go on by itself: nothing in it ran for the whole time, and \
-everything that could wake it is part of it. Waiting for a socket, a terminal or a \
-timer is not stuck. Probably stuck is what a process that can't be examined, or \
-somebody outside, might wake, or timeout(1) will end; --kill leaves it running.
-
-A stage runs, or is queued if it is ready to and others have the processor; else it is \
-blocked if a thread waits for room in a pipe, starved if one waits for input from one, and \
-elsewhere if all wait for anything else. Pipes are opened for reading for an instant to see how full they \
-are; --no-open prevents that. FIFOs are never opened.
-
-COMMAND is one quoted string for sh, or a program and its arguments. It keeps running \
-after the report, which goes to standard error. With --if-stuck nothing is printed \
-unless it gets stuck.
-
-Exit status: 0; 1 if anything is stuck; 2 if the arguments are wrong or anything else failed; \
-126 or 127 if a program given with arguments can't be started (sh reports that of a string). \
-With --if-stuck that of COMMAND, or 1 if it got stuck.
-
-Examples:
-  pipespeed doctor 4711                     this process and its pipeline
-  pipespeed doctor -- 'zcat a.gz | wc -l'   run it, and say which stage is slow
-  pipespeed doctor --if-stuck 30s --kill -- ./build.sh        for use in CI")]
+#[command(after_help = include_str!("help/doctor.txt").trim_ascii_end())]
+#[command(after_long_help = include_str!("help/doctor-long.txt").trim_ascii_end())]
 pub struct DoctorArgs {
     /// What to look at.
     #[command(flatten)]

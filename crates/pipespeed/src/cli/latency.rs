@@ -5,7 +5,7 @@ use super::named::{named, named_among};
 use clap::Args;
 
 use super::OutputArgs;
-use super::number::{seconds, whole};
+use super::number::{decimal, seconds, whole};
 use pipespeed_base::{Named, size};
 use pipespeed_host::placement::{Placement, parse_cpus};
 use pipespeed_measure::latency::channels::MAX_BYTES;
@@ -14,20 +14,7 @@ use pipespeed_measure::spec::{Channel, Waiting};
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "\
-Without --json, --csv and --chart all three are saved in ./pipespeed-results/.
-
-A round trip lasts from just before a message is sent until all of it has come back \
-from the other process; the time is not halved. With --rate it starts when the message \
-was scheduled, so a stall delays every message scheduled during it.
-
-Examples:
-  pipespeed latency                                  five channels, three sizes
-  pipespeed latency --all --size 64
-  pipespeed latency pipe eventfd --wait spin
-  pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
-  pipespeed latency --naive                          two exchanges that deadlock
-  pipespeed latency --json latency.json --chart latency.svg")]
+#[command(after_help = include_str!("help/latency.txt").trim_ascii_end())]
 pub struct LatencyArgs {
     /// Channels to measure [default: pipe socketpair tcp ring eventfd; --naive: pipe].
     #[arg(value_parser = named_among(Channel::with_round_trips()), value_name = "CHANNEL")]
@@ -105,11 +92,7 @@ impl LatencyArgs {
     pub fn modes(&self) -> Vec<ExchangeMode> {
         match (self.naive, self.rate) {
             (Some(Some(naive)), _) => vec![ExchangeMode::Naive(naive)],
-            (Some(None), _) => Naive::VALUES
-                .iter()
-                .copied()
-                .map(ExchangeMode::Naive)
-                .collect(),
+            (Some(None), _) => Naive::values().map(ExchangeMode::Naive).collect(),
             (None, Some(rate)) => vec![ExchangeMode::Open(rate)],
             (None, None) => vec![ExchangeMode::Closed],
         }
@@ -128,15 +111,10 @@ fn message_size(text: &str) -> Result<usize, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
-        _ => Err("the rate must be from 0.1 to 10000000 messages per second".to_owned()),
-    }
+    let wanted = "the rate must be from 0.1 to 10000000 messages per second";
+    decimal(text, 0.1..=1e7, wanted)
 }
 
 fn limit(text: &str) -> Result<f64, String> {
-    match seconds(text) {
-        Ok(limit) if (0.1..=50.0).contains(&limit) => Ok(limit),
-        _ => Err("the limit must be from 0.1 to 50 seconds".to_owned()),
-    }
+    decimal(text, 0.1..=50.0, "the limit must be from 0.1 to 50 seconds")
 }

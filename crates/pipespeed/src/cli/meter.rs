@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::number::whole;
+use super::number::{decimal, whole};
 use pipespeed_base::size;
 use pipespeed_tools::meter::Format;
 
@@ -14,31 +14,7 @@ use pipespeed_tools::meter::Format;
 #[derive(Debug, Clone, Args)]
 #[command(
     args_override_self = true,
-    after_help = "\
-Nothing is drawn if standard error is not a terminal (unless -f is given) or if \
-pipespeed runs in the background. The bar is coloured unless NO_COLOR is set. Bytes \
-are counted once the consumer has read them from the output pipe.
-
-Formats (-F): %p bar, %t elapsed time, %e remaining time, %I expected end, %r rate, \
-%a average rate, %b count, %T fill level of the output pipe, %N name, %% percent \
-sign.
-
-Fields of --json: bytes (read by the consumer) or lines, unread_bytes (in the output \
-pipe), rate_bytes_per_second (over the last seconds), average_bytes_per_second, \
-elapsed_seconds, eta_seconds, size_bytes, name, technique; unknown values are null. The \
-last object also has summary (true), end (end of data, size reached, consumer gone, \
-input failed, output failed), status, and passed_over: the techniques that were not used, and why.
-
-Exit status: 0 for success, else the sum of 1 (the report of -n or --json could not \
-be written), 2 (a file could not be opened), 4 (an input is also the output) and 16 \
-(data could not be read or written). Wrong usage also exits with 2. A consumer that \
-ends early is not a failure, nor is a reader of the report that is slow or gone.
-
-Examples:
-  pipespeed meter disk.img > /dev/sdb
-  tar c . | pipespeed meter -s 3G -N tar | zstd > all.tar.zst
-  pipespeed meter -qL 1M big > /mnt/slow/big
-  pipespeed meter --json big 2> progress.jsonl | consumer"
+    after_help = include_str!("help/meter.txt").trim_ascii_end()
 )]
 pub struct MeterArgs {
     /// Files to pass on, in this order ('-': standard input) [default: -].
@@ -209,8 +185,6 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("write a number of seconds from 0 to 1000000".to_owned()),
-    }
+    let wanted = "write a number of seconds from 0 to 1000000";
+    decimal(text, 0.0..=1e6, wanted).map(Duration::from_secs_f64)
 }

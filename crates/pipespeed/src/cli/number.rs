@@ -20,20 +20,22 @@ where
     }
 }
 
+/// Parses a number in this range; `wanted` is the error for any other text.
+pub(super) fn decimal(text: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| wanted.to_owned())
+}
+
 /// Parses a duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().ok();
-    seconds
-        .filter(|seconds| (0.001..=86_400.0).contains(seconds))
-        .ok_or_else(|| "write a number of seconds from 0.001 to 86400 (a day)".to_owned())
+    let wanted = "write a number of seconds from 0.001 to 86400 (a day)";
+    decimal(text, 0.001..=86_400.0, wanted)
 }
 
 /// Parses a percentage, with or without the sign.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
-    number
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| "write a percentage from 0 to 100".to_owned())
+    let number = text.trim_end_matches('%').trim_end();
+    decimal(number, 0.0..=100.0, "write a percentage from 0 to 100")
 }
 
 #[cfg(test)]

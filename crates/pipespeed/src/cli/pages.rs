@@ -13,17 +13,7 @@ use pipespeed_explain::pages::Architecture;
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("what").args(["address", "buffer", "pipe"]).required(true),
-    after_help = "\
-With --address alone no memory is examined: the output shows which page-table entries \
-translate the address. Only frame numbers and flags need root (CAP_SYS_ADMIN).
-
-Examples:
-  pipespeed pages --address 0x0000f2705af953c0
-  pipespeed pages --address 0x0000f2705af953c0 --arch x86-64 --levels 5
-  pipespeed pages --buffer 10000            three pages: are they contiguous?
-  pipespeed pages --buffer 4M --huge
-  pipespeed pages --pipe                    the slots of a pipe, step by step
-  pipespeed pages --pid 1234 --address 0x7ffd1c3e2000 --length 16K"
+    after_help = include_str!("help/pages.txt").trim_ascii_end()
 )]
 pub struct PagesArgs {
     /// Virtual address in hexadecimal, such as 0x7f0012345678.

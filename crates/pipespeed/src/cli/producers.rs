@@ -9,23 +9,35 @@ use fastpipe::method::{AssertReaderCopies, Method};
 use pipespeed_base::named;
 use pipespeed_tools::fizzbuzz::{CodePath, LAST};
 
-/// Names of the library's [`Method`]s.
-///
-/// An enum of its own, since a name is not enough for a `Method`: `Copy` has a length,
-/// and `Drained` an assertion about the reader, which a program makes on purpose and
-/// must not be able to parse. `--method drained` makes it here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MethodArg {
-    /// [`Method::Auto`].
-    Auto,
-    /// [`Method::copy`].
-    Copy,
-    /// [`Method::Fresh`].
-    Fresh,
-    /// [`Method::CowChecked`].
-    CowChecked,
-    /// [`Method::Drained`].
-    Drained,
+named! {
+    /// Names of the library's [`Method`]s.
+    ///
+    /// An enum of its own, since a name is not enough for a `Method`: `Copy` has a length,
+    /// and `Drained` an assertion about the reader, which a program makes on purpose and
+    /// must not be able to parse. `--method drained` makes it here.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum MethodArg {
+        /// The fastest of copy, fresh and cow-checked, found while sending
+        ///
+        /// [`Method::Auto`].
+        Auto = "auto",
+        /// write(2), a page or two at a time
+        ///
+        /// [`Method::copy`].
+        Copy = "copy",
+        /// vmsplice(2); pages are never written again
+        ///
+        /// [`Method::Fresh`].
+        Fresh = "fresh",
+        /// vmsplice(2); pages are written again once nobody refers to them
+        ///
+        /// [`Method::CowChecked`].
+        CowChecked = "cow-checked",
+        /// vmsplice(2); pages are written again after they have left the pipe
+        ///
+        /// [`Method::Drained`].
+        Drained = "drained",
+    }
 }
 
 impl From<MethodArg> for Method {
@@ -40,27 +52,9 @@ impl From<MethodArg> for Method {
     }
 }
 
-named!(MethodArg {
-    Auto = "auto": "The fastest of copy, fresh and cow-checked, found while sending",
-    Copy = "copy": "write(2), a page or two at a time",
-    Fresh = "fresh": "vmsplice(2); pages are never written again",
-    CowChecked = "cow-checked": "vmsplice(2); pages are written again once nobody refers to them",
-    Drained = "drained": "vmsplice(2); pages are written again after they have left the pipe",
-});
-
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-By default the fastest method that is correct for every reader is found while \
-sending. --method drained reuses pages after they have left the pipe: faster, but \
-wrong if the reader splices or tees them onward, as pv does.
-
-Examples:
-  pipespeed fizzbuzz | head -20
-  pipespeed fizzbuzz --to 1000000 > fizzbuzz.txt
-  pipespeed fizzbuzz | pv > /dev/null
-  pipespeed fizzbuzz --method drained --busy-loop |
-    pipespeed read --read-with-splice --busy-loop")]
+#[command(after_help = include_str!("help/fizzbuzz.txt").trim_ascii_end())]
 pub struct FizzbuzzArgs {
     /// First number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = line_number, allow_negative_numbers = true)]
@@ -84,12 +78,7 @@ pub struct FizzbuzzArgs {
 
 /// `pipespeed yes`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The line is spliced into a pipe by reference, which is safe since it never changes.
-
-Examples:
-  pipespeed yes | some-program-that-asks
-  pipespeed yes 'all work and no play' | pv > /dev/null")]
+#[command(after_help = include_str!("help/yes.txt").trim_ascii_end())]
 pub struct YesArgs {
     /// Words to print, separated by spaces [default: y].
     #[arg(value_name = "STRING")]

@@ -10,36 +10,10 @@ use super::number::{percent, seconds};
 use pipespeed_measure::spec::Suite;
 
 /// The end of the short help.
-const EXAMPLES: &str = "\
-Without --json, --folded, --flame and --chart the record is saved in \
-./pipespeed-results/.
-
-Examples:
-  pipespeed profile write_read                       bars and the call tree
-  pipespeed profile --all --chart rungs.svg          the ladder side by side
-  pipespeed profile vmsplice_splice --flame f.svg    a flame graph
-  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow
-  pipespeed profile --time 5 -- 'yes | pv > /dev/null'";
+const EXAMPLES: &str = include_str!("help/profile.txt").trim_ascii_end();
 
 /// The long help has this before the examples.
-const METHOD: &str = "\
-Each end's costs add up to its wall time. Sampling the kernel needs root, or \
-CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
-kptr_restrict at 0; the perf program is not needed. If sampling is refused, a \
-pipeline's running time is not divided, and the time of a case is estimated from \
-counts (calls, pages, faults, switches, wake-ups) times their costs on this machine \
-(see pipespeed costs); the rest is shown as unexplained.
-
-Your own pipeline is one quoted string for sh after '--'; several words are one \
-program and its arguments. It may be any command line, with loops, lists and scripts. \
-Stages are found while it runs, by the pipes between processes; a stage's child \
-processes count for it. The pipeline uses pipespeed's standard input and standard \
-error. Its standard output is discarded unless redirected. The scheduler places the \
-stages; use taskset in the command to bind one.
-
-Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all processes that it started: a \
-pipeline gets SIGTERM, then SIGKILL a second later. If pipespeed itself is killed by \
-SIGKILL, the pipeline keeps running.";
+const METHOD: &str = include_str!("help/profile-long.txt").trim_ascii_end();
 
 /// `pipespeed profile`.
 #[derive(Debug, Clone, Args)]

@@ -6,22 +6,7 @@ use clap::Args;
 
 /// `pipespeed report`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Without files this machine is measured first, which takes about five minutes: check, pages, and the \
-suites ladder, touched, sizes, channels (these two with --quick) and changes. Each record is saved in a \
-directory of ./pipespeed-results/ as soon as it is finished, and the page beside them, so an \
-interrupted report loses only the suite that was running.
-
-The page needs no network and no other file. What the records lack is left out, with a line that \
-names the command that measures it. Of several records about the same subject the newest is used.
-
-Examples:
-  pipespeed report                                   measure, then make the page
-  pipespeed report --full                            all that a page can show
-  pipespeed report --resume                          go on after an interruption
-  pipespeed report pipespeed-results/*.json
-  pipespeed report ladder.json touched.json -o report.html
-  pipespeed report here/*.json --compare there/*.json")]
+#[command(after_help = include_str!("help/report.txt").trim_ascii_end())]
 pub struct ReportArgs {
     /// Saved records of bench, check, latency, costs, profile and pages ('-': standard input)
     /// [default: measure this machine].

@@ -117,11 +117,10 @@ fn measure<S: FnMut(&Run)>(
 ) -> anyhow::Result<()> {
     if let Some(durations) = plan.lengths.verifying {
         progress.set_purpose("verifying");
-        measurement.runner_mut().set_durations(durations);
+        measurement.work.runner.set_durations(durations);
         measurement.verify(progress)?;
-        measurement
-            .runner_mut()
-            .set_durations(plan.lengths.durations);
+        let runner = &mut measurement.work.runner;
+        runner.set_durations(plan.lengths.durations);
         progress.set_purpose("pilot");
     }
     let mut pilot_s = timed_pilot(measurement, progress)?;
@@ -131,25 +130,25 @@ fn measure<S: FnMut(&Run)>(
     if plan.preparation == Preparation::Combination {
         progress.set_purpose("choosing the changes to combine");
         measurement.choose_combination(progress)?;
-        if let Some(case) = measurement.run_mut().cases.last() {
+        if let Some(case) = measurement.work.run.cases.last() {
             let not_run = case.not_run.as_ref();
             let text = not_run.map_or(&case.description, |not_run| &not_run.reason);
             progress.say(&format!("pipespeed: {}: {text}", case.name));
         }
     }
     if measurement.runnable() == 0 {
-        let cases = &measurement.run_mut().cases;
+        let cases = &measurement.work.run.cases;
         let reason = cases.iter().find_map(|case| case.not_run.as_ref());
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         anyhow::bail!("no case could be run{reason}");
     }
     let rounds = match plan.preparation {
         Preparation::Volumes => {
-            let trials = plan.volumes(measurement.run_mut(), pilot_s)?;
+            let trials = plan.volumes(&measurement.work.run, pilot_s)?;
             progress.say(&trials.announcement());
-            progress.announce_long(trials.long());
+            progress.long = trials.long();
             measurement.expect(&trials.expected());
-            measurement.limit_trials(trials.limited);
+            measurement.work.limited = trials.limited;
             trials.rounds
         }
         Preparation::Pilot

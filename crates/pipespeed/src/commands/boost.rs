@@ -19,7 +19,7 @@ use rustix::process::{Pid, child_subreaper, getpid};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, exit_as, is_over, spawn};
 use crate::commands::{pipe_probe, require_process, require_processes};
-use pipespeed_base::failure::{AlreadyReported, Interrupted, full_message, say, start_error};
+use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
 use pipespeed_base::process::is_any_ready;
@@ -195,10 +195,7 @@ fn attend(args: &BoostArgs, pid: i32) -> anyhow::Result<()> {
     // The processor time.
     lines.pop();
     print(lines.join("\n") + "\n")?;
-    match interrupt.signal() {
-        Some(signal) => Err(Interrupted(signal).into()),
-        None => Ok(()),
-    }
+    Ok(interrupt.check()?)
 }
 
 /// Receives the account of a sidecar, which opens the other end of this pipe by its path in

@@ -90,10 +90,7 @@ fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
         let is_group = name.parse::<CheckGroup>().is_ok();
         if !is_group && !check::all().any(|check| check.name == name) {
-            let groups: Vec<&str> = CheckGroup::VALUES
-                .iter()
-                .map(|group| group.name())
-                .collect();
+            let groups: Vec<&str> = CheckGroup::values().map(CheckGroup::name).collect();
             return Err(usage(format!(
                 "--only {name}: no such check or group; the checks are {}; the groups are {}",
                 names(),

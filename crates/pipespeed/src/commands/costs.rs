@@ -50,8 +50,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let noise = NoiseProbe::default();
     let (before, used_before) = (noise.take(), own_processor_time());
     let signal_of_run = || interrupt.signal();
-    let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
-    let mut probes = Rounds::begin(probes);
+    let probes = Probes::of_costs(&places, signal_of_run);
+    let mut probes = Rounds::begin(probes, record.settings.seed);
     let mut unfinished = record.clone();
     let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {
         unfinished.costs_ns = probes.costs(&places);

@@ -7,6 +7,7 @@ use pipespeed_base::failure::say;
 use pipespeed_base::size;
 use pipespeed_host::process_memory::{Backing, BackingError};
 use pipespeed_measure::endpoint::huge_pages_refused;
+use pipespeed_measure::record::EndCounters;
 
 /// Whose rules an end follows where they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,4 +56,16 @@ pub(super) fn check_huge_pages(
         ));
     }
     Ok(())
+}
+
+/// Says what an end has used for the bytes that it has `moved`: sent, say.
+pub(super) fn say_used(program: &str, moved: &str, used: &EndCounters) {
+    say(&format!(
+        "{program}: {} {moved} in {:.3} s, {} system calls, {} would-blocks, {} page faults",
+        size::format(used.bytes),
+        used.seconds,
+        used.syscalls,
+        used.would_blocks,
+        used.page_faults,
+    ));
 }

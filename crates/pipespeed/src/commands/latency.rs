@@ -41,8 +41,10 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let topology = Topology::read(&Root::default());
     let chosen = place(args.cpus, args.placement, &topology)?;
     let no_spinning = spinning_refused(&chosen, &topology);
-    if let (Some(wait), Some(reason)) = (spinning_name(args.wait), &no_spinning) {
-        return Err(usage(format!("--wait {wait}: {reason}")));
+    if args.wait != Waiting::Block
+        && let Some(reason) = &no_spinning
+    {
+        return Err(usage(format!("--wait {}: {reason}", args.wait)));
     }
     let mut record = plan::record(args, &chosen)?;
     record.warnings.extend(rounded);
@@ -107,15 +109,6 @@ fn read_sleep(pid: u32) -> Sleep {
     Sleep {
         letter: proc.stat(pid).map(|stat| stat.state),
         wait_channel: proc.sleeps_in(pid, pid),
-    }
-}
-
-/// Returns the name of `wait` if it spins, which needs one processor per process.
-fn spinning_name(wait: Waiting) -> Option<&'static str> {
-    match wait {
-        Waiting::Block | Waiting::Poll => None,
-        Waiting::Spin | Waiting::Pause | Waiting::Backoff => Some("spin"),
-        Waiting::Adaptive => Some("adaptive"),
     }
 }
 

@@ -63,8 +63,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let mut record = PinningRecord::new(header, settings, results);
     let interrupt = Interrupt::install()?;
     let signal = || interrupt.signal();
-    let probes = Probes::of_pinning(&plan, record.kernel.as_ref(), settings.seed, signal);
-    let mut run = Rounds::begin(probes);
+    let probes = Probes::of_pinning(&plan, record.kernel.as_ref(), signal);
+    let mut run = Rounds::begin(probes, settings.seed);
     record.warnings.extend(load::look(&[], args.quiet));
     let mut unfinished = record.clone();
     let mut progress = ProgressDisplay::new(args.quiet, |probes: &Probes<_, _>| {

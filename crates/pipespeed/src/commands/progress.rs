@@ -17,7 +17,7 @@ pub(super) struct ProgressDisplay<S> {
     bar: ProgressBar,
     quiet: bool,
     /// Cases with long trials, and the seconds of one trial.
-    long: BTreeMap<String, f64>,
+    pub(super) long: BTreeMap<String, f64>,
     /// When the trials began and the last line was printed, if lines take the place of the bar.
     lines: Option<(Instant, Instant)>,
     save: S,
@@ -112,12 +112,6 @@ impl<S> ProgressDisplay<S> {
             ));
             *said = Instant::now();
         }
-    }
-
-    /// Sets the expected duration in seconds of long trials, by case. Each is
-    /// announced before it begins.
-    pub(super) fn announce_long(&mut self, long: BTreeMap<String, f64>) {
-        self.long = long;
     }
 
     /// Removes the bar.

@@ -81,21 +81,14 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
     if end.bytes_to_pipe() > 0 {
         wait_for_data(input)?;
     }
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.read(0, source.counts());
     let started = Instant::now();
     let received = receive(end, data, &mut source)?;
     let seconds = started.elapsed().as_secs_f64();
     if end.verbose {
         let used = meter.read(received, source.counts()).since(&before);
-        say(&format!(
-            "read: {} received in {:.3} s, {} system calls, {} would-blocks, {} page faults",
-            size::format(used.bytes),
-            used.seconds,
-            used.syscalls,
-            used.would_blocks,
-            used.page_faults,
-        ));
+        ends::say_used("read", "received", &used);
     }
     if received == 0 && end.bytes_to_pipe() > 0 {
         return check_length(end, received);

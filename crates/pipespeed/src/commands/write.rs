@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
-use super::ends::{Rules, buffer_error, check_huge_pages};
+use super::ends::{Rules, buffer_error, check_huge_pages, say_used};
 use crate::cli::{EndArgs, Sent, WriteArgs};
 use pipespeed_base::failure::{is_reader_gone, say, usage};
 use pipespeed_base::size;
+use pipespeed_host::process_memory::Backing;
 use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
 use pipespeed_measure::data::DataProducer;
@@ -71,7 +72,7 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
         },
     )
     .map_err(|error| buffer_error(&args.end, error))?;
-    check_huge_pages(&args.end, || sink.backing())?;
+    check_huge_pages(&args.end, || sink.backing(Backing::examine))?;
 
     if args.end.verbose {
         say(&format!(
@@ -96,19 +97,12 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
              the pipe, or after --bytes SIZE",
         );
     }
-    let meter = Meter::new();
+    let meter = Meter::default();
     let before = meter.read(0, sink.counts());
     send(args, &mut sink)?;
     if args.end.verbose {
         let used = meter.read(sink.sent(), sink.counts()).since(&before);
-        say(&format!(
-            "write: {} sent in {:.3} s, {} system calls, {} would-blocks, {} page faults",
-            size::format(used.bytes),
-            used.seconds,
-            used.syscalls,
-            used.would_blocks,
-            used.page_faults,
-        ));
+        say_used("write", "sent", &used);
     }
     Ok(())
 }

@@ -32,17 +32,10 @@ pub(super) struct Regular {
     /// Its directory, which stays the same if it is moved.
     directory: OwnedFd,
     name: PathBuf,
-    method: SaveMethod,
-}
-
-/// How a file is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SaveMethod {
-    /// A complete temporary file is renamed: readers see the old file or the new one.
-    Replace,
-    /// The file itself is written: it belongs to another user, has other names, or can't be
-    /// replaced in its directory.
-    InPlace,
+    /// Whether a complete temporary file is renamed, so that readers see the old file or the new
+    /// one. Otherwise the file itself is written: it belongs to another user, has other names, or
+    /// can't be replaced in its directory.
+    is_replaced: bool,
 }
 
 impl Regular {
@@ -51,17 +44,17 @@ impl Regular {
         let mut file = Regular {
             directory: open_directory(directory)?,
             name: name.to_owned(),
-            method: SaveMethod::Replace,
+            is_replaced: true,
         };
-        file.method = file.choose()?;
+        file.is_replaced = file.may_replace()?;
         Ok(file)
     }
 
-    fn choose(&self) -> io::Result<SaveMethod> {
+    fn may_replace(&self) -> io::Result<bool> {
         let can_create = check_directory(&self.directory);
         // Nothing can be renamed in an append-only directory, nor a temporary file removed.
         let can_rename = !self.has_attribute(".", StatxAttributes::APPEND);
-        let may_replace = match self.existing()? {
+        Ok(match self.existing()? {
             None => {
                 can_create?;
                 can_rename
@@ -79,11 +72,6 @@ impl Regular {
                 }
                 may_replace
             }
-        };
-        Ok(if may_replace {
-            SaveMethod::Replace
-        } else {
-            SaveMethod::InPlace
         })
     }
 
@@ -97,7 +85,7 @@ impl Regular {
 
     /// Saves the file, and returns it, open for [`append`].
     pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
-        if self.method == SaveMethod::Replace {
+        if self.is_replaced {
             match self.replace(bytes) {
                 Err(error) if needs_no_directory(&error) => {}
                 outcome => return outcome,

@@ -38,6 +38,7 @@ pub(crate) struct BarGroup {
 }
 
 /// A bar, whose parts are stacked.
+#[derive(Default)]
 pub(crate) struct Bar {
     pub parts: Vec<Part>,
     pub interval: Option<(f64, f64)>,
@@ -49,6 +50,7 @@ pub(crate) struct Bar {
     pub hint: String,
 }
 
+#[derive(Default)]
 pub(crate) struct Part {
     pub length: f64,
     pub colour: Colour,
@@ -64,13 +66,11 @@ impl Bar {
             parts: vec![Part {
                 length: estimate.median,
                 colour,
-                label: String::new(),
-                hint: String::new(),
+                ..Part::default()
             }],
             interval: estimate.interval.map(|ends| (ends.low, ends.high)),
             value,
-            notes: Vec::new(),
-            hint: String::new(),
+            ..Bar::default()
         }
     }
 

@@ -24,7 +24,7 @@ const LINE: i32 = 17;
 const LEGEND_LINE: i32 = 20;
 
 /// Red, green and blue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Colour(pub u8, pub u8, pub u8);
 
 impl Display for Colour {

@@ -15,13 +15,9 @@ use crate::conditions;
 use crate::format::{gib_per_s, pluralize, ratio};
 use crate::steps::{fastest, measured, step};
 
-fn find<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
-    run.cases.iter().find(|case| case.name == name)
-}
-
 /// The rate of a case.
 fn rate(run: &Run, name: &str) -> Option<String> {
-    Some(gib_per_s(measured(find(run, name)?)?.1))
+    Some(gib_per_s(measured(run.case(name)?)?.1))
 }
 
 /// The machine, or the machines if the records are of several.
@@ -51,7 +47,7 @@ pub(super) fn origin(records: &Records) -> Markup {
 /// The answer in a sentence: how fast a pipe is whose data is used.
 pub(super) fn answer(records: &Records) -> Markup {
     let touched = records.run(Suite::Touched);
-    let plain = touched.and_then(|run| Some((find(run, "write_read")?, rate(run, "write_read")?)));
+    let plain = touched.and_then(|run| Some((run.case("write_read")?, rate(run, "write_read")?)));
     let library = touched.and_then(|run| rate(run, "fastpipe_auto"));
     let ladder = records.run(Suite::Ladder);
     html! {
@@ -116,12 +112,12 @@ fn best_sizes(run: &Run) -> Option<Sizes> {
 
 /// How many times as fast the best sizes are as the published ones, if that is certain.
 fn gain_of_sizes(run: &Run) -> Option<Estimate> {
-    let published = ratio_if(find(run, "write_read")?, Verdict::Slower)?;
+    let published = ratio_if(run.case("write_read")?, Verdict::Slower)?;
     Some(published.reciprocal())
 }
 
 fn change_of_sizes(run: &Run) -> Option<Markup> {
-    let case = find(run, "write_read")?;
+    let case = run.case("write_read")?;
     let gain = gain_of_sizes(run)?;
     let configuration = &case.configuration;
     let published = Sizes {
@@ -135,7 +131,7 @@ fn change_of_sizes(run: &Run) -> Option<Markup> {
 }
 
 fn change_of_writer(run: &Run) -> Option<Markup> {
-    let gain = ratio_if(find(run, "fastpipe_auto")?, Verdict::Faster)?;
+    let gain = ratio_if(run.case("fastpipe_auto")?, Verdict::Faster)?;
     Some(html! {
         "In Rust, write by fastpipe's " code { "Writer" } ": " (ratio(gain))
         " as fast as the best plain write."
@@ -148,7 +144,7 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
     let is_safe = |case: &&CaseResult| case.configuration.channel() != Some(Channel::VMSPLICE);
     let compared = waiting(run, Waiting::Block).filter(|case| case.compared_with.is_some());
     let (case, rate) = fastest(compared.filter(is_safe).filter_map(measured))?;
-    let best = touched.and_then(|run| measured(find(run, BEST)?));
+    let best = touched.and_then(|run| measured(run.case(BEST)?));
     if best.is_some_and(|(_, best)| rate.median <= best.median) {
         return None;
     }
@@ -165,7 +161,7 @@ fn change_of_channel(run: &Run, touched: Option<&Run>) -> Option<Markup> {
 }
 
 fn change_of_pipe(run: &Run) -> Option<Markup> {
-    let gain = ratio_if(find(run, Change::LargePipe.name())?, Verdict::Faster)?;
+    let gain = ratio_if(run.case(Change::LargePipe.name())?, Verdict::Faster)?;
     Some(html! {
         "Run a pipeline of the shell by " code { "pipespeed boost" } ", which enlarges its pipes: "
         (ratio(gain)) "."
@@ -188,7 +184,7 @@ pub(super) fn with_best_sizes(text: &str, records: &Records) -> String {
 /// What makes the figures unreliable: a line, which unfolds.
 pub(super) fn alarms(records: &Records) -> Markup {
     let machines = records.machines();
-    let runs = || Suite::VALUES.iter().filter_map(|suite| records.run(*suite));
+    let runs = || Suite::values().filter_map(|suite| records.run(suite));
     let mut notes: Vec<(String, String)> = Vec::new();
     for run in runs().filter(|run| run.failed_control().is_some()) {
         notes.push((format!("bench {}", run.suite), null_control(run)));

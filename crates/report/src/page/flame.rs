@@ -4,13 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pipespeed_explain::profile::flame;
 use pipespeed_explain::profile::record::{CaseProfile, Profile};
 
-/// The flame graph of each case.
-pub(super) fn graphs(profile: &Profile) -> Markup {
-    html! { @for case in &profile.cases { (graph(profile, case)) } }
-}
-
 /// The flame graph of a case, which brings a script of its own.
-fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
+pub(super) fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
     let name = &case.name;
     html! {
         @if let Ok(graph) = flame::of_case(profile, case) {
@@ -30,20 +25,7 @@ fn graph(profile: &Profile, case: &CaseProfile) -> Markup {
 /// Starts the script of a picture once it is seen: a frame out of sight has no layout, and the
 /// script would find no width. What is enlarged is not kept in the address, since a frame has
 /// none.
-const START: &str = "\
-history.replaceState = function () {};
-function width() {
-  return document.body.getBoundingClientRect().width;
-}
-addEventListener('resize', function (event) {
-  if (!width()) event.stopImmediatePropagation();
-});
-new IntersectionObserver(function (changes, observer) {
-  if (width() && changes.some(function (it) { return it.isIntersecting; })) {
-    observer.disconnect();
-    init();
-  }
-}).observe(document.body);";
+const START: &str = include_str!("flame.js").trim_ascii_end();
 
 /// A page with nothing but a picture.
 fn framed(name: &str, svg: &str) -> String {

@@ -25,7 +25,7 @@ pub(super) fn method(records: &Records, other: Option<&Records>) -> Markup {
         }
         ul {
             @for saved in records.all() { li { (record(saved, &shared)) } }
-            @for replaced in records.replaced() {
+            @for replaced in &records.replaced {
                 li { "Not shown, since another one was given: " (replaced) "." }
             }
         }

@@ -178,7 +178,7 @@ impl FromStr for Topic {
             Topic::Profile,
             Topic::Pages,
         ];
-        let runs = Suite::VALUES.iter().map(|suite| Topic::Bench(*suite));
+        let runs = Suite::values().map(Topic::Bench);
         let found = runs.chain(others).find(|topic| topic.to_string() == text);
         found.ok_or_else(|| format!("no record is called `{text}`"))
     }
@@ -189,7 +189,7 @@ impl FromStr for Topic {
 pub struct Records {
     all: Vec<Saved>,
     /// Records that newer ones replace, in words.
-    replaced: Vec<String>,
+    pub(super) replaced: Vec<String>,
 }
 
 impl Records {
@@ -218,11 +218,6 @@ impl Records {
     /// All records.
     pub(super) fn all(&self) -> impl Iterator<Item = &Saved> {
         self.all.iter()
-    }
-
-    /// Records that newer ones replace, in words.
-    pub(super) fn replaced(&self) -> &[String] {
-        &self.replaced
     }
 
     /// The record about a topic.

@@ -35,20 +35,19 @@ const FILES: [&str; 16] = [
     include_str!("sections/programs.md"),
 ];
 
-/// Where the chart of a section stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum ChartPlace {
-    #[default]
-    Section,
-    First,
-    Nowhere,
+named! {
+    /// Where the chart of a section stands.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    enum ChartPlace {
+        /// below the text
+        #[default]
+        Section = "section",
+        /// on the first screen
+        First = "first",
+        /// there is none
+        Nowhere = "nowhere",
+    }
 }
-
-named!(ChartPlace {
-    Section = "section": "below the text",
-    First = "first": "on the first screen",
-    Nowhere = "nowhere": "there is none",
-});
 
 /// A file of a section.
 #[derive(Debug, Default, PartialEq)]
@@ -147,7 +146,9 @@ fn report(file: &SectionFile, saved: &Saved) -> Markup {
             ChartPlace::Nowhere => (tables(&blocks, file.title, blocks.findings.is_empty())),
             ChartPlace::Section => (figure(&blocks, file.caption)),
         }
-        @if let Saved::Profile(profile) = saved { (flame::graphs(profile)) }
+        @if let Saved::Profile(profile) = saved {
+            @for case in &profile.cases { (flame::graph(profile, case)) }
+        }
     }
 }
 

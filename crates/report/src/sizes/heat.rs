@@ -1,11 +1,9 @@
 //! Heat maps of rates by the sizes of buffer and pipe: a map for each case, a row of maps
 //! for each technique.
 
-use itertools::Itertools as _;
-
 use super::{best_sizes, not_run, place, technique};
 use crate::conditions::{marks_of_run, origin};
-use crate::format::{fixed, significant};
+use crate::format::{fixed, grouped, significant};
 use pipespeed_base::size;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 use pipespeed_measure::spec::Waiting;
@@ -48,11 +46,8 @@ const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
 /// Figures of the second stage are not drawn: it measured the few chosen from, at another
 /// time, so they can't be compared with the others.
 pub(crate) fn chart(run: &Run, search: &Search, card_width: i32) -> String {
-    let rows = search.panels.iter().chunk_by(|panel| technique(panel));
-    let rows: Vec<(String, Vec<&PanelResult>)> = rows
-        .into_iter()
-        .map(|(technique, panels)| (technique, panels.collect()))
-        .collect();
+    let panels = search.panels.iter();
+    let rows = grouped(panels.map(|panel| (technique(panel), panel)));
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
         "figures are medians of the first trials of all pairs; chosen: the highest median in \

@@ -34,30 +34,26 @@ mod portable;
 mod template;
 pub mod vector;
 
+use pipespeed_base::{Named, named};
+
 use self::naive::push_line;
 use self::template::{LINES, MAX_SEGMENT, SLACK, Template};
 
 /// The last line supported.
 pub const LAST: u64 = 1 << 63;
 
-/// Code path that fills in templates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CodePath {
-    /// Without special instructions.
-    Portable,
-    /// 32 bytes at a time, on x86-64.
-    Avx2,
+named! {
+    /// Code path that fills in templates, the fastest one last.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CodePath {
+        /// without special instructions
+        Portable = "portable",
+        /// 32 bytes at a time, on x86-64
+        Avx2 = "avx2",
+    }
 }
 
-pipespeed_base::named!(CodePath {
-    Portable = "portable": "without special instructions",
-    Avx2 = "avx2": "32 bytes at a time, on x86-64",
-});
-
 impl CodePath {
-    /// All paths, the fastest one last.
-    pub const ALL: [CodePath; 2] = [CodePath::Portable, CodePath::Avx2];
-
     /// Whether this processor has the instructions.
     pub fn is_supported(self) -> bool {
         match self {
@@ -68,7 +64,7 @@ impl CodePath {
 
     /// The fastest path that this processor supports.
     pub fn fastest() -> CodePath {
-        let mut fastest_first = CodePath::ALL.into_iter().rev();
+        let mut fastest_first = CodePath::values().rev();
         fastest_first
             .find(|path| path.is_supported())
             .unwrap_or(CodePath::Portable)

@@ -1,5 +1,6 @@
 //! Compares every code path with the naive one.
 
+use pipespeed_base::Named as _;
 use proptest::prelude::*;
 
 use super::naive::lines;
@@ -7,7 +8,7 @@ use super::{CodePath, FizzBuzz, LAST};
 
 /// The paths that this processor supports; prints a skip for the others.
 fn paths() -> impl Iterator<Item = CodePath> {
-    CodePath::ALL.into_iter().filter(|path| {
+    CodePath::VALUES.iter().copied().filter(|path| {
         let supported = path.is_supported();
         if !supported {
             pipespeed_testing::skip(format_args!("this processor has no {}", path.name()));

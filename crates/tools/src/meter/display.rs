@@ -46,7 +46,7 @@ pub struct Display<'o> {
     options: &'o MeterOptions,
     screen: MeterScreen,
     /// Whether anything is shown at all.
-    shows: bool,
+    pub shows: bool,
     /// When to draw next, by the session's clock.
     next: Duration,
     /// Columns of the line drawn last.
@@ -86,11 +86,6 @@ impl<'o> Display<'o> {
             screen,
             status: 0,
         }
-    }
-
-    /// Whether anything is shown at all.
-    pub fn shows(&self) -> bool {
-        self.shows
     }
 
     /// Time from `now` until the next drawing; `None` if never.

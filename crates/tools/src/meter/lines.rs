@@ -14,7 +14,8 @@ const MARKED_BYTES: u64 = 4 << 20;
 pub struct LineCounter {
     end: u8,
     bytes: u64,
-    lines: u64,
+    /// The number of lines so far.
+    pub lines: u64,
     /// Positions, and the number of lines before them.
     marks: Trail<u64>,
 }
@@ -42,11 +43,6 @@ impl LineCounter {
     /// The expected length of the next line, in bytes.
     pub fn likely_length(&self) -> u64 {
         (self.bytes + 1).div_ceil(self.lines + 1)
-    }
-
-    /// The number of lines so far.
-    pub fn lines(&self) -> u64 {
-        self.lines
     }
 
     /// The number of lines before the last `unread` bytes: exact for 0, else interpolated
@@ -85,7 +81,7 @@ mod tests {
             }
             let all: Vec<u8> = pieces.concat();
             let naive = all.iter().filter(|byte| **byte == end).count() as u64;
-            prop_assert_eq!(counter.lines(), naive);
+            prop_assert_eq!(counter.lines, naive);
             prop_assert_eq!(counter.lines_before(0), naive);
             prop_assert_eq!(counter.lines_before(all.len() as u64), 0);
             let mut before = naive;

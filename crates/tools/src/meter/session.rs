@@ -23,7 +23,8 @@ const MAX_EXPECTED_BYTES: u64 = 16 << 10;
 /// A stream in progress.
 #[derive(Debug)]
 pub struct MeterSession<'o> {
-    options: &'o MeterOptions,
+    /// The options.
+    pub options: &'o MeterOptions,
     display: Display<'o>,
     limiter: Option<Limiter>,
     lines: Option<LineCounter>,
@@ -83,11 +84,6 @@ impl<'o> MeterSession<'o> {
         }
     }
 
-    /// The options.
-    pub fn options(&self) -> &'o MeterOptions {
-        self.options
-    }
-
     /// Prints an error, and adds its bit to the exit status.
     pub fn fail(&mut self, bit: u8, message: &str) {
         self.status |= bit;
@@ -101,7 +97,7 @@ impl<'o> MeterSession<'o> {
 
     /// The interval at which relay calls back.
     pub fn interval(&self) -> Duration {
-        if self.display.shows() {
+        if self.display.shows {
             self.options.interval
         } else {
             Duration::MAX
@@ -135,7 +131,7 @@ impl<'o> MeterSession<'o> {
     /// The number of units written to the output.
     fn passed(&self) -> u64 {
         match &self.lines {
-            Some(lines) => lines.lines(),
+            Some(lines) => lines.lines,
             None => self.counts.before + self.counts.given,
         }
     }
@@ -188,7 +184,7 @@ impl<'o> MeterSession<'o> {
         let within = self.display.until_next(now);
         self.clock.expect(within);
         let units = match &self.lines {
-            Some(lines) => lines.lines() - self.counts.lines,
+            Some(lines) => lines.lines - self.counts.lines,
             None => taken.saturating_sub(self.counts.taken),
         };
         self.counts.taken = taken;

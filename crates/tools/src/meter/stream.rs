@@ -100,7 +100,7 @@ fn pass(
     session: &mut MeterSession<'_>,
 ) -> Result<bool, RelayError> {
     session.next_input();
-    let requested = session.options();
+    let requested = session.options;
     let mut options = relay::Options::new()
         .interval(session.interval())
         // A large pipe would add bursts to a limited rate.

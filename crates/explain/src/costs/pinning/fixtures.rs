@@ -48,7 +48,7 @@ pub(super) fn measure(
     rounds: usize,
     kernel: Option<GupBenchmark>,
 ) -> Result<Vec<PinningFigure>, Interrupted> {
-    let mut run = Rounds::begin(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
+    let mut run = Rounds::begin(Probes::of_pinning(plan, kernel.as_ref(), || None), 1);
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
     Ok(run.work.figures())

@@ -14,7 +14,7 @@ use super::GupTest;
 /// The argument of a call, which pins memory that it borrows for `'a`, and releases it:
 /// `struct gup_test` in mm/gup_test.h, since Linux 5.13. The other fields (flags, pages to
 /// dump) are zero, which pins for reading, as vmsplice(2) does.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Argument<'a> {
     get_delta_usec: u64,
@@ -29,7 +29,7 @@ pub struct Argument<'a> {
 }
 
 /// The kernel's reply to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reply {
     /// The time to pin, in whole microseconds.
     pub get_us: u64,
@@ -44,15 +44,10 @@ impl<'a> Argument<'a> {
     /// An argument to pin `range`, `pages_per_call` pages at a time.
     pub fn new(range: &'a [u8], pages_per_call: u32) -> Argument<'a> {
         Argument {
-            get_delta_usec: 0,
-            put_delta_usec: 0,
             addr: range.as_ptr().addr() as u64,
             size: range.len() as u64,
             nr_pages_per_call: pages_per_call,
-            gup_flags: 0,
-            test_flags: 0,
-            which_pages: [0; 8],
-            range: PhantomData,
+            ..Argument::default()
         }
     }
 

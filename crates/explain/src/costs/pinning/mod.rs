@@ -88,47 +88,37 @@ pub struct PinningResults {
     pub figures: Vec<PinningFigure>,
 }
 
-/// The operation that a figure measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PinningStep {
-    /// get_user_pages_fast, by the kernel's own benchmark.
-    Get,
-    /// Releasing the pages, by the same benchmark.
-    Put,
-    /// vmsplice(2) into a pipe.
-    Vmsplice,
-    /// splice(2) of the same pages from another pipe: the baseline.
-    Splice,
-    /// The difference of vmsplice and splice.
-    Estimate,
+named! {
+    /// The operation that a figure measures.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PinningStep {
+        /// get_user_pages_fast, by the kernel's own benchmark.
+        Get = "get",
+        /// Releasing the pages, by the same benchmark.
+        Put = "put",
+        /// vmsplice(2) into a pipe.
+        Vmsplice = "vmsplice",
+        /// splice(2) of the same pages from another pipe: the baseline.
+        Splice = "splice",
+        /// The difference of vmsplice and splice.
+        Estimate = "estimate",
+    }
 }
 
-/// The pages that a figure applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FigurePages {
-    /// Base pages.
-    Base,
-    /// Huge pages; the time of a base page's share.
-    Huge,
-    /// Base pages minus huge pages, by round.
-    Difference,
+named! {
+    /// The pages that a figure applies to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum FigurePages {
+        /// Base pages.
+        Base = "base",
+        /// Huge pages; the time of a base page's share.
+        Huge = "huge",
+        /// Base pages minus huge pages, by round.
+        Difference = "difference",
+    }
 }
-
-named!(PinningStep {
-    Get = "get": "get_user_pages_fast, by the kernel's own benchmark",
-    Put = "put": "releasing the pages, by the same benchmark",
-    Vmsplice = "vmsplice": "vmsplice(2) into a pipe",
-    Splice = "splice": "splice(2) of the same pages from another pipe",
-    Estimate = "estimate": "the difference of vmsplice and splice",
-});
-
-named!(FigurePages {
-    Base = "base": "base pages",
-    Huge = "huge": "huge pages",
-    Difference = "difference": "base pages minus huge pages",
-});
 
 /// A figure, in nanoseconds per base page.
 #[derive(Debug, Clone, Serialize)]
@@ -220,14 +210,8 @@ impl SampledProbe<FigureTargets> {
 }
 
 impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
-    /// The kernel's benchmark, if there is one, and the estimate; `seed` determines the
-    /// order.
-    pub fn of_pinning(
-        plan: &PinningPlan,
-        kernel: Option<&GupBenchmark>,
-        seed: u64,
-        signal: S,
-    ) -> Self {
+    /// The kernel's benchmark, if there is one, and the estimate.
+    pub fn of_pinning(plan: &PinningPlan, kernel: Option<&GupBenchmark>, signal: S) -> Self {
         let mut cases = Vec::new();
         if let Some(kernel) = kernel {
             cases.extend(plan.pages.iter().map(|&pages| {
@@ -243,7 +227,7 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
             ];
             SampledProbe::of_pages(pages, steps, Pipes::new(pages, plan.untouched))
         }));
-        Probes::from_cases(cases, seed, signal)
+        Probes::from_cases(cases, signal)
     }
 
     /// The figures measured so far.

@@ -80,11 +80,7 @@ impl Probe for Range {
     /// Takes one sample: nanoseconds per page for pinning and for releasing.
     fn run(&mut self) -> io::Result<Vec<f64>> {
         let calls = u64::from(self.sample.calls);
-        let mut sum = Reply {
-            bytes: 0,
-            get_us: 0,
-            put_us: 0,
-        };
+        let mut sum = Reply::default();
         for _ in 0..calls {
             let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
             self.sample.pinned_bytes = self.sample.pinned_bytes.min(once.bytes);

@@ -52,7 +52,8 @@ pub struct Member {
     /// The process, with its pipes: as standard input and output also those that it has closed.
     /// `None` if its descriptors may not be read.
     process: Option<Process>,
-    ancestors: Vec<i32>,
+    /// The numbers of its ancestors, the nearest first.
+    pub ancestors: Vec<i32>,
     /// The name by which edges know it.
     number: i32,
     /// The name of its program.
@@ -161,11 +162,6 @@ impl Member {
     /// The number of its process.
     pub fn pid(&self) -> i32 {
         self.process.as_ref().map_or(0, |process| process.id.pid)
-    }
-
-    /// The numbers of its ancestors, the nearest first.
-    pub fn lineage(&self) -> &[i32] {
-        &self.ancestors
     }
 
     /// The pipe that is its standard input or output.

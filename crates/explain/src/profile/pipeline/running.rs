@@ -172,7 +172,7 @@ impl Running {
             losses: self
                 .probe
                 .as_ref()
-                .map(PerfSampler::losses)
+                .map(|probe| probe.losses)
                 .unwrap_or_default(),
             left,
             members: std::mem::take(&mut self.members),
@@ -192,11 +192,11 @@ impl Running {
         probe.resume()?;
         // No forks and exits are recorded while the events are disabled.
         let own = getpid().as_raw_pid() as u32;
-        probe.owners().retain(|pid| pid == own);
+        probe.owners.retain(|pid| pid == own);
         self.members.look();
         for (pid, threads) in self.members.processes() {
             let threads = threads.into_iter().map(|tid| tid as u32);
-            probe.owners().adopt(0, pid as u32, threads);
+            probe.owners.adopt(0, pid as u32, threads);
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Running {
     fn stop_sampling(&mut self) -> io::Result<()> {
         if let Some(probe) = &mut self.probe {
             let samples = probe.stop()?;
-            self.members.add_samples(samples, probe.owners());
+            self.members.add_samples(samples, &probe.owners);
         }
         Ok(())
     }

@@ -125,7 +125,7 @@ const SIDES: [LinkSide; 2] = [LinkSide::Input, LinkSide::Room];
 /// than that.
 fn find_whole<'a>(stages: &'a mut [Member], part: &Member) -> Option<&'a mut Member> {
     let position = |pid: &i32| stages.iter().rposition(|stage| stage.pid() == *pid);
-    let whole = &mut stages[part.lineage().iter().find_map(position)?];
+    let whole = &mut stages[part.ancestors.iter().find_map(position)?];
     let is_within = SIDES.iter().all(|side| {
         let link = part.standard_link(*side);
         link.is_none() || link == whole.standard_link(*side)

@@ -103,7 +103,6 @@ fn check_data(args: &BenchArgs) -> anyhow::Result<()> {
                 _ => "--work",
             }
         ))),
-        (DataRule::Used | DataRule::UsedByDefault | DataRule::Free, _)
-        | (DataRule::Constant | DataRule::OfCases, _) => Ok(()),
+        _ => Ok(()),
     }
 }

@@ -117,7 +117,8 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         return Err(error.into_failure());
     }
     progress.start();
-    let mut rounds = Rounds::begin(runner);
+    let seed = runner.record.settings.seed;
+    let mut rounds = Rounds::begin(runner, seed);
     // No rounds in place of incomplete ones: it runs as often as was announced.
     let budget = TimeBudget::new(0.0, true);
     let outcome = rounds.rounds(pairs as usize, Some(&budget), &mut progress);
@@ -179,9 +180,7 @@ fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Resul
     say("Go on? [y/N]");
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     while !is_over(interrupt, Some(&input), None) {}
-    if let Some(signal) = interrupt.signal() {
-        return Err(Interrupted(signal).into());
-    }
+    interrupt.check()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -342,10 +341,6 @@ impl Work for ProofRunner<'_> {
         Ok(())
     }
 
-    fn seed(&self) -> u64 {
-        self.record.settings.seed
-    }
-
     fn record_plan(&mut self, _: usize, order: String) {
         self.record.settings.order = order;
     }
@@ -434,9 +429,7 @@ impl ProofRunner<'_> {
     /// # Errors
     /// It can't be started, or a signal arrived.
     fn run(&mut self, way: &ProofWay, purpose: RunPurpose) -> Result<ProofRun, TrialError> {
-        if let Some(signal) = self.interrupt.signal() {
-            return Err(TrialError::Interrupted(signal));
-        }
+        self.interrupt.check()?;
         let mut receiver = (*way != ProofWay::Plain)
             .then(AccountReceiver::new)
             .transpose()?;
@@ -507,7 +500,7 @@ impl ProofRunner<'_> {
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> TrialError {
         terminate::end_descendants(&self.proc, &[], Duration::ZERO);
-        TrialError::Interrupted(signal)
+        Interrupted(signal).into()
     }
 
     /// The bottleneck of the running command.

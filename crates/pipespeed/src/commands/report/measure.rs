@@ -19,7 +19,7 @@ use crate::commands::files::DIRECTORY;
 use crate::commands::load;
 use crate::destination::check_directory;
 use crate::step;
-use pipespeed_base::failure::{Interrupted, full_message, say, start_error, usage};
+use pipespeed_base::failure::{full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::perf::Sampling;
 use pipespeed_host::placement::{self, Placement};
@@ -219,10 +219,8 @@ impl ReportRun {
             let status = self
                 .start(*step)
                 .and_then(|started| wait(started, &interrupt))?;
-            if let Some(signal) = interrupt.signal()
-                && !status.success()
-            {
-                return Err(Interrupted(signal).into());
+            if !status.success() {
+                interrupt.check()?;
             }
             fs::remove_file(self.running())?;
             if !self.record(*step).exists() {
@@ -231,9 +229,7 @@ impl ReportRun {
                     step.words
                 ));
             }
-            if let Some(signal) = interrupt.signal() {
-                return Err(Interrupted(signal).into());
-            }
+            interrupt.check()?;
         }
         Ok(())
     }

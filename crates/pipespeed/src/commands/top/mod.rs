@@ -20,9 +20,7 @@ use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{now, pipe_probe, require_processes};
 use crate::destination::Destination;
-use pipespeed_base::failure::{
-    AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
-};
+use pipespeed_base::failure::{AlreadyReported, Closed, full_message, is_reader_gone, say, usage};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
@@ -292,10 +290,7 @@ impl Top<'_> {
         if let Some(pid) = self.args.watched.pid.filter(|_| has_ended) {
             say(&format!("pipespeed: process {pid} has ended"));
         }
-        match self.interrupt.signal() {
-            Some(signal) => Err(Interrupted(signal).into()),
-            None => Ok(()),
-        }
+        Ok(self.interrupt.check()?)
     }
 
     /// Leaves the screen. Prints its last content if what was watched has ended.
@@ -336,9 +331,7 @@ impl Top<'_> {
             // A failure could not be reported anywhere.
             let _ = shown.and_then(|()| io::copy(messages, &mut Patient::new(io::stderr())));
         }
-        if let Some(signal) = self.interrupt.signal() {
-            return Err(Interrupted(signal).into());
-        }
+        self.interrupt.check()?;
         exit_as(status)?;
         if shown.is_err() && !has_screen {
             return Err(AlreadyReported(1).into());
@@ -401,7 +394,7 @@ struct Shown {
 impl Shown {
     fn draw(&mut self, moment: &Moment) -> anyhow::Result<()> {
         self.screen.is_resized();
-        let (width, height) = self.screen.size();
+        let (width, height) = self.screen.size;
         (self.view.width, self.view.height) = (width, Some(height));
         let drawn = top_screen(moment, &self.view);
         (self.view.skipped, self.page) = (drawn.skipped, drawn.page);

@@ -32,7 +32,8 @@ pub(super) struct Screen {
     terminal: Arc<Mutex<Terminal>>,
     keys: File,
     shown: Vec<String>,
-    size: (usize, usize),
+    /// Columns and rows.
+    pub(super) size: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -160,11 +161,6 @@ impl Screen {
             self.shown.clear();
         }
         self.size != before
-    }
-
-    /// Columns and rows.
-    pub(super) fn size(&self) -> (usize, usize) {
-        self.size
     }
 
     /// Draws the lines that have changed.
@@ -309,7 +305,7 @@ mod tests {
         assert_eq!(pty.text(), "\x1b[2;1H\x1b[2Kc");
         pty.resize(40);
         assert!(shown.is_resized());
-        assert_eq!(shown.size(), (40, 24));
+        assert_eq!(shown.size, (40, 24));
         pty.forget();
         shown.draw(lines("c")).unwrap();
         assert!(pty.text().starts_with("\x1b[2J\x1b[1;1H\x1b[2Ka"));

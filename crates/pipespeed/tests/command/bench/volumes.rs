@@ -60,10 +60,8 @@ impl RunObserver<Run> for Last {
 fn trials_of_a_rare_case_are_spread_evenly() {
     let mut measurement = measurement(Suite::Volumes, FakeRunner::default());
     measurement.pilot(&mut ()).unwrap();
-    measurement.limit_trials(BTreeMap::from([
-        ("volume_25g".to_owned(), 2),
-        ("volume_2.5g".to_owned(), 9),
-    ]));
+    measurement.work.limited =
+        BTreeMap::from([("volume_25g".to_owned(), 2), ("volume_2.5g".to_owned(), 9)]);
     let mut last = Last(0, 0);
     measurement.rounds(9, None, &mut last).unwrap();
     let run = measurement.finish(None);
