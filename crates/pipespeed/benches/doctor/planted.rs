@@ -79,14 +79,15 @@ const fn stuck(
 }
 
 const STDOUT: &str = "the standard output of yes";
-const STDERR: &str = "the standard error of yes";
+/// `>&2` and `2>&1` look alike.
+const BOTH: &str = "the standard output and error of yes";
 
 const ALL: [Planted; 25] = [
     unread(
         "node_stderr_paused.js",
         &["yes", "node"],
-        STDERR,
-        "stderr.resume()",
+        BOTH,
+        "or stderr.resume()",
     ),
     unread(
         "node_stdout_ignored.js",
@@ -111,7 +112,7 @@ const ALL: [Planted; 25] = [
     unread(
         "python_asyncio_stderr.py",
         &["yes", "python3"],
-        STDERR,
+        BOTH,
         "communicate()",
     ),
     stuck(
@@ -155,7 +156,7 @@ const ALL: [Planted; 25] = [
     unread(
         "go_stderr_later.go",
         &["yes", "go_stderr_later"],
-        STDERR,
+        BOTH,
         "a goroutine each",
     ),
     withheld(
@@ -167,7 +168,7 @@ const ALL: [Planted; 25] = [
     withheld(
         "go_stdin_open.go",
         &["cat", "go_stdin_open"],
-        "cat waits for its end",
+        "descriptor",
         "what StdinPipe returned",
     ),
     unread(
@@ -185,7 +186,7 @@ const ALL: [Planted; 25] = [
     unread(
         "JavaStderr.java",
         &["yes", "java"],
-        STDERR,
+        BOTH,
         "redirectErrorStream(true)",
     ),
     Planted {
@@ -214,13 +215,13 @@ const ALL: [Planted; 25] = [
         "standard output",
         "'1>&-'",
     ),
-    unread("rust_wait.rs", &["yes", "doctor"], STDOUT, "a thread"),
-    unread(
-        "tokio_stderr.rs",
+    stuck(
+        "rust_wait.rs",
         &["yes", "doctor"],
-        STDERR,
-        "a thread each",
+        "standard output",
+        "before waiting for the child",
     ),
+    unread("tokio_stderr.rs", &["yes", "doctor"], BOTH, "a thread each"),
     withheld(
         "shell_substitution_withheld.sh",
         &["sh", "sleep"],

@@ -1,7 +1,6 @@
 //! How processes, descriptors and links are called.
 
 use pipespeed_pipeline::diagnosis::Who;
-use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::Observed;
@@ -23,7 +22,7 @@ pub(super) fn descriptor(fd: i32) -> String {
 }
 
 /// The descriptor that says what a process writes to a link; `None` if it is both its standard output
-/// and its standard error, and nothing shows which of them it was before, as of `>&2`.
+/// and its standard error, and so of the shells above it: `>&2` and `2>&1` look alike.
 pub(super) fn written_as(observation: &Observation, link: LinkId, writer: &Who) -> Option<i32> {
     let writer = observation.find(writer.pid)?;
     let above = writer.ancestors.iter();
@@ -48,26 +47,7 @@ pub(super) fn written_as(observation: &Observation, link: LinkId, writer: &Who) 
     if only.is_some() || !own.iter().any(is_standard) {
         return only.or_else(|| own.into_iter().min());
     }
-    // The other one, which a shell keeps open meanwhile: programs make the pipe for the standard
-    // output first.
-    let readers: Vec<i32> = holders(observation, link);
-    let mut kept = family.iter().flat_map(|process| &process.process.ends);
-    let other = kept.find(|end| {
-        let is_other = end.writes && end.fd > 2 && end.pipe != link;
-        is_other && holders(observation, end.pipe) == readers
-    })?;
-    Some(if other.pipe.inode() < link.inode() {
-        2
-    } else {
-        1
-    })
-}
-
-/// The processes that can read a link.
-fn holders(observation: &Observation, link: LinkId) -> Vec<i32> {
-    let living = observation.living();
-    let readers = living.filter(|process| process.process.holds(link, LinkSide::Input));
-    readers.map(|process| process.process.id.pid).collect()
+    None
 }
 
 /// What a process writes there: `standard error`, `output (descriptor 5)`.
@@ -75,7 +55,7 @@ pub(super) fn stream(fd: Option<i32>) -> String {
     match fd {
         Some(fd @ 0..=2) => descriptor(fd),
         Some(fd) => format!("output ({})", descriptor(fd)),
-        None => "output".to_owned(),
+        None => "standard output and error".to_owned(),
     }
 }
 

@@ -1,10 +1,14 @@
 //! What ends a standstill, in the terms of the program that can end it.
 
-use pipespeed_pipeline::diagnosis::{LeakedWriteEnd, MutualWait, Unread, Who};
+use pipespeed_pipeline::diagnosis::{IdleReader, LeakedWriteEnd, MutualWait, Unread, Who};
+use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::Language;
 
 use super::names::{stream, written_as};
+
+/// A reader that waits for input for this share of the time reads that.
+const MIN_READING: f64 = 0.9;
 
 fn language(observation: &Observation, who: &Who) -> Language {
     observation
@@ -69,9 +73,14 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let language = language(observation, &reader.who);
     let fd = written_as(observation, unread.pipe, &unread.writer);
     let how = match (language, fd) {
+        (Language::JavaScript, Some(1)) => "stdout.resume(), or listen to its 'data'".to_owned(),
         (Language::JavaScript, Some(2)) => "stderr.resume(), or listen to its 'data'".to_owned(),
-        (Language::JavaScript, _) => "stdout.resume(), or listen to its 'data'".to_owned(),
-        _ if reader.child.is_some() => read_first(language).to_owned(),
+        (Language::JavaScript, _) => {
+            "stdout.resume() or stderr.resume(), or listen to its 'data'".to_owned()
+        }
+        _ if reader.child.is_some() && !reads_another(observation, reader, unread) => {
+            read_first(language).to_owned()
+        }
         _ => read_both(language).to_owned(),
     };
     format!(
@@ -81,6 +90,20 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         unread.writer.name,
         ignore(language, fd)
     )
+}
+
+/// Whether a reader waits for input on another link all the time, whatever its other threads do: those of
+/// a runtime may wait for the end of each child.
+pub(super) fn reads_another(
+    observation: &Observation,
+    reader: &IdleReader,
+    unread: &Unread,
+) -> bool {
+    let process = observation.find(reader.who.pid);
+    let waits = process.map_or(&[][..], |process| &process.on[..]);
+    waits
+        .iter()
+        .any(|on| on.side == LinkSide::Input && on.pipe != unread.pipe && on.share >= MIN_READING)
 }
 
 /// How the writer is freed from outside, with what that loses.

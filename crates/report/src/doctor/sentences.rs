@@ -231,6 +231,9 @@ fn unread_text(observation: &Observation, unread: &Unread) -> String {
         let name = full(&reader.who);
         let does = match (&reader.child, reader.waits_for) {
             _ if reader.is_stopped => "is stopped".to_owned(),
+            _ if remedies::reads_another(observation, reader, unread) => {
+                reads_instead(observation, reader, unread)
+            }
             (Some(child), _) => format!("waits for the end of its child {}", full(child)),
             (None, _) if reader.children.is_some() => {
                 reader.children.iter().map(describe_children).collect()

@@ -5,7 +5,8 @@ use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 
-use super::names::{descriptor, full, written_as};
+use super::names::{descriptor, full, stream, written_as};
+use super::remedies::reads_another;
 use super::unread_bytes;
 
 /// More lines are too many to see anything in them.
@@ -76,7 +77,8 @@ fn lines_of(observation: &Observation, finding: &Finding) -> Vec<WaitLine> {
             let readers = unread.readers.iter();
             let lines = readers.flat_map(|reader| {
                 let line = on(&unread.writer, unread.pipe, LinkSide::Room, &reader.who);
-                let child = reader.child.as_ref();
+                let waits_only = !reads_another(observation, reader, unread);
+                let child = reader.child.as_ref().filter(|_| waits_only);
                 std::iter::once(line).chain(child.map(|child| end_of(&reader.who, child)))
             });
             lines.collect()
@@ -123,8 +125,7 @@ fn arrow(
     };
     let stream = match written_as(observation, link, writer) {
         Some(fd) => descriptor(fd),
-        None if link.is_socket() => "socket".to_owned(),
-        None => "pipe".to_owned(),
+        None => stream(None),
     };
     let data = match (side, unread_bytes(observation, link)) {
         (_, Some(bytes)) => format!(", {bytes} unread"),
