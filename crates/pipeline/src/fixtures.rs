@@ -1,6 +1,6 @@
 //! Invented observations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnosis::{Bottleneck, Certainty, Room, Who};
 use crate::graph::LinkSide;
@@ -21,6 +21,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         name: name.to_owned(),
         ends,
         sockets: Vec::new(),
+        remotes: BTreeSet::new(),
         others: OtherFiles::default(),
     }
 }
@@ -220,6 +221,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         hidden: 0,
         hides_processes: false,
         hidden_calls: 0,
+        other_networks: 0,
         is_survey: false,
         own_parent: None,
         load: Load::default(),

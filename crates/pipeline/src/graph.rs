@@ -5,6 +5,7 @@ mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use serde::Serialize;
@@ -53,6 +54,9 @@ pub struct Process {
     /// Its descriptors of sockets, with their inode numbers.
     #[serde(skip)]
     pub sockets: Vec<(i32, u64)>,
+    /// The addresses of other machines with which its sockets are connected.
+    #[serde(skip)]
+    pub remotes: BTreeSet<SocketAddr>,
     /// Its other files.
     #[serde(skip)]
     pub others: OtherFiles,
@@ -72,6 +76,15 @@ impl Process {
     /// another one on this machine.
     fn join(&mut self, sockets: &Sockets) {
         self.ends.retain(|end| !end.pipe.is_socket());
+        let peers = self
+            .sockets
+            .iter()
+            .filter_map(|(_, inode)| sockets.get(inode));
+        let remotes = peers.filter_map(|socket| match socket.peer {
+            SocketPeer::Remote(address) => Some(address),
+            SocketPeer::Local(_) | SocketPeer::None => None,
+        });
+        self.remotes = remotes.collect();
         let own = self.sockets.iter();
         let connected = own.filter_map(|(fd, inode)| match sockets.get(inode)?.peer {
             SocketPeer::Local(peer) => Some((*fd, *inode, peer)),
@@ -297,6 +310,7 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         name,
         ends: table.ends,
         sockets: table.sockets,
+        remotes: BTreeSet::new(),
         others: table.others,
     }))
 }

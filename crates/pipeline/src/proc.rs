@@ -425,6 +425,11 @@ impl Proc {
         Duration::try_from_secs_f64(milliseconds / 1e3).ok()
     }
 
+    /// The network namespace of a process, as the kernel names it; `None` without permission.
+    pub(crate) fn network(&self, pid: i32) -> Option<PathBuf> {
+        fs::read_link(self.path(&format!("proc/{pid}/ns/net"))).ok()
+    }
+
     /// The fields of a process's `stat`.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         parse_stat(&self.text(&format!("proc/{pid}/stat"))?)

@@ -56,6 +56,7 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     }
     blocks.push(style.note(&effort(observation), DIM));
     blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
+    blocks.extend(other_networks(observation.other_networks).map(|text| style.note(&text, DIM)));
     if findings.iter().any(Finding::is_stuck) || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
@@ -107,6 +108,17 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     Some(format!(
         "note: {what}; they may hold ends of these pipes, too"
     ))
+}
+
+/// The note that the sockets of `count` processes can't be followed.
+fn other_networks(count: usize) -> Option<String> {
+    let processes = pluralize(count, "process");
+    (count > 0).then(|| {
+        format!(
+            "note: {processes} with sockets in another network namespace: who is at their other sides \
+             can't be seen (run this by 'nsenter -n -t PID')"
+        )
+    })
 }
 
 /// The note that the system calls of `count` processes of the pipelines can't be read.

@@ -357,6 +357,20 @@ mod tests {
         assert_eq!(all(true), [[1, 11, 2, 12, 30]]);
     }
 
+    /// `(seq | wc; echo) | tee`: what wc writes at its end goes to tee.
+    #[test]
+    fn output_of_one_pipeline_goes_on_to_its_reader() {
+        let seq = process(1, "seq", vec![writes(1, 7), writes(2, 9)]);
+        let wc = process(2, "wc", vec![reads(0, 7), writes(1, 9), writes(2, 9)]);
+        let mut seq = busy(seq, 0.9, 0.1, 0.0);
+        seq.on.retain(|on| on.pipe == LinkId::pipe(7));
+        let tee = frozen(process(3, "tee", vec![reads(0, 9)]), on_input(9));
+        let observation = observation(vec![seq, frozen(wc, on_input(7)), tee]);
+        let pipelines = observation.pipelines();
+        let pids = pipelines[0].iter().map(|stage| stage.process.id.pid);
+        assert_eq!(pids.collect::<Vec<i32>>(), [1, 2, 3]);
+    }
+
     /// Programs rely on them: a change is one of the schema.
     #[test]
     fn each_finding_has_its_keys() {

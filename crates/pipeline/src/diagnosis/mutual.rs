@@ -116,3 +116,40 @@ fn only_writer<'a>(
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{frozen, observation, on_input, on_outside, process, reads, writes};
+    use crate::wait::Outside;
+
+    /// A server and its client, joined by two pipes, with what else the threads of the server do.
+    fn found(others: Vec<ThreadState>, change: fn(&mut Observation)) -> Vec<(i32, i32)> {
+        let mut server = frozen(
+            process(1, "java", vec![writes(4, 7), reads(5, 8)]),
+            on_input(8),
+        );
+        server.threads.extend(others);
+        let client = process(2, "cat", vec![reads(0, 7), writes(1, 8)]);
+        let mut observation = observation(vec![server, frozen(client, on_input(7))]);
+        change(&mut observation);
+        let found = find(&observation, &BTreeSet::new()).into_iter();
+        found
+            .map(|mutual| (mutual.sides[0].who.pid, mutual.sides[1].who.pid))
+            .collect()
+    }
+
+    #[test]
+    fn only_two_that_wait_for_nothing_but_each_other_are_named() {
+        let locks = vec![on_outside(Outside::LockOrTimer)];
+        assert_eq!(found(locks, |_| {}), [(1, 2)]);
+        assert_eq!(found(vec![on_input(9)], |_| {}), []);
+        let has_data = |observation: &mut Observation| observation.pipes[1].unread = Some(5);
+        assert_eq!(found(Vec::new(), has_data), []);
+        let talks = |observation: &mut Observation| {
+            let io = observation.processes[1].io.as_mut();
+            io.unwrap().reads = 1;
+        };
+        assert_eq!(found(Vec::new(), talks), []);
+    }
+}

@@ -216,6 +216,8 @@ mod tests {
     use crate::fixtures::{
         busy, child_of, frozen, observation, on_outside, on_room, process, reads, writes,
     };
+    use crate::observe::FillChange;
+    use crate::wait::LinkWait;
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
         find(&observation(processes), &BTreeSet::new())
@@ -269,5 +271,34 @@ mod tests {
     fn a_writer_that_ran_had_a_reader() {
         let writer = busy(blocked().process, 0.01, 0.99, 0.0);
         assert_eq!(found(vec![writer, reader(on_outside(Outside::Timer))]), []);
+    }
+
+    /// Node and asyncio wait in a poll with a timeout.
+    #[test]
+    fn a_reader_in_an_event_loop_takes_nothing_and_a_sleeper_may() {
+        let in_loop = ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe: LinkId::pipe(7),
+                fd: Some(5),
+                side: LinkSide::Input,
+            }],
+            or: Some(Outside::Timer),
+        });
+        let constant = |observation: &mut Observation| {
+            observation.pipes[0].unread = Some(4096);
+            observation.pipes[0].fill_change = Some(FillChange {
+                is_constant: true,
+                bytes_per_s: 0.0,
+            });
+        };
+        for (thread, may_be_read) in [(in_loop, false), (on_outside(Outside::Timer), true)] {
+            let mut observation = observation(vec![blocked(), reader(thread)]);
+            constant(&mut observation);
+            let [unread] = &find(&observation, &BTreeSet::new())[..] else {
+                panic!("{observation:?}");
+            };
+            assert_eq!((unread.may_be_read, unread.fd), (may_be_read, Some(1)));
+            assert_eq!(unread.readers[0].fd, Some(5));
+        }
     }
 }

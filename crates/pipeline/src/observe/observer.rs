@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use rustix::process::getppid;
+use rustix::process::{getpid, getppid};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
@@ -417,6 +417,20 @@ impl Observer<'_> {
         }
     }
 
+    /// The number of processes asked for with sockets in another network namespace.
+    fn other_networks(&self) -> usize {
+        let own = self.proc.network(getpid().as_raw_pid());
+        let asked = self.tallies.values().filter(|tally| {
+            let has_sockets = !tally.process.sockets.is_empty();
+            has_sockets && !tally.has_ended && self.asked.contains(&tally.process.id)
+        });
+        let networks = asked.map(|tally| self.proc.network(tally.process.id.pid));
+        networks
+            .flatten()
+            .filter(|network| Some(network) != own.as_ref())
+            .count()
+    }
+
     /// What was seen of a pipe.
     pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> ObservedLink {
         let unseen = PipeSamples::default();
@@ -498,6 +512,7 @@ impl Observer<'_> {
             hidden_calls: asked
                 .filter(|tally| tally.hides_calls && !tally.has_ended)
                 .count(),
+            other_networks: self.other_networks(),
             is_survey: self.plan.scope.root().is_none(),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()

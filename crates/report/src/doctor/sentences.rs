@@ -9,6 +9,7 @@ use pipespeed_pipeline::diagnosis::{
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
 use super::names::{descriptor, full, pipe_name};
@@ -49,7 +50,8 @@ pub(super) fn describe(
                 Finding::SmallCalls(calls) => calls.process == bottleneck.stage,
                 _ => false,
             });
-            style.sentence(&bottleneck_text(bottleneck, has_small_calls))
+            let text = bottleneck_text(bottleneck, has_small_calls);
+            style.sentence(&(text + &remote_peers(observation, bottleneck)))
         }
         Finding::Unread(unread) => style.sentence(&unread_text(observation, unread)),
         Finding::MutualWait(mutual) => style.sentence(&mutual_text(observation, mutual)),
@@ -285,6 +287,25 @@ fn boost_line(observation: &Observation, stages: &[Who]) -> String {
     match parents[..] {
         [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),
         _ => "'pipespeed boost COMMAND'".to_owned(),
+    }
+}
+
+/// Where the other sides of its sockets are, if it waits for one on another machine.
+fn remote_peers(observation: &Observation, bottleneck: &Bottleneck) -> String {
+    const MAX: usize = 3;
+    let waits = bottleneck.waits_outside()
+        && matches!(
+            bottleneck.outside,
+            Some(Outside::Socket | Outside::SocketOrTimer)
+        );
+    let process = observation.find(bottleneck.stage.pid).filter(|_| waits);
+    let remotes = process.map(|process| &process.process.remotes);
+    match remotes {
+        Some(remotes) if (1..=MAX).contains(&remotes.len()) => {
+            let remotes = remotes.iter().map(|address| address.to_string());
+            format!(" Its peer is at {}.", list(remotes))
+        }
+        _ => String::new(),
     }
 }
 

@@ -256,6 +256,89 @@ fn stages_that_lack_processors_do_not_take_turns() {
     );
 }
 
+/// Stages with these shares of running, being queued, blocked and starved, on two busy processors.
+fn on_busy_processors(shares: &[(f64, f64, f64, f64)]) -> Vec<Finding> {
+    let others = shares
+        .iter()
+        .map(|(runs, _, blocked, starved)| (*runs, *blocked, *starved));
+    let mut stages = chain(&others.collect::<Vec<_>>());
+    for (stage, (_, queued, ..)) in stages.iter_mut().zip(shares) {
+        stage.shares.queued = *queued;
+    }
+    let mut observation = observation(stages);
+    let usage = ProcessorUsage {
+        busy: 1.0,
+        steal: 0.0,
+    };
+    observation.load = Load([(0, usage), (1, usage)].into());
+    bottlenecks(&observation, &BTreeSet::new())
+}
+
+#[test]
+fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
+    for (shares, expected) in [
+        // yes | jq | uniq, and a shell's loop | wc.
+        (
+            &[
+                (0.0, 0.64, 0.36, 0.0),
+                (0.3, 0.7, 0.0, 0.0),
+                (0.0, 0.05, 0.0, 0.95),
+            ][..],
+            2,
+        ),
+        (&[(0.22, 0.71, 0.0, 0.0), (0.1, 0.53, 0.0, 0.37)][..], 1),
+    ] {
+        let findings = on_busy_processors(shares);
+        assert_eq!(only_pace(&findings).stage.pid, expected);
+    }
+}
+
+/// `make -j2 | cat`: make waits for the tokens of its jobs.
+#[test]
+fn parent_that_waits_on_a_pipe_does_not_lack_processors() {
+    let queued = Shares {
+        queued: 0.9,
+        runs: 0.1,
+        ..Shares::default()
+    };
+    let mut stages = chain(&[(0.0, 0.0, 0.99), (0.2, 0.0, 0.2), (0.2, 0.1, 0.2)]);
+    stages[0].on = vec![OnLink {
+        pipe: LinkId::pipe(9),
+        side: LinkSide::Input,
+        share: 0.99,
+    }];
+    stages[0].children = shell(queued, Vec::new()).children;
+    stages[1].shares.queued = 0.6;
+    stages[2].shares.queued = 0.6;
+    let findings = found(stages);
+    let named = findings.iter().flat_map(|finding| finding.named());
+    let named: Vec<i32> = named.map(|who| who.pid).collect();
+    assert_eq!(named, [2, 3], "{findings:?}");
+}
+
+/// `(xz | wc; echo) | tee`, but for the reader of two such groups.
+#[test]
+fn stage_that_waits_for_another_pipeline_is_not_its_own_bottleneck() {
+    let tee = frozen(
+        process(5, "tee", vec![reads(0, 9), writes(1, 8)]),
+        on_input(9),
+    );
+    let cat = frozen(process(6, "cat", vec![reads(0, 8)]), on_input(8));
+    let silent = |pid: i32, pipe: u64| {
+        let writer = process(pid, "xz", vec![writes(1, pipe)]);
+        let ends = vec![reads(0, pipe), writes(1, 9)];
+        [
+            busy(writer, 0.9, 0.0, 0.0),
+            frozen(process(pid + 1, "wc", ends), on_input(pipe)),
+        ]
+    };
+    let stages = [silent(1, 1), silent(3, 3)].into_iter().flatten();
+    let findings = found(stages.chain([tee, cat]).collect());
+    let named = findings.iter().flat_map(|finding| finding.named());
+    let named: Vec<i32> = named.map(|who| who.pid).collect();
+    assert_eq!(named, [1, 3], "{findings:?}");
+}
+
 #[test]
 fn stage_that_was_replaced_in_a_loop_is_one_stage() {
     let mut stages = chain(&[(0.05, 0.95, 0.0), (0.96, 0.0, 0.04), (0.02, 0.0, 0.98)]);

@@ -266,12 +266,70 @@ fn a_process_that_has_ended_is_bad_usage() {
     doctor().refused(2, &[&format!("process {pid}: no such process")]);
 }
 
-/// A command whose parent takes nothing of its child's output, in a loop that wakes up by itself or
-/// in none.
-fn leaves_output(waits: &str) -> String {
+/// More programs, of other languages, are in benches/doctor.
+#[test]
+fn a_python_program_that_waits_for_ever_gets_its_verdict() {
+    if !has_python("import asyncio, multiprocessing, socket") {
+        return;
+    }
+    for (script, verdict, words) in [
+        (
+            "import asyncio as a\n\
+             async def main():\n \
+             p = await a.create_subprocess_shell('yes >&2; :', stdout=-1, stderr=-1)\n \
+             await p.stdout.readline()\n\
+             a.run(main())",
+            "UNREAD: python3",
+            "communicate()",
+        ),
+        (
+            "import subprocess as s; s.run('sleep 1000 & :', shell=True, stdout=-1, stderr=-1)",
+            "WAITING FOR an end of file: python3",
+            "── sleep (pid",
+        ),
+        (
+            "import os, socket, time\n\
+             a, b = socket.socketpair()\n\
+             if os.fork() == 0: a.close(); time.sleep(1000)\n\
+             b.close(); a.sendall(b'x' * 10**7)",
+            "WAITING FOR a timer: python3",
+            "nobody read from it",
+        ),
+        (
+            "import multiprocessing as m; a, b = m.Pipe(); \
+             m.Process(target=lambda: b.recv()).start(); a.recv()",
+            "STUCK: python3",
+            "all read, and none writes",
+        ),
+        (
+            "import os, socket\n\
+             l = socket.create_server(('127.0.0.1', 0))\n\
+             if os.fork() == 0: socket.create_connection(l.getsockname()).recv(1)\n\
+             l.accept()[0].recv(1)",
+            "STUCK: python3",
+            "all read, and none writes",
+        ),
+    ] {
+        let mut python = Command::new("python3");
+        python.args(["-c", script]);
+        let mut group = Group::default();
+        group.start(python, [None, None, None]);
+        let found = eventually(|| {
+            let text = group.examine("").unwrapped();
+            text.starts_with(verdict).then_some(text)
+        });
+        let text = found.unwrap_or_else(|| panic!("{verdict}: {:#?}", group.examine("")));
+        assert_contains(&text, &[words]);
+    }
+}
+
+/// A command whose parent takes nothing of its child's output, and waits beside a thread that does
+/// this.
+fn leaves_output(does: &str) -> String {
     format!(
         "python3 -c \"import subprocess as s, time, threading; \
-         p = s.Popen(['yes'], stdout=s.PIPE); {waits}\""
+         threading.Thread(target=lambda: [{does} for _ in range(10**9)], daemon=True).start(); \
+         s.Popen(['yes'], stdout=s.PIPE).wait()\""
     )
 }
 
@@ -281,10 +339,14 @@ fn output_that_nobody_reads_counts_as_stuck_once_it_has_lasted() {
         return;
     }
     let options = "--if-stuck 1s --kill";
-    let idle = "threading.Thread(target=lambda: [time.sleep(1) for _ in range(99)], daemon=True)\
-                .start(); p.wait()";
-    let outcome = run_alone(doctor(options, &leaves_output(idle)));
+    let outcome = run_alone(doctor(options, &leaves_output("time.sleep(0.2)")));
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let text = outcome.unwrapped_err();
     assert_contains(&text, &["STUCK: python3 (pid", "--kill ended"]);
+    // A reader that has something to do is left alone.
+    let works = leaves_output("time.sleep(0.001) or sum(range(2000))");
+    let command = format!("timeout 8 {works}");
+    let outcome = run_alone(doctor(options, &command));
+    let text = outcome.unwrapped_err();
+    assert!(!text.contains("--kill ended"), "{text}");
 }
