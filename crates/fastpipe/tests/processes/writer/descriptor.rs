@@ -77,6 +77,9 @@ fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
         with_stdout_of_its_own(|| {
             // The rest of a piece, and many more.
             for (len, times) in [(MIB, 1), (64 * KIB, 160 * MIB / (64 * KIB))] {
+                if times > 1 && !vmsplice::is_by_reference() {
+                    continue;
+                }
                 let frozen = Frozen::new(&stream(0, len)).unwrap();
                 let mut replaced = None;
                 let (mut reader, writing) =
