@@ -86,7 +86,7 @@ impl Booster {
             pipe_probe,
             subject,
             newest: Newest::open(),
-            scanner: Scanner::default(),
+            scanner: Scanner::without_sockets(),
             tree: Vec::new(),
             register: Register::default(),
             is_limited: false,

@@ -164,13 +164,24 @@ pub struct Scanner {
     pub(crate) sockets: Sockets,
     stamps: BTreeMap<i32, FdTableStamp>,
     counts_descriptors: bool,
+    /// Whether sockets are not followed: listing all of them takes longer than reading a process.
+    is_without_sockets: bool,
 }
 
 impl Scanner {
+    /// A scanner that follows pipes only.
+    pub(crate) fn without_sockets() -> Self {
+        Scanner {
+            is_without_sockets: true,
+            ..Scanner::default()
+        }
+    }
+
     /// Reads all processes, except `excluded`.
     pub fn read_all(&mut self, proc: &Proc, excluded: &[i32]) {
         *self = Scanner {
             counts_descriptors: proc.counts_descriptors(),
+            is_without_sockets: self.is_without_sockets,
             ..Scanner::default()
         };
         for pid in proc.processes() {
@@ -217,7 +228,7 @@ impl Scanner {
     /// connected, or lost their peers, since their processes were read.
     pub(crate) fn join(&mut self) {
         let mut processes = self.graph.processes.values();
-        if !processes.any(|process| !process.sockets.is_empty()) {
+        if self.is_without_sockets || !processes.any(|process| !process.sockets.is_empty()) {
             return;
         }
         // Without permission, or the kernel's support, sockets join nothing.
