@@ -74,6 +74,10 @@ pub(super) fn leaked_write_ends(
             continue;
         }
         for holder in &holders {
+            // One's own end, beside those of workers, is for results to come.
+            if is_reader(&holder) && holders.len() > 1 {
+                continue;
+            }
             if tied.contains(&holder.process.id.pid)
                 || is_meant(observation, holder, reader, &holders, pipe.id)
             {
@@ -144,6 +148,15 @@ fn is_meant(
         ThreadState::Waiting(BlockedOn::Child(Some(pid))) => {
             *pid == reader.process.id.pid || reader.ancestors.contains(pid)
         }
+        // For any: it has no other one.
+        ThreadState::Waiting(BlockedOn::Child(None)) => {
+            let children = observation.living();
+            let mut children = children.filter(|child| child.process.parent == own);
+            children.all(|child| {
+                let pid = child.process.id.pid;
+                pid == reader.process.id.pid || reader.ancestors.contains(&pid)
+            })
+        }
         _ => false,
     });
     if waits_for_reader && observation.descends(reader, own) {
@@ -178,6 +191,24 @@ fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
     let are_orphans = own.parent == INIT && others.parent == INIT;
     let are_siblings = are_orphans && own.group == others.group;
     family(holder).is_disjoint(&family(reader)) && !are_siblings
+}
+
+/// Processes with a thread that waits for the other end of a FIFO to be opened.
+pub(super) fn fifo_peers(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+    let asked = observation.living().filter(|process| process.is_asked);
+    let free = asked.filter(|process| !tied.contains(&process.process.id.pid));
+    let waits = free.filter_map(|process| {
+        let mut threads = process.threads.iter();
+        let path = threads.find_map(|state| match state {
+            ThreadState::Waiting(BlockedOn::FifoPeer { path }) => Some(path.clone()),
+            _ => None,
+        })?;
+        Some(Finding::FifoPeer {
+            process: process.who(),
+            path,
+        })
+    });
+    waits.collect()
 }
 
 /// Processes that move few bytes a call, many times. Those that read from such a writer have

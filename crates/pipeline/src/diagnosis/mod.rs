@@ -98,6 +98,13 @@ pub enum Finding {
     Unread(Unread),
     /// Two processes that wait for each other's message.
     MutualWait(MutualWait),
+    /// A process waits until another one opens a FIFO.
+    FifoPeer {
+        /// The process.
+        process: Who,
+        /// The path, if known.
+        path: Option<String>,
+    },
     /// A pipe that holds less than a new one usually does.
     SmallPipe {
         /// The pipe.
@@ -136,6 +143,7 @@ impl Finding {
                 ends.chain(&leaked.waits_for).collect()
             }
             Finding::SmallCalls(calls) => vec![&calls.process],
+            Finding::FifoPeer { process, .. } => vec![process],
             Finding::Unread(unread) => {
                 let readers = unread.readers.iter().map(|reader| &reader.who);
                 std::iter::once(&unread.writer).chain(readers).collect()
@@ -283,6 +291,9 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(mutual.into_iter().map(Finding::MutualWait));
+    if !observation.is_survey {
+        findings.extend(habits::fifo_peers(observation, &tied));
+    }
     findings.extend(bottlenecks);
     findings.extend(leaked.into_iter().map(Finding::LeakedWriteEnd));
     findings.extend(

@@ -46,8 +46,15 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
         .living()
         .filter(|process| !tied.contains(&process.process.id.pid))
         .filter_map(|process| {
-            let link = only_input(process)?;
-            Some((process, link, only_writer(observation, process, link)?))
+            let links = inputs(process);
+            let mut writers = links
+                .iter()
+                .map(|link| only_writer(observation, process, *link));
+            let writer = writers.next()??;
+            let is_same = |other: Option<&Observed>| {
+                other.is_some_and(|other| other.process.id == writer.process.id)
+            };
+            writers.all(is_same).then(|| (process, links[0], writer))
         })
         .collect();
     let mut found = Vec::new();
@@ -81,21 +88,22 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
     found
 }
 
-/// The link for whose data a process waited all the time, if its threads wait for no other one. What
-/// else they wait for may be their own events, and locks.
-fn only_input(process: &Observed) -> Option<LinkId> {
+/// The links for whose data a process waited all the time, if its threads wait for no other ones and
+/// it read nothing. What else they wait for may be their own events, and locks.
+fn inputs(process: &Observed) -> Vec<LinkId> {
     let waits = process.threads.iter().flat_map(|state| match state {
         ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => &any_of[..],
         _ => &[],
     });
     let waits: Vec<&LinkWait> = waits.collect();
-    let first = waits.first()?;
-    let is_only = waits
-        .iter()
-        .all(|wait| wait.pipe == first.pipe && wait.side == LinkSide::Input);
-    let is_all = process.share_on(first.pipe, LinkSide::Input) >= MIN_STARVED;
+    let is_input = |wait: &&LinkWait| {
+        wait.side == LinkSide::Input && process.share_on(wait.pipe, wait.side) >= MIN_STARVED
+    };
     let reads_nothing = process.io.is_none_or(|io| io.reads == 0);
-    (is_only && is_all && reads_nothing).then_some(first.pipe)
+    if !reads_nothing || !waits.iter().all(is_input) {
+        return Vec::new();
+    }
+    waits.iter().map(|wait| wait.pipe).collect()
 }
 
 /// The only other process that can write to an empty link.

@@ -28,7 +28,8 @@ pub struct Unread {
     /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a lock or
     /// another machine.
     pub may_be_read: bool,
-    /// Whether no reader moved any bytes, nor ran for more than 1 % of the time.
+    /// Whether no reader moved any bytes, ran for more than 1 % of the time, or waited for anybody
+    /// who was not asked for.
     pub are_readers_idle: bool,
     /// Whether it has lasted for as long as was asked for: see [`Finding::has_lasted`].
     ///
@@ -93,7 +94,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .children
                 .as_ref()
                 .map_or(0.0, |children| awake(&children.shares));
-            awake(&process.shares) + children >= MIN_BUSY || process.shares.blocked >= MIN_BLOCKED
+            let is_blocked = process.shares.blocked >= MIN_BLOCKED;
+            awake(&process.shares) + children >= MIN_BUSY
+                || is_blocked && !writes_only_to(process, writer)
         };
         // A reader that waits for input while there is some only has the descriptor registered, as
         // runtimes have for edges.
@@ -114,7 +117,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
-        let are_readers_idle = readers.iter().all(|reader| does_nothing(reader));
+        let are_readers_idle = readers
+            .iter()
+            .all(|reader| does_nothing(observation, reader));
         let readers = readers.iter();
         let readers: Vec<IdleReader> = readers
             .map(|reader| idle_reader(observation, reader, writer, pipe.id))
@@ -132,11 +137,32 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
     found
 }
 
-/// Whether a process moved no bytes and hardly ran.
-fn does_nothing(process: &Observed) -> bool {
+/// Whether all room for which a process waited is in links to this other one.
+fn writes_only_to(process: &Observed, other: &Observed) -> bool {
+    let mut waits = process.on.iter().filter(|on| on.side == LinkSide::Room);
+    waits.all(|on| other.process.holds(on.pipe, LinkSide::Input))
+}
+
+/// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
+fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     const MAX_RUNNING: f64 = 0.01;
     let moves_nothing = process.io.is_some_and(|io| io.reads == 0 && io.writes == 0);
-    moves_nothing && !process.splices && process.ran_s <= MAX_RUNNING * process.counted_s
+    let is_outside = |link: LinkId, side: LinkSide| {
+        let mut others = observation.holders(link, side.other());
+        !others.any(|other| other.is_asked && other.process.id != process.process.id)
+    };
+    let waits_outside = process.outside.keys().any(|outside| {
+        matches!(
+            outside,
+            Outside::Socket | Outside::SocketOrTimer | Outside::Terminal
+        )
+    });
+    let waits_on_others = process.on.iter().any(|on| is_outside(on.pipe, on.side));
+    moves_nothing
+        && !process.splices
+        && process.ran_s <= MAX_RUNNING * process.counted_s
+        && !waits_outside
+        && !waits_on_others
 }
 
 /// The descriptor by which a process has this side of a link, the first of several.

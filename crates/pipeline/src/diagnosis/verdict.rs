@@ -33,9 +33,10 @@ impl Finding {
             Finding::Unread(_) if self.is_certainly_stuck() => Severity::Stuck,
             Finding::Unread(_) if self.is_stuck() => Severity::ProbablyStuck,
             Finding::Unread(unread) if !unread.may_be_read => Severity::Unread,
-            Finding::Unread(_) | Finding::MutualWait(_) | Finding::Held { .. } => {
-                Severity::WaitingFor
-            }
+            Finding::Unread(_)
+            | Finding::MutualWait(_)
+            | Finding::FifoPeer { .. }
+            | Finding::Held { .. } => Severity::WaitingFor,
             Finding::LeakedWriteEnd(leaked) if leaked.is_last => Severity::WaitingFor,
             Finding::Bottleneck(bottleneck) if bottleneck.waits_outside() => Severity::WaitingFor,
             Finding::Bottleneck(_) | Finding::PingPong { .. } | Finding::SmallCalls(_) => {

@@ -44,6 +44,31 @@ pub(super) fn read_first(language: Language) -> &'static str {
     }
 }
 
+/// How a program reads what comes back while it writes.
+fn write_meanwhile(language: Language) -> &'static str {
+    match language {
+        Language::Python => "communicate(input), or write in a thread",
+        Language::JavaScript => "listen to 'data' before writing, not after",
+        Language::Java => "write in a thread of its own",
+        Language::Go => "write in a goroutine, or set Stdin of the Cmd",
+        Language::Perl => "IPC::Run, or fork a writer",
+        Language::Ruby => "Open3.capture2, or write in a Thread",
+        Language::Shell | Language::Other => "poll(2), or write in a thread",
+    }
+}
+
+/// How the input of a child is ended.
+fn end_input(language: Language) -> &'static str {
+    match language {
+        Language::Python => "stdin.close(), write_eof(), or communicate()",
+        Language::JavaScript => "stdin.end()",
+        Language::Java => "getOutputStream().close()",
+        Language::Go => "close what StdinPipe returned",
+        Language::Ruby => "close_write",
+        Language::Perl | Language::Shell | Language::Other => "close the write end",
+    }
+}
+
 /// How a program leaves a stream to nobody.
 fn ignore(language: Language, fd: Option<i32>) -> &'static str {
     match (language, fd) {
@@ -73,6 +98,7 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let language = language(observation, &reader.who);
     let fd = written_as(observation, unread.pipe, &unread.writer);
     let how = match (language, fd) {
+        _ if reader.unread_by_writer.is_some() => write_meanwhile(language).to_owned(),
         (Language::JavaScript, Some(1)) => "stdout.resume(), or listen to its 'data'".to_owned(),
         (Language::JavaScript, Some(2)) => "stderr.resume(), or listen to its 'data'".to_owned(),
         (Language::JavaScript, _) => {
@@ -132,15 +158,19 @@ pub(super) fn leaked(
     leaked: &LeakedWriteEnd,
     waits_for_reader: bool,
 ) -> String {
+    let how = end_input(language(observation, &leaked.holder));
     if waits_for_reader {
-        let how = match language(observation, &leaked.holder) {
-            Language::Python => "stdin.close(), or communicate()",
-            Language::JavaScript => "stdin.end()",
-            Language::Java => "getOutputStream().close()",
-            Language::Go => "close what StdinPipe returned",
-            _ => "close(2)",
-        };
         return format!("Remedy: close that descriptor before the wait ({how}).");
+    }
+    let reader = observation.find(leaked.reader.pid);
+    let is_parent = reader.is_some_and(|reader| {
+        let holder = leaked.holder.pid;
+        reader.process.parent == holder || reader.ancestors.contains(&holder)
+    });
+    if is_parent {
+        return format!(
+            "Remedy: close that descriptor once nothing more is to be written ({how})."
+        );
     }
     let wait = match language(observation, &leaked.reader) {
         Language::Python => {
@@ -169,9 +199,16 @@ pub(super) fn mutual(observation: &Observation, mutual: &MutualWait) -> String {
         Language::JavaScript => Some("write the end of the line, too"),
         Language::Java => Some("flush() the writer, and end the line"),
         Language::Go => Some("Flush() the bufio.Writer"),
+        Language::Ruby => Some("flush"),
         Language::Perl => Some("$| = 1, or autoflush"),
         _ => None,
     });
     let how = how.unwrap_or("fflush(3), and the end of the line");
-    format!("one must send first. Is a message still in its buffer ({how})?")
+    // The one that has started the other.
+    let [first, _] = &mutual.sides;
+    let end = end_input(language(observation, &first.who));
+    format!(
+        "one must send first (is a message still in its buffer: {how}?), or end the other's input if \
+         nothing more is to come ({end})."
+    )
 }

@@ -55,6 +55,12 @@ pub(super) fn describe(
         }
         Finding::Unread(unread) => style.sentence(&unread_text(observation, unread)),
         Finding::MutualWait(mutual) => style.sentence(&mutual_text(observation, mutual)),
+        Finding::FifoPeer { process, path } => style.sentence(&format!(
+            "{} waits until another process opens the other end of {}. Remedy: start that program, or \
+             open it by O_NONBLOCK or O_RDWR.",
+            full(process),
+            path.as_deref().unwrap_or("a FIFO"),
+        )),
         Finding::PingPong {
             stages,
             delay: Some(delay),
@@ -233,7 +239,9 @@ fn unread_text(observation: &Observation, unread: &Unread) -> String {
         let name = full(&reader.who);
         let does = match (&reader.child, reader.waits_for) {
             _ if reader.is_stopped => "is stopped".to_owned(),
-            _ if remedies::reads_another(observation, reader, unread) => {
+            _ if reader.unread_by_writer.is_some()
+                || remedies::reads_another(observation, reader, unread) =>
+            {
                 reads_instead(observation, reader, unread)
             }
             (Some(child), _) => format!("waits for the end of its child {}", full(child)),

@@ -79,6 +79,10 @@ fn awaited(finding: &Finding) -> String {
         }
         Finding::LeakedWriteEnd(_) => "an end of file".to_owned(),
         Finding::MutualWait(_) => "each other's message".to_owned(),
+        Finding::FifoPeer { path, .. } => match path {
+            Some(path) => format!("another process to open {path}"),
+            None => "another process to open a FIFO".to_owned(),
+        },
         Finding::Held { .. } => "a splice".to_owned(),
         Finding::Bottleneck(bottleneck) => bottleneck
             .outside
@@ -116,6 +120,7 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
             };
             format!("{} {verb} few bytes a call.", full(&calls.process))
         }
+        Finding::FifoPeer { process, .. } => format!("{}.", full(process)),
         Finding::SmallPipe { .. } => String::new(),
     }
 }
