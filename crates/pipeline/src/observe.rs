@@ -4,6 +4,7 @@
 mod chores;
 mod observer;
 mod rate;
+mod registered;
 #[cfg(test)]
 mod tests;
 

@@ -409,9 +409,10 @@ impl Proc {
         const MAX_THREADS: usize = 64;
         let last = |tid: i32| self.last_run(&format!("proc/{pid}/task/{tid}/sched"));
         let threads = self.threads(pid).into_iter().take(MAX_THREADS);
-        let last = threads.filter_map(last).max()?;
+        let times: Option<Vec<Duration>> = threads.map(last).collect();
         // This process runs right now.
-        self.last_run("proc/thread-self/sched")?.checked_sub(last)
+        let now = self.last_run("proc/thread-self/sched")?;
+        now.checked_sub(times?.into_iter().max()?)
     }
 
     /// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
@@ -422,7 +423,9 @@ impl Proc {
         let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
         let value = starts.next()?.trim_start_matches([' ', ':']);
         let milliseconds: f64 = value.trim().parse().ok()?;
-        Duration::try_from_secs_f64(milliseconds / 1e3).ok()
+        // A thread that was moved to another processor while it slept has 0.
+        let time = Duration::try_from_secs_f64(milliseconds / 1e3).ok();
+        time.filter(|time| !time.is_zero())
     }
 
     /// The network namespace of a process, as the kernel names it; `None` without permission.

@@ -85,12 +85,18 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
-    /// Whether it mainly waits for something outside of the pipeline, itself and not its children.
-    pub fn waits_outside(&self) -> bool {
-        let shares = &self.shares;
+    /// What it mainly waits for outside of the pipeline, itself or the children for which it waits.
+    pub fn awaited(&self) -> Option<Outside> {
+        let (shares, outside) = match &self.children {
+            Some(children) => {
+                let shares = children.outside.iter();
+                let most = shares.max_by(|a, b| a.1.total_cmp(b.1));
+                (&children.shares, most.map(|most| *most.0))
+            }
+            None => (&self.shares, self.outside),
+        };
         let others = [shares.runs, shares.queued, shares.disk, shares.stopped];
-        let is_most = others.iter().all(|share| shares.elsewhere > *share);
-        self.children.is_none() && self.outside.is_some() && is_most
+        outside.filter(|_| others.iter().all(|share| shares.elsewhere > *share))
     }
 }
 
@@ -158,6 +164,16 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         let mut on = process.on.iter().chain(process.children_on());
         on.any(|on| (on.pipe, on.side) == (pipe, side) && on.share > 0.0)
     };
+    if pipe.is_socket() {
+        // Mostly one direction of a connection is used at a time.
+        let mut links = observation.pipes.iter();
+        let has_data =
+            links.any(|link| link.id == pipe && link.unread.is_some_and(|bytes| bytes > 0));
+        let mut all = observation.processes.iter();
+        let is_waited_on =
+            all.any(|process| waits(process, LinkSide::Input) || waits(process, LinkSide::Room));
+        return !has_data && !is_waited_on;
+    }
     let reads_nothing = |reader: &&Observed| {
         let is_counted = !reader.splices && !reader.has_reaped && reader.children.is_none();
         let has_read = reader.io.is_none_or(|io| io.reads > 0);

@@ -8,7 +8,7 @@ use super::{Finding, LeakedWriteEnd, Observed, SmallCalls, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
-use crate::wait::{BlockedOn, ThreadState};
+use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
@@ -143,7 +143,30 @@ fn is_meant(
         let mut others = others().filter(|other| other.process.id != reader.process.id);
         return others.any(|other| observation.descends(other, own));
     }
-    // It waits for the end of the reader, which comes with the end of its input.
+    // Of a connection each side has its own socket. A standard output may be withheld.
+    if pipe.is_socket() && !holder.is_standard(pipe, LinkSide::Room) {
+        return true;
+    }
+    // Workers of one program inherit each other's ends.
+    let is_worker = holder.process.name == reader.process.name
+        && !holder.is_standard(pipe, LinkSide::Room)
+        && observation.descends(holder, reader.process.id.pid);
+    if is_worker {
+        return true;
+    }
+    // It waits for the end of the reader, which comes with the end of its input, and for nothing else:
+    // a runtime may have a thread for that.
+    let waits_for_others = holder.threads.iter().any(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(
+                BlockedOn::Pipes { .. }
+                    | BlockedOn::Outside(
+                        Outside::Socket | Outside::SocketOrTimer | Outside::Terminal
+                    )
+            )
+        )
+    });
     let waits_for_reader = holder.threads.iter().any(|state| match state {
         ThreadState::Waiting(BlockedOn::Child(Some(pid))) => {
             *pid == reader.process.id.pid || reader.ancestors.contains(pid)
@@ -159,7 +182,7 @@ fn is_meant(
         }
         _ => false,
     });
-    if waits_for_reader && observation.descends(reader, own) {
+    if waits_for_reader && !waits_for_others && observation.descends(reader, own) {
         return false;
     }
     // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
@@ -430,7 +453,8 @@ mod tests {
         let terminal = on_outside(Outside::Terminal);
         let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
         assert!(spare([shell()]).is_empty());
-        assert!(spare([frozen(shell().process, on_child())]).is_empty());
+        // It waits for the end of the coprocess, which comes with that of its input.
+        assert_eq!(spare([frozen(shell().process, on_child())]), [9]);
         // The end that another process has inherited is not meant.
         assert_eq!(spare([shell(), sleeper(3, 5)]), [3]);
         // Another process writes, for which the shell does not wait.

@@ -38,7 +38,9 @@ impl Finding {
             | Finding::FifoPeer { .. }
             | Finding::Held { .. } => Severity::WaitingFor,
             Finding::LeakedWriteEnd(leaked) if leaked.is_last => Severity::WaitingFor,
-            Finding::Bottleneck(bottleneck) if bottleneck.waits_outside() => Severity::WaitingFor,
+            Finding::Bottleneck(bottleneck) if bottleneck.awaited().is_some() => {
+                Severity::WaitingFor
+            }
             Finding::Bottleneck(_) | Finding::PingPong { .. } | Finding::SmallCalls(_) => {
                 Severity::Slow
             }

@@ -175,7 +175,7 @@ const ALL: [Planted; 25] = [
         "go_all_write.go",
         &["cat", "go_all_write"],
         "the standard output of cat",
-        "a goroutine each",
+        "write in a goroutine",
     ),
     unread(
         "JavaWait.java",

@@ -301,9 +301,9 @@ fn boost_line(observation: &Observation, stages: &[Who]) -> String {
 /// Where the other sides of its sockets are, if it waits for one on another machine.
 fn remote_peers(observation: &Observation, bottleneck: &Bottleneck) -> String {
     const MAX: usize = 3;
-    let waits = bottleneck.waits_outside()
+    let waits = bottleneck.children.is_none()
         && matches!(
-            bottleneck.outside,
+            bottleneck.awaited(),
             Some(Outside::Socket | Outside::SocketOrTimer)
         );
     let process = observation.find(bottleneck.stage.pid).filter(|_| waits);

@@ -85,7 +85,7 @@ fn awaited(finding: &Finding) -> String {
         },
         Finding::Held { .. } => "a splice".to_owned(),
         Finding::Bottleneck(bottleneck) => bottleneck
-            .outside
+            .awaited()
             .map_or("something else", Outside::name)
             .to_owned(),
         _ => String::new(),

@@ -1,0 +1,97 @@
+//! Descriptors that a program has registered for events once and for all.
+
+use std::collections::BTreeMap;
+
+use crate::graph::LinkSide;
+use crate::proc::LinkId;
+use crate::sample::Observed;
+use crate::wait::{BlockedOn, Outside, ThreadState};
+
+/// Samples may contradict each other by so much.
+const MAX_ERROR: f64 = 0.1;
+
+/// Corrects what readers in event loops waited for: while a writer waits for room in a link, there is
+/// data in it, and whoever seems to wait for that has it only registered.
+pub(super) fn correct(processes: &mut [Observed]) {
+    let mut full: BTreeMap<LinkId, f64> = BTreeMap::new();
+    for process in &*processes {
+        for on in process.on.iter().filter(|on| on.side == LinkSide::Room) {
+            let share = full.entry(on.pipe).or_default();
+            *share = share.max(on.share);
+        }
+    }
+    for process in processes {
+        let mut most_real: f64 = 0.0;
+        let mut excess: f64 = 0.0;
+        for on in process
+            .on
+            .iter_mut()
+            .filter(|on| on.side == LinkSide::Input)
+        {
+            let most = 1.0 - full.get(&on.pipe).copied().unwrap_or(0.0);
+            if on.share > most + MAX_ERROR {
+                excess = excess.max(on.share - most);
+                on.share = most;
+            }
+            most_real = most_real.max(on.share);
+        }
+        // A timer goes on with what it has paused: the other links are only registered, too.
+        if has_full_input(process, &full) && has_timer(process) {
+            excess = excess.max(most_real);
+            most_real = 0.0;
+            process.on.retain(|on| on.side == LinkSide::Room);
+        }
+        // What it waits for on other links stays.
+        let moved = excess.min((process.shares.starved - most_real).max(0.0));
+        if moved > 0.0 {
+            process.shares.starved -= moved;
+            process.shares.elsewhere += moved;
+            *process.outside.entry(Outside::EventOrTimer).or_default() += moved;
+        }
+        process.on.retain(|on| on.share > 0.0);
+    }
+}
+
+/// Whether a writer waits nearly all the time for room in a link that this process can read.
+fn has_full_input(process: &Observed, full: &BTreeMap<LinkId, f64>) -> bool {
+    const MIN_FULL: f64 = 0.8;
+    let mut ends = process.process.ends.iter();
+    ends.any(|end| end.reads && full.get(&end.pipe).is_some_and(|share| *share >= MIN_FULL))
+}
+
+/// Whether a thread waits in a poll with a timeout.
+fn has_timer(process: &Observed) -> bool {
+    process.threads.iter().any(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(BlockedOn::Pipes {
+                or: Some(Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer),
+                ..
+            })
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{busy, frozen, on_input, on_room, process, reads, writes};
+
+    #[test]
+    fn a_reader_of_a_full_pipe_waits_for_something_else() {
+        let writer = frozen(process(1, "cat", vec![writes(1, 7)]), on_room(7));
+        let reader = frozen(process(2, "node", vec![reads(5, 7)]), on_input(7));
+        let mut all = [writer.clone(), reader];
+        correct(&mut all);
+        assert_eq!(all[0], writer);
+        assert_eq!((all[1].shares.starved, all[1].shares.elsewhere), (0.0, 1.0));
+        assert_eq!(all[1].outside[&Outside::EventOrTimer], 1.0);
+        let by_turns = [
+            busy(process(1, "cat", vec![writes(1, 7)]), 0.5, 0.5, 0.0),
+            busy(process(2, "wc", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
+        ];
+        let mut same = by_turns.clone();
+        correct(&mut same);
+        assert_eq!(same, by_turns);
+    }
+}
