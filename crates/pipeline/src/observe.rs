@@ -5,6 +5,7 @@ mod chores;
 mod observer;
 mod rate;
 mod registered;
+mod sockets;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use rustix::process::{getpid, getppid};
+use rustix::process::getppid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::registered;
@@ -26,8 +26,6 @@ pub(crate) const MAX_SAMPLE: Duration = Duration::from_micros(250);
 const MIN_DELAY: f64 = 0.03;
 /// Threads sampled between two readings of the clock, which cost about as much as one of them.
 pub(crate) const BATCH: usize = 16;
-/// Of more sockets only those that are used are kept: each is compared with those of all processes.
-const MAX_SOCKETS: usize = 512;
 /// Of more processes that have ended, those with the fewest samples are forgotten.
 const MAX_ENDED: usize = 256;
 
@@ -420,39 +418,6 @@ impl Observer<'_> {
         }
     }
 
-    /// Leaves out the sockets of processes with very many on which nobody waited, and in which nothing lies.
-    fn leave_idle_sockets(
-        &self,
-        processes: &mut [Observed],
-        links: &mut BTreeMap<LinkId, Option<String>>,
-    ) {
-        let waits = processes.iter().flat_map(|process| &process.on);
-        let waited: BTreeSet<LinkId> = waits.map(|on| on.pipe).collect();
-        let has_data = |link: &LinkId| {
-            let seen = self.pipes.get(link).and_then(|seen| seen.fills.last());
-            seen.is_some_and(|look| look.bytes > 0)
-        };
-        let is_used = |link: &LinkId| !link.is_socket() || waited.contains(link) || has_data(link);
-        links.retain(|link, _| is_used(link));
-        for observed in processes {
-            observed.process.ends.retain(|end| is_used(&end.pipe));
-        }
-    }
-
-    /// The number of processes asked for with sockets in another network namespace.
-    fn other_networks(&self) -> usize {
-        let own = self.proc.network(getpid().as_raw_pid());
-        let asked = self.tallies.values().filter(|tally| {
-            let has_sockets = !tally.process.sockets.is_empty();
-            has_sockets && !tally.has_ended && self.asked.contains(&tally.process.id)
-        });
-        let networks = asked.map(|tally| self.proc.network(tally.process.id.pid));
-        networks
-            .flatten()
-            .filter(|network| Some(network) != own.as_ref())
-            .count()
-    }
-
     /// What was seen of a pipe.
     pub(crate) fn pipe(&self, id: LinkId, path: Option<String>) -> ObservedLink {
         let unseen = PipeSamples::default();
@@ -515,9 +480,7 @@ impl Observer<'_> {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }
         }
-        if pipes.keys().filter(|link| link.is_socket()).count() > MAX_SOCKETS {
-            self.leave_idle_sockets(&mut processes, &mut pipes);
-        }
+        self.leave_idle_sockets(&mut processes, &mut pipes);
         let pipes = pipes.into_iter();
         let asked = self
             .tallies
