@@ -9,7 +9,7 @@ use super::{Observed, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
 use crate::proc::LinkId;
-use crate::wait::{BlockedOn, LinkWait, ThreadState};
+use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
 /// A process that waited for input for this share of the time waited all the time.
 const MIN_STARVED: f64 = 0.95;
@@ -99,8 +99,17 @@ fn inputs(process: &Observed) -> Vec<LinkId> {
     let is_input = |wait: &&LinkWait| {
         wait.side == LinkSide::Input && process.share_on(wait.pipe, wait.side) >= MIN_STARVED
     };
+    // A server may get another client, and a shell a command.
+    let may_hear_others = process.threads.iter().any(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(
+                BlockedOn::Pipes { or: Some(what), .. } | BlockedOn::Outside(what)
+            ) if matches!(what, Outside::Socket | Outside::SocketOrTimer | Outside::Terminal)
+        )
+    });
     let reads_nothing = process.io.is_none_or(|io| io.reads == 0);
-    if !reads_nothing || !waits.iter().all(is_input) {
+    if may_hear_others || !reads_nothing || !waits.iter().all(is_input) {
         return Vec::new();
     }
     waits.iter().map(|wait| wait.pipe).collect()
@@ -129,7 +138,6 @@ fn only_writer<'a>(
 mod tests {
     use super::*;
     use crate::fixtures::{frozen, observation, on_input, on_outside, process, reads, writes};
-    use crate::wait::Outside;
 
     /// A server and its client, joined by two pipes, with what else the threads of the server do.
     fn found(others: Vec<ThreadState>, change: fn(&mut Observation)) -> Vec<(i32, i32)> {
@@ -152,6 +160,7 @@ mod tests {
         let locks = vec![on_outside(Outside::LockOrTimer)];
         assert_eq!(found(locks, |_| {}), [(1, 2)]);
         assert_eq!(found(vec![on_input(9)], |_| {}), []);
+        assert_eq!(found(vec![on_outside(Outside::Socket)], |_| {}), []);
         let has_data = |observation: &mut Observation| observation.pipes[1].unread = Some(5);
         assert_eq!(found(Vec::new(), has_data), []);
         let talks = |observation: &mut Observation| {
