@@ -80,7 +80,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),
-    /// Say why a pipeline is slow or hangs.
+    /// Say why programs hang, or a pipeline is slow.
     Doctor(DoctorArgs),
     /// Make your own pipeline faster, and prove it.
     Boost(Box<BoostArgs>),

@@ -18,7 +18,7 @@ pub struct DoctorArgs {
     /// How long to look.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = duration, allow_negative_numbers = true)]
     pub time: Duration,
-    /// Report only if COMMAND is stuck for this long.
+    /// Report only if COMMAND is stuck, or data lies unread in it, for this long.
     #[arg(long, value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true, requires = "command", conflicts_with_all = ["time", "pid", "all"])]
     pub if_stuck: Option<Duration>,
     // clap drops a requirement that conflicts with a given argument, so those are named.
