@@ -57,15 +57,15 @@ fn write_meanwhile(language: Language) -> &'static str {
     }
 }
 
-/// How the input of a child is ended.
+/// How the input of a child is ended, in parentheses.
 fn end_input(language: Language) -> &'static str {
     match language {
-        Language::Python => "stdin.close(), write_eof(), or communicate()",
-        Language::JavaScript => "stdin.end()",
-        Language::Java => "getOutputStream().close()",
-        Language::Go => "close what StdinPipe returned",
-        Language::Ruby => "close_write",
-        Language::Perl | Language::Shell | Language::Other => "close the write end",
+        Language::Python => " (stdin.close(), write_eof(), or communicate())",
+        Language::JavaScript => " (stdin.end())",
+        Language::Java => " (getOutputStream().close())",
+        Language::Go => " (close what StdinPipe returned)",
+        Language::Ruby => " (close_write)",
+        Language::Perl | Language::Shell | Language::Other => "",
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn leaked(
 ) -> String {
     let how = end_input(language(observation, &leaked.holder));
     if waits_for_reader {
-        return format!("Remedy: close that descriptor before the wait ({how}).");
+        return format!("Remedy: close that descriptor before the wait{how}.");
     }
     let reader = observation.find(leaked.reader.pid);
     let is_parent = reader.is_some_and(|reader| {
@@ -168,9 +168,7 @@ pub(super) fn leaked(
         reader.process.parent == holder || reader.ancestors.contains(&holder)
     });
     if is_parent {
-        return format!(
-            "Remedy: close that descriptor once nothing more is to be written ({how})."
-        );
+        return format!("Remedy: close that descriptor once nothing more is to be written{how}.");
     }
     let wait = match language(observation, &leaked.reader) {
         Language::Python => {
@@ -209,6 +207,6 @@ pub(super) fn mutual(observation: &Observation, mutual: &MutualWait) -> String {
     let end = end_input(language(observation, &first.who));
     format!(
         "one must send first (is a message still in its buffer: {how}?), or end the other's input if \
-         nothing more is to come ({end})."
+         nothing more is to come{end}."
     )
 }
