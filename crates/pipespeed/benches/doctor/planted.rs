@@ -253,7 +253,7 @@ pub(crate) fn examine_all() -> anyhow::Result<()> {
             .stderr(Stdio::null());
         let program = Pipeline::spawn(command)?;
         planted.wait_until_still(program.0.id() as i32)?;
-        let record = crate::examine(program.0.id())?;
+        let record = crate::examine(program.0.id()).context(planted.file)?;
         let screen = Command::new(PIPESPEED)
             .args(["doctor", &program.0.id().to_string()])
             .output()?;
