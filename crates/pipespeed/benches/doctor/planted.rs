@@ -30,39 +30,15 @@ struct Planted {
     remedy: &'static str,
 }
 
-const fn unread(
-    file: &'static str,
-    names: &'static [&'static str],
-    stream: &'static str,
-    remedy: &'static str,
-) -> Planted {
-    Planted {
-        file,
-        verdict: "unread",
-        finding: "unread",
-        names,
-        stream,
-        remedy,
-    }
-}
+/// The verdict and the first finding.
+type Answer = (&'static str, &'static str);
 
-const fn withheld(
-    file: &'static str,
-    names: &'static [&'static str],
-    stream: &'static str,
-    remedy: &'static str,
-) -> Planted {
-    Planted {
-        file,
-        verdict: "waiting_for",
-        finding: "leaked_write_end",
-        names,
-        stream,
-        remedy,
-    }
-}
+const UNREAD: Answer = ("unread", "unread");
+const WITHHELD: Answer = ("waiting_for", "leaked_write_end");
+const STUCK: Answer = ("stuck", "deadlock");
 
-const fn stuck(
+const fn planted(
+    (verdict, finding): Answer,
     file: &'static str,
     names: &'static [&'static str],
     stream: &'static str,
@@ -70,8 +46,8 @@ const fn stuck(
 ) -> Planted {
     Planted {
         file,
-        verdict: "stuck",
-        finding: "deadlock",
+        verdict,
+        finding,
         names,
         stream,
         remedy,
@@ -83,19 +59,22 @@ const STDOUT: &str = "the standard output of yes";
 const BOTH: &str = "the standard output and error of yes";
 
 const ALL: [Planted; 25] = [
-    unread(
+    planted(
+        UNREAD,
         "node_stderr_paused.js",
         &["yes", "node"],
         BOTH,
         "or stderr.resume()",
     ),
-    unread(
+    planted(
+        UNREAD,
         "node_stdout_ignored.js",
         &["yes", "node"],
         STDOUT,
         "stdout.resume()",
     ),
-    withheld(
+    planted(
+        WITHHELD,
         "node_close_withheld.js",
         &["node", "sleep"],
         "standard output",
@@ -109,37 +88,43 @@ const ALL: [Planted; 25] = [
         stream: "standard input",
         remedy: "the end of the line",
     },
-    unread(
+    planted(
+        UNREAD,
         "python_asyncio_stderr.py",
         &["yes", "python3"],
         BOTH,
         "communicate()",
     ),
-    stuck(
+    planted(
+        STUCK,
         "python_subprocess_stderr.py",
         &["python3", "sh", "yes"],
         "yes (pid",
         "communicate()",
     ),
-    withheld(
+    planted(
+        WITHHELD,
         "python_communicate_withheld.py",
         &["python3", "sleep"],
         "standard output",
         "'1>&-'",
     ),
-    stuck(
+    planted(
+        STUCK,
         "python_pipe_both_receive.py",
         &["python3", "python3"],
         "socket",
         "one of them must write first",
     ),
-    stuck(
+    planted(
+        STUCK,
         "python_join_before_receive.py",
         &["python3", "python3"],
         "socket",
         "recv() or get() before join()",
     ),
-    stuck(
+    planted(
+        STUCK,
         "python_stdin_open.py",
         &["python3", "cat"],
         "standard input",
@@ -153,37 +138,43 @@ const ALL: [Planted; 25] = [
         stream: "unread",
         remedy: "waits for a timer",
     },
-    unread(
+    planted(
+        UNREAD,
         "go_stderr_later.go",
         &["yes", "go_stderr_later"],
         BOTH,
         "a goroutine each",
     ),
-    withheld(
+    planted(
+        WITHHELD,
         "go_output_withheld.go",
         &["go_output_withh", "sleep"],
         "standard output",
         "WaitDelay",
     ),
-    withheld(
+    planted(
+        WITHHELD,
         "go_stdin_open.go",
         &["cat", "go_stdin_open"],
         "descriptor",
         "what StdinPipe returned",
     ),
-    unread(
+    planted(
+        UNREAD,
         "go_all_write.go",
         &["cat", "go_all_write"],
         "the standard output of cat",
         "write in a goroutine",
     ),
-    unread(
+    planted(
+        UNREAD,
         "JavaWait.java",
         &["yes", "java"],
         STDOUT,
         "before waitFor()",
     ),
-    unread(
+    planted(
+        UNREAD,
         "JavaStderr.java",
         &["yes", "java"],
         BOTH,
@@ -197,38 +188,50 @@ const ALL: [Planted; 25] = [
         stream: "standard input",
         remedy: "flush() the writer",
     },
-    withheld(
+    planted(
+        WITHHELD,
         "JavaWithheld.java",
         &["java", "sleep"],
         "standard output",
         "waitFor()",
     ),
-    stuck(
+    planted(
+        STUCK,
         "perl_open3_stderr.pl",
         &["perl", "sh", "yes"],
         "yes (pid",
         "IPC::Run",
     ),
-    withheld(
+    planted(
+        WITHHELD,
         "perl_backticks_withheld.pl",
         &["perl", "sleep"],
         "standard output",
         "'1>&-'",
     ),
-    stuck(
+    planted(
+        STUCK,
         "rust_wait.rs",
         &["yes", "doctor"],
         "standard output",
         "before waiting for the child",
     ),
-    unread("tokio_stderr.rs", &["yes", "doctor"], BOTH, "a thread each"),
-    withheld(
+    planted(
+        UNREAD,
+        "tokio_stderr.rs",
+        &["yes", "doctor"],
+        BOTH,
+        "a thread each",
+    ),
+    planted(
+        WITHHELD,
         "shell_substitution_withheld.sh",
         &["sh", "sleep"],
         "standard output",
         "'1>/dev/null'",
     ),
-    stuck(
+    planted(
+        STUCK,
         "shell_fifo_stderr.sh",
         &["cat", "sh", "yes"],
         "FIFO",
