@@ -6,6 +6,7 @@ mod thread;
 
 use std::collections::BTreeSet;
 
+use pipespeed_base::named;
 use serde::Serialize;
 
 use self::call::{Call, parse_call};
@@ -14,37 +15,39 @@ use crate::graph::{Graph, LinkSide};
 use crate::proc::files::{FdBudget, ProcessFiles, ThreadFiles};
 use crate::proc::{LinkFd, LinkId, Proc, Target};
 
-/// The kind of kernel function in which a thread sleeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asleep {
-    /// Until a pipe has data.
-    Input,
-    /// Until a pipe has room.
-    Room,
-    /// Until somebody opens the other end of a FIFO.
-    FifoPeer,
-    /// Until a child process ends.
-    Child,
-    /// In poll, select or epoll_wait.
-    Poll,
-    /// Until a time.
-    Timer,
-    /// Until a signal arrives.
-    Signal,
-    /// For another thread.
-    Futex,
-    /// For a file's data.
-    Disk,
-    /// For a terminal or a socket.
-    TerminalOrSocket,
-    /// Until SIGCONT.
-    Stopped,
-    /// Until a debugger continues it.
-    Traced,
-    /// Until its control group is thawed.
-    Frozen,
-    /// For a lock of the kernel.
-    KernelLock,
+named! {
+    /// The kind of kernel function in which a thread sleeps, and what it waits for there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Asleep {
+        /// Until a pipe has data.
+        Input = "input (pipe empty)",
+        /// Until a pipe has room.
+        Room = "room for output (pipe full)",
+        /// Until somebody opens the other end of a FIFO.
+        FifoPeer = "the other end of a FIFO",
+        /// Until a child process ends.
+        Child = "a child process",
+        /// In poll, select or epoll_wait.
+        Poll = "poll or select",
+        /// Until a time.
+        Timer = "a timer (sleep)",
+        /// Until a signal arrives: often that of a child.
+        Signal = "a signal",
+        /// For another thread.
+        Futex = "another thread (futex)",
+        /// For a file's data.
+        Disk = "a file's data (disk)",
+        /// For a terminal or a socket.
+        TerminalOrSocket = "the terminal or a socket",
+        /// Until SIGCONT.
+        Stopped = "SIGCONT (it is stopped)",
+        /// Until a debugger continues it.
+        Traced = "a debugger",
+        /// Until its control group is thawed.
+        Frozen = "its frozen control group",
+        /// For a lock of the kernel.
+        KernelLock = "a lock of the kernel",
+    }
 }
 
 /// The kind of a kernel function, by its names in several versions: those of pipes are in

@@ -3,13 +3,14 @@
 use super::account::ResourceUsage;
 use super::gathered::{Chains, end_profile};
 use super::perf::{Event, EventScope, FREQUENCY};
-use super::pipeline::OUTPUT;
+use super::pipeline::SleepReason;
 use super::record::{
-    CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, ProfileSettings,
+    CaseProfile, EndProfile, Losses, PipelineProfile, Profile, ProfileSettings, Share,
     StageProfile, Status,
 };
 use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::record::{Kind, RecordHeader};
+use pipespeed_pipeline::wait::Asleep;
 
 const MI: u64 = 1 << 20;
 
@@ -146,12 +147,11 @@ pub fn pipeline() -> Profile {
     let mut first = stage(1, "produce", [None, bytes], writer(10_000.0, 9_000.0));
     first.status = Some(Status::Signal(13));
     first.seen_asleep = 100;
-    let wait = |(name, share): (&str, f64)| Function {
-        name: name.to_owned(),
-        share,
-    };
-    first.waits = [(OUTPUT, 0.97), ("poll or select", 0.03)]
-        .map(wait)
+    first.waits = [(Asleep::Room, 0.97), (Asleep::Poll, 0.03)]
+        .map(|(kind, share)| Share {
+            name: SleepReason::Kind(kind),
+            share,
+        })
         .to_vec();
     let second = end("", 10_000.0, 300.0, &[("", 95), (WRITE, 5)]);
     let second = stage(2, "filter", [bytes, None], second);

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::account::{ResourceUsage, split};
 use super::event::{EventScope, MIN_SAMPLES};
 use super::groups::{CostGroup, CostTable};
-use super::record::{CostBound, EndProfile, Function, Stack, TimePart};
+use super::record::{CostBound, EndProfile, Share, Stack, TimePart};
 use super::symbols::Symbols;
 
 /// The name of the only frame of a sample in a process's own code.
@@ -98,7 +98,7 @@ pub fn end_profile(
     }
     // The order of a hash table is random.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
-    let mut others = Function::shares(others, weights.values().sum());
+    let mut others = Share::list(others, weights.values().sum());
     others.truncate(MAX_OTHERS);
     let is_divided = chains.samples >= MIN_SAMPLES;
     if !is_divided {

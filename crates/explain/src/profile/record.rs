@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::account::ResourceUsage;
 use super::event::{Event, EventScope, FREQUENCY, MIN_SAMPLES};
 use super::groups::CostGroup;
+use super::pipeline::SleepReason;
 use pipespeed_host::Warning;
 use pipespeed_measure::record::{NotRun, RecordHeader};
 use pipespeed_measure::spec::Case;
@@ -101,7 +102,7 @@ pub struct StageProfile {
     /// Bytes to the stage after; null if unknown.
     pub given_bytes: Option<u64>,
     /// What it waited for when it was seen asleep, as shares, the most frequent first.
-    pub waits: Vec<Function>,
+    pub waits: Vec<Share<SleepReason>>,
     /// How often it was seen asleep.
     pub seen_asleep: u64,
     /// Its costs. The role is the number and the shortened command; the bytes are
@@ -207,7 +208,7 @@ pub struct EndProfile {
     /// The parts of its wall time.
     pub costs: Vec<TimePart>,
     /// The functions of "other kernel", the largest first.
-    pub others: Vec<Function>,
+    pub others: Vec<Share<String>>,
     /// Call chains.
     pub stacks: Vec<Stack>,
 }
@@ -240,23 +241,23 @@ pub enum CostBound {
     AtMost,
 }
 
-/// A function and its share of an end's samples.
+/// A function, or a reason of waiting, and how often it was seen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Function {
+pub struct Share<Name> {
     /// Its name.
-    pub name: String,
-    /// Share of the weight of the end's samples.
+    pub name: Name,
+    /// Share of the weight of all samples.
     pub share: f64,
 }
 
-impl Function {
+impl<Name> Share<Name> {
     /// The shares of `counts` in `total`, the largest first.
-    pub(super) fn shares(counts: BTreeMap<String, u64>, total: u64) -> Vec<Self> {
-        let counts = counts.into_iter().map(|(name, count)| Function {
+    pub(super) fn list(counts: BTreeMap<Name, u64>, total: u64) -> Vec<Self> {
+        let counts = counts.into_iter().map(|(name, count)| Share {
             name,
             share: count as f64 / total.max(1) as f64,
         });
-        let mut shares: Vec<Function> = counts.collect();
+        let mut shares: Vec<Self> = counts.collect();
         shares.sort_by(|a, b| b.share.total_cmp(&a.share));
         shares
     }

@@ -8,9 +8,10 @@ use pipespeed_measure::endpoint::counters::monotonic_ns;
 use pipespeed_pipeline::graph::{LinkSide, Node, Process, Scanner};
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::proc::{LinkId, Proc};
+use pipespeed_pipeline::wait::Asleep;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use super::reasons::{CHILD, INPUT, OUTPUT, SIGNAL, reason_of_sleep};
+use super::reasons::{SleepReason, reason_of_sleep};
 use super::status;
 use super::usage::StageUsage;
 use crate::profile::attribution::{Owners, StackSample};
@@ -72,7 +73,7 @@ pub struct Member {
     /// sighting.
     pub weight_unseen: u64,
     /// How often all threads were seen asleep, by what they waited for.
-    pub waits: BTreeMap<String, u64>,
+    pub waits: BTreeMap<SleepReason, u64>,
     /// Whether it waited for input, and for room.
     waited: [bool; 2],
     /// The end of the last look before it was there, by CLOCK_MONOTONIC.
@@ -122,8 +123,12 @@ impl Node for Member {
 
     fn only_waits_for_children(&self) -> bool {
         let all: u64 = self.waits.values().sum();
-        let for_children =
-            self.waits.get(CHILD).unwrap_or(&0) + self.waits.get(SIGNAL).unwrap_or(&0);
+        let for_children: u64 = self
+            .waits
+            .iter()
+            .filter(|(wait, _)| wait.may_be_child())
+            .map(|(_, count)| count)
+            .sum();
         let ran: Duration = self.threads.values().map(|(ran, _)| *ran).sum();
         all > 0
             && for_children as f64 >= MIN_ONLY_WAITS * all as f64
@@ -225,7 +230,7 @@ impl Member {
         let is_same = sides.map(|side| part.standard_link(side) == self.standard_link(side));
         self.add_unseen(part.unseen(), is_same);
         // It waits for the part.
-        self.waits.retain(|wait, _| wait != CHILD && wait != SIGNAL);
+        self.waits.retain(|wait, _| !wait.may_be_child());
         self.sampled = self.sampled.and_part(&part.sampled, is_same);
         self.unsampled = self.unsampled.and_part(&part.unsampled, is_same);
         self.began = self.began.min(part.began);
@@ -327,8 +332,8 @@ impl Member {
             }
         }
         if !is_awake && let Some(wait) = reason_of_sleep(&sleeping) {
-            self.waited[0] |= wait == INPUT;
-            self.waited[1] |= wait == OUTPUT;
+            self.waited[0] |= wait == SleepReason::Kind(Asleep::Input);
+            self.waited[1] |= wait == SleepReason::Kind(Asleep::Room);
             *self.waits.entry(wait).or_default() += 1;
         }
         self.seen = now();
@@ -622,7 +627,7 @@ pub mod tests {
     pub fn waiting(member: Member, parent: i32) -> Member {
         Member {
             ancestors: vec![parent],
-            waits: BTreeMap::from([(CHILD.to_owned(), 9)]),
+            waits: BTreeMap::from([(SleepReason::Kind(Asleep::Child), 9)]),
             ..member
         }
     }

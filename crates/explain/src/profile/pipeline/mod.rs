@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-pub use self::reasons::{INPUT, OUTPUT};
+pub use self::reasons::SleepReason;
 pub use self::running::PHASE_MS;
 use super::perf::Sampling;
 use super::record::PipelineProfile;

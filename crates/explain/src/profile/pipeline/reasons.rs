@@ -1,48 +1,79 @@
 //! What a process waits for, by the kernel functions in which its threads sleep.
 
-use pipespeed_pipeline::wait::{Asleep, asleep};
+use std::fmt;
 
-/// What a process waits for if its threads sleep in these kernel functions. If there
-/// are several reasons, a pipe comes first and a child process or a signal last.
-pub fn reason_of_sleep(sleeping: &[String]) -> Option<String> {
-    let rank = |function: &str| match reason_of_function(function) {
-        Some(INPUT) => 0,
-        Some(OUTPUT) => 1,
-        Some(CHILD | SIGNAL) => 3,
-        _ => 2,
-    };
-    let function = sleeping.iter().min_by_key(|function| rank(function))?;
-    let plain = function.split('.').next().unwrap_or(function);
-    Some(reason_of_function(function).unwrap_or(plain).to_owned())
+use pipespeed_pipeline::wait::{Asleep, asleep};
+use serde::{Deserialize, Serialize};
+
+/// What a process waits for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum SleepReason {
+    /// A known kind.
+    Kind(Asleep),
+    /// What this kernel function waits for.
+    Function(String),
 }
 
-/// The reason of waiting for the stage before.
-pub const INPUT: &str = "input (pipe empty)";
-/// The reason of waiting for the stage after.
-pub const OUTPUT: &str = "room for output (pipe full)";
-/// The reason of waiting for a child.
-pub const CHILD: &str = "a child process";
-/// The reason of waiting for a signal: often for that of a child.
-pub const SIGNAL: &str = "a signal";
+impl SleepReason {
+    /// By the kernel function.
+    fn by_function(function: &str) -> Self {
+        match asleep(function) {
+            Some(kind) => SleepReason::Kind(kind),
+            None => {
+                let plain = function.split('.').next().unwrap_or(function);
+                SleepReason::Function(plain.to_owned())
+            }
+        }
+    }
 
-/// The reason for sleeping in a kernel function.
-fn reason_of_function(function: &str) -> Option<&'static str> {
-    Some(match asleep(function)? {
-        Asleep::Input => INPUT,
-        Asleep::Room => OUTPUT,
-        Asleep::FifoPeer => "the other end of a FIFO",
-        Asleep::Child => CHILD,
-        Asleep::Poll => "poll or select",
-        Asleep::Timer => "a timer (sleep)",
-        Asleep::Signal => SIGNAL,
-        Asleep::Futex => "another thread (futex)",
-        Asleep::Disk => "a file's data (disk)",
-        Asleep::TerminalOrSocket => "the terminal or a socket",
-        Asleep::Stopped => "SIGCONT (it is stopped)",
-        Asleep::Traced => "a debugger",
-        Asleep::Frozen => "its frozen control group",
-        Asleep::KernelLock => return None,
-    })
+    /// Whether it is the end of a child, or a signal: often that of a child.
+    pub(super) fn may_be_child(&self) -> bool {
+        matches!(self, SleepReason::Kind(Asleep::Child | Asleep::Signal))
+    }
+
+    /// If there are several reasons, the smallest counts: a pipe before all others, and a child
+    /// process or a signal last.
+    fn rank(&self) -> u8 {
+        match self {
+            SleepReason::Kind(Asleep::Input) => 0,
+            SleepReason::Kind(Asleep::Room) => 1,
+            reason if reason.may_be_child() => 3,
+            _ => 2,
+        }
+    }
+}
+
+impl fmt::Display for SleepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SleepReason::Kind(kind) => f.pad(kind.name()),
+            SleepReason::Function(function) => f.pad(function),
+        }
+    }
+}
+
+impl From<SleepReason> for String {
+    fn from(reason: SleepReason) -> Self {
+        reason.to_string()
+    }
+}
+
+impl From<String> for SleepReason {
+    fn from(name: String) -> Self {
+        match name.parse() {
+            Ok(kind) => SleepReason::Kind(kind),
+            Err(_) => SleepReason::Function(name),
+        }
+    }
+}
+
+/// What a process waits for if its threads sleep in these kernel functions.
+pub fn reason_of_sleep(sleeping: &[String]) -> Option<SleepReason> {
+    let reasons = sleeping
+        .iter()
+        .map(|function| SleepReason::by_function(function));
+    reasons.min_by_key(SleepReason::rank)
 }
 
 #[cfg(test)]
@@ -51,21 +82,41 @@ mod tests {
 
     #[test]
     fn pipe_comes_before_a_shell_that_waits_for_its_child() {
+        let function = |name: &str| Some(SleepReason::Function(name.to_owned()));
         for (functions, reason) in [
-            ("do_wait anon_pipe_read", Some(INPUT)),
-            ("futex_wait_queue pipe_write", Some(OUTPUT)),
-            ("do_wait unheard_of.isra.0", Some("unheard_of")),
-            ("do_wait", Some(CHILD)),
-            ("sigsuspend hrtimer_nanosleep", Some("a timer (sleep)")),
+            (
+                "do_wait anon_pipe_read",
+                Some(SleepReason::Kind(Asleep::Input)),
+            ),
+            (
+                "futex_wait_queue pipe_write",
+                Some(SleepReason::Kind(Asleep::Room)),
+            ),
+            ("do_wait unheard_of.isra.0", function("unheard_of")),
+            ("do_wait", Some(SleepReason::Kind(Asleep::Child))),
+            (
+                "sigsuspend hrtimer_nanosleep",
+                Some(SleepReason::Kind(Asleep::Timer)),
+            ),
             ("", None),
         ] {
             let functions = functions.split_ascii_whitespace().map(str::to_owned);
             let functions: Vec<String> = functions.collect();
-            assert_eq!(
-                reason_of_sleep(&functions).as_deref(),
-                reason,
-                "{functions:?}"
-            );
+            assert_eq!(reason_of_sleep(&functions), reason, "{functions:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_holds_its_name() {
+        for (reason, name) in [
+            (SleepReason::Kind(Asleep::Timer), "\"a timer (sleep)\""),
+            (
+                SleepReason::Function("unheard_of".to_owned()),
+                "\"unheard_of\"",
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), name);
+            assert_eq!(serde_json::from_str::<SleepReason>(name).unwrap(), reason);
         }
     }
 }

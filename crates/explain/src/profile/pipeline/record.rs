@@ -10,7 +10,7 @@ use crate::profile::account::ResourceUsage;
 use crate::profile::event::MIN_SAMPLES;
 use crate::profile::gathered::{Chains, end_profile};
 use crate::profile::perf::{EventScope, Sampling};
-use crate::profile::record::{Function, PipelineProfile, StageProfile};
+use crate::profile::record::{PipelineProfile, Share, StageProfile};
 use pipespeed_base::text::in_short;
 
 /// A stage's role contains at most this many characters of its command.
@@ -35,7 +35,7 @@ pub fn record(command: &str, ran: RunOutcome, sampling: Option<&Sampling>) -> Pi
         stages.push(rest);
     } else {
         let weight: u64 = others.values().sum();
-        let names = Function::shares(others, weight).into_iter();
+        let names = Share::list(others, weight).into_iter();
         let names: Vec<String> = names.take(MAX_OTHERS).map(|name| name.name).collect();
         rest.member.command = names.join(", ");
         other = Some(rest);
@@ -139,7 +139,7 @@ fn profile(
         usage_unsampled: is_comparable.then_some(unsampled),
         taken_bytes: taken,
         given_bytes: given,
-        waits: Function::shares(member.waits, seen_asleep),
+        waits: Share::list(member.waits, seen_asleep),
         seen_asleep,
         end,
     }
