@@ -4,6 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
+// Each target uses a part of it.
+#[allow(dead_code)]
 #[path = "../../tests/common/decisions.rs"]
 mod decisions;
 #[path = "../../tests/common/relay_interpreter.rs"]

@@ -1,0 +1,139 @@
+//! How a profiled command and its profile end, and what they leave.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use super::*;
+use crate::common::procs::{Mark, eventually};
+use crate::common::{json_file, pipespeed, run_alone, run_marked, start_marked};
+use crate::profile::number;
+
+#[test]
+fn a_long_pipeline_is_terminated_with_all_its_processes() {
+    if !can_sample() {
+        return;
+    }
+    // Processes that ignore SIGTERM, or whose parent has ended.
+    let stubborn = "sh -c 'trap \"\" TERM; (sleep 1000 &) ; while :; do sleep 1000; done'";
+    let command = profile(
+        "--time 0.3 --json -",
+        &format!("yes | {stubborn} | (sleep 1000; true)"),
+    );
+    let outcome = run_marked(command).succeeded();
+    let pipeline = pipeline_of(&outcome);
+    assert_eq!(pipeline["out_of_time"], true);
+    assert!(number(&pipeline["wall_s"]) >= 0.3);
+    assert_adds_up(&pipeline);
+}
+
+#[test]
+fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
+    if !can_sample() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    let options = format!("--time 1000 --json {}", path.display());
+    for (signal, name) in [
+        (Signal::INT, "SIGINT"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::QUIT, "SIGQUIT"),
+    ] {
+        let command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
+        let (running, mark) = start_marked(command);
+        let under_way = || {
+            let all = mark.processes();
+            let is = |name: &str| all.iter().any(|(_, line)| line.trim() == name);
+            (is("yes") && is("cat")).then_some(())
+        };
+        eventually(under_way).unwrap();
+        running.send(signal);
+        let outcome = running.finish();
+        mark.nobody_left();
+        let outcome = outcome.failed(128 + signal.as_raw(), &["interrupted by SIG"]);
+        let shown = format!("then interrupted by {name}");
+        assert!(outcome.out.contains(&shown), "{outcome:#?}");
+        assert_eq!(json_file(&path)["interrupted"], name);
+        assert!(outcome.out.contains("sum "), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_pipeline_keeps_running_when_its_profile_is_killed() {
+    if !can_sample() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let mut command = profile(
+        "--time 1000",
+        "cat fifo | (: > second; cat; echo all) | cat > out",
+    );
+    command.current_dir(&directory);
+    let (running, mark) = start_marked(command);
+    // Opening succeeds once the first command runs; the files show that the others do.
+    let mut input = fs::File::options().write(true).open(&fifo).unwrap();
+    let out = directory.path().join("out");
+    let second = directory.path().join("second");
+    eventually(|| (second.exists() && out.exists()).then_some(())).unwrap();
+    running.send(Signal::KILL);
+    assert_eq!(running.finish().signal, Some(9));
+    std::io::Write::write_all(&mut input, b"still here\n").unwrap();
+    drop(input);
+    let whole = || (fs::read_to_string(&out).ok()? == "still here\nall\n").then_some(());
+    assert!(
+        eventually(whole).is_some(),
+        "{:?}",
+        fs::read_to_string(&out)
+    );
+    mark.nobody_left();
+}
+
+#[test]
+fn background_processes_of_a_finished_pipeline_are_ended() {
+    if !can_sample() {
+        return;
+    }
+    let mut command = profile("--json -", "(sleep 1000 & true)");
+    let mark = Mark::on(&mut command);
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    mark.nobody_left();
+    assert_eq!(pipeline["left"], 1, "{pipeline:#}");
+}
+
+#[test]
+fn a_stopped_stage_ends_by_sigterm() {
+    if !can_sample() {
+        return;
+    }
+    let pipeline = "sh -c 'kill -STOP $$; :' | cat";
+    let pipeline = profiled("--time 0.3", pipeline);
+    // SIGTERM, not SIGKILL a second later.
+    assert_ended(&pipeline["stages"][0], "signal", 15);
+}
+
+#[test]
+fn a_command_that_is_missing_or_fails_is_named() {
+    if !can_sample() {
+        return;
+    }
+    // The shell prints a message of its own.
+    let outcome = run_alone(profile("", "no_such_command_at_all 7")).succeeded();
+    let words = "1: no_such_command_at_all 7 exited with status 127, which shells";
+    assert!(outcome.unwrapped().contains(words), "{outcome:#?}");
+    let command = pipespeed("profile --quiet -- no_such_command_at_all 7");
+    run_alone(command).refused(127, &["can't start the command no_such_command_at_all"]);
+    // The status of a stage, or before Linux 6.15 that of the command.
+    let outcome = run_alone(profile("", "yes | head -c 100M | sh -c 'cat; exit 3'")).succeeded();
+    assert!(
+        outcome.unwrapped().contains(" exited with status 3."),
+        "{outcome:#?}"
+    );
+    // Several words are a program and its arguments, even with a | in them.
+    let mut command = pipespeed("profile --quiet --json - -- sh -c");
+    command.arg("test \"$1\" = 'a | b'").arg("sh").arg("a | b");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_eq!(pipeline["stages"][0]["status"]["exited"], 0, "{pipeline:#}");
+}

@@ -1,0 +1,205 @@
+//! Which processes are a stage, and what is counted for it.
+
+use serde_json::Value;
+
+use super::*;
+use crate::common::run_alone;
+use crate::profile::number;
+
+#[test]
+fn each_stages_costs_add_up_and_its_bytes_are_counted() {
+    if !can_sample() {
+        return;
+    }
+    let pipeline = profiled("--time 100", "yes | head -c 1G | cat > /dev/null");
+    assert_adds_up(&pipeline);
+    assert_eq!(commands(&pipeline), ["yes", "head -c 1G", "cat"]);
+    let stages = pipeline["stages"].as_array().unwrap();
+    // Some are not seen at the end. `head` and `cat` also read a few shared libraries.
+    let passed = stages[2]["taken_bytes"].as_u64().unwrap();
+    let expected = 1 << 30;
+    assert!(
+        (expected / 2..expected + (1 << 20)).contains(&passed),
+        "{passed}"
+    );
+    assert_eq!(stages[0]["taken_bytes"], Value::Null);
+    assert_ended(&stages[0], "signal", 13);
+    assert_ended(&stages[1], "exited", 0);
+    assert_eq!(pipeline["status"]["exited"], 0);
+    let neighbours = ["reads_from", "writes_to"];
+    assert_eq!(
+        neighbours.map(|key| &stages[0][key]),
+        [&Value::Null, &2.into()]
+    );
+    assert_eq!(neighbours.map(|key| &stages[1][key]), [1, 3]);
+    assert_eq!(
+        neighbours.map(|key| &stages[2][key]),
+        [&2.into(), &Value::Null]
+    );
+    for stage in stages {
+        assert!(stage["samples"].as_u64().unwrap() > 0, "{stage:#}");
+    }
+    assert_eq!(pipeline["out_of_time"], false);
+    for missing in ["lost", "throttled"] {
+        assert!(pipeline[missing].is_u64(), "{pipeline:#}");
+        assert_eq!(stages[0][missing], Value::Null);
+    }
+}
+
+#[test]
+fn any_command_line_is_profiled() {
+    if !can_sample() {
+        return;
+    }
+    let of = |text: &str| {
+        let pipeline = profiled("--time 100", text);
+        assert_adds_up(&pipeline);
+        pipeline
+    };
+    let long = "head -c 300M /dev/zero | tail -c 1";
+    // Two pipelines in a list, with a here-document.
+    let pipeline = of(&format!(
+        "cat << E > /dev/null\n'|\nE\n{long} && {long} | wc -c; true"
+    ));
+    let found = commands(&pipeline);
+    // On a busy machine wc ends before its arguments are read.
+    for expected in ["head -c 300M /dev/zero (2 times)", "tail -c 1", "wc"] {
+        let mut found = found.iter();
+        assert!(
+            found.any(|command| command.starts_with(expected)),
+            "{expected}: {pipeline:#}"
+        );
+    }
+    // Equal pipelines of a loop are one.
+    let pipeline = of(&format!("for i in 1 2 3; do {long}; done"));
+    let expected = ["head -c 300M /dev/zero (3 times)", "tail -c 1 (3 times)"];
+    assert_eq!(commands(&pipeline), expected, "{pipeline:#}");
+    // So are equal programs of a loop that last.
+    let pipeline = of("for i in 1 2 3; do head -c 200M /dev/zero; done | cat");
+    let expected = ["head -c 200M /dev/zero (3 times)", "cat"];
+    assert_eq!(commands(&pipeline), expected, "{pipeline:#}");
+    let given = number(&pipeline["stages"][0]["given_bytes"]);
+    assert!(given > (400 << 20) as f64, "{pipeline:#}");
+    // Without pipes there is one stage.
+    let pipeline = of("dd if=/dev/zero of=/dev/null bs=64k count=20000 2> /dev/null && true");
+    assert_eq!(pipeline["stages"].as_array().unwrap().len(), 1);
+    assert_eq!(pipeline["other"], Value::Null);
+}
+
+/// Each lives for a few milliseconds.
+#[test]
+fn short_lived_processes_count_as_their_shells_stage() {
+    if !can_sample() {
+        return;
+    }
+    let text = "while :; do env true; done | cat";
+    let pipeline = profiled("--time 2", text);
+    assert_adds_up(&pipeline);
+    let [shell, cat] = &pipeline["stages"].as_array().unwrap()[..] else {
+        panic!("{pipeline:#}");
+    };
+    assert!(
+        number(&shell["samples"]) > 20.0 * number(&cat["samples"]),
+        "{pipeline:#}"
+    );
+    assert_eq!(shell["writes_to"], 2, "{pipeline:#}");
+    // Most of its running time is that of processes that were not seen; getrusage(2) has all.
+    let all = number(&pipeline["cpu_s"]);
+    let shown = number(&shell["cpu_s"]);
+    assert!((shown / all - 1.0).abs() < 0.2, "{shown} of {all}");
+}
+
+#[test]
+fn child_processes_count_as_their_stage() {
+    if !can_sample() {
+        return;
+    }
+    let dd = "dd if=/dev/zero bs=64k count=2000 2>/dev/null";
+    let command = profile("--json -", &format!("sh -c '{dd}; {dd}; :' | cat"));
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_adds_up(&pipeline);
+    let first = &pipeline["stages"][0];
+    let reads_zeros = |stack: &Value| {
+        let mut frames = stack["frames"].as_array().unwrap().iter();
+        frames.any(|frame| frame == "anon_pipe_write" || frame == "pipe_write")
+    };
+    // The shell itself writes nothing.
+    let stacks = first["stacks"].as_array().unwrap();
+    assert!(stacks.iter().any(reads_zeros), "{first:#}");
+    // What each moves after it was last looked at is not seen.
+    assert!(first["given_bytes"].as_u64().unwrap() > 0, "{first:#}");
+}
+
+/// The first phase, of 38 ms, is sampled and the second is not.
+#[test]
+fn children_that_start_in_phase_without_sampling_are_sampled_later() {
+    if !can_sample() {
+        return;
+    }
+    let dd = "dd if=/dev/zero bs=64k count=20000 2>/dev/null";
+    for delay in ["0.05", "0.06"] {
+        assert_sampled(&format!("sh -c 'sleep {delay}; {dd}; :'"));
+    }
+}
+
+#[test]
+fn children_of_orphans_are_sampled_too() {
+    if !can_sample() {
+        return;
+    }
+    // The parent of the inner shell lives long enough to be seen, and ends before dd starts.
+    let dd = "dd if=/dev/zero bs=64k count=20000 2>/dev/null >&3";
+    let orphan = format!("sh -c \"sleep 0.055; {dd}; :\" & sleep 0.03");
+    assert_sampled(&format!("sh -c 'exec 3>&1; all=$({orphan}); :'"));
+}
+
+/// Checks that the samples of a stage, which keeps a processor busy, fit its processor time.
+#[track_caller]
+fn assert_sampled(stage: &str) {
+    let pipeline = profiled("", &format!("{stage} | cat"));
+    assert_adds_up(&pipeline);
+    let first = &pipeline["stages"][0];
+    let sampled = number(&first["usage_sampled"]["cpu_s"]);
+    assert!(sampled > 0.1 * number(&first["cpu_s"]), "{first:#}");
+    let expected = sampled * 1999.0;
+    let samples = number(&first["samples"]);
+    assert!(samples > expected / 4.0, "{samples} of {expected}");
+}
+
+/// Its children read and write hundreds of megabytes in pipes of their own, and the reader reads
+/// as much from another file.
+#[test]
+fn bytes_of_childrens_private_pipes_are_not_a_stages() {
+    let text = "seq 40 | xargs -P2 -I{} sh -c 'head -c 20000000 /dev/zero | md5sum' | \
+                (head -c 300000000 /dev/zero > /dev/null; exec cat > /dev/null)";
+    let pipeline = profiled("--time 100", text);
+    let stages = pipeline["stages"].as_array().unwrap();
+    let xargs = stages
+        .iter()
+        .find(|stage| stage["command"].as_str().unwrap().starts_with("xargs"))
+        .unwrap_or_else(|| panic!("{pipeline:#}"));
+    // 40 lines of a checksum.
+    let is_small = |bytes: &Value| bytes.as_u64().is_none_or(|bytes| bytes < 100_000);
+    assert!(is_small(&xargs["given_bytes"]), "{xargs:#}");
+    assert!(is_small(&xargs["taken_bytes"]), "{xargs:#}");
+    // Nor is the running time of children after they were last seen, of which a busy machine hides
+    // more.
+    let all = number(&pipeline["cpu_s"]);
+    assert!(number(&xargs["cpu_s"]) < 0.5 * all, "{pipeline:#}");
+    let last = stages
+        .iter()
+        .find(|stage| stage["command"] == "cat")
+        .unwrap_or_else(|| panic!("{pipeline:#}"));
+    assert!(is_small(&last["taken_bytes"]), "{last:#}");
+    // The private pipes have their own volumes.
+    let heads = stages.iter().filter(|stage| {
+        stage["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("head -c 20000000")
+    });
+    let moved: u64 = heads
+        .filter_map(|stage| stage["given_bytes"].as_u64())
+        .sum();
+    assert!(moved < 41 * 20_000_000, "{pipeline:#}");
+}
