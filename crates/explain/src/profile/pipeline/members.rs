@@ -567,7 +567,11 @@ pub fn add_to_rest(rest: &mut Member, others: &mut BTreeMap<String, u64>, member
     if weight > 0 {
         *others.entry(member.name.clone()).or_default() += weight;
     }
+    // Whatever its pipes are.
+    let unseen = member.unseen();
+    let missed = [0, 1].map(|side| rest.part_unseen[side] + unseen[side]);
     rest.absorb(member);
+    rest.part_unseen = missed;
 }
 
 fn now() -> Duration {

@@ -46,9 +46,11 @@ pub fn record(command: &str, ran: RunOutcome, sampling: Option<&Sampling>) -> Pi
         stage.splices = chains.weights.keys().any(|chain| splices(chain));
         named.push(chains);
     }
-    let all = stages::volumes(&stages, |stage| stage.usage);
-    let unsampled = stages::volumes(&stages, |stage| stage.member.unsampled);
-    let sampled = stages::volumes(&stages, |stage| stage.member.sampled);
+    let missed = other.as_ref().map_or([0; 2], |rest| rest.member.unseen());
+    let volumes = |of| stages::volumes(&stages, missed, of);
+    let all = volumes(|stage| stage.usage);
+    let unsampled = volumes(|stage| stage.member.unsampled);
+    let sampled = volumes(|stage| stage.member.sampled);
     let scope = sampling.map_or(EventScope::Processors, |sampling| sampling.scope);
     let stages = stages.into_iter().zip(named).enumerate();
     let stages = stages.map(|(at, (stage, chains))| {

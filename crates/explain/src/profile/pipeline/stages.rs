@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipespeed_pipeline::graph::{Adjacency, Edge, LinkSide, Node, Stages, links, pipelines};
 use pipespeed_pipeline::proc::LinkId;
 
-use super::members::{Member, Members, add_to_rest};
+use super::members::{Bytes, Member, Members, add_to_rest};
 use super::usage::StageUsage;
 use crate::profile::account::FEW_BYTES;
 
@@ -16,6 +16,9 @@ const MIN_PRESENT: f64 = 0.25;
 /// The volume of a stage's pipe is unknown if more than this share of its bytes may have gone
 /// through others.
 const MAX_DOUBTFUL: f64 = 0.05;
+/// The volume of a stage's pipe is unknown if bytes that nobody was seen to move exceed this share of
+/// it.
+const MAX_MISSED: f64 = 0.1;
 
 /// A stage, or several equal ones that ran one after another, as in a loop.
 #[derive(Debug)]
@@ -237,9 +240,11 @@ const TAKEN: usize = 0;
 const GIVEN: usize = 1;
 
 /// For each stage the bytes that went through the pipes before and after it, if known, in the
-/// phases that `of` selects.
+/// phases that `of` selects. `missed` are the bytes that processes of the command read and wrote after they
+/// were last seen: it is not known which.
 pub fn volumes(
     stages: &[MergedStage],
+    missed: Bytes,
     of: fn(&MergedStage) -> StageUsage,
 ) -> Vec<[Option<u64>; 2]> {
     // What a process itself counted, if it all went through the pipe.
@@ -257,7 +262,7 @@ pub fn volumes(
         let given = writers.iter().map(|writer| own(*writer, GIVEN)).sum();
         let is_given = writers.iter().all(|writer| is_sure(*writer, GIVEN));
         let ends = [(given, is_given), (own(at, TAKEN), is_sure(at, TAKEN))];
-        between(ends).filter(|_| !writers.is_empty())
+        between(ends, missed).filter(|_| !writers.is_empty())
     };
     let given = |at: usize| {
         let readers = &stages[at].after;
@@ -269,26 +274,40 @@ pub fn volumes(
             .sum();
         let is_taken = readers.iter().all(|reader| is_sure(*reader, TAKEN));
         let ends = [(own(at, GIVEN), is_sure(at, GIVEN)), (taken, is_taken)];
-        between(ends).filter(|_| !readers.is_empty())
+        between(ends, missed).filter(|_| !readers.is_empty())
     };
     (0..stages.len()).map(|at| [taken(at), given(at)]).collect()
 }
 
 /// The volume of a pipe, from the bytes that its writer and its reader counted, and whether these
 /// had no other files; `None` for a process that splices, since the kernel does not count these
-/// bytes.
+/// bytes. Of what was missed, any part may be theirs.
 ///
 /// Processes read and write other files, too, so the smaller count is nearer. 0 means that a
 /// process moved its bytes after it was last looked at, or that there were none. A few bytes of one
 /// end only may as well be those of other files, or a part of the volume.
-fn between(ends: [(Option<u64>, bool); 2]) -> Option<u64> {
-    match ends {
-        [(Some(_), false), (Some(_), false)] => None,
-        [(Some(writer), _), (Some(reader), _)] => {
-            Some(writer.min(reader)).filter(|bytes| *bytes > 0)
+fn between(ends: [(Option<u64>, bool); 2], missed: Bytes) -> Option<u64> {
+    let [writer, reader] = ends;
+    // In the order of the ends.
+    let missed = [missed[GIVEN], missed[TAKEN]];
+    let is_whole = |bytes: u64, end: usize| missed[end] as f64 <= MAX_MISSED * bytes as f64;
+    match (writer, reader) {
+        ((Some(_), false), (Some(_), false)) => None,
+        ((Some(written), _), (Some(read), _)) => {
+            let (smaller, larger) = if written <= read { (0, 1) } else { (1, 0) };
+            let [few, many] = [written.min(read), written.max(read)];
+            if is_whole(few, smaller) {
+                return Some(few).filter(|bytes| *bytes > 0);
+            }
+            let is_possible = many <= few + missed[smaller];
+            let is_sure = ends[larger].1 && is_whole(many, larger);
+            Some(many).filter(|_| is_possible && is_sure)
         }
-        [(Some(bytes), true), (None, _)] | [(None, _), (Some(bytes), true)] => {
-            Some(bytes).filter(|bytes| *bytes >= FEW_BYTES)
+        ((Some(bytes), true), (None, _)) => {
+            Some(bytes).filter(|bytes| *bytes >= FEW_BYTES && is_whole(*bytes, 0))
+        }
+        ((None, _), (Some(bytes), true)) => {
+            Some(bytes).filter(|bytes| *bytes >= FEW_BYTES && is_whole(*bytes, 1))
         }
         _ => None,
     }
@@ -334,7 +353,7 @@ mod tests {
         ]);
         let commands: Vec<String> = found.iter().map(MergedStage::command).collect();
         assert_eq!(commands, ["zcat (2 times)", "sort", "sort", "wc", "head"]);
-        let volumes = volumes(&found, |stage| stage.usage);
+        let volumes = volumes(&found, [0; 2], |stage| stage.usage);
         let expected = [
             [None, Some(1500)],
             [Some(1010), Some(1000)],
@@ -378,7 +397,7 @@ mod tests {
         // xargs, whose children moved a gigabyte through pipes of their own.
         let sort = || moving(between_pipes(2, "sort", 1, [1, 0]), [1 << 28, 0]);
         let bytes = |xargs: Member| {
-            let volumes = volumes(&stages(vec![xargs, sort()]), |stage| stage.usage);
+            let volumes = volumes(&stages(vec![xargs, sort()]), [0; 2], |stage| stage.usage);
             [volumes[0][1], volumes[1][0]]
         };
         let xargs = || between_pipes(1, "xargs", 1, [0, 1]);
@@ -389,8 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_nobody_was_seen_to_move_may_belong_to_each_end() {
+        const MIB: u64 = 1 << 20;
+        let volume = |[written, read]: [u64; 2], [missed_writes, missed_reads]: [u64; 2]| {
+            let ends = [written, read].map(|mib| (Some(mib * MIB), true));
+            let volume = between(ends, [missed_reads * MIB, missed_writes * MIB]);
+            volume.map(|bytes| bytes / MIB)
+        };
+        assert_eq!(volume([100, 101], [10, 0]), Some(100));
+        assert_eq!(volume([100, 100], [50, 50]), None);
+        // The reader was last seen long before its end, its writer at the end.
+        assert_eq!(volume([100, 30], [0, 70]), Some(100));
+        // The writer wrote temporary files, too.
+        assert_eq!(volume([300, 30], [0, 70]), None);
+    }
+
+    #[test]
     fn smaller_count_of_a_pipes_two_ends_is_its_volume() {
-        let both = |writer, reader| between([(writer, true), (reader, true)]);
+        let both = |writer, reader| between([(writer, true), (reader, true)], [0; 2]);
         assert_eq!(both(Some(1000), Some(1011)), Some(1000));
         assert_eq!(both(Some(5000), Some(1011)), Some(1011));
         assert_eq!(both(None, Some(FEW_BYTES)), Some(FEW_BYTES));
@@ -399,8 +434,9 @@ mod tests {
         assert_eq!(both(None, None), None);
         // A reader that reads a file, too, as the only one that was counted, or beside tee(1).
         let shared = (Some(FEW_BYTES), false);
-        assert_eq!(between([(None, true), shared]), None);
-        assert_eq!(between([shared, shared]), None);
-        assert_eq!(between([(Some(FEW_BYTES), true), shared]), Some(FEW_BYTES));
+        assert_eq!(between([(None, true), shared], [0; 2]), None);
+        assert_eq!(between([shared, shared], [0; 2]), None);
+        let sure = [(Some(FEW_BYTES), true), shared];
+        assert_eq!(between(sure, [0; 2]), Some(FEW_BYTES));
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::*;
-use crate::common::conditions::{self};
+use crate::common::conditions;
 use crate::common::run_alone;
 use crate::profile::number;
 
