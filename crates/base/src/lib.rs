@@ -13,6 +13,7 @@ pub mod process;
 pub mod size;
 pub mod standard;
 pub mod text;
+pub mod thread;
 
 pub use self::interrupt::signal_name;
 pub use self::named::Named;

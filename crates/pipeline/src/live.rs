@@ -6,6 +6,7 @@ mod moment;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use pipespeed_base::thread::own_time;
 use rustix::time::{ClockId, clock_gettime};
 
 use self::history::{History, MINUTE};
@@ -14,7 +15,6 @@ use crate::diagnosis::{Deadlock, Finding, diagnose};
 use crate::graph::{Process, connected, links, with_flow};
 use crate::observe::{
     BATCH, Chores, MAX_SAMPLE, MIN_INTERVAL, ObservationPlan, ObservedLink, Observer, is_replaced,
-    own_time,
 };
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes};

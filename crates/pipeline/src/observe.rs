@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 pub(crate) use self::chores::Chores;
-pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced, own_time};
+pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
 use crate::graph::Scope;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
 use crate::sample::Observed;
+use pipespeed_base::thread::own_time;
 
 /// The shortest time between two samples.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use perf_event::data::{Lost, Record};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use pipespeed_base::thread::own_time;
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::attribution::{Owners, PerfRecord, StackSample, TimedRecord, attribute};
 pub use super::event::{Event, EventScope, FREQUENCY};
@@ -142,8 +142,8 @@ fn try_event(event: Event) -> Result<bool, SamplingError> {
         .sampled(MIN_RING_BYTES)
         .map_err(|error| SamplingError::new(RefusableCall::PerfMmap, error))?;
     sampler.enable().map_err(SamplingError::Failed)?;
-    let began = running_time();
-    while running_time().saturating_sub(began) < EVENT_TRIAL {
+    let began = own_time();
+    while own_time().saturating_sub(began) < EVENT_TRIAL {
         while let Some(raw) = sampler.next_record() {
             if let Some(TimedRecord {
                 record: PerfRecord::Sample(_),
@@ -155,12 +155,6 @@ fn try_event(event: Event) -> Result<bool, SamplingError> {
         }
     }
     Ok(false)
-}
-
-/// The running time of this thread.
-fn running_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Advice for machines without sampling.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use pipespeed_base::thread::own_time;
 use rustix::process::getppid;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::registered;
 use super::{FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
@@ -59,12 +59,6 @@ pub(crate) struct Observer<'a> {
     pub(crate) times: ProcessorTimes,
     pub(crate) quotas: Quotas,
     pub(crate) max_sample: Duration,
-}
-
-/// Processor time of this thread.
-pub(crate) fn own_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 impl<'a> Observer<'a> {

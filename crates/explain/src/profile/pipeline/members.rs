@@ -98,6 +98,10 @@ pub struct Member {
     moved: Option<MovedBytes>,
     /// Bytes moved by processes that were not seen: children of those that count as a part of it.
     part_unseen: Bytes,
+    /// Those of its bytes that unseen children had moved by the last look.
+    unseen_before: Bytes,
+    /// At most so many bytes it moved after it was last looked at.
+    missed: Bytes,
     has_ended: bool,
 }
 
@@ -195,6 +199,11 @@ impl Member {
         process.is_some_and(|process| [process.others.reads, process.others.writes][side])
     }
 
+    /// How many bytes it may have moved after it was last looked at.
+    pub fn missed(&self) -> Bytes {
+        self.missed
+    }
+
     /// Those of its bytes that children moved which were not seen, through whatever pipes.
     pub fn unseen(&self) -> Bytes {
         let own = self.own_bytes();
@@ -229,6 +238,9 @@ impl Member {
         let sides = [LinkSide::Input, LinkSide::Room];
         let is_same = sides.map(|side| part.standard_link(side) == self.standard_link(side));
         self.add_unseen(part.unseen(), is_same);
+        for side in [0, 1].into_iter().filter(|side| is_same[*side]) {
+            self.missed[side] += part.missed[side];
+        }
         // It waits for the part.
         self.waits.retain(|wait, _| !wait.may_be_child());
         self.sampled = self.sampled.and_part(&part.sampled, is_same);
@@ -249,6 +261,7 @@ impl Member {
         }
         self.repeats += 1 + other.repeats;
         self.add_unseen(other.unseen(), [true; 2]);
+        self.missed = [0, 1].map(|side| self.missed[side] + other.missed[side]);
         self.sampled = self.sampled.and(&other.sampled);
         self.unsampled = self.unsampled.and(&other.unsampled);
         self.status = match self.status {
@@ -259,8 +272,8 @@ impl Member {
     }
 
     fn add_unseen(&mut self, unseen: Bytes, is_same: [bool; 2]) {
-        for side in [0, 1] {
-            self.part_unseen[side] += unseen[side] * u64::from(is_same[side]);
+        for side in [0, 1].into_iter().filter(|side| is_same[*side]) {
+            self.part_unseen[side] += unseen[side];
         }
     }
 
@@ -412,13 +425,14 @@ impl Members {
             .filter(|(_, member)| member.found > settled);
         let new: BTreeSet<i32> = new.map(|(pid, _)| *pid).collect();
         self.scanner.read_some(&self.proc, &pids, &new);
-        self.note_ended(&tree);
-        for pid in tree {
+        let ended = self.note_ended(&tree);
+        for &pid in &tree {
             self.place(pid);
             if let Some(member) = self.living.get_mut(&pid) {
                 member.examine(&self.proc, pid);
             }
         }
+        self.note_missed(&tree, ended);
         let all = self.living.values_mut().chain(&mut self.ended);
         for member in all.filter(|member| member.ending.is_some()) {
             member.status = member.ending.as_ref().and_then(status::read);
@@ -431,19 +445,50 @@ impl Members {
         self.rest.seen = self.look_ended;
     }
 
+    /// Notes for processes that have ended what their parents' counts have gained beyond what was
+    /// seen: which of several moved it is not known.
+    fn note_missed(&mut self, tree: &[i32], ended: Vec<i32>) {
+        for pid in ended {
+            let parent = self.living[&pid]
+                .ancestors
+                .iter()
+                .find(|pid| tree.contains(pid));
+            let parent = parent.and_then(|parent| self.living.get(parent));
+            let missed = parent.map_or([0; 2], |parent| {
+                let unseen = parent.unseen();
+                [0, 1].map(|side| unseen[side].saturating_sub(parent.unseen_before[side]))
+            });
+            if let Some(member) = self.living.get_mut(&pid) {
+                member.missed = missed;
+            }
+        }
+        for member in self.living.values_mut() {
+            member.unseen_before = member.unseen();
+        }
+    }
+
     /// Adds what processes have moved that are no longer in the tree to their parents' account
-    /// of ended children.
-    fn note_ended(&mut self, tree: &[i32]) {
+    /// of ended children. Returns those processes.
+    fn note_ended(&mut self, tree: &[i32]) -> Vec<i32> {
         let alive: BTreeSet<i32> = tree.iter().copied().collect();
         let mut ended = Vec::new();
         for (pid, member) in &mut self.living {
             if !member.has_ended && !alive.contains(pid) {
                 member.has_ended = true;
-                let moved = member.moved.as_ref().map_or([0, 0], |moved| moved.all);
-                ended.push((member.ancestors.first().copied(), moved));
+                ended.push((member.ancestors.len(), *pid));
             }
         }
-        for (parent, bytes) in ended {
+        // Children before their parents, which may have ended since, too.
+        ended.sort_unstable_by(|a, b| b.cmp(a));
+        let ended: Vec<i32> = ended.into_iter().map(|(_, pid)| pid).collect();
+        for pid in &ended {
+            let member = &self.living[pid];
+            let (own, parent) = (member.own_bytes(), member.ancestors.first().copied());
+            let Some(moved) = &member.moved else {
+                continue;
+            };
+            let bytes =
+                [0, 1].map(|side| moved.all[side].max(own[side] + moved.ended_children[side]));
             let parent = parent.and_then(|parent| self.living.get_mut(&parent));
             if let Some(moved) = parent.and_then(|parent| parent.moved.as_mut()) {
                 for (sum, more) in moved.ended_children.iter_mut().zip(bytes) {
@@ -451,6 +496,7 @@ impl Members {
                 }
             }
         }
+        ended
     }
 
     /// Takes note of a process. One that was not there at the last look started since.
@@ -567,11 +613,7 @@ pub fn add_to_rest(rest: &mut Member, others: &mut BTreeMap<String, u64>, member
     if weight > 0 {
         *others.entry(member.name.clone()).or_default() += weight;
     }
-    // Whatever its pipes are.
-    let unseen = member.unseen();
-    let missed = [0, 1].map(|side| rest.part_unseen[side] + unseen[side]);
     rest.absorb(member);
-    rest.part_unseen = missed;
 }
 
 fn now() -> Duration {

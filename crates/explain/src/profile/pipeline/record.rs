@@ -46,8 +46,7 @@ pub fn record(command: &str, ran: RunOutcome, sampling: Option<&Sampling>) -> Pi
         stage.splices = chains.weights.keys().any(|chain| splices(chain));
         named.push(chains);
     }
-    let missed = other.as_ref().map_or([0; 2], |rest| rest.member.unseen());
-    let volumes = |of| stages::volumes(&stages, missed, of);
+    let volumes = |of| stages::volumes(&stages, of);
     let all = volumes(|stage| stage.usage);
     let unsampled = volumes(|stage| stage.member.unsampled);
     let sampled = volumes(|stage| stage.member.sampled);

