@@ -127,6 +127,8 @@ pub enum Outside {
     LockOrTimer,
     /// Its control group is frozen (cgroups(7)).
     Frozen,
+    /// Its tracer: strace(1), a debugger.
+    Tracer,
     /// Anything else, or unknown.
     Other,
 }
@@ -158,6 +160,7 @@ impl Outside {
             Outside::EventOrTimer => "an event or a timer",
             Outside::LockOrTimer => "a lock or a timer",
             Outside::Frozen => "its frozen control group",
+            Outside::Tracer => "its tracer (strace or a debugger)",
             Outside::Other => "something else",
         }
     }
@@ -246,7 +249,7 @@ pub(crate) fn examine_files(
         Some(Asleep::Disk) => return known(ThreadState::Disk),
         Some(Asleep::Stopped) => return known(ThreadState::Stopped),
         Some(Asleep::Traced) => {
-            return known(ThreadState::Waiting(BlockedOn::Outside(Outside::Other)));
+            return known(ThreadState::Waiting(BlockedOn::Outside(Outside::Tracer)));
         }
         _ => {}
     }

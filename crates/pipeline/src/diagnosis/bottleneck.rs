@@ -364,7 +364,10 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let stage = best.stage;
     let children = stage.children.clone();
     let for_children = stage.waits_for_children() + best.private_waits;
-    let children = children.filter(|_| for_children >= MIN_THROUGH_CHILDREN);
+    let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
+    let is_mainly = stage.mainly() == Some(Outside::Child)
+        && own.into_iter().all(|share| for_children >= share);
+    let children = children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN);
     let of_children = children
         .as_ref()
         .map_or(0.0, |children| children.shares.queued);

@@ -209,6 +209,19 @@ fn reach(pid: i32, waits: &BTreeMap<i32, Vec<WaitReason>>) -> BTreeSet<i32> {
     found
 }
 
+/// The children for which a process waits, and those for which these wait.
+fn awaited_children(pid: i32, waits: &BTreeMap<i32, Vec<WaitReason>>) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![pid];
+    while let Some(pid) = open.pop() {
+        let reasons = waits.get(&pid).into_iter().flatten();
+        let children = reasons.filter(|reason| matches!(reason, WaitReason::Child { .. }));
+        let children = children.flat_map(WaitReason::others);
+        open.extend(children.map(|who| who.pid).filter(|pid| found.insert(*pid)));
+    }
+    found
+}
+
 /// Makes a deadlock of its core. `None` if it may be meant that way, or concerns only others.
 fn deadlock(
     observation: &Observation,
@@ -290,15 +303,13 @@ fn deadlock(
 fn kind(waits: &BTreeMap<i32, Vec<WaitReason>>, core: &BTreeSet<i32>) -> DeadlockKind {
     let reasons = || core.iter().flat_map(|pid| &waits[pid]);
     let on_side = |wanted: LinkSide| move |reason: &WaitReason| matches!(reason, WaitReason::Pipe { on, .. } if on.side == wanted);
-    // A process waits for its child, which waits on this side of a pipe for that process: a
-    // shell that only waits has no part in it.
+    // A process waits for its child, which waits on this side of a pipe for that process, or
+    // waits for a child of its own that does: a shell that only waits has no part in it.
     let is_parents_fault = |side: LinkSide| {
         core.iter().any(|parent| {
-            let reasons = waits[parent].iter();
-            let children = reasons.filter(|reason| matches!(reason, WaitReason::Child { .. }));
-            let mut theirs = children
-                .flat_map(WaitReason::others)
-                .flat_map(|child| waits.get(&child.pid).into_iter().flatten())
+            let mut theirs = awaited_children(*parent, waits)
+                .into_iter()
+                .flat_map(|child| waits.get(&child).into_iter().flatten())
                 .filter(|reason| on_side(side)(reason));
             theirs.any(|reason| reason.others().iter().any(|who| who.pid == *parent))
         })

@@ -12,6 +12,8 @@ use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
+/// A process that was there for less of the observation withholds nothing.
+const MIN_PRESENT: f64 = 0.9;
 /// Calls of fewer bytes are small.
 const MAX_SMALL: f64 = 512.0;
 /// So many small calls a second take noticeable time: about 1 % of a processor at half a
@@ -78,7 +80,10 @@ pub(super) fn leaked_write_ends(
             if is_reader(&holder) && holders.len() > 1 {
                 continue;
             }
-            if tied.contains(&holder.process.id.pid)
+            // A short-lived one may come to write, and its end is near.
+            let is_lasting = holder.counted_s >= MIN_PRESENT * observation.seconds;
+            if !is_lasting
+                || tied.contains(&holder.process.id.pid)
                 || is_meant(observation, holder, reader, &holders, pipe.id)
             {
                 continue;
@@ -413,6 +418,14 @@ mod tests {
         assert!(spare([sleeper(3, 2)]).is_empty());
         let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
         assert_eq!(spare([sleeper(3, 5), writer]), [3]);
+    }
+
+    #[test]
+    fn a_process_that_has_just_come_withholds_nothing() {
+        let mut child = sleeper(3, 5);
+        assert_eq!(spare([child.clone()]), [3]);
+        child.counted_s = 0.2;
+        assert!(spare([child]).is_empty());
     }
 
     #[test]

@@ -106,6 +106,11 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
             let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &holders);
             !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
+        let uses = |node: &&N| node.waited_on(link, side) || !node.is_idle(side);
+        // What a shell substitutes inherits the input of the others.
+        if side == LinkSide::Input && users.iter().any(uses) {
+            users.retain(uses);
+        }
         if users.is_empty() { holders } else { users }
     }
 

@@ -280,6 +280,7 @@ impl ChildSlice {
             queued,
             longest: ((ran + queued) / together).min(1.0),
             least_ran: least_ran(ran, processors),
+            any_ran: 0.0,
         };
         // Several that mostly sleep, each by itself, are not what the one does that is awake.
         let alive = f64::from(self.each.samples) / f64::from(self.counts.samples);
@@ -290,6 +291,7 @@ impl ChildSlice {
                 queued: queued / alive,
                 longest: ((ran + queued) / alive).min(1.0),
                 least_ran: 0.0,
+                any_ran: 0.0,
             };
             let samples = (f64::from(samples) * alive).round() as u32;
             (&self.each, samples, of_each)

@@ -154,7 +154,8 @@ impl StateCounts {
         let (mut runs, mut queued) = if sum == 0.0 {
             (sampled, 0.0)
         } else {
-            let runs = (any * awake.ran / sum).max(awake.least_ran);
+            let least = awake.least_ran.max(awake.any_ran.min(any));
+            let runs = (any * awake.ran / sum).max(least);
             (runs, any - runs)
         };
         let rest = all - runs - queued;
@@ -184,6 +185,9 @@ pub(crate) struct Awake {
     pub(crate) longest: f64,
     /// The time for which one ran at least: no more run at once than there are processors.
     pub(crate) least_ran: f64,
+    /// The time for which one ran, if their times have nothing to do with each other. Of a process with
+    /// threads that wait for a processor while another one runs, the sums say less.
+    pub(crate) any_ran: f64,
 }
 
 /// For how long one thread ran at least, if all together ran for `ran` on this number of processors,
@@ -267,5 +271,25 @@ mod tests {
             let threads: Vec<&ThreadState> = threads.iter().collect();
             assert_eq!(activity(&threads), expected, "{threads:?}");
         }
+    }
+
+    #[test]
+    fn threads_that_wait_for_a_processor_hide_none_that_runs() {
+        let counts = StateCounts {
+            samples: 100,
+            awake: 100,
+            ..StateCounts::default()
+        };
+        // One thread runs for half of the time, and three wait beside it.
+        let awake = Awake {
+            ran: 0.55,
+            queued: 1.25,
+            longest: 0.9,
+            least_ran: 0.275,
+            any_ran: 0.52,
+        };
+        let shares = counts.divide(counts.samples, awake).shares(&counts);
+        assert!((shares.runs - 0.52).abs() < 0.01, "{shares:?}");
+        assert!((shares.sum() - 1.0).abs() < 0.01, "{shares:?}");
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Slice {
     pub(crate) queued: Duration,
     /// Running and queued time of the thread that had most of it.
     pub(crate) longest: Duration,
+    /// The time for which a thread ran, if their times have nothing to do with each other.
+    pub(crate) any_ran: Duration,
     pub(crate) io: Option<Io>,
     /// Whether it has waited for children that have ended.
     pub(crate) has_reaped: bool,
@@ -54,6 +56,7 @@ impl Slice {
         self.delayed += other.delayed;
         self.queued += other.queued;
         self.longest += other.longest;
+        self.any_ran += other.any_ran;
         self.has_reaped |= other.has_reaped;
         self.children.add(&other.children);
         self.limits.processors = self.limits.processors.max(other.limits.processors);
@@ -91,6 +94,7 @@ impl Slice {
             queued: share(self.queued),
             longest: share(self.longest).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
+            any_ran: share(self.any_ran),
         };
         self.counts.divide(self.counts.samples, awake)
     }

@@ -283,6 +283,7 @@ impl Tally {
             delayed: last.delayed.saturating_sub(first.delayed),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
+            any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
             io: first
                 .io
@@ -338,6 +339,17 @@ impl Tally {
             ..observed
         }
     }
+}
+
+/// For how long at least one of several threads ran that ran for these times within `counted`,
+/// if these have nothing to do with each other.
+fn any_ran(times: impl Iterator<Item = Duration>, counted: Duration) -> Duration {
+    if counted.is_zero() {
+        return Duration::ZERO;
+    }
+    let shares = times.map(|ran| (ran.as_secs_f64() / counted.as_secs_f64()).min(1.0));
+    let none_ran: f64 = shares.map(|share| 1.0 - share).product();
+    counted.mul_f64(1.0 - none_ran)
 }
 
 /// Whether a process moves few bytes a call, in many calls.

@@ -531,3 +531,24 @@ fn a_cycle_of_pipes_ends_the_search() {
         ),
     ]);
 }
+
+/// `seq | paste - <(awk)`: awk has inherited the input of paste.
+#[test]
+fn a_process_that_reads_nothing_beside_one_that_reads_is_no_stage_there() {
+    let mut awk = busy(
+        process(3, "awk", vec![reads(0, 1), writes(1, 2)]),
+        0.9,
+        0.0,
+        0.0,
+    );
+    awk.io = awk.io.map(|io| crate::proc::Io { reads: 0, ..io });
+    let paste = process(2, "paste", vec![reads(0, 1), reads(63, 2)]);
+    let observation = observation(vec![
+        busy(process(1, "seq", vec![writes(1, 1)]), 0.1, 0.9, 0.0),
+        busy(paste, 0.1, 0.0, 0.9),
+        awk,
+    ]);
+    let edges = observation.edges().into_iter();
+    let edges: Vec<(i32, i32)> = edges.map(|(from, to, _)| (from, to)).collect();
+    assert_eq!(edges, [(1, 2), (3, 2)]);
+}

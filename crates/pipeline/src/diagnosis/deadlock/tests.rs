@@ -40,6 +40,17 @@ fn each_kind_of_deadlock_is_named() {
     let peer = ThreadState::Waiting(BlockedOn::FifoPeer { path: None });
     let mut ran = pair(on_room(1), on_room(2));
     ran[1].is_frozen = false;
+    // `exec 5> >(sort | uniq); wait`: a subshell waits for both.
+    let child = |pid, name, ends| child_of(11, process(pid, name, ends));
+    let grandchild = vec![
+        frozen(process(10, "bash", vec![writes(5, 1)]), on_child()),
+        frozen(child_of(10, process(11, "bash", vec![])), on_child()),
+        frozen(
+            child(12, "sort", vec![reads(0, 1), writes(1, 2)]),
+            on_input(1),
+        ),
+        frozen(child(13, "uniq", vec![reads(0, 2)]), on_input(2)),
+    ];
     let hidden_peer = process(10, "a", vec![reads(0, 1)]);
     for (processes, expected) in [
         (pair(on_room(1), on_room(2)), Some(DeadlockKind::AllWrite)),
@@ -57,6 +68,7 @@ fn each_kind_of_deadlock_is_named() {
             parent_and_child(on_child(), on_input(1)),
             Some(DeadlockKind::MissingEnd),
         ),
+        (grandchild, Some(DeadlockKind::MissingEnd)),
         (vec![frozen(own(), on_input(1))], Some(DeadlockKind::OwnEnd)),
         (
             vec![frozen(own(), on_room(1))],
