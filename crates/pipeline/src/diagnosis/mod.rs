@@ -6,7 +6,7 @@ mod habits;
 mod mutual;
 mod stages;
 mod unread;
-mod verdict;
+mod severity;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, Wa
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};
 pub use self::unread::{IdleReader, Unread};
-pub use self::verdict::{Severity, verdict};
+pub use self::severity::{Severity, verdict};
 use crate::graph::LinkSide;
 use crate::observe::{self, Observation, ObservationPlan};
 use crate::proc::{LinkId, Proc};
