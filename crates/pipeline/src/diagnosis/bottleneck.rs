@@ -339,7 +339,13 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
     // Who never waits on a pipe loses nothing by what the others wait for.
     let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
-    if is_unclear || takes_turns {
+    // One that asks by turns whether its children have ended waits for what they do, which is not known.
+    let stage = best.stage;
+    let has_busy_children = stage.has_reaped
+        && stage.children.is_none()
+        && stage.shares.elsewhere >= MIN_THROUGH_CHILDREN
+        && per_s(stage, stage.children_ran_s) >= MIN_LACKING;
+    if is_unclear || takes_turns || has_busy_children {
         return turns(observation, stages);
     }
     // It waits for those of another pipeline.
@@ -361,7 +367,6 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
             .collect()
     };
     let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
-    let stage = best.stage;
     let children = stage.children.clone();
     let for_children = stage.waits_for_children() + best.private_waits;
     let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];

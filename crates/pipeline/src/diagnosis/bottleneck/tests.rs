@@ -552,3 +552,32 @@ fn a_process_that_reads_nothing_beside_one_that_reads_is_no_stage_there() {
     let edges: Vec<(i32, i32)> = edges.map(|(from, to, _)| (from, to)).collect();
     assert_eq!(edges, [(1, 2), (3, 2)]);
 }
+
+/// GNU parallel sleeps, and asks after its jobs.
+#[test]
+fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
+    let parallel = |children_ran_s: f64| Observed {
+        has_reaped: true,
+        children_ran_s,
+        ..frozen(
+            process(2, "parallel", vec![reads(0, 1), writes(1, 2)]),
+            on_outside(Outside::Timer),
+        )
+    };
+    let found = |children_ran_s: f64| {
+        let observation = observation(vec![
+            busy(process(1, "cat", vec![writes(1, 1)]), 0.05, 0.95, 0.0),
+            parallel(children_ran_s),
+            busy(process(3, "wc", vec![reads(0, 2)]), 0.05, 0.0, 0.95),
+        ]);
+        bottlenecks(&observation, &BTreeSet::new())
+    };
+    assert!(matches!(&found(0.0)[..], [Finding::Bottleneck(_)]));
+    let busy = found(1.8);
+    assert!(
+        !busy
+            .iter()
+            .any(|finding| matches!(finding, Finding::Bottleneck(_))),
+        "{busy:?}"
+    );
+}
