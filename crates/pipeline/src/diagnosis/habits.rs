@@ -75,6 +75,12 @@ pub(super) fn leaked_write_ends(
         if (is_token || wakes_itself) && !is_stdin {
             continue;
         }
+        // What still runs at a terminal may write there.
+        let has_program =
+            |holder: &&Observed| !is_reader(&holder) && !is_left_behind(holder, reader);
+        if pipe.id.is_terminal() && holders.iter().any(has_program) {
+            continue;
+        }
         for holder in &holders {
             // One's own end, beside those of workers, is for results to come.
             if is_reader(&holder) && holders.len() > 1 {

@@ -14,6 +14,7 @@ use rustix::io::pread;
 
 use pipespeed_base::limits::{Resource, soft_limit};
 
+use super::terminals::{self, TerminalFd};
 use super::{
     Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
 };
@@ -54,6 +55,11 @@ impl<'a> ProcessFiles<'a> {
             directory: None,
             thread: None,
         }
+    }
+
+    /// The files of another process.
+    pub(crate) fn of(self, pid: i32) -> Self {
+        ProcessFiles::new(self.proc, pid)
     }
 
     /// The files of the process with this directory: none once it has ended, even if another
@@ -234,6 +240,11 @@ impl<'a> ProcessFiles<'a> {
         self.linked("exe")
     }
 
+    /// Its mount namespace, as the kernel names it; `None` without permission.
+    pub(crate) fn mounts(self) -> Option<PathBuf> {
+        self.linked("ns/mnt")
+    }
+
     fn linked(self, file: &str) -> Option<PathBuf> {
         let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
@@ -255,6 +266,7 @@ impl<'a> ProcessFiles<'a> {
         let DescriptorTable {
             mut ends,
             mut sockets,
+            mut terminals,
             mut others,
         } = DescriptorTable::default();
         for fd in fds {
@@ -280,6 +292,12 @@ impl<'a> ProcessFiles<'a> {
                     others.reads |= !matches!(fd, 1 | 2);
                     others.writes |= !matches!(fd, 0 | 2);
                 }
+                Some(target @ (Target::Terminal | Target::TerminalMaster)) => {
+                    let is_master = target == Target::TerminalMaster;
+                    terminals.extend(terminals::terminal(self, directory.as_fd(), fd, is_master));
+                    others.reads |= is_master;
+                    others.writes |= is_master;
+                }
                 Some(Target::File) if !(others.reads && others.writes) => {
                     let (reads, writes) = access().unwrap_or_default();
                     others.reads |= reads && !matches!(fd, 1 | 2);
@@ -292,6 +310,7 @@ impl<'a> ProcessFiles<'a> {
         Ok(DescriptorTable {
             ends,
             sockets,
+            terminals,
             others,
         })
     }
@@ -304,6 +323,8 @@ pub(crate) struct DescriptorTable {
     pub(crate) ends: Vec<LinkFd>,
     /// Those of sockets, with their inode numbers.
     pub(crate) sockets: Vec<(i32, u64)>,
+    /// Those of terminals.
+    pub(crate) terminals: Vec<TerminalFd>,
     pub(crate) others: OtherFiles,
 }
 
@@ -324,6 +345,9 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     }
     if link == "/dev/null" {
         return Some(Target::Null);
+    }
+    if ["/dev/ptmx", "/dev/pts/ptmx"].contains(&&*link) {
+        return Some(Target::TerminalMaster);
     }
     if ["/dev/pts/", "/dev/tty", "/dev/console"]
         .iter()

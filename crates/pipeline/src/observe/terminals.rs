@@ -1,0 +1,153 @@
+//! Pseudo-terminals in an observation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::graph::LinkSide;
+use crate::proc::LinkId;
+use crate::proc::terminals::TerminalId;
+use crate::sample::{Observed, OnLink, Shares};
+use crate::wait::{BlockedOn, Outside, ThreadState};
+
+/// A process that waited for this share of the time waited all the time.
+const MIN_WAITING: f64 = 0.95;
+/// A program at a terminal that was awake for this share may be about to write.
+const MAX_AWAKE: f64 = 0.05;
+
+/// Leaves out the terminals where something moves or a person may sit: those of terminal emulators,
+/// whose holders wait for other things, too. What waits for these waits for something outside.
+pub(super) fn leave_attended(processes: &mut [Observed]) {
+    let still = still(processes);
+    let is_left = |link: LinkId| {
+        link.terminal()
+            .is_some_and(|terminal| !still.contains(&terminal))
+    };
+    for process in processes {
+        leave_waits(
+            &is_left,
+            &mut process.on,
+            &mut process.shares,
+            &mut process.outside,
+        );
+        if let Some(children) = &mut process.children {
+            leave_waits(
+                &is_left,
+                &mut children.on,
+                &mut children.shares,
+                &mut children.outside,
+            );
+        }
+        for state in &mut process.threads {
+            leave_wait(&is_left, state);
+        }
+        process.process.ends.retain(|end| !is_left(end.pipe));
+    }
+}
+
+/// The terminals at which nothing moved: a writer waited for room all the time while nobody waited for
+/// its output, or the holder of the master waited for that and nothing else.
+fn still(processes: &[Observed]) -> BTreeSet<TerminalId> {
+    let living = || processes.iter().filter(|process| !process.has_ended);
+    let waits = living().flat_map(|process| process.on.iter().map(move |on| (process, on)));
+    let waits: Vec<(&Observed, &OnLink)> = waits.filter(|(_, on)| on.pipe.is_terminal()).collect();
+    // Somebody has stopped the output by Ctrl-S, if it is waited for on both sides.
+    let is_awaited = |link: LinkId| {
+        let mut waits = waits.iter();
+        waits.any(|(_, on)| on.pipe == link && on.side == LinkSide::Input)
+    };
+    let is_awake = |process: &Observed| {
+        let Shares {
+            runs, queued, disk, ..
+        } = process.shares;
+        runs + queued + disk > MAX_AWAKE
+    };
+    let is_silent = |link: LinkId| {
+        let mut writers = living().filter(|process| process.process.holds(link, LinkSide::Room));
+        !writers.any(is_awake)
+    };
+    waits
+        .iter()
+        .filter(|(_, on)| on.share >= MIN_WAITING)
+        .filter(|(process, on)| match on.side {
+            LinkSide::Room => process.is_frozen && !is_awaited(on.pipe),
+            LinkSide::Input => waits_only_for(process, on.pipe) && is_silent(on.pipe),
+        })
+        .filter_map(|(_, on)| on.pipe.terminal())
+        .collect()
+}
+
+/// Whether all that the threads of a process wait for is this link, besides each other and time.
+fn waits_only_for(process: &Observed, link: LinkId) -> bool {
+    process.threads.iter().all(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) => {
+            let is_own = matches!(
+                or,
+                None | Some(Outside::Timer | Outside::Event | Outside::EventOrTimer)
+            );
+            is_own && any_of.iter().all(|on| on.pipe == link)
+        }
+        ThreadState::Waiting(BlockedOn::Thread | BlockedOn::Child(_)) => true,
+        ThreadState::Waiting(BlockedOn::Outside(outside)) => {
+            matches!(outside, Outside::Lock | Outside::LockOrTimer)
+        }
+        _ => false,
+    })
+}
+
+/// What a wait for a terminal is that is left out.
+fn outside(side: LinkSide, link: LinkId) -> Outside {
+    match (side, link) {
+        (
+            LinkSide::Room,
+            LinkId::Terminal {
+                is_output: true, ..
+            },
+        ) => Outside::Terminal,
+        _ => Outside::Other,
+    }
+}
+
+/// Moves the shares of waits on links that are left out.
+fn leave_waits(
+    is_left: &dyn Fn(LinkId) -> bool,
+    on: &mut Vec<OnLink>,
+    shares: &mut Shares,
+    outside_shares: &mut BTreeMap<Outside, f64>,
+) {
+    let (left, rest): (Vec<OnLink>, Vec<OnLink>) = on.iter().partition(|on| is_left(on.pipe));
+    for wait in &left {
+        let same_side = rest.iter().filter(|other| other.side == wait.side);
+        let real = same_side.map(|other| other.share).fold(0.0, f64::max);
+        let share = match wait.side {
+            LinkSide::Input => &mut shares.starved,
+            LinkSide::Room => &mut shares.blocked,
+        };
+        let moved = wait.share.min(*share - real).max(0.0);
+        *share -= moved;
+        shares.elsewhere += moved;
+        if moved > 0.0 {
+            *outside_shares
+                .entry(outside(wait.side, wait.pipe))
+                .or_default() += moved;
+        }
+    }
+    *on = rest;
+}
+
+fn leave_wait(is_left: &dyn Fn(LinkId) -> bool, state: &mut ThreadState) {
+    let ThreadState::Waiting(wait) = state else {
+        return;
+    };
+    let BlockedOn::Pipes { any_of, or } = wait else {
+        return;
+    };
+    let Some(first) = any_of.iter().find(|on| is_left(on.pipe)) else {
+        return;
+    };
+    let what = or.unwrap_or(outside(first.side, first.pipe));
+    any_of.retain(|on| !is_left(on.pipe));
+    if any_of.is_empty() {
+        *wait = BlockedOn::Outside(what);
+    } else {
+        *or = Some(what);
+    }
+}
