@@ -75,9 +75,8 @@ pub(super) fn leaked_write_ends(
         if (is_token || wakes_itself) && !is_stdin {
             continue;
         }
-        // What still runs at a terminal may write there.
-        let has_program =
-            |holder: &&Observed| !is_reader(&holder) && !is_left_behind(holder, reader);
+        // What still runs at a terminal may write there, and the reader may keep it open.
+        let has_program = |holder: &&Observed| !is_left_behind(holder, reader);
         if pipe.id.is_terminal() && holders.iter().any(has_program) {
             continue;
         }

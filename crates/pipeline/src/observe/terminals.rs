@@ -43,16 +43,17 @@ pub(super) fn leave_attended(processes: &mut [Observed]) {
     }
 }
 
-/// The terminals at which nothing moved: a writer waited for room all the time while nobody waited for
-/// its output, or the holder of the master waited for that and nothing else.
+/// The terminals at which nothing moved: a writer waited for room all the time and nobody for its
+/// output, or the holder of the master waited for that and nothing else.
 fn still(processes: &[Observed]) -> BTreeSet<TerminalId> {
     let living = || processes.iter().filter(|process| !process.has_ended);
     let waits = living().flat_map(|process| process.on.iter().map(move |on| (process, on)));
     let waits: Vec<(&Observed, &OnLink)> = waits.filter(|(_, on)| on.pipe.is_terminal()).collect();
-    // Somebody has stopped the output by Ctrl-S, if it is waited for on both sides.
-    let is_awaited = |link: LinkId| {
-        let mut waits = waits.iter();
-        waits.any(|(_, on)| on.pipe == link && on.side == LinkSide::Input)
+    // Waited for on both sides, the output was stopped by Ctrl-S.
+    let is_stopped = |link: LinkId| {
+        let mut sides = waits.iter().filter(|(_, on)| on.pipe == link);
+        sides.clone().any(|(_, on)| on.side == LinkSide::Input)
+            && sides.any(|(_, on)| on.side == LinkSide::Room)
     };
     let is_awake = |process: &Observed| {
         let Shares {
@@ -66,9 +67,9 @@ fn still(processes: &[Observed]) -> BTreeSet<TerminalId> {
     };
     waits
         .iter()
-        .filter(|(_, on)| on.share >= MIN_WAITING)
+        .filter(|(_, on)| on.share >= MIN_WAITING && !is_stopped(on.pipe))
         .filter(|(process, on)| match on.side {
-            LinkSide::Room => process.is_frozen && !is_awaited(on.pipe),
+            LinkSide::Room => process.is_frozen,
             LinkSide::Input => waits_only_for(process, on.pipe) && is_silent(on.pipe),
         })
         .filter_map(|(_, on)| on.pipe.terminal())
@@ -79,11 +80,7 @@ fn still(processes: &[Observed]) -> BTreeSet<TerminalId> {
 fn waits_only_for(process: &Observed, link: LinkId) -> bool {
     process.threads.iter().all(|state| match state {
         ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) => {
-            let is_own = matches!(
-                or,
-                None | Some(Outside::Timer | Outside::Event | Outside::EventOrTimer)
-            );
-            is_own && any_of.iter().all(|on| on.pipe == link)
+            matches!(or, None | Some(Outside::Timer)) && any_of.iter().all(|on| on.pipe == link)
         }
         ThreadState::Waiting(BlockedOn::Thread | BlockedOn::Child(_)) => true,
         ThreadState::Waiting(BlockedOn::Outside(outside)) => {
@@ -149,5 +146,79 @@ fn leave_wait(is_left: &dyn Fn(LinkId) -> bool, state: &mut ThreadState) {
         *wait = BlockedOn::Outside(what);
     } else {
         *or = Some(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{busy, frozen, on_outside, process};
+    use crate::proc::terminals::TerminalFd;
+    use crate::wait::LinkWait;
+
+    const TERMINAL: TerminalId = TerminalId {
+        device: 26,
+        number: 3,
+    };
+
+    fn output() -> LinkId {
+        LinkId::Terminal {
+            device: TERMINAL.device,
+            number: TERMINAL.number,
+            is_output: true,
+        }
+    }
+
+    fn on(side: LinkSide, or: Option<Outside>) -> ThreadState {
+        ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe: output(),
+                fd: None,
+                side,
+            }],
+            or,
+        })
+    }
+
+    fn at_terminal(fd: i32, is_master: bool, thread: ThreadState) -> Observed {
+        let end = TerminalFd {
+            fd,
+            terminal: TERMINAL,
+            is_master,
+        };
+        frozen(process(fd, "x", end.ends().collect()), thread)
+    }
+
+    #[test]
+    fn only_terminals_that_stand_still_and_have_no_person_are_kept() {
+        let writes = || at_terminal(1, false, on(LinkSide::Room, None));
+        let reads = || at_terminal(1, false, on_outside(Outside::Terminal));
+        let works = || Observed {
+            shares: busy(process(1, "x", Vec::new()), 0.9, 0.0, 0.0).shares,
+            ..at_terminal(1, false, ThreadState::Working)
+        };
+        let holder = |thread| at_terminal(5, true, thread);
+        let waits = |or| holder(on(LinkSide::Input, or));
+        for (case, program, holder, is_kept) in [
+            ("unread", writes(), holder(on_outside(Outside::Child)), true),
+            ("Ctrl-S", writes(), waits(None), false),
+            ("both wait", reads(), waits(None), true),
+            ("expect", reads(), waits(Some(Outside::Timer)), true),
+            ("script", reads(), waits(Some(Outside::Terminal)), false),
+            ("sshd", reads(), waits(Some(Outside::Socket)), false),
+            ("busy", works(), waits(None), false),
+        ] {
+            let mut all = [program, holder];
+            leave_attended(&mut all);
+            let ends = all.iter().map(|process| process.process.ends.len());
+            assert_eq!(ends.sum::<usize>() > 0, is_kept, "{case}");
+            let waited = all.iter().map(|process| process.on.len()).sum::<usize>();
+            assert_eq!(waited > 0, is_kept, "{case}");
+            let [_, holder] = &all;
+            if case == "script" {
+                assert_eq!(holder.shares.elsewhere, 1.0);
+                assert_eq!(holder.threads, [on_outside(Outside::Terminal)]);
+            }
+        }
     }
 }

@@ -129,3 +129,33 @@ fn master_number(files: ProcessFiles<'_>, fd: i32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("tty-index:"))?;
     number.trim().parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use pipespeed_host::Root;
+    use pipespeed_testing::terminal::Terminal;
+
+    use super::*;
+    use crate::proc::Proc;
+
+    #[test]
+    fn both_sides_of_a_pseudo_terminal_have_its_number() {
+        let made = Terminal::new(80);
+        let input = made.input();
+        let proc = Proc::below(Root("/".into()));
+        let files = ProcessFiles::new(&proc, getpid().as_raw_pid());
+        let all = files.descriptor_table().unwrap().terminals;
+        let at_it = all.iter().find(|end| end.fd == input.as_raw_fd()).unwrap();
+        assert!(!at_it.is_master);
+        let mut masters = all.iter().filter(|end| end.is_master);
+        let master = masters.find(|end| end.terminal == at_it.terminal).unwrap();
+        for (end, other) in [(master, at_it), (at_it, master)] {
+            let mut read = end.ends().filter(|end| end.reads);
+            let read = read.next().unwrap().pipe;
+            let written = other.ends().find(|end| end.writes).unwrap().pipe;
+            assert_eq!((read, read.terminal()), (written, Some(at_it.terminal)));
+        }
+    }
+}

@@ -239,9 +239,11 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether it has both ends of a pipe.
+    /// Whether it has both ends of a pipe. Who keeps a terminal open beside its master reads what others
+    /// write there.
     fn is_own(&self, pipe: LinkId) -> bool {
-        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        let ends = self.ends.iter().filter(|end| !end.pipe.is_terminal());
+        let mut ends = ends.filter(|end| end.pipe == pipe);
         ends.clone().any(|end| end.reads) && ends.any(|end| end.writes)
     }
 
