@@ -111,17 +111,18 @@ fn device(about: &Statx) -> u64 {
     u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor)
 }
 
-/// The devpts of a master that was made by [`MAKER`], which is no file of it: that beside it, if the
-/// process has the mounts of this one.
+/// The devpts of a master that was made by [`MAKER`], which is no file of it: that beside it
+/// (Documentation/filesystems/devpts.rst), if the process has the mounts of this one.
 fn devpts(files: ProcessFiles<'_>) -> Option<Statx> {
     let own = files.of(getpid().as_raw_pid()).mounts()?;
-    let is_same = files.mounts()? == own;
-    is_same
-        .then(|| statx(CWD, DEVPTS, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok())
-        .flatten()
+    if files.mounts()? != own {
+        return None;
+    }
+    statx(CWD, DEVPTS, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()
 }
 
-/// The number of a master's terminal (Linux 4.14).
+/// The number of a master's terminal, where the kernel shows it (pty_show_fdinfo() in
+/// drivers/tty/pty.c).
 fn master_number(files: ProcessFiles<'_>, fd: i32) -> Option<u64> {
     let info = files.fdinfo(fd)?;
     let number = info

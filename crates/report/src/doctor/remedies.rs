@@ -3,7 +3,7 @@
 use pipespeed_pipeline::diagnosis::{IdleReader, LeakedWriteEnd, MutualWait, Unread, Who};
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::Language;
+use pipespeed_pipeline::proc::{Language, LinkId};
 
 use super::names::{stream, written_as};
 
@@ -107,7 +107,9 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let language = language(observation, &reader.who);
     let fd = written_as(observation, unread.pipe, &unread.writer);
     let how = match (language, fd) {
-        _ if unread.pipe.is_terminal() => read_terminal(language).to_owned(),
+        _ if matches!(unread.pipe, LinkId::Terminal { is_output, .. } if is_output) => {
+            read_terminal(language).to_owned()
+        }
         _ if reader.unread_by_writer.is_some() => write_meanwhile(language).to_owned(),
         (Language::JavaScript, Some(1)) => "stdout.resume(), or listen to its 'data'".to_owned(),
         (Language::JavaScript, Some(2)) => "stderr.resume(), or listen to its 'data'".to_owned(),
