@@ -15,7 +15,7 @@ pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
 use crate::proc::sockets::{self, SocketPeer, Sockets};
-use crate::proc::terminals::{TerminalFd, TerminalId};
+use crate::proc::terminals::{TerminalFd, TerminalId, terminal};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
@@ -359,7 +359,11 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         name,
         ends: table.ends,
         sockets: table.sockets,
-        terminals: table.terminals,
+        terminals: table
+            .terminals
+            .into_iter()
+            .filter_map(|(fd, is_master)| terminal(files, fd, is_master))
+            .collect(),
         remotes: BTreeSet::new(),
         others: table.others,
     }))

@@ -8,13 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
 };
 use rustix::io::pread;
 
 use pipespeed_base::limits::{Resource, soft_limit};
 
-use super::terminals::{self, TerminalFd};
 use super::{
     Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
 };
@@ -55,11 +54,6 @@ impl<'a> ProcessFiles<'a> {
             directory: None,
             thread: None,
         }
-    }
-
-    /// The files of another process.
-    pub(crate) fn of(self, pid: i32) -> Self {
-        ProcessFiles::new(self.proc, pid)
     }
 
     /// The files of the process with this directory: none once it has ended, even if another
@@ -240,15 +234,17 @@ impl<'a> ProcessFiles<'a> {
         self.linked("exe")
     }
 
-    /// Its mount namespace, as the kernel names it; `None` without permission.
-    pub(crate) fn mounts(self) -> Option<PathBuf> {
-        self.linked("ns/mnt")
-    }
-
-    fn linked(self, file: &str) -> Option<PathBuf> {
+    /// What a symbolic link below its directory contains; `None` without permission.
+    pub(crate) fn linked(self, file: &str) -> Option<PathBuf> {
         let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
         Some(PathBuf::from(link.to_string_lossy().into_owned()))
+    }
+
+    /// The file of a descriptor. `None` if it does not exist.
+    pub(crate) fn about(self, fd: i32) -> Option<Statx> {
+        let (directory, path) = self.place(&format!("fd/{fd}"));
+        statx(directory, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
@@ -294,7 +290,7 @@ impl<'a> ProcessFiles<'a> {
                 }
                 Some(target @ (Target::Terminal | Target::TerminalMaster)) => {
                     let is_master = target == Target::TerminalMaster;
-                    terminals.extend(terminals::terminal(self, directory.as_fd(), fd, is_master));
+                    terminals.push((fd, is_master));
                     others.reads |= is_master;
                     others.writes |= is_master;
                 }
@@ -323,8 +319,8 @@ pub(crate) struct DescriptorTable {
     pub(crate) ends: Vec<LinkFd>,
     /// Those of sockets, with their inode numbers.
     pub(crate) sockets: Vec<(i32, u64)>,
-    /// Those of terminals.
-    pub(crate) terminals: Vec<TerminalFd>,
+    /// Those of terminals, and whether each is a master.
+    pub(crate) terminals: Vec<(i32, bool)>,
     pub(crate) others: OtherFiles,
 }
 

@@ -1,10 +1,8 @@
 //! Pseudo-terminals, and who holds which side of them (pty(7)).
 
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, readlinkat, statx};
-use rustix::process::getpid;
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 use super::files::ProcessFiles;
 use super::{LinkFd, LinkId};
@@ -72,31 +70,26 @@ impl TerminalFd {
     }
 }
 
-/// The terminal of a descriptor, by its link below `directory`. `None` if it can't be told from one of
-/// another devpts, or if a terminal of the same number may have followed it.
-pub(super) fn terminal(
-    files: ProcessFiles<'_>,
-    directory: BorrowedFd<'_>,
-    fd: i32,
-    is_master: bool,
-) -> Option<TerminalFd> {
-    let path = Path::new(&fd.to_string()).to_owned();
-    let link = readlinkat(directory, &path, Vec::new()).ok()?;
-    let link = link.to_string_lossy();
-    let about = statx(directory, &path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+/// The terminal of a descriptor. `None` if it can't be told from one of another devpts, or if a terminal
+/// of the same number may have followed it.
+pub(crate) fn terminal(files: ProcessFiles<'_>, fd: i32, is_master: bool) -> Option<TerminalFd> {
+    let link = files.linked(&format!("fd/{fd}"))?;
+    let about = files.about(fd)?;
+    let device =
+        |about: Statx| u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor);
     let terminal = if is_master {
-        let about = if link == MAKER { devpts(files)? } else { about };
+        let is_devpts = link != Path::new(MAKER);
         TerminalId {
-            device: device(&about),
+            device: device(if is_devpts { about } else { devpts(files)? }),
             number: master_number(files, fd)?,
         }
-    } else if link.ends_with(" (deleted)") {
+    } else if link.to_string_lossy().ends_with(" (deleted)") {
         return None;
     } else {
         // Others, as /dev/tty, have no master that could be found.
         let is_known = about.stx_rdev_major == TERMINAL_MAJOR;
         TerminalId {
-            device: if is_known { device(&about) } else { 0 },
+            device: if is_known { device(about) } else { 0 },
             number: about.stx_rdev_minor.into(),
         }
     };
@@ -107,15 +100,11 @@ pub(super) fn terminal(
     })
 }
 
-fn device(about: &Statx) -> u64 {
-    u64::from(about.stx_dev_major) << 32 | u64::from(about.stx_dev_minor)
-}
-
 /// The devpts of a master that was made by [`MAKER`], which is no file of it: that beside it
 /// (Documentation/filesystems/devpts.rst), if the process has the mounts of this one.
 fn devpts(files: ProcessFiles<'_>) -> Option<Statx> {
-    let own = files.of(getpid().as_raw_pid()).mounts()?;
-    if files.mounts()? != own {
+    let own = std::fs::read_link("/proc/self/ns/mnt").ok()?;
+    if files.linked("ns/mnt")? != own {
         return None;
     }
     statx(CWD, DEVPTS, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()
@@ -137,6 +126,7 @@ mod tests {
 
     use pipespeed_host::Root;
     use pipespeed_testing::terminal::Terminal;
+    use rustix::process::getpid;
 
     use super::*;
     use crate::proc::Proc;
@@ -147,7 +137,11 @@ mod tests {
         let input = made.input();
         let proc = Proc::below(Root("/".into()));
         let files = ProcessFiles::new(&proc, getpid().as_raw_pid());
-        let all = files.descriptor_table().unwrap().terminals;
+        let table = files.descriptor_table().unwrap().terminals;
+        let all = table
+            .iter()
+            .map(|(fd, is_master)| terminal(files, *fd, *is_master).unwrap());
+        let all: Vec<TerminalFd> = all.collect();
         let at_it = all.iter().find(|end| end.fd == input.as_raw_fd()).unwrap();
         assert!(!at_it.is_master);
         let mut masters = all.iter().filter(|end| end.is_master);
