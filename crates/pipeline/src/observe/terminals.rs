@@ -36,9 +36,6 @@ pub(super) fn leave_attended(processes: &mut [Observed]) {
                 &mut children.outside,
             );
         }
-        for state in &mut process.threads {
-            leave_wait(&is_left, state);
-        }
         process.process.ends.retain(|end| !is_left(end.pipe));
     }
 }
@@ -90,19 +87,6 @@ fn waits_only_for(process: &Observed, link: LinkId) -> bool {
     })
 }
 
-/// What a wait for a terminal is that is left out.
-fn outside(side: LinkSide, link: LinkId) -> Outside {
-    match (side, link) {
-        (
-            LinkSide::Room,
-            LinkId::Terminal {
-                is_output: true, ..
-            },
-        ) => Outside::Terminal,
-        _ => Outside::Other,
-    }
-}
-
 /// Moves the shares of waits on links that are left out.
 fn leave_waits(
     is_left: &dyn Fn(LinkId) -> bool,
@@ -114,39 +98,19 @@ fn leave_waits(
     for wait in &left {
         let same_side = rest.iter().filter(|other| other.side == wait.side);
         let real = same_side.map(|other| other.share).fold(0.0, f64::max);
-        let share = match wait.side {
-            LinkSide::Input => &mut shares.starved,
-            LinkSide::Room => &mut shares.blocked,
+        let (share, outside) = match wait.side {
+            // The holder of its master waits for a program, not for a person.
+            LinkSide::Input => (&mut shares.starved, Outside::Other),
+            LinkSide::Room => (&mut shares.blocked, Outside::Terminal),
         };
         let moved = wait.share.min(*share - real).max(0.0);
         *share -= moved;
         shares.elsewhere += moved;
         if moved > 0.0 {
-            *outside_shares
-                .entry(outside(wait.side, wait.pipe))
-                .or_default() += moved;
+            *outside_shares.entry(outside).or_default() += moved;
         }
     }
     *on = rest;
-}
-
-fn leave_wait(is_left: &dyn Fn(LinkId) -> bool, state: &mut ThreadState) {
-    let ThreadState::Waiting(wait) = state else {
-        return;
-    };
-    let BlockedOn::Pipes { any_of, or } = wait else {
-        return;
-    };
-    let Some(first) = any_of.iter().find(|on| is_left(on.pipe)) else {
-        return;
-    };
-    let what = or.unwrap_or(outside(first.side, first.pipe));
-    any_of.retain(|on| !is_left(on.pipe));
-    if any_of.is_empty() {
-        *wait = BlockedOn::Outside(what);
-    } else {
-        *or = Some(what);
-    }
 }
 
 #[cfg(test)]
@@ -217,7 +181,7 @@ mod tests {
             let [_, holder] = &all;
             if case == "script" {
                 assert_eq!(holder.shares.elsewhere, 1.0);
-                assert_eq!(holder.threads, [on_outside(Outside::Terminal)]);
+                assert_eq!(holder.outside[&Outside::Other], 1.0);
             }
         }
     }
