@@ -21,6 +21,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         name: name.to_owned(),
         ends,
         sockets: Vec::new(),
+        terminals: Vec::new(),
         remotes: BTreeSet::new(),
         others: OtherFiles::default(),
     }

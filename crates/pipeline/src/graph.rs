@@ -15,6 +15,7 @@ pub(crate) use self::links::{connected, with_flow};
 pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
 use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
 use crate::proc::sockets::{self, SocketPeer, Sockets};
+use crate::proc::terminals::{TerminalFd, TerminalId, terminal};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
 
 /// A side of a pipe, by what a process waits for there.
@@ -54,6 +55,9 @@ pub struct Process {
     /// Its descriptors of sockets, with their inode numbers.
     #[serde(skip)]
     pub sockets: Vec<(i32, u64)>,
+    /// Its descriptors of terminals.
+    #[serde(skip)]
+    pub terminals: Vec<TerminalFd>,
     /// The addresses of other machines with which its sockets are connected.
     #[serde(skip)]
     pub remotes: BTreeSet<SocketAddr>,
@@ -101,6 +105,15 @@ impl Process {
             [end(inode, true), end(peer, false)]
         });
         self.ends.extend(ends);
+        self.ends.sort_by_key(|end| end.fd);
+    }
+
+    /// Makes ends of its descriptors of these terminals.
+    fn join_terminals(&mut self, joined: &BTreeSet<TerminalId>) {
+        self.ends.retain(|end| !end.pipe.is_terminal());
+        let own = self.terminals.iter();
+        let own = own.filter(|own| joined.contains(&own.terminal));
+        self.ends.extend(own.flat_map(|own| own.ends()));
         self.ends.sort_by_key(|end| end.fd);
     }
 
@@ -166,6 +179,8 @@ pub struct Scanner {
     counts_descriptors: bool,
     /// Whether sockets are not followed: listing all of them takes longer than reading a process.
     is_without_sockets: bool,
+    /// Whether pseudo-terminals are followed.
+    pub(crate) follows_terminals: bool,
 }
 
 impl Scanner {
@@ -182,6 +197,7 @@ impl Scanner {
         *self = Scanner {
             counts_descriptors: proc.counts_descriptors(),
             is_without_sockets: self.is_without_sockets,
+            follows_terminals: self.follows_terminals,
             ..Scanner::default()
         };
         for pid in proc.processes() {
@@ -225,8 +241,11 @@ impl Scanner {
     }
 
     /// Lists the sockets, if a process has one, and makes ends of them. They may have been
-    /// connected, or lost their peers, since their processes were read.
+    /// connected, or lost their peers, since their processes were read. So with terminals.
     pub(crate) fn join(&mut self) {
+        if self.follows_terminals {
+            self.join_terminals();
+        }
         let mut processes = self.graph.processes.values();
         if self.is_without_sockets || !processes.any(|process| !process.sockets.is_empty()) {
             return;
@@ -236,6 +255,25 @@ impl Scanner {
         for process in self.graph.processes.values_mut() {
             if !process.sockets.is_empty() {
                 process.join(&self.sockets);
+            }
+        }
+    }
+
+    /// Makes ends of the terminals both sides of which are held by known processes.
+    fn join_terminals(&mut self) {
+        let all = self.graph.processes.values();
+        let (masters, others): (Vec<&TerminalFd>, Vec<&TerminalFd>) = all
+            .flat_map(|process| &process.terminals)
+            .partition(|end| end.is_master);
+        let others: BTreeSet<TerminalId> = others.iter().map(|end| end.terminal).collect();
+        let joined = masters
+            .iter()
+            .map(|end| end.terminal)
+            .filter(|terminal| others.contains(terminal))
+            .collect();
+        for process in self.graph.processes.values_mut() {
+            if !process.terminals.is_empty() {
+                process.join_terminals(&joined);
             }
         }
     }
@@ -321,6 +359,11 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         name,
         ends: table.ends,
         sockets: table.sockets,
+        terminals: table
+            .terminals
+            .into_iter()
+            .filter_map(|(fd, is_master)| terminal(files, fd, is_master))
+            .collect(),
         remotes: BTreeSet::new(),
         others: table.others,
     }))
@@ -433,6 +476,7 @@ impl Graph {
     pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
         let ends = self.processes.get(&pid).map(|process| &process.ends);
         let ends = ends.into_iter().flatten();
+        let ends = ends.filter(|end| !end.pipe.is_terminal());
         let sides = ends.filter_map(|end| match end.fd {
             0 => Some((end.pipe, LinkSide::Room)),
             1 => Some((end.pipe, LinkSide::Input)),

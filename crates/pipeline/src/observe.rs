@@ -6,6 +6,7 @@ mod observer;
 mod rate;
 mod registered;
 mod sockets;
+mod terminals;
 #[cfg(test)]
 mod tests;
 
@@ -197,6 +198,7 @@ pub fn observe(
     let start = Instant::now();
     let cost_before = own_time();
     let mut observer = Observer::new(proc, plan);
+    observer.scanner.follows_terminals = true;
     observer.begin();
     let began = Instant::now();
     let scanned = observer.spent() - cost_before;

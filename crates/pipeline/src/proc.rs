@@ -4,6 +4,7 @@ pub(crate) mod files;
 mod language;
 pub mod pipe_probe;
 pub mod sockets;
+pub mod terminals;
 
 use std::fs;
 use std::io;
@@ -80,6 +81,16 @@ pub enum LinkId {
         /// The inode number of the socket that receives.
         inode: u64,
     },
+    /// One direction of a pseudo-terminal.
+    Terminal {
+        /// Its devpts file system.
+        device: u64,
+        /// Its number there.
+        number: u64,
+        /// Whether it is what programs write to the terminal and the holder of its master reads, or
+        /// the other way round.
+        is_output: bool,
+    },
 }
 
 impl LinkId {
@@ -93,10 +104,11 @@ impl LinkId {
         LinkId::Socket { inode }
     }
 
-    /// The inode number.
+    /// The inode number; of a pseudo-terminal its number.
     pub fn inode(self) -> u64 {
         match self {
             LinkId::Pipe { inode } | LinkId::Fifo { inode, .. } | LinkId::Socket { inode } => inode,
+            LinkId::Terminal { number, .. } => number,
         }
     }
 
@@ -114,6 +126,16 @@ impl LinkId {
     pub fn is_socket(self) -> bool {
         matches!(self, LinkId::Socket { .. })
     }
+
+    /// Whether it is a direction of a pseudo-terminal.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, LinkId::Terminal { .. })
+    }
+
+    /// Whether it is one of two directions, each a link.
+    pub fn is_direction(self) -> bool {
+        self.is_socket() || self.is_terminal()
+    }
 }
 
 /// What a descriptor refers to.
@@ -125,6 +147,8 @@ pub enum Target {
     Socket(u64),
     /// A terminal.
     Terminal,
+    /// The master of a pseudo-terminal.
+    TerminalMaster,
     /// /dev/null.
     Null,
     /// A kernel object without a name, such as `eventfd` or `inotify`.
@@ -133,8 +157,8 @@ pub enum Target {
     File,
 }
 
-/// A descriptor of a link. One of a socket has an end of two: of what it receives, and of what its
-/// peer does.
+/// A descriptor of a link. One of a socket or a pseudo-terminal has an end of two: of what it receives,
+/// and of what its peer does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkFd {
     /// Its number.

@@ -279,7 +279,10 @@ impl Graph {
         for state in threads {
             match state {
                 ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
-                    for on in any_of {
+                    // Behind a terminal emulator's other descriptors is half of the system.
+                    let is_emulator = any_of.len() > 1;
+                    let any_of = any_of.iter();
+                    for on in any_of.filter(|on| !(is_emulator && on.pipe.is_terminal())) {
                         found.extend(self.holders(on.pipe, on.side.other()));
                     }
                 }

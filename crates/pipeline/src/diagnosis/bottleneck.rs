@@ -164,7 +164,7 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
         let mut on = process.on.iter().chain(process.children_on());
         on.any(|on| (on.pipe, on.side) == (pipe, side) && on.share > 0.0)
     };
-    if pipe.is_socket() {
+    if pipe.is_direction() {
         // Mostly one direction of a connection is used at a time.
         let mut links = observation.pipes.iter();
         let has_data =
@@ -252,7 +252,7 @@ impl<'a> Candidate<'a> {
         // A poll waits on several pipes at once.
         let private_waits = sum(&others).min((all - sum(&own)).max(0.0));
         let through_children: f64 = stage.children_on().map(|on| on.share).sum();
-        let is_socket = |on: &&&OnLink| on.pipe.is_socket();
+        let is_socket = |on: &&&OnLink| on.pipe.is_direction();
         let sockets: Vec<&OnLink> = others.iter().filter(is_socket).copied().collect();
         Candidate {
             socket_waits: sum(&sockets).min(private_waits),

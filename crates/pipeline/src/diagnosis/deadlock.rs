@@ -383,6 +383,8 @@ fn of_wait(
         BlockedOn::Outside(Outside::Signal) if observed.process.name == TIMEOUT => {
             of_wait(observation, observed, &BlockedOn::Child(None))
         }
+        // Anybody may open a terminal by its name, and who does may write to it.
+        BlockedOn::Pipes { any_of, .. } if any_of.iter().any(|on| on.pipe.is_terminal()) => None,
         BlockedOn::Outside(_) | BlockedOn::PipeLock | BlockedOn::Pipes { or: Some(_), .. } => None,
         BlockedOn::Thread => Some(Vec::new()),
         BlockedOn::FifoPeer { path } => Some(vec![WaitReason::FifoPeer { path: path.clone() }]),

@@ -75,6 +75,11 @@ pub(super) fn leaked_write_ends(
         if (is_token || wakes_itself) && !is_stdin {
             continue;
         }
+        // What still runs at a terminal may write there, and the reader may keep it open.
+        let has_program = |holder: &&Observed| !is_left_behind(holder, reader);
+        if pipe.id.is_terminal() && holders.iter().any(has_program) {
+            continue;
+        }
         for holder in &holders {
             // One's own end, beside those of workers, is for results to come.
             if is_reader(&holder) && holders.len() > 1 {

@@ -283,6 +283,9 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     leaked.retain(|leaked| !mutual.iter().any(|mutual| mutual.is_side(&leaked.reader)));
     // Who takes turns goes on.
     bottlenecks.retain(|finding| match finding {
+        Finding::Bottleneck(bottleneck) => !mutual
+            .iter()
+            .any(|mutual| mutual.is_side(&bottleneck.stage)),
         Finding::PingPong { stages, .. } => !unread.iter().any(|unread| {
             let mut stages = stages.iter();
             stages.any(|stage| *stage == unread.writer || unread.is_reader(stage))

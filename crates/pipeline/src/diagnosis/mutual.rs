@@ -46,7 +46,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Mutua
         .living()
         .filter(|process| !tied.contains(&process.process.id.pid))
         .filter_map(|process| {
-            let links = inputs(process);
+            let mut links = inputs(process);
+            links.extend(terminal_input(process));
             let mut writers = links
                 .iter()
                 .map(|link| only_writer(observation, process, *link));
@@ -113,6 +114,28 @@ fn inputs(process: &Observed) -> Vec<LinkId> {
         return Vec::new();
     }
     waits.iter().map(|wait| wait.pipe).collect()
+}
+
+/// What is typed at the only terminal of a process, if it waited for nothing else all the time.
+fn terminal_input(process: &Observed) -> Option<LinkId> {
+    let waited = process.outside.get(&Outside::Terminal)?;
+    let waits_only = process.threads.iter().all(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(
+                BlockedOn::Thread | BlockedOn::Outside(Outside::Terminal | Outside::Lock)
+            )
+        )
+    });
+    let reads_nothing = process.io.is_none_or(|io| io.reads == 0);
+    let mut ends = process.process.ends.iter();
+    let typed = ends.find(|end| {
+        matches!(end.pipe, LinkId::Terminal { is_output, .. } if !is_output) && end.reads
+    })?;
+    let mut terminals = process.process.terminals.iter();
+    let is_only =
+        terminals.all(|own| !own.is_master && Some(own.terminal) == typed.pipe.terminal());
+    (*waited >= MIN_STARVED && waits_only && reads_nothing && is_only).then_some(typed.pipe)
 }
 
 /// The only other process that can write to an empty link.

@@ -104,6 +104,10 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let has_input = is_constant && pipe.unread.is_some_and(|bytes| bytes > 0);
         let is_starved =
             |process: &&Observed| !has_input && process.waited_on(pipe.id, LinkSide::Input);
+        // How much lies at a terminal is not known, nor whether it is read by what can't be seen.
+        let may_poll = |process: &&Observed| {
+            pipe.id.is_terminal() && process.outside.contains_key(&Outside::Other)
+        };
         // A writer is only woken once a whole page has been read.
         let was_read = match pipe.fill_change {
             Some(change) => !change.is_constant,
@@ -113,7 +117,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         };
         let reads_later = readers
             .iter()
-            .any(|process| is_busy(process) || is_starved(process));
+            .any(|process| is_busy(process) || is_starved(process) || may_poll(process));
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }

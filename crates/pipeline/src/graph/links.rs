@@ -125,6 +125,7 @@ pub(crate) fn with_flow(
         ends,
         name: process.name.clone(),
         sockets: process.sockets.clone(),
+        terminals: process.terminals.clone(),
         remotes: process.remotes.clone(),
         ..*process
     })

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pipespeed_base::thread::own_time;
 use rustix::process::getppid;
 
-use super::registered;
 use super::{FillChange, FillSample, NewPipe, Observation, ObservationPlan, ObservedLink};
+use super::{registered, terminals};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
@@ -352,7 +352,8 @@ impl Observer<'_> {
             }
             let is_wanted = |pipe| self.wanted.as_ref().is_none_or(|all| all.contains(pipe));
             let reads = self.tallies[&id].process.ends.iter();
-            for end in reads.filter(|end| end.reads && is_wanted(&end.pipe)) {
+            let reads = reads.filter(|end| end.reads && !end.pipe.is_terminal());
+            for end in reads.filter(|end| is_wanted(&end.pipe)) {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
@@ -467,6 +468,7 @@ impl Observer<'_> {
                 observed.process.ends.clear();
             }
         }
+        terminals::leave_attended(&mut processes);
         registered::correct(&mut processes);
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|observed| observed.is_asked) {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
 };
 use rustix::io::pread;
 
@@ -234,10 +234,17 @@ impl<'a> ProcessFiles<'a> {
         self.linked("exe")
     }
 
-    fn linked(self, file: &str) -> Option<PathBuf> {
+    /// What a symbolic link below its directory contains; `None` without permission.
+    pub(crate) fn linked(self, file: &str) -> Option<PathBuf> {
         let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
         Some(PathBuf::from(link.to_string_lossy().into_owned()))
+    }
+
+    /// The file of a descriptor. `None` if it does not exist.
+    pub(crate) fn about(self, fd: i32) -> Option<Statx> {
+        let (directory, path) = self.place(&format!("fd/{fd}"));
+        statx(directory, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
@@ -255,6 +262,7 @@ impl<'a> ProcessFiles<'a> {
         let DescriptorTable {
             mut ends,
             mut sockets,
+            mut terminals,
             mut others,
         } = DescriptorTable::default();
         for fd in fds {
@@ -280,6 +288,12 @@ impl<'a> ProcessFiles<'a> {
                     others.reads |= !matches!(fd, 1 | 2);
                     others.writes |= !matches!(fd, 0 | 2);
                 }
+                Some(target @ (Target::Terminal | Target::TerminalMaster)) => {
+                    let is_master = target == Target::TerminalMaster;
+                    terminals.push((fd, is_master));
+                    others.reads |= is_master;
+                    others.writes |= is_master;
+                }
                 Some(Target::File) if !(others.reads && others.writes) => {
                     let (reads, writes) = access().unwrap_or_default();
                     others.reads |= reads && !matches!(fd, 1 | 2);
@@ -292,6 +306,7 @@ impl<'a> ProcessFiles<'a> {
         Ok(DescriptorTable {
             ends,
             sockets,
+            terminals,
             others,
         })
     }
@@ -304,6 +319,8 @@ pub(crate) struct DescriptorTable {
     pub(crate) ends: Vec<LinkFd>,
     /// Those of sockets, with their inode numbers.
     pub(crate) sockets: Vec<(i32, u64)>,
+    /// Those of terminals, and whether each is a master.
+    pub(crate) terminals: Vec<(i32, bool)>,
     pub(crate) others: OtherFiles,
 }
 
@@ -324,6 +341,9 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     }
     if link == "/dev/null" {
         return Some(Target::Null);
+    }
+    if ["/dev/ptmx", "/dev/pts/ptmx"].contains(&&*link) {
+        return Some(Target::TerminalMaster);
     }
     if ["/dev/pts/", "/dev/tty", "/dev/console"]
         .iter()

@@ -36,7 +36,7 @@ impl Thread<'_> {
                 self.on_pipe(LinkSide::Room, Some(call))
             }
             (_, Some(call)) => self
-                .on_socket(call)
+                .on_direction(call)
                 .unwrap_or_else(|| BlockedOn::Outside(self.outside_of(call))),
             (Some(Asleep::TerminalOrSocket), None) => BlockedOn::Outside(Outside::Socket),
             _ => BlockedOn::Outside(Outside::Other),
@@ -63,20 +63,25 @@ impl Thread<'_> {
         }
     }
 
-    /// A wait in a call on a socket that is connected with another one on this machine.
-    fn on_socket(&self, call: Call) -> Option<BlockedOn> {
+    /// A wait in a call on a socket that is connected with another one on this machine, or on a
+    /// pseudo-terminal.
+    fn on_direction(&self, call: Call) -> Option<BlockedOn> {
         let sides = [LinkSide::Input, LinkSide::Room].into_iter();
         let any_of: Vec<LinkWait> = sides
-            .filter_map(|side| self.socket_wait(call.descriptor(side)?, side))
+            .filter_map(|side| self.direction_wait(call.descriptor(side)?, side))
             .collect();
         (!any_of.is_empty()).then_some(BlockedOn::Pipes { any_of, or: None })
     }
 
-    /// The wait on this side of a socket, if it is connected with another one on this machine.
-    fn socket_wait(&self, fd: i32, side: LinkSide) -> Option<LinkWait> {
+    /// The wait on this side of a socket, if it is connected with another one on this machine, or of a
+    /// pseudo-terminal. Who waits for input at the terminal itself waits for a person.
+    fn direction_wait(&self, fd: i32, side: LinkSide) -> Option<LinkWait> {
         let mut ends = self.ends.iter().filter(|end| end.fd == fd);
+        let is_typed =
+            |link: LinkId| matches!(link, LinkId::Terminal { is_output, .. } if !is_output);
         let end = ends.find(|end| {
-            end.pipe.is_socket()
+            end.pipe.is_direction()
+                && !(is_typed(end.pipe) && side == LinkSide::Input)
                 && match side {
                     LinkSide::Input => end.reads,
                     LinkSide::Room => end.writes,
@@ -91,7 +96,7 @@ impl Thread<'_> {
 
     fn candidates(&self, side: LinkSide) -> Vec<LinkWait> {
         let ends = self.ends.iter().filter(|end| match side {
-            _ if end.pipe.is_socket() => false,
+            _ if end.pipe.is_direction() => false,
             LinkSide::Input => end.reads,
             LinkSide::Room => end.writes,
         });
@@ -209,7 +214,9 @@ impl Thread<'_> {
                     }
                 }
                 other => {
-                    let waits = sides.iter().filter_map(|side| self.socket_wait(fd, *side));
+                    let waits = sides
+                        .iter()
+                        .filter_map(|side| self.direction_wait(fd, *side));
                     let waits: Vec<LinkWait> = waits.collect();
                     let is_own = waits.iter().any(|wait| self.is_own(wait.pipe));
                     if is_own && !is_only {
@@ -232,9 +239,11 @@ impl Thread<'_> {
         }
     }
 
-    /// Whether it has both ends of a pipe.
+    /// Whether it has both ends of a pipe. Who keeps a terminal open beside its master reads what others
+    /// write there.
     fn is_own(&self, pipe: LinkId) -> bool {
-        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
+        let ends = self.ends.iter().filter(|end| !end.pipe.is_terminal());
+        let mut ends = ends.filter(|end| end.pipe == pipe);
         ends.clone().any(|end| end.reads) && ends.any(|end| end.writes)
     }
 

@@ -58,7 +58,7 @@ const STDOUT: &str = "the standard output of yes";
 /// `>&2` and `2>&1` look alike.
 const BOTH: &str = "the standard output and error of yes";
 
-const ALL: [Planted; 25] = [
+const ALL: [Planted; 28] = [
     planted(
         UNREAD,
         "node_stderr_paused.js",
@@ -129,6 +129,28 @@ const ALL: [Planted; 25] = [
         &["python3", "cat"],
         "standard input",
         "close the write end",
+    ),
+    planted(
+        UNREAD,
+        "python_pty_unread.py",
+        &["yes", "python3"],
+        "terminal /dev/pts/",
+        "os.read() of the master",
+    ),
+    Planted {
+        file: "python_pty_both_wait.py",
+        verdict: "waiting_for",
+        finding: "mutual_wait",
+        names: &["python3", "sh"],
+        stream: "standard input",
+        remedy: "sendline()",
+    },
+    planted(
+        WITHHELD,
+        "python_pty_withheld.py",
+        &["python3", "sleep"],
+        "the end of its terminal",
+        "'1>&-'",
     ),
     Planted {
         file: "python_socket_sleeper.py",

@@ -78,6 +78,7 @@ pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
     let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
         Some(path) => format!("FIFO {path}"),
         None if id.is_socket() => format!("socket {}", id.inode()),
+        None if id.is_terminal() => format!("terminal /dev/pts/{}", id.inode()),
         None => format!("pipe {}", id.inode()),
     };
     match pipe.and_then(size_and_fill) {

@@ -3,7 +3,7 @@
 use pipespeed_pipeline::diagnosis::{IdleReader, LeakedWriteEnd, MutualWait, Unread, Who};
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
-use pipespeed_pipeline::proc::Language;
+use pipespeed_pipeline::proc::{Language, LinkId};
 
 use super::names::{stream, written_as};
 
@@ -69,6 +69,15 @@ fn end_input(language: Language) -> &'static str {
     }
 }
 
+/// How a program reads what others write to its terminal.
+fn read_terminal(language: Language) -> &'static str {
+    match language {
+        Language::Python => "os.read() of the master in a thread; pexpect: expect(), or read()",
+        Language::JavaScript => "resume(), or onData()",
+        _ => "read(2) of the master",
+    }
+}
+
 /// How a program leaves a stream to nobody.
 fn ignore(language: Language, fd: Option<i32>) -> &'static str {
     match (language, fd) {
@@ -98,6 +107,9 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let language = language(observation, &reader.who);
     let fd = written_as(observation, unread.pipe, &unread.writer);
     let how = match (language, fd) {
+        _ if matches!(unread.pipe, LinkId::Terminal { is_output, .. } if is_output) => {
+            read_terminal(language).to_owned()
+        }
         _ if reader.unread_by_writer.is_some() => write_meanwhile(language).to_owned(),
         (Language::JavaScript, Some(1)) => "stdout.resume(), or listen to its 'data'".to_owned(),
         (Language::JavaScript, Some(2)) => "stderr.resume(), or listen to its 'data'".to_owned(),
@@ -144,11 +156,18 @@ fn by_hand(unread: &Unread) -> String {
              reader.",
             unread.writer.name
         ),
-        _ => format!(
-            "A socket can't be opened by others: nothing outside frees {}, short of ending one of \
-             the two.",
-            unread.writer.name
-        ),
+        _ => {
+            let what = if unread.pipe.is_terminal() {
+                "The master of a terminal"
+            } else {
+                "A socket"
+            };
+            format!(
+                "{what} can't be opened by others: nothing outside frees {}, short of ending one of the \
+                 two.",
+                unread.writer.name
+            )
+        }
     }
 }
 
@@ -171,6 +190,9 @@ pub(super) fn leaked(
         return format!("Remedy: close that descriptor once nothing more is to be written{how}.");
     }
     let wait = match language(observation, &leaked.reader) {
+        _ if leaked.pipe.is_terminal() => {
+            " Or wait for the process, not for the end of its terminal."
+        }
         Language::Python => {
             " Or wait for the process, not for the end of its output: run without PIPE."
         }
@@ -188,6 +210,11 @@ pub(super) fn leaked(
 
 /// The remedy where both wait for the other's message.
 pub(super) fn mutual(observation: &Observation, mutual: &MutualWait) -> String {
+    if mutual.sides.iter().any(|side| side.pipe.is_terminal()) {
+        return "one must send first (a line, with its end: pexpect's sendline(), not send(); or Ctrl-D, its \
+                sendeof(), if nothing more is to come), or wait for what the other one really prints."
+            .to_owned();
+    }
     let mut languages = mutual
         .sides
         .iter()

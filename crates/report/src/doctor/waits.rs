@@ -129,6 +129,7 @@ fn arrow(
     };
     let data = match (side, unread_bytes(observation, link)) {
         (_, Some(bytes)) => format!(", {bytes} unread"),
+        _ if link.is_terminal() => ", a terminal".to_owned(),
         (LinkSide::Room, None) => ", full".to_owned(),
         (LinkSide::Input, None) => ", empty".to_owned(),
     };

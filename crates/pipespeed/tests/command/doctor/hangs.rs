@@ -309,6 +309,32 @@ fn a_python_program_that_waits_for_ever_gets_its_verdict() {
             "STUCK: python3",
             "all read, and none writes",
         ),
+        (
+            "import os, subprocess as s; m, t = os.openpty(); p = s.Popen(['yes'], stdout=t); \
+             os.close(t); p.wait()",
+            "UNREAD: python3",
+            "in terminal /dev/pts/",
+        ),
+        (
+            "import os, subprocess as s; m, t = os.openpty(); s.Popen(['cat'], stdin=t, stdout=t); \
+             os.close(t); os.read(m, 1)",
+            "WAITING FOR each other's message: python3",
+            "sendline()",
+        ),
+        // A terminal emulator waits for a person, too.
+        (
+            "import os, select, subprocess as s; r, w = os.pipe(); m, t = os.openpty()\n\
+             s.Popen(['sleep', '1000'], stdout=w)\n\
+             s.Popen(['cat'], stdin=t, stdout=t); os.close(t); os.close(w); select.select([m, r], [], [])",
+            "WAITING FOR a timer: sleep",
+            "1 pipeline",
+        ),
+        (
+            "import os, subprocess as s; m, t = os.openpty(); \
+             s.Popen('sleep 1000 & :', shell=True, stdout=t); os.close(t); os.read(m, 1)",
+            "WAITING FOR an end of file: python3",
+            "terminal /dev/pts/",
+        ),
     ] {
         let mut python = Command::new("python3");
         python.args(["-c", script]);

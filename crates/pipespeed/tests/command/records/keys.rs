@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 21] = [
+const MAY_BE_MISSING: [(&str, &str); 25] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -37,6 +37,10 @@ const MAY_BE_MISSING: [(&str, &str); 21] = [
     ("finding/who", "the same"),
     ("pipe/device", "no FIFO is open on both sides"),
     ("pipe_id/device", "the same"),
+    ("pipe/number", "no terminal stands still"),
+    ("pipe/is_output", "the same"),
+    ("pipe_id/number", "the same"),
+    ("pipe_id/is_output", "the same"),
     ("function", "depends on what is sampled"),
     ("machine/kernel/mitigations", "depends on the kernel"),
     ("machine/memory", "the same"),
