@@ -7,6 +7,7 @@ pub mod sockets;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -371,9 +372,10 @@ impl Proc {
         time.filter(|time| !time.is_zero())
     }
 
-    /// The network namespace of a process, as the kernel names it; `None` without permission.
-    pub(crate) fn network(&self, pid: i32) -> Option<PathBuf> {
-        fs::read_link(self.path(&format!("proc/{pid}/ns/net"))).ok()
+    /// The inode number of a process's network namespace; `None` without permission.
+    pub(crate) fn network(&self, pid: i32) -> Option<u64> {
+        let namespace = fs::metadata(self.path(&format!("proc/{pid}/ns/net"))).ok()?;
+        Some(namespace.ino())
     }
 
     /// The fields of a process's `stat`.

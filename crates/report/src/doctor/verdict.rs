@@ -9,7 +9,7 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
 use super::names::{descriptor, duration, full, stream, written_as};
-use super::{count_stages, unread_bytes};
+use super::{count_stages, other_networks, unread_bytes};
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
 
@@ -23,6 +23,11 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
         Some(_) => format!(" in {}, but see below.", count_stages(observation)),
         None => nothing(observation),
     };
+    if verdict == Severity::NothingWrong
+        && let Some(unseen) = other_networks(observation)
+    {
+        return format!("NOTHING WRONG SEEN, but {unseen}");
+    }
     let name = match (verdict, finding) {
         (Severity::Stuck, _) => "STUCK".to_owned(),
         (Severity::ProbablyStuck, _) => "PROBABLY STUCK".to_owned(),
@@ -34,10 +39,11 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
     name + &text
 }
 
-pub(super) fn color(findings: &[Finding]) -> &'static str {
+pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static str {
     match verdict(findings).0 {
         Severity::Stuck | Severity::ProbablyStuck => RED,
         Severity::Unread | Severity::WaitingFor | Severity::Slow => YELLOW,
+        Severity::NothingWrong if !observation.other_networks.is_empty() => YELLOW,
         Severity::NothingWrong => GREEN,
     }
 }
