@@ -60,7 +60,7 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
-    if findings.iter().any(Finding::is_stuck) || style.verbose {
+    if verdict(findings).0 >= Severity::Unread || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
@@ -465,6 +465,20 @@ mod tests {
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn what_nobody_reads_may_be_read_by_a_hidden_process() {
+        let stages = vec![
+            frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),
+            frozen(
+                process(42, "node", vec![reads(3, 7)]),
+                waiting(Outside::Socket),
+            ),
+        ];
+        let text = screen(stages, |observation| observation.hidden = 31);
+        assert!(text.starts_with("UNREAD"), "{text}");
+        assert!(text.contains("note: 31 other processes can't"), "{text}");
     }
 
     #[test]
