@@ -60,7 +60,9 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
-    if verdict(findings).0 >= Severity::Unread || style.verbose {
+    let severity = verdict(findings).0;
+    let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
+    if severity >= Severity::Unread || is_doubtful || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
@@ -465,6 +467,20 @@ mod tests {
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn a_wait_for_a_hidden_process_is_not_called_nothing() {
+        let text = |hidden| {
+            let cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
+            screen(vec![cat], |observation| observation.hidden = hidden)
+        };
+        let first =
+            "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe whose other end";
+        let seen = text(31).replace("\n  ", " ");
+        assert!(seen.starts_with(first), "{seen}");
+        assert!(seen.contains("note: 31 other processes can't"), "{seen}");
+        assert!(!text(0).contains(", but"), "{}", text(0));
     }
 
     #[test]

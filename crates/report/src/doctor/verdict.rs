@@ -24,7 +24,7 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
         None => nothing(observation),
     };
     if verdict == Severity::NothingWrong
-        && let Some(unseen) = other_networks(observation)
+        && let Some(unseen) = unseen(observation)
     {
         return format!("NOTHING WRONG SEEN, but {unseen}");
     }
@@ -43,9 +43,43 @@ pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static
     match verdict(findings).0 {
         Severity::Stuck | Severity::ProbablyStuck => RED,
         Severity::Unread | Severity::WaitingFor | Severity::Slow => YELLOW,
-        Severity::NothingWrong if !observation.other_networks.is_empty() => YELLOW,
+        Severity::NothingWrong if unseen(observation).is_some() => YELLOW,
         Severity::NothingWrong => GREEN,
     }
+}
+
+/// What may hide something wrong.
+pub(super) fn unseen(observation: &Observation) -> Option<String> {
+    other_networks(observation).or_else(|| hidden_peer(observation))
+}
+
+/// A process that stands still, and waits for one that can't be examined.
+fn hidden_peer(observation: &Observation) -> Option<String> {
+    let hides_some = observation.hidden > 0 || observation.hides_processes;
+    if !hides_some || observation.is_survey {
+        return None;
+    }
+    let asked = observation.living().filter(|observed| observed.is_asked);
+    let mut waits = asked
+        .filter(|observed| observed.is_frozen)
+        .flat_map(|observed| observed.on.iter().map(|on| (&observed.process, on)));
+    let (process, on) = waits.find(|(_, on)| {
+        let mut all = observation.processes.iter();
+        !all.any(|other| other.process.holds(on.pipe, on.side.other()))
+    })?;
+    let wait = match on.side {
+        LinkSide::Input => "input on",
+        LinkSide::Room => "room in",
+    };
+    let link = if on.pipe.is_socket() {
+        "socket"
+    } else {
+        "pipe"
+    };
+    Some(format!(
+        "{} (pid {}) waits for {wait} a {link} whose other end no process has that can be examined.",
+        process.name, process.id.pid
+    ))
 }
 
 /// How far nothing was found.

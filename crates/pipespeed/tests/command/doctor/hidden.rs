@@ -115,8 +115,13 @@ fn other_end_of_another_users_pipe_is_not_called_missing() {
     ordinary(&mut cat);
     let pid = group.start(cat, [reader, None, None]);
     group.add("sleep 1000", [None, writer, None]);
-    let command = program.command(&format!("doctor --time 0.3 -v {pid}"));
-    run_alone(command).succeeded();
+    let is_doubtful = eventually(|| {
+        let command = program.command(&format!("doctor --time 0.3 {pid}"));
+        let text = run_alone(command).succeeded().unwrapped();
+        let words = format!("NOTHING WRONG SEEN, but cat (pid {pid}) waits for input on a pipe");
+        (text.starts_with(&words) || !geteuid().is_root()).then_some(())
+    });
+    is_doubtful.expect("the writer can't be seen");
 }
 
 /// A child of another user holds the write end, too, as one that sudo has started.
