@@ -475,8 +475,7 @@ mod tests {
             let cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
             screen(vec![cat], |observation| observation.hidden = hidden)
         };
-        let first =
-            "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe whose other end";
+        let first = "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe, and no";
         let seen = text(31).replace("\n  ", " ");
         assert!(seen.starts_with(first), "{seen}");
         assert!(seen.contains("note: 31 other processes can't"), "{seen}");

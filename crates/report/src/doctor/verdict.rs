@@ -77,7 +77,7 @@ fn hidden_peer(observation: &Observation) -> Option<String> {
         "pipe"
     };
     Some(format!(
-        "{} (pid {}) waits for {wait} a {link} whose other end no process has that can be examined.",
+        "{} (pid {}) waits for {wait} a {link}, and no process that can be examined has the other end.",
         process.name, process.id.pid
     ))
 }
