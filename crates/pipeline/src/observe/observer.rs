@@ -466,7 +466,11 @@ impl Observer<'_> {
                 observed.process.ends.clear();
             }
         }
-        registered::correct(&mut processes);
+        let is_empty = |link: LinkId| {
+            let fills = self.pipes.get(&link).map(|seen| &*seen.fills);
+            fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
+        };
+        registered::correct(&mut processes, is_empty);
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|observed| observed.is_asked) {
             for end in &observed.process.ends {
