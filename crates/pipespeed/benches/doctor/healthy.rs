@@ -98,7 +98,10 @@ fn examine_program(source: &Path, looks: &mut Looks) -> anyhow::Result<bool> {
     for _ in 0..PROGRAM_LOOKS {
         match pipeline.0.try_wait()? {
             Some(status) if status.code() == Some(NOT_INSTALLED) => return Ok(false),
-            Some(status) => anyhow::bail!("{} ended: {status}", name(source)),
+            Some(status) => {
+                looks.all += 1;
+                println!("  ended ({status}): {}", name(source));
+            }
             None => looks.add(&pipeline, name(source))?,
         }
     }
