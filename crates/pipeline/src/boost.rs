@@ -4,6 +4,7 @@
 mod account;
 mod budget;
 mod call;
+mod connections;
 mod sidecar;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use self::account::Register;
 pub use self::account::{Account, PipeName, TreatedPipe};
 use self::budget::Budget;
 use self::call::{InCall, examine_call};
+use self::connections::Connections;
 pub use self::sidecar::{find_other, open_process, start};
 use crate::graph::{Link, LinkSide, Process, Scanner};
 use crate::proc::pipe_probe::PipeProbe;
@@ -69,6 +71,7 @@ pub struct Booster {
     /// The processes in the order of their tree.
     tree: Vec<i32>,
     register: Register,
+    connections: Connections,
     is_limited: bool,
     scans: u64,
     began: Instant,
@@ -89,6 +92,7 @@ impl Booster {
             scanner: Scanner::without_sockets(),
             tree: Vec::new(),
             register: Register::default(),
+            connections: Connections::default(),
             is_limited: false,
             scans: 0,
             began: now,
@@ -203,6 +207,7 @@ impl Booster {
             links = find_connected(links, &own.into_iter().collect());
         }
         self.register.update(processes);
+        self.connections.update(processes);
         let (settled, open): (Vec<Link>, Vec<Link>) = links
             .into_iter()
             .partition(|link| self.register.is_settled(link.id));
@@ -321,6 +326,7 @@ impl Booster {
 
     fn account(&mut self) -> Account {
         let mut account = self.register.take_account();
+        account.connected = self.connections.take_names();
         account.scans = self.scans;
         account.seconds = self.began.elapsed().as_secs_f64();
         account.cpu_s = self.cpu_time().as_secs_f64();

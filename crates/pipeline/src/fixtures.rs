@@ -22,6 +22,7 @@ pub fn process(pid: i32, name: &str, ends: Vec<LinkFd>) -> Process {
         ends,
         sockets: Vec::new(),
         terminals: Vec::new(),
+        network: None,
         remotes: BTreeSet::new(),
         others: OtherFiles::default(),
     }
@@ -222,7 +223,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         hidden: 0,
         hides_processes: false,
         hidden_calls: 0,
-        other_networks: 0,
+        other_networks: Vec::new(),
         is_survey: false,
         own_parent: None,
         load: Load::default(),

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+use rustix::process::getpid;
 use serde::Serialize;
 
 pub use self::links::{Link, LinkEnd, groups, links};
@@ -17,6 +18,9 @@ use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
 use crate::proc::sockets::{self, SocketPeer, Sockets};
 use crate::proc::terminals::{TerminalFd, TerminalId, terminal};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
+
+/// Sockets of at most this many other network namespaces are listed.
+const MAX_NETWORKS: usize = 8;
 
 /// A side of a pipe, by what a process waits for there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -58,6 +62,9 @@ pub struct Process {
     /// Its descriptors of terminals.
     #[serde(skip)]
     pub terminals: Vec<TerminalFd>,
+    /// The inode number of its network namespace; `None` if it has no socket.
+    #[serde(skip)]
+    pub network: Option<u64>,
     /// The addresses of other machines with which its sockets are connected.
     #[serde(skip)]
     pub remotes: BTreeSet<SocketAddr>,
@@ -175,6 +182,12 @@ pub struct Scanner {
     pub graph: Graph,
     /// The sockets as last listed.
     pub(crate) sockets: Sockets,
+    /// Other network namespaces to list sockets of, each with a process in it.
+    networks: BTreeMap<u64, i32>,
+    /// Those whose sockets are in the list.
+    listed_networks: BTreeSet<u64>,
+    /// Processes with sockets in another namespace that are not in the list.
+    pub(crate) other_networks: Vec<i32>,
     stamps: BTreeMap<i32, FdTableStamp>,
     counts_descriptors: bool,
     /// Whether sockets are not followed: listing all of them takes longer than reading a process.
@@ -198,6 +211,7 @@ impl Scanner {
             counts_descriptors: proc.counts_descriptors(),
             is_without_sockets: self.is_without_sockets,
             follows_terminals: self.follows_terminals,
+            networks: std::mem::take(&mut self.networks),
             ..Scanner::default()
         };
         for pid in proc.processes() {
@@ -205,7 +219,7 @@ impl Scanner {
                 self.read(proc, pid);
             }
         }
-        self.join();
+        self.join(proc);
     }
 
     /// Reads those processes that are new, that have more or fewer descriptors than before, or
@@ -237,12 +251,12 @@ impl Scanner {
                 self.read(proc, *pid);
             }
         }
-        self.join();
+        self.join(proc);
     }
 
     /// Lists the sockets, if a process has one, and makes ends of them. They may have been
     /// connected, or lost their peers, since their processes were read. So with terminals.
-    pub(crate) fn join(&mut self) {
+    fn join(&mut self, proc: &Proc) {
         if self.follows_terminals {
             self.join_terminals();
         }
@@ -250,8 +264,7 @@ impl Scanner {
         if self.is_without_sockets || !processes.any(|process| !process.sockets.is_empty()) {
             return;
         }
-        // Without permission, or the kernel's support, sockets join nothing.
-        self.sockets = sockets::list().unwrap_or_default();
+        self.list_sockets(proc);
         for process in self.graph.processes.values_mut() {
             if !process.sockets.is_empty() {
                 process.join(&self.sockets);
@@ -276,6 +289,51 @@ impl Scanner {
                 process.join_terminals(&joined);
             }
         }
+    }
+
+    /// Lists the sockets of this network namespace and of those found by
+    /// [`find_networks`](Self::find_networks).
+    pub(crate) fn list_sockets(&mut self, proc: &Proc) {
+        // Without permission, or the kernel's support, sockets join nothing.
+        self.sockets = sockets::list().unwrap_or_default();
+        self.listed_networks.clear();
+        let Some(pipe_probe) = proc.pipe_probe() else {
+            return;
+        };
+        for (network, pid) in &self.networks {
+            if let Some(sockets) = pipe_probe.list_sockets(proc, *pid) {
+                self.sockets.extend(sockets);
+                self.listed_networks.insert(*network);
+            }
+        }
+    }
+
+    /// Finds the other network namespaces of these processes, and lists the sockets there, too.
+    pub(crate) fn find_networks(&mut self, proc: &Proc, pids: &BTreeSet<i32>) {
+        let own = proc.network(getpid().as_raw_pid());
+        let mut found: BTreeMap<u64, i32> = BTreeMap::new();
+        for process in pids.iter().filter_map(|pid| self.graph.processes.get(pid)) {
+            let other = process.network.filter(|network| Some(*network) != own);
+            if let Some(network) = other
+                && found.len() < MAX_NETWORKS
+            {
+                found.entry(network).or_insert(process.id.pid);
+            }
+        }
+        let are_known = found.keys().eq(self.networks.keys());
+        self.networks = found;
+        if !are_known {
+            self.join(proc);
+        }
+        let is_missed = |process: &&Process| {
+            let mut inodes = process.sockets.iter().map(|(_, inode)| inode);
+            process.network.is_some_and(|network| {
+                Some(network) != own && !self.listed_networks.contains(&network)
+            }) && inodes.any(|inode| !self.sockets.contains_key(inode))
+        };
+        let processes = pids.iter().filter_map(|pid| self.graph.processes.get(pid));
+        let missed = processes.filter(is_missed).map(|process| process.id.pid);
+        self.other_networks = missed.collect();
     }
 
     fn forget(&mut self, pid: i32) {
@@ -317,7 +375,10 @@ impl Scanner {
         // Kernel threads, mostly.
         let has_none = self.counts_descriptors && stamp.is_some_and(|stamp| stamp.count == 0);
         match read_process(files, pid, has_none) {
-            Ok(Some(process)) => {
+            Ok(Some(mut process)) => {
+                if !self.is_without_sockets && !process.sockets.is_empty() {
+                    process.network = proc.network(pid);
+                }
                 self.graph.processes.insert(pid, process);
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -364,6 +425,7 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
             .into_iter()
             .filter_map(|(fd, is_master)| terminal(files, fd, is_master))
             .collect(),
+        network: None,
         remotes: BTreeSet::new(),
         others: table.others,
     }))

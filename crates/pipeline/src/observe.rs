@@ -84,9 +84,8 @@ pub struct Observation {
     pub hides_processes: bool,
     /// The number of processes asked for whose system calls may not be read.
     pub hidden_calls: usize,
-    /// The number of processes asked for with sockets in another network namespace, whose other sides
-    /// are not known.
-    pub other_networks: usize,
+    /// The processes asked for with sockets in another network namespace that was not looked into.
+    pub other_networks: Vec<i32>,
     /// Whether all processes of a user or of the system were asked for.
     pub is_survey: bool,
     /// What this user's pipes are made like; `None` unless one of the pipes is small.

@@ -8,6 +8,7 @@ pub mod terminals;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -395,9 +396,10 @@ impl Proc {
         time.filter(|time| !time.is_zero())
     }
 
-    /// The network namespace of a process, as the kernel names it; `None` without permission.
-    pub(crate) fn network(&self, pid: i32) -> Option<PathBuf> {
-        fs::read_link(self.path(&format!("proc/{pid}/ns/net"))).ok()
+    /// The inode number of a process's network namespace; `None` without permission.
+    pub(crate) fn network(&self, pid: i32) -> Option<u64> {
+        let namespace = fs::metadata(self.path(&format!("proc/{pid}/ns/net"))).ok()?;
+        Some(namespace.ino())
     }
 
     /// The fields of a process's `stat`.
@@ -581,19 +583,56 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::io::Write;
     use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
 
+    use pipespeed_testing::procs::eventually;
     use rustix::process::{getpid, getppid};
 
     use super::*;
 
     #[test]
-    fn only_a_living_child_is_a_descendant() {
+    fn a_process_is_idle_since_it_last_ran() {
+        const LONG: Duration = Duration::from_millis(200);
+        /// A thread that runs on is only updated by the timer interrupt.
+        const TICK: Duration = Duration::from_millis(20);
         let proc = Proc::default();
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
+        if proc.idle_time(getpid().as_raw_pid()).is_none() {
+            return pipespeed_testing::skip("no /proc/PID/sched");
+        }
+        let before = Instant::now();
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
+        let (pid, mut input) = (child.id() as i32, child.stdin.take().unwrap());
+        eventually(|| {
+            let waits = proc.name(pid)? == "cat" && proc.stat(pid)?.state == 'S';
+            waits.then_some(())
+        })
+        .unwrap();
+        let asleep = Instant::now();
+        let (at_least, idle) = eventually(|| {
+            let at_least = asleep.elapsed();
+            let idle = proc.idle_time(pid)?;
+            (idle > LONG).then_some((at_least, idle))
+        })
+        .unwrap();
+        assert!(idle + TICK >= at_least, "{idle:?} after {at_least:?}");
+        assert!(idle <= before.elapsed() + TICK, "{idle:?}");
+        input.write_all(b"x").unwrap();
+        eventually(|| (proc.idle_time(pid)? < LONG).then_some(())).unwrap();
+        drop(input);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn only_a_living_child_is_a_descendant() {
+        let proc = Proc::default();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = child.id() as i32;
         assert!(proc.is_descendant(pid));
         drop(child.stdin.take());

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
-use pipespeed_pipeline::diagnosis::Finding;
+use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
 use pipespeed_pipeline::observe::{Observation, ObservedLink};
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::{Observed, Shares};
@@ -20,15 +20,15 @@ use pipespeed_pipeline::sample::{Observed, Shares};
 use self::sentences::describe;
 use self::verdict::{describe_verdict, too_short};
 
-use super::format::{pluralize, significant};
+use super::format::{list, pluralize, significant};
 use super::style::{BOLD, DIM, Style};
 use super::table::{Cell, Column, Table};
 
 /// The verdict, who waits for whom, the stages with their shares of time, and what was found, the
 /// worst first.
 pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> String {
-    let verdict = describe_verdict(observation, findings);
-    let mut blocks = vec![style.note(&verdict, verdict::color(findings))];
+    let first = describe_verdict(observation, findings);
+    let mut blocks = vec![style.note(&first, verdict::color(observation, findings))];
     for section in sections(observation, findings, style) {
         if let Some(name) = &section.name {
             blocks.push(style.heading(name));
@@ -56,8 +56,13 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     }
     blocks.push(style.note(&effort(observation), DIM));
     blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
-    blocks.extend(other_networks(observation.other_networks).map(|text| style.note(&text, DIM)));
-    if findings.iter().any(Finding::is_stuck) || style.verbose {
+    if verdict(findings).0 != Severity::NothingWrong {
+        let text = other_networks(observation).map(|text| format!("note: {text}"));
+        blocks.extend(text.map(|text| style.note(&text, DIM)));
+    }
+    let severity = verdict(findings).0;
+    let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
+    if severity >= Severity::Unread || is_doubtful || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
@@ -110,15 +115,27 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     ))
 }
 
-/// The note that the sockets of `count` processes can't be followed.
-fn other_networks(count: usize) -> Option<String> {
-    let processes = pluralize(count, "process");
-    (count > 0).then(|| {
-        format!(
-            "note: {processes} with sockets in another network namespace: who is at their other sides \
-             can't be seen (run this by 'nsenter -n -t PID')"
-        )
-    })
+/// Whose sockets are in another network namespace, and how to look at them.
+fn other_networks(observation: &Observation) -> Option<String> {
+    const MAX_NAMED: usize = 3;
+    let pids = &observation.other_networks;
+    let first = pids.first()?;
+    let all = observation
+        .processes
+        .iter()
+        .map(|observed| &observed.process);
+    let names = all
+        .filter(|process| pids.contains(&process.id.pid))
+        .map(|process| format!("{} (pid {})", process.name, process.id.pid));
+    let processes = if pids.len() <= MAX_NAMED {
+        list(names)
+    } else {
+        format!("{} processes", pids.len())
+    };
+    Some(format!(
+        "the sockets of {processes} are in another network namespace, and were not looked at. To look \
+         at them: nsenter -n -t {first} pipespeed doctor {first}"
+    ))
 }
 
 /// The note that the system calls of `count` processes of the pipelines can't be read.
@@ -450,6 +467,33 @@ mod tests {
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn a_wait_for_a_hidden_process_is_not_called_nothing() {
+        let text = |hidden| {
+            let cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
+            screen(vec![cat], |observation| observation.hidden = hidden)
+        };
+        let first = "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe, and no";
+        let seen = text(31).replace("\n  ", " ");
+        assert!(seen.starts_with(first), "{seen}");
+        assert!(seen.contains("note: 31 other processes can't"), "{seen}");
+        assert!(!text(0).contains(", but"), "{}", text(0));
+    }
+
+    #[test]
+    fn what_nobody_reads_may_be_read_by_a_hidden_process() {
+        let stages = vec![
+            frozen(process(41, "yes", vec![writes(1, 7)]), on_room(7)),
+            frozen(
+                process(42, "node", vec![reads(3, 7)]),
+                waiting(Outside::Socket),
+            ),
+        ];
+        let text = screen(stages, |observation| observation.hidden = 31);
+        assert!(text.starts_with("UNREAD"), "{text}");
+        assert!(text.contains("note: 31 other processes can't"), "{text}");
     }
 
     #[test]

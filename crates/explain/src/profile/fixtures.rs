@@ -3,7 +3,7 @@
 use super::account::ResourceUsage;
 use super::gathered::{Chains, end_profile};
 use super::perf::{Event, EventScope, FREQUENCY};
-use super::pipeline::SleepReason;
+use super::reason::SleepReason;
 use super::record::{
     CaseProfile, EndProfile, Losses, PipelineProfile, Profile, ProfileSettings, Share,
     StageProfile, Status,

@@ -10,6 +10,7 @@
 //! | [`perf`], [`symbols`] | samples, or why there are none; names of kernel functions |
 //! | [`attribution`] | the process and the end or command that a sample belongs to |
 //! | [`groups`] | the table of costs and the attribution of call chains |
+//! | [`reason`] | what a process waits for, by the kernel functions in which it sleeps |
 //! | [`account`], [`gathered`] | the wall time of an end, split |
 //! | [`collect`], [`pipeline`] | profiles of cases and of users' commands |
 //! | [`counted`] | accounts of cases by counts and costs, if sampling is refused |
@@ -28,6 +29,7 @@ pub mod groups;
 pub mod notes;
 pub mod perf;
 pub mod pipeline;
+pub mod reason;
 pub mod record;
 pub mod symbols;
 pub mod tree;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::account::ResourceUsage;
 use super::event::{Event, EventScope, FREQUENCY, MIN_SAMPLES};
 use super::groups::CostGroup;
-use super::pipeline::SleepReason;
+use super::reason::SleepReason;
 use pipespeed_host::Warning;
 use pipespeed_measure::record::{NotRun, RecordHeader};
 use pipespeed_measure::spec::Case;

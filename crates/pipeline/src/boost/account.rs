@@ -50,6 +50,8 @@ impl TreatedPipe {
 pub struct Account {
     /// The pipes raised, or left as they are.
     pub pipes: Vec<TreatedPipe>,
+    /// Programs connected by a socket, which is left as it is.
+    pub connected: Vec<[String; 2]>,
     /// Processor time that this took, in seconds.
     pub cpu_s: f64,
     /// How long the pipeline was attended to, in seconds.
@@ -74,15 +76,15 @@ impl Account {
     }
 }
 
-/// A process at an end of a pipe, with its last name.
+/// A process at an end of a pipe or socket, with its last name.
 #[derive(Debug, Default)]
-struct Party {
+pub(super) struct Party {
     id: Option<ProcessId>,
-    name: String,
+    pub(super) name: String,
 }
 
 impl Party {
-    fn new(process: Option<&Process>) -> Self {
+    pub(super) fn new(process: Option<&Process>) -> Self {
         Party {
             id: process.map(|process| process.id),
             name: process
@@ -92,7 +94,7 @@ impl Party {
     }
 
     /// Updates the name, which exec changes.
-    fn update(&mut self, processes: &BTreeMap<i32, Process>) {
+    pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>) {
         let now = self.id.and_then(|id| processes.get(&id.pid));
         if let Some(now) = now.filter(|now| Some(now.id) == self.id) {
             self.name.clone_from(&now.name);

@@ -12,7 +12,6 @@ use super::{registered, terminals};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::pipe_probe::PipeState;
-use crate::proc::sockets;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
@@ -179,7 +178,9 @@ impl Observer<'_> {
     /// Begins to sample the processes asked for.
     fn adopt(&mut self, is_start: bool) {
         let is_survey = self.plan.scope.root().is_none();
-        for pid in self.in_scope() {
+        let pids = self.in_scope();
+        self.scanner.find_networks(self.proc, &pids);
+        for pid in pids {
             let process = &self.scanner.graph.processes[&pid];
             // A parent that waits for a child may have no pipe itself.
             if !is_survey || !process.ends.is_empty() {
@@ -398,11 +399,9 @@ impl Observer<'_> {
         if links.is_empty() {
             return;
         }
-        let Ok(sockets) = sockets::list() else {
-            return;
-        };
+        self.scanner.list_sockets(self.proc);
         for link in links {
-            if let Some(socket) = sockets.get(&link.inode()) {
+            if let Some(socket) = self.scanner.sockets.get(&link.inode()) {
                 let seen = self.pipes.entry(*link).or_default();
                 seen.fills.push(FillSample {
                     at: Instant::now(),
@@ -469,7 +468,11 @@ impl Observer<'_> {
             }
         }
         terminals::leave_attended(&mut processes);
-        registered::correct(&mut processes);
+        let is_empty = |link: LinkId| {
+            let fills = self.pipes.get(&link).map(|seen| &*seen.fills);
+            fills.is_some_and(|fills| !fills.is_empty() && fills.iter().all(|look| look.bytes == 0))
+        };
+        registered::correct(&mut processes, is_empty);
         let mut pipes: BTreeMap<LinkId, Option<String>> = BTreeMap::new();
         for observed in processes.iter().filter(|observed| observed.is_asked) {
             for end in &observed.process.ends {
@@ -497,7 +500,7 @@ impl Observer<'_> {
             hidden_calls: asked
                 .filter(|tally| tally.hides_calls && !tally.has_ended)
                 .count(),
-            other_networks: self.other_networks(),
+            other_networks: self.scanner.other_networks.clone(),
             is_survey: self.plan.scope.root().is_none(),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()

@@ -10,9 +10,16 @@ use crate::wait::{BlockedOn, Outside, ThreadState};
 /// Samples may contradict each other by so much.
 const MAX_ERROR: f64 = 0.1;
 
-/// Corrects what readers in event loops waited for: while a writer waits for room in a link, there is
-/// data in it, and whoever seems to wait for that has it only registered.
-pub(super) fn correct(processes: &mut [Observed]) {
+/// Whoever waits for room in a link that seems empty for this share has it only registered.
+const MIN_REGISTERED: f64 = 0.8;
+
+/// Corrects what event loops waited for. In a link that `is_empty` whenever it is looked into there is
+/// room, and whoever seems to wait for that has it only registered. While a writer waits for room in
+/// a link, there is data in it, and whoever seems to wait for that has it only registered.
+pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> bool) {
+    for process in &mut *processes {
+        leave_room(process, &is_empty);
+    }
     let mut full: BTreeMap<LinkId, f64> = BTreeMap::new();
     for process in &*processes {
         for on in process.on.iter().filter(|on| on.side == LinkSide::Room) {
@@ -52,6 +59,29 @@ pub(super) fn correct(processes: &mut [Observed]) {
     }
 }
 
+/// Removes waits for room in empty links.
+fn leave_room(process: &mut Observed, is_empty: impl Fn(LinkId) -> bool) {
+    let longest = |process: &Observed, side: LinkSide| {
+        let waits = process.on.iter().filter(|on| on.side == side);
+        waits.map(|on| on.share).fold(0.0, f64::max)
+    };
+    let before = longest(process, LinkSide::Room);
+    process
+        .on
+        .retain(|on| on.side == LinkSide::Input || on.share < MIN_REGISTERED || !is_empty(on.pipe));
+    let moved = (before - longest(process, LinkSide::Room)).min(process.shares.blocked);
+    if moved <= 0.0 {
+        return;
+    }
+    process.shares.blocked -= moved;
+    if longest(process, LinkSide::Input) > 0.0 {
+        process.shares.starved += moved;
+    } else {
+        process.shares.elsewhere += moved;
+        *process.outside.entry(Outside::EventOrTimer).or_default() += moved;
+    }
+}
+
 /// Whether a writer waits nearly all the time for room in a link that this process can read.
 fn has_full_input(process: &Observed, full: &BTreeMap<LinkId, f64>) -> bool {
     const MIN_FULL: f64 = 0.8;
@@ -82,7 +112,7 @@ mod tests {
         let writer = frozen(process(1, "cat", vec![writes(1, 7)]), on_room(7));
         let reader = frozen(process(2, "node", vec![reads(5, 7)]), on_input(7));
         let mut all = [writer.clone(), reader];
-        correct(&mut all);
+        correct(&mut all, |_| false);
         assert_eq!(all[0], writer);
         assert_eq!((all[1].shares.starved, all[1].shares.elsewhere), (0.0, 1.0));
         assert_eq!(all[1].outside[&Outside::EventOrTimer], 1.0);
@@ -91,7 +121,18 @@ mod tests {
             busy(process(2, "wc", vec![reads(0, 7)]), 0.5, 0.0, 0.5),
         ];
         let mut same = by_turns.clone();
-        correct(&mut same);
+        correct(&mut same, |_| false);
         assert_eq!(same, by_turns);
+    }
+
+    #[test]
+    fn a_writer_to_an_empty_pipe_waits_for_something_else() {
+        let writer = frozen(process(1, "tokio", vec![writes(5, 7)]), on_room(7));
+        let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
+        let mut all = [writer, reader.clone()];
+        correct(&mut all, |_| true);
+        assert_eq!(all[1], reader);
+        assert_eq!((all[0].shares.blocked, all[0].shares.elsewhere), (0.0, 1.0));
+        assert!(all[0].on.is_empty());
     }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustix::process::getpid;
-
 use super::Observer;
 use crate::proc::LinkId;
 use crate::sample::Observed;
@@ -32,19 +30,5 @@ impl Observer<'_> {
         for observed in processes {
             observed.process.ends.retain(|end| is_used(&end.pipe));
         }
-    }
-
-    /// The number of processes asked for with sockets in another network namespace.
-    pub(super) fn other_networks(&self) -> usize {
-        let own = self.proc.network(getpid().as_raw_pid());
-        let asked = self.tallies.values().filter(|tally| {
-            let has_sockets = !tally.process.sockets.is_empty();
-            has_sockets && !tally.has_ended && self.asked.contains(&tally.process.id)
-        });
-        let networks = asked.map(|tally| self.proc.network(tally.process.id.pid));
-        networks
-            .flatten()
-            .filter(|network| Some(network) != own.as_ref())
-            .count()
     }
 }

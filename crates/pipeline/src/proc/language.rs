@@ -68,7 +68,26 @@ impl Proc {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
+    use pipespeed_host::Root;
+
     use super::*;
+
+    #[test]
+    fn a_go_program_is_found_by_the_note_of_its_linker() {
+        for (program, expected) in [("gofmt", Language::Go), ("cat", Language::Other)] {
+            let mut command = Command::new(program);
+            let Ok(mut child) = command.stdin(Stdio::piped()).spawn() else {
+                return pipespeed_testing::skip("no gofmt, which is written in Go");
+            };
+            // It has become the program, and waits for its input.
+            let found = Proc::below(Root("/".into())).language(child.id() as i32);
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!(found, expected, "{program}");
+        }
+    }
 
     #[test]
     fn versions_in_the_name_of_an_interpreter_do_not_matter() {

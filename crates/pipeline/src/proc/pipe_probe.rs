@@ -16,6 +16,7 @@
 //! |---|---|
 //! | privileges | those of the command that starts it: it gets none, and gives none up |
 //! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, and the beginning of their `exe`, for reading; nothing else of others |
+//! | where it goes | with CAP_SYS_ADMIN into the network namespace of a process asked for, to list its sockets, and back |
 //! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave (`exe` is the kernel's link to what runs, a regular file); of /proc only names made of numbers and these four words |
 //! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
 //! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
@@ -27,8 +28,8 @@
 //!
 //! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
 //!   time), is not tried again. After 16 such processes no file of this kind is read.
-//! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB), and
-//!   parsed only as numbers and words.
+//! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB; a list of sockets, which
+//!   is the kernel's, 4 MiB), and parsed only as numbers and words.
 //! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
 //!   replaces them before they are shown or saved.
 //! - Pretend: its name, its arguments and its poll sets are what it says they are. A wrong answer
@@ -50,6 +51,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use self::helper::Helper;
 pub(crate) use self::helper::open;
 pub use self::helper::{Answer, main};
+use super::sockets::Sockets;
 use super::{LinkId, Proc, ProcessId};
 
 /// The argument of the hidden subcommand under which the helper process starts.
@@ -68,6 +70,8 @@ const MAX_SILENT: usize = 16;
 const BACKOFF: Duration = Duration::from_millis(500);
 /// Answers are at most this long, in bytes: an epoll instance has about 90 a descriptor.
 const MAX_ANSWER: usize = 32 << 10;
+/// A longer list of sockets, in bytes, is not sent: a socket has about 70.
+const MAX_SOCKETS: usize = 4 << 20;
 
 /// The state of a pipe at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +206,13 @@ impl PipeProbe {
     /// Sends a request on a pipe to the helper process.
     pub(crate) fn ask(&self, proc: &Proc, request: &str) -> Result<Vec<u8>, NoAnswer> {
         self.0.borrow_mut().ask(proc, request, PIPE_PATIENCE)
+    }
+
+    /// Lists the sockets of a process's network namespace. `None` if that may not be entered.
+    pub(crate) fn list_sockets(&self, proc: &Proc, pid: i32) -> Option<Sockets> {
+        let request = format!("{}{pid}\n", helper::SOCKETS);
+        let answer = self.0.borrow_mut().ask(proc, &request, FILE_PATIENCE);
+        serde_json::from_slice(&answer.ok()?).ok()
     }
 
     /// Reads at most `len` bytes of a process's file, given below its directory. `None` if that

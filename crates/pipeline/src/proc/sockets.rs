@@ -17,12 +17,13 @@ use netlink_packet_sock_diag::unix::{
 };
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket as Netlink, SocketAddr as NetlinkAddress};
+use serde::{Deserialize, Serialize};
 
 /// Messages of a dump arrive in parts of at most this length (NLMSG_GOODSIZE and larger).
 const MAX_PART: usize = 64 << 10;
 
 /// The other end of a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketPeer {
     /// A socket on this machine, by its inode number.
     Local(u64),
@@ -33,7 +34,7 @@ pub enum SocketPeer {
 }
 
 /// A socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketState {
     /// Its other end.
     pub peer: SocketPeer,
@@ -43,7 +44,7 @@ pub struct SocketState {
     pub has_datagrams: bool,
 }
 
-/// The sockets of one network namespace, by inode number.
+/// Sockets by inode number, which no two sockets of a machine share.
 pub type Sockets = BTreeMap<u64, SocketState>;
 
 /// Lists all unix and TCP sockets of the network namespace of this process.

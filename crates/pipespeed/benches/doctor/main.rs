@@ -5,24 +5,29 @@
 //!
 //! | part | |
 //! |---|---|
-//! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons |
+//! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons; and 15 of 3 stages each joined by socat, by unix sockets and by TCP |
 //! | `usual` | the same for twelve of zcat, sort, gzip, tar, zstd and meter |
 //! | `hangs` | seven planted deadlocks, and 28 hangs of Node, Python, Go, Java, Perl, Rust and shell, each from its file in `hangs/`: the verdict, who, which stream and the remedy |
-//! | `healthy` | 60 pipelines that move or wait for something outside, examined twice |
+//! | `healthy` | 60 pipelines that move or wait for something outside, examined twice, and 29 programs that wait, each from its file in `healthy/`, examined eight times |
 //! | `cost` | a fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval; on all processors, on one, and beside a process that wakes up as often and computes as long as doctor but reads nothing |
 //! | `ends` | how much later a writer learns that its reader has left, and a reader the end of file, while the pipe is looked into all the time |
 //! | `processes` | 10,000 short-lived processes, and 100 that are killed |
 //!
-//! Each observation takes two seconds, as by default.
+//! Each observation takes two seconds, as by default, and one of `healthy` one second.
 
 #[path = "hangs/rust_wait.rs"]
 mod rust_wait;
 #[path = "../common/slices.rs"]
 mod slices;
+#[path = "healthy/tokio_idle_child.rs"]
+mod tokio_idle_child;
 #[path = "hangs/tokio_stderr.rs"]
 mod tokio_stderr;
 
+mod healthy;
+mod joined;
 mod planted;
+mod programs;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -39,7 +44,6 @@ use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_pipeline::proc::pipe_probe::{self, PipeProbe};
 use pipespeed_pipeline::proc::{LinkId, Proc};
 use pipespeed_stats as stats;
-use pipespeed_testing::pipelines;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -115,9 +119,10 @@ const PARTS: [&str; 7] = [
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [planted::RUST, name] = *args.iter().map(String::as_str).collect::<Vec<_>>() {
+    if let [programs::RUST, name] = *args.iter().map(String::as_str).collect::<Vec<_>>() {
         return match name {
             "rust_wait" => rust_wait::main(),
+            "tokio_idle_child" => tokio_idle_child::main(),
             _ => tokio_stderr::main(),
         };
     }
@@ -141,7 +146,7 @@ fn main() -> anyhow::Result<()> {
             "bottlenecks" => bottlenecks()?,
             "usual" => usual_programs()?,
             "hangs" => hangs()?,
-            "healthy" => healthy()?,
+            "healthy" => healthy::examine_all()?,
             "cost" => cost(slices)?,
             "ends" => ends(trials)?,
             _ => processes()?,
@@ -153,29 +158,41 @@ fn main() -> anyhow::Result<()> {
 fn bottlenecks() -> anyhow::Result<()> {
     let (mut right, mut all) = (0, 0);
     for stages in 2..=6 {
-        for at in 0..stages {
-            for (name, first, later) in SLOW {
-                let commands = (0..stages).map(|stage| match stage {
-                    _ if stage == at && at == 0 => first,
-                    _ if stage == at => later,
-                    0 => "yes",
-                    _ => "cat",
-                });
-                let commands: Vec<&str> = commands.collect();
-                let script = commands.join(" | ");
-                let pipeline = Pipeline::start(&script)?;
-                let found = slowest(pipeline.0.id())?;
-                all += 1;
-                if found == name {
-                    right += 1;
-                } else {
-                    println!("  {found:?} instead of {name}: {script}");
-                }
-            }
+        for (name, commands) in pipelines_with_slow_stage(stages) {
+            let script = commands.join(" | ");
+            let pipeline = Pipeline::start(&script)?;
+            all += 1;
+            right += usize::from(is_named(&pipeline, name, &script)?);
         }
     }
     println!("slow stage named: {right} of {all}");
-    Ok(())
+    joined::examine_all()
+}
+
+/// Pipelines of so many stages: each with the name of its slow stage, and its commands.
+fn pipelines_with_slow_stage(
+    stages: usize,
+) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    (0..stages).flat_map(move |at| {
+        SLOW.into_iter().map(move |(name, first, later)| {
+            let commands = (0..stages).map(|stage| match stage {
+                _ if stage == at && at == 0 => first,
+                _ if stage == at => later,
+                0 => "yes",
+                _ => "cat",
+            });
+            (name, commands.collect())
+        })
+    })
+}
+
+/// Whether this stage is named as the bottleneck.
+fn is_named(pipeline: &Pipeline, name: &str, script: &str) -> anyhow::Result<bool> {
+    let found = slowest(pipeline.0.id())?;
+    if found != name {
+        println!("  {found:?} instead of {name}: {script}");
+    }
+    Ok(found == name)
 }
 
 /// Pipelines of usual programs: the slow stage, how the command line of the program begins that
@@ -228,12 +245,7 @@ fn usual_programs() -> anyhow::Result<()> {
             while !proc.tree(pid as i32).iter().any(has_read) {
                 thread::sleep(Duration::from_millis(5));
             }
-            let found = slowest(pid)?;
-            if found == name {
-                right += 1;
-            } else {
-                println!("  {found:?} instead of {name}: {script}");
-            }
+            right += usize::from(is_named(&pipeline, name, &script)?);
         }
     }
     println!(
@@ -296,26 +308,15 @@ fn hangs() -> anyhow::Result<()> {
     planted::examine_all()
 }
 
-fn healthy() -> anyhow::Result<()> {
-    let (mut stuck, mut all) = (0, 0);
-    for script in pipelines::healthy() {
-        let pipeline = Pipeline::start(&script)?;
-        for _ in 0..2 {
-            all += 1;
-            if examine(pipeline.0.id())?["is_stuck"] == true {
-                stuck += 1;
-                println!("  called stuck: {script}");
-            }
-        }
-    }
-    println!("healthy pipelines called stuck: {stuck} of {all}");
-    Ok(())
-}
-
 /// The record of an observation of two seconds.
 fn examine(pid: u32) -> anyhow::Result<Value> {
+    examine_for("2", pid)
+}
+
+/// The record of an observation of so many seconds.
+fn examine_for(seconds: &str, pid: u32) -> anyhow::Result<Value> {
     let output = Command::new(PIPESPEED)
-        .args(["doctor", "--json", "-", &pid.to_string()])
+        .args(["doctor", "--time", seconds, "--json", "-", &pid.to_string()])
         .output()?;
     anyhow::ensure!(output.stderr.is_empty(), "{output:?}");
     Ok(serde_json::from_slice(&output.stdout)?)

@@ -1,7 +1,7 @@
 //! Hangs of programs as people write them, each with its right answer.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,8 @@ use anyhow::Context;
 use pipespeed_pipeline::proc::Proc;
 use serde_json::Value;
 
+use crate::programs::{program, quiet};
 use crate::{PIPESPEED, Pipeline};
-
-/// The argument by which this program becomes one of the hangs written in Rust.
-pub(crate) const RUST: &str = "--planted";
 
 /// What `doctor` must say of a program that hangs.
 struct Planted {
@@ -266,16 +264,13 @@ pub(crate) fn examine_all() -> anyhow::Result<()> {
     let (mut right, mut skipped) = (0, 0);
     for planted in &ALL {
         let directory = tempfile::tempdir()?;
-        let Some(mut command) = planted.command(directory.path())? else {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/doctor/hangs");
+        let Some(mut command) = program(&source.join(planted.file), directory.path())? else {
             skipped += 1;
             println!("  skipped: {}", planted.file);
             continue;
         };
-        command
-            .current_dir(directory.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        quiet(&mut command).current_dir(directory.path());
         let program = Pipeline::spawn(command)?;
         planted.wait_until_still(program.0.id() as i32)?;
         let record = crate::examine(program.0.id()).context(planted.file)?;
@@ -298,46 +293,6 @@ pub(crate) fn examine_all() -> anyhow::Result<()> {
 }
 
 impl Planted {
-    /// The program; `None` if what runs it is not installed.
-    fn command(&self, directory: &Path) -> anyhow::Result<Option<Command>> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/doctor/hangs");
-        let source = source.join(self.file);
-        let stem = source.file_stem().context("a file")?.to_os_string();
-        let interpreter = match source.extension().and_then(|text| text.to_str()) {
-            Some("js") => "node",
-            Some("py") => "python3",
-            Some("pl") => "perl",
-            Some("sh") => "sh",
-            Some("java") => "java",
-            Some("go") => {
-                let program = directory.join(&stem);
-                return build(&source, &program);
-            }
-            _ => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.arg(RUST).arg(stem);
-                return Ok(Some(command));
-            }
-        };
-        let is_there = Command::new(interpreter)
-            .arg(if interpreter == "sh" {
-                "-c"
-            } else {
-                "--version"
-            })
-            .arg(":")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(mut found) = is_there else {
-            return Ok(None);
-        };
-        found.wait()?;
-        let mut command = Command::new(interpreter);
-        command.arg(source);
-        Ok(Some(command))
-    }
-
     /// Waits until all processes that the finding names are there and hardly run any more.
     fn wait_until_still(&self, pid: i32) -> anyhow::Result<()> {
         const INTERVAL: Duration = Duration::from_millis(500);
@@ -398,17 +353,4 @@ fn ran(proc: &Proc, leader: i32) -> Duration {
             .collect::<Vec<_>>()
     });
     threads.sum()
-}
-
-/// A program in Go, compiled; `None` without its compiler.
-fn build(source: &Path, program: &PathBuf) -> anyhow::Result<Option<Command>> {
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .args([program, &source.to_path_buf()])
-        .status();
-    Ok(match built {
-        Ok(status) if status.success() => Some(Command::new(program)),
-        Ok(status) => anyhow::bail!("go build {}: {status}", source.display()),
-        Err(_) => None,
-    })
 }

@@ -9,7 +9,7 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
 use super::names::{descriptor, duration, full, stream, written_as};
-use super::{count_stages, unread_bytes};
+use super::{count_stages, other_networks, unread_bytes};
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
 
@@ -23,6 +23,11 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
         Some(_) => format!(" in {}, but see below.", count_stages(observation)),
         None => nothing(observation),
     };
+    if verdict == Severity::NothingWrong
+        && let Some(unseen) = unseen(observation)
+    {
+        return format!("NOTHING WRONG SEEN, but {unseen}");
+    }
     let name = match (verdict, finding) {
         (Severity::Stuck, _) => "STUCK".to_owned(),
         (Severity::ProbablyStuck, _) => "PROBABLY STUCK".to_owned(),
@@ -34,12 +39,47 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
     name + &text
 }
 
-pub(super) fn color(findings: &[Finding]) -> &'static str {
+pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static str {
     match verdict(findings).0 {
         Severity::Stuck | Severity::ProbablyStuck => RED,
         Severity::Unread | Severity::WaitingFor | Severity::Slow => YELLOW,
+        Severity::NothingWrong if unseen(observation).is_some() => YELLOW,
         Severity::NothingWrong => GREEN,
     }
+}
+
+/// What may hide something wrong.
+pub(super) fn unseen(observation: &Observation) -> Option<String> {
+    other_networks(observation).or_else(|| hidden_peer(observation))
+}
+
+/// A process that stands still, and waits for one that can't be examined.
+fn hidden_peer(observation: &Observation) -> Option<String> {
+    let hides_some = observation.hidden > 0 || observation.hides_processes;
+    if !hides_some || observation.is_survey {
+        return None;
+    }
+    let asked = observation.living().filter(|observed| observed.is_asked);
+    let mut waits = asked
+        .filter(|observed| observed.is_frozen)
+        .flat_map(|observed| observed.on.iter().map(|on| (&observed.process, on)));
+    let (process, on) = waits.find(|(_, on)| {
+        let mut all = observation.processes.iter();
+        !all.any(|other| other.process.holds(on.pipe, on.side.other()))
+    })?;
+    let wait = match on.side {
+        LinkSide::Input => "input on",
+        LinkSide::Room => "room in",
+    };
+    let link = if on.pipe.is_socket() {
+        "socket"
+    } else {
+        "pipe"
+    };
+    Some(format!(
+        "{} (pid {}) waits for {wait} a {link}, and no process that can be examined has the other end.",
+        process.name, process.id.pid
+    ))
 }
 
 /// How far nothing was found.

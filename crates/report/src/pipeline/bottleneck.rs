@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 use pipespeed_explain::profile::groups::CostGroup;
-use pipespeed_explain::profile::pipeline::SleepReason;
+use pipespeed_explain::profile::reason::SleepReason;
 use pipespeed_explain::profile::record::{PipelineProfile, StageProfile};
 use pipespeed_pipeline::wait::Asleep;
 

@@ -1,5 +1,6 @@
 //! A line of the screen, and where its columns are.
 
+use pipespeed_base::size;
 use pipespeed_pipeline::observe::ObservedLink;
 use pipespeed_pipeline::sample::Shares;
 
@@ -47,6 +48,7 @@ pub(super) const SHARES: usize = 2 + NUMBERS * NUMBER;
 pub(super) const RATE: usize = 8;
 const PIPE_BAR: usize = 8;
 const PIPE: usize = 1 + PIPE_BAR + 2;
+const SIZE: usize = PIPE - 1;
 const PERCENT: usize = 5;
 
 /// A narrower screen has neither pids nor numbers.
@@ -185,6 +187,13 @@ impl ScreenLine {
             rate(pipe.bytes_per_s)
         };
         self.right(RATE, &rate, "");
+        // How much a socket holds is limited by memory, not by bytes.
+        if pipe.id.is_socket()
+            && let Some(unread) = pipe.unread
+        {
+            self.put(" ", "");
+            return self.left(SIZE, &size::format(unread), CYAN);
+        }
         let bar = match pipe.fill {
             _ if pipe.is_held => "held".to_owned(),
             Some(fill) => "#".repeat((fill * PIPE_BAR as f64).round() as usize),

@@ -11,11 +11,11 @@ use pipespeed_pipeline::proc::{LinkId, Proc};
 use pipespeed_pipeline::wait::Asleep;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use super::reasons::{SleepReason, reason_of_sleep};
 use super::status;
 use super::usage::StageUsage;
 use crate::profile::attribution::{Owners, StackSample};
 use crate::profile::gathered::Chains;
+use crate::profile::reason::{SleepReason, reason_of_sleep};
 use crate::profile::record::Status;
 
 /// A new process has its standard input and output by then.

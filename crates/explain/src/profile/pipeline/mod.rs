@@ -2,11 +2,10 @@
 //! its processes are sampled. Nothing of the command line is parsed: the processes' pipes show
 //! which stages there are.
 //!
-//! `running` runs the command, `members` observes its processes, `reasons` is what they wait for, `status` how one ended,
+//! `running` runs the command, `members` observes its processes, `status` how one ended,
 //! `stages` finds out which are stages, `record` makes the record.
 
 mod members;
-mod reasons;
 mod record;
 mod running;
 mod stages;
@@ -19,7 +18,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-pub use self::reasons::SleepReason;
 pub use self::running::PHASE_MS;
 use super::perf::Sampling;
 use super::record::PipelineProfile;

@@ -1,7 +1,7 @@
 //! The helper process, and its side of the pipes between it and this process.
 
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::pread;
 use rustix::process::getpid;
 use rustix::stdio;
-use rustix::thread::set_name;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_name};
 
-use super::{HelperLaunch, MAX_ANSWER, NoAnswer, PipeState, is_readable};
-use crate::proc::{Proc, ProcessId};
+use super::{HelperLaunch, MAX_ANSWER, MAX_SOCKETS, NoAnswer, PipeState, is_readable};
+use crate::proc::{Proc, ProcessId, sockets};
 
 /// Interval of looking whether a helper that does not answer is blocked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -26,6 +26,8 @@ const HARMLESS: OFlags = OFlags::NONBLOCK
     .union(OFlags::CLOEXEC);
 /// A request for a file begins with this.
 pub(super) const FILE: &str = "file ";
+/// A request for the sockets of a process's network namespace begins with this.
+pub(super) const SOCKETS: &str = "sockets ";
 /// The link to the file of a process's program.
 const PROGRAM: &str = "exe";
 
@@ -99,7 +101,7 @@ impl Helper {
         let mut line = String::new();
         self.answers.read_line(&mut line).ok()?;
         let len: usize = line.trim_end().parse().ok()?;
-        let mut bytes = vec![0; len.min(MAX_ANSWER)];
+        let mut bytes = vec![0; len.min(MAX_SOCKETS)];
         self.answers.read_exact(&mut bytes).ok()?;
         Some(bytes)
     }
@@ -163,6 +165,8 @@ fn serve(other: Answer) -> io::Result<()> {
 fn answer(request: &str, other: Answer) -> Option<Vec<u8>> {
     if let Some(request) = request.strip_prefix(FILE) {
         read_file(request)
+    } else if let Some(pid) = request.strip_prefix(SOCKETS) {
+        list_sockets(pid.parse().ok()?)
     } else if request.starts_with(|letter: char| !letter.is_ascii_digit()) {
         other(request)
     } else {
@@ -199,6 +203,21 @@ fn read_file(request: &str) -> Option<Vec<u8>> {
     }
     bytes.truncate(filled);
     Some(bytes)
+}
+
+/// Lists the sockets of a process's network namespace. `None` if that may not be entered.
+fn list_sockets(pid: i32) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = |path: &str| openat(CWD, path, flags, Mode::empty()).ok();
+    let own = open("/proc/self/ns/net")?;
+    let other = open(&format!("/proc/{pid}/ns/net"))?;
+    let network = Some(LinkNameSpaceType::Network);
+    move_into_link_name_space(other.as_fd(), network).ok()?;
+    let sockets = sockets::list();
+    // Nothing else that it does depends on the namespace, which should not outlast its processes.
+    let _ = move_into_link_name_space(own.as_fd(), network);
+    let list = serde_json::to_vec(&sockets.ok()?).ok()?;
+    (list.len() <= MAX_SOCKETS).then_some(list)
 }
 
 /// Whether it is one of the files that are read for this program, of a process or of a thread.

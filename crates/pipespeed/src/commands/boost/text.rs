@@ -290,6 +290,11 @@ pub fn describe_account(account: &Account) -> Vec<String> {
     } else if account.count_raised() == 0 {
         lines.insert(0, "no pipe was raised".to_owned());
     }
+    lines.extend(
+        account.connected.iter().map(|[a, b]| {
+            format!("{a} and {b} are connected by a socket, which boost leaves alone")
+        }),
+    );
     let share = if account.seconds >= MIN_SECONDS_FOR_SHARE {
         let percent = account.cpu_s / account.seconds * 100.0;
         format!(" ({} % of a processor)", significant(percent))
@@ -456,6 +461,7 @@ mod tests {
     fn an_account_is_a_line_a_pipe() {
         let account = Account {
             pipes: vec![pipe("cat", "wc", 1), pipe("yes", "head", 12)],
+            connected: vec![["node", "sh"].map(str::to_owned)],
             cpu_s: 0.0123,
             seconds: 3.5,
             scans: 80,

@@ -56,6 +56,14 @@ fn pipe_that_is_left_as_it_is_has_a_reason() {
                   was not seen to wait for room, and has written less than 32KiB so far (splice is \
                   not counted)\n";
     assert_eq!(idle.out, reason);
+    let socket = outcome_of(
+        "exec python3 -c \"import os, socket; a, b = socket.socketpair()\n\
+         if os.fork() == 0: a.close(); os.dup2(b.fileno(), 0); os.execlp('cat', 'cat')\n\
+         b.close(); a.recv(1)\"",
+        &["cat"],
+    );
+    let words = "python3 and cat are connected by a socket, which boost leaves alone\n";
+    assert!(socket.out.ends_with(words), "{socket:#?}");
     let alone = outcome_of("sleep 1000; true", &["sleep 1000"]);
     let reason = "no pipe was raised: none was seen to carry much data between two programs\n";
     assert_eq!(alone.out, reason);

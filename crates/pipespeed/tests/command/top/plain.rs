@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::slow_loop;
 use crate::common::conditions::ForAll;
-use crate::common::procs::Mark;
+use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
-use crate::common::{PIPESPEED, json, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, command, json, pipespeed, run_alone, skip};
 use crate::doctor::{Group, assert_contains};
 
 #[test]
@@ -41,6 +41,24 @@ fn one_frame_shows_stages_shares_and_the_pace_setter() {
         "{text}"
     );
     assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn unread_bytes_of_a_socket_stand_in_place_of_its_fill() {
+    let mut python = command("python3", "-c");
+    python.arg(
+        "import os, socket; a, b = socket.socketpair()\n\
+         if os.fork() == 0: os.dup2(a.fileno(), 1); os.execlp('yes', 'yes')\n\
+         os.dup2(b.fileno(), 0); os.execlp('sleep', 'sleep', '1000')",
+    );
+    let mut group = Group::default();
+    let pid = group.start(python, [None, None, None]);
+    let row = eventually(|| {
+        let frame = run_alone(pipespeed(&format!("top --once {pid}"))).succeeded_in_silence();
+        let row = frame.out.lines().find(|line| line.contains(" yes "));
+        row.filter(|row| row.ends_with("iB")).map(str::to_owned)
+    });
+    row.expect("the socket has unread bytes");
 }
 
 /// A running `top --json -`.

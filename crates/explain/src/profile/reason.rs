@@ -28,7 +28,7 @@ impl SleepReason {
     }
 
     /// Whether it is the end of a child, or a signal: often that of a child.
-    pub(super) fn may_be_child(&self) -> bool {
+    pub(crate) fn may_be_child(&self) -> bool {
         matches!(self, SleepReason::Kind(Asleep::Child | Asleep::Signal))
     }
 

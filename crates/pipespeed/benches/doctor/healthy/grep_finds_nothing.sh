@@ -1,0 +1,2 @@
+# Fast data, of which nothing is passed on.
+yes | grep nothing | wc -l

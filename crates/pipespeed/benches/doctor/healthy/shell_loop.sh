@@ -1,0 +1,2 @@
+# Short pipelines and long pauses.
+while :; do date | cat >/dev/null; sleep 0.7; done
