@@ -4,6 +4,7 @@ mod deadlock;
 mod names;
 mod remedies;
 mod sentences;
+mod table;
 mod verdict;
 mod waits;
 
@@ -13,16 +14,17 @@ use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
-use pipespeed_pipeline::observe::{Observation, ObservedLink};
+use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
-use pipespeed_pipeline::sample::{Observed, Shares};
+use pipespeed_pipeline::sample::Observed;
 
 use self::sentences::describe;
+pub(super) use self::table::rate;
+use self::table::table;
 use self::verdict::{describe_verdict, too_short};
 
 use super::format::{list, pluralize, significant};
-use super::style::{BOLD, DIM, Style};
-use super::table::{Cell, Column, Table};
+use super::style::{DIM, Style};
 
 /// The verdict, who waits for whom, the stages with their shares of time, and what was found, the
 /// worst first.
@@ -265,78 +267,6 @@ fn is_chain(observation: &Observation, stages: &[&Observed]) -> bool {
     pairs.all(|(a, b)| edges.iter().any(|(from, to, _)| (*from, *to) == (a, b)))
 }
 
-/// A column for the share of time in a state.
-struct StateColumn {
-    header: &'static str,
-    share: fn(&Shares) -> f64,
-    /// Shown only if a stage was in this state.
-    is_optional: bool,
-}
-
-const STATES: [StateColumn; 6] = [
-    StateColumn {
-        header: "runs",
-        share: |shares| shares.runs,
-        is_optional: false,
-    },
-    StateColumn {
-        header: "queued",
-        share: |shares| shares.queued,
-        is_optional: true,
-    },
-    StateColumn {
-        header: "disk",
-        share: |shares| shares.disk,
-        is_optional: true,
-    },
-    StateColumn {
-        header: "blocked",
-        share: |shares| shares.blocked,
-        is_optional: false,
-    },
-    StateColumn {
-        header: "starved",
-        share: |shares| shares.starved,
-        is_optional: false,
-    },
-    StateColumn {
-        header: "elsewhere",
-        share: |shares| shares.elsewhere + shares.stopped,
-        is_optional: false,
-    },
-];
-
-/// The number of columns at the end that are divided by samples: how a process waits.
-const WAITS: usize = 3;
-/// A process of whose time less is known waits in a way that no sample has seen.
-const MAX_UNKNOWN: f64 = 0.9;
-/// A smaller share is shown as none.
-const MIN_SHOWN: f64 = 0.005;
-
-fn table(observation: &Observation, stages: &[&Observed], style: Style) -> String {
-    let is_used = |state: &&StateColumn| {
-        let mut shares = stages.iter().map(|stage| (state.share)(&stage.shares));
-        !state.is_optional || shares.any(|share| share >= MIN_SHOWN)
-    };
-    let states: Vec<&StateColumn> = STATES.iter().filter(is_used).collect();
-    let mut columns = vec![Column::right("pid"), Column::left("stage")];
-    columns.extend(states.iter().map(|state| Column::right(state.header)));
-    columns.push(Column::right("MiB/s").optional(1));
-    columns.push(Column::left("output").optional(2));
-    let mut table = Table::new(columns);
-    let edges = observation.edges();
-    for observed in stages {
-        let pid = observed.process.id.pid;
-        let outputs = edges.iter().filter(|(from, ..)| *from == pid);
-        let outputs = outputs.map(|(.., pipe)| *pipe).unique();
-        let outputs: Vec<&ObservedLink> = outputs
-            .filter_map(|id| observation.pipes.iter().find(|pipe| pipe.id == id))
-            .collect();
-        table.row(row(observed, &states, &outputs));
-    }
-    table.render(style)
-}
-
 /// The arguments of the stages, as far as they are known.
 fn arguments(stages: &[&Observed]) -> String {
     let known = stages.iter().filter_map(|observed| {
@@ -346,67 +276,11 @@ fn arguments(stages: &[&Observed]) -> String {
     known.collect::<Vec<String>>().join("\n")
 }
 
-fn row(observed: &Observed, states: &[&StateColumn], outputs: &[&ObservedLink]) -> Vec<Cell> {
-    let shares: Vec<f64> = states
-        .iter()
-        .map(|state| (state.share)(&observed.shares))
-        .collect();
-    // The largest share is what the stage mainly did.
-    let most = shares.iter().copied().fold(MIN_SHOWN, f64::max);
-    let mut cells = vec![
-        observed.process.id.pid.to_string().into(),
-        observed.process.name.clone().into(),
-    ];
-    // What was too short for the samples is not known to be none.
-    let is_waiting = |at: usize| at >= states.len().saturating_sub(WAITS);
-    let is_known = observed.shares.sum() > MAX_UNKNOWN;
-    cells.extend(shares.iter().enumerate().map(|(at, share)| match *share {
-        share if share < MIN_SHOWN && is_waiting(at) && !is_known => "?".into(),
-        share if share < MIN_SHOWN => "-".into(),
-        share if share == most => Cell::painted(percent(share), BOLD),
-        share => percent(share).into(),
-    }));
-    cells.push(
-        outputs
-            .iter()
-            .map(|pipe| rate(pipe.bytes_per_s))
-            .join("; ")
-            .into(),
-    );
-    let sizes = outputs.iter().filter_map(|pipe| size_and_fill(pipe));
-    cells.push(sizes.collect::<Vec<String>>().join("; ").into());
-    cells
-}
-
-/// A rate in MiB/s.
-pub(super) fn rate(bytes_per_s: Option<f64>) -> String {
-    match bytes_per_s.map(|rate| rate / f64::from(1 << 20)) {
-        None => "?".to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(rate) if rate < 0.001 => "<0.001".to_owned(),
-        Some(rate) => significant(rate),
-    }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
 /// The bytes that lie in a link: `64KiB`, or `at least 4KiB` of datagrams.
 fn unread_bytes(observation: &Observation, id: LinkId) -> Option<String> {
     let mut links = observation.pipes.iter();
     let link = links.find(|link| link.id == id)?;
     link.unread.filter(|bytes| *bytes > 0).map(size::format)
-}
-
-/// `64KiB, 97 % full`.
-fn size_and_fill(pipe: &ObservedLink) -> Option<String> {
-    let (capacity, fill) = (pipe.capacity?, pipe.fill?);
-    Some(format!(
-        "{}, {} full",
-        size::format(capacity),
-        percent(fill)
-    ))
 }
 
 #[cfg(test)]

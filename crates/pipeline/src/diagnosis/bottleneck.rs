@@ -288,6 +288,17 @@ impl<'a> Candidate<'a> {
         }
     }
 
+    /// What its children did, if it mainly waits for them.
+    fn awaited_children(&self) -> Option<&'a Children> {
+        let stage = self.stage;
+        let for_children = stage.waits_for_children() + self.private_waits;
+        let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
+        let is_mainly = stage.mainly() == Some(Outside::Child)
+            && own.into_iter().all(|share| for_children >= share);
+        let children = stage.children.as_ref();
+        children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN)
+    }
+
     /// The mean of the share of time in which the stage does not wait for pipes, of how full
     /// each pipe before it was, and of how empty each one after it.
     fn evidence(&self, levels: &BTreeMap<LinkId, FillLevel>) -> f64 {
@@ -339,13 +350,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
     // Who never waits on a pipe loses nothing by what the others wait for.
     let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
-    // One that asks by turns whether its children have ended waits for what they do, which is not known.
     let stage = best.stage;
-    let has_busy_children = stage.has_reaped
-        && stage.children.is_none()
-        && stage.shares.elsewhere >= MIN_THROUGH_CHILDREN
-        && per_s(stage, stage.children_ran_s) >= MIN_LACKING;
-    if is_unclear || takes_turns || has_busy_children {
+    if is_unclear || takes_turns || polls_busy_children(stage) {
         return turns(observation, stages);
     }
     // It waits for those of another pipeline.
@@ -367,12 +373,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
             .collect()
     };
     let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
-    let children = stage.children.clone();
-    let for_children = stage.waits_for_children() + best.private_waits;
-    let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
-    let is_mainly = stage.mainly() == Some(Outside::Child)
-        && own.into_iter().all(|share| for_children >= share);
-    let children = children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN);
+    let children = best.awaited_children().cloned();
     let of_children = children
         .as_ref()
         .map_or(0.0, |children| children.shares.queued);
@@ -397,6 +398,15 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// Whether a stage asks by turns whether its children have ended, which work: it waits for what
+/// they do, which is not known.
+fn polls_busy_children(stage: &Observed) -> bool {
+    stage.has_reaped
+        && stage.children.is_none()
+        && stage.shares.elsewhere >= MIN_THROUGH_CHILDREN
+        && per_s(stage, stage.children_ran_s) >= MIN_LACKING
 }
 
 /// Whether what a stage waits for, outside of its pipeline, comes from processes that were asked for.

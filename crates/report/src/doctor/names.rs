@@ -5,7 +5,7 @@ use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::Observed;
 
-use super::size_and_fill;
+use super::table::size_and_fill;
 use crate::format::significant;
 
 pub(super) fn full(who: &Who) -> String {

@@ -13,7 +13,8 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
 use super::names::{descriptor, full, pipe_name};
-use super::{percent, remedies};
+use super::remedies;
+use super::table::percent;
 use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
 use crate::format::{list, pluralize, significant};
 use crate::style::{RED, Style};

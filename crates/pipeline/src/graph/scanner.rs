@@ -1,0 +1,297 @@
+//! Reads the processes, again and again: only those that may have changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::process::getpid;
+
+use super::{Graph, Process};
+use crate::proc::files::{DescriptorTable, FdTableStamp, ProcessFiles};
+use crate::proc::sockets::{self, Sockets};
+use crate::proc::terminals::{TerminalFd, TerminalId, terminal};
+use crate::proc::{Proc, ProcessId};
+
+/// Sockets of at most this many other network namespaces are listed.
+const MAX_NETWORKS: usize = 8;
+
+/// Reads processes again and again: those that may have changed.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// The processes as last read.
+    pub graph: Graph,
+    /// The sockets as last listed.
+    pub(crate) sockets: Sockets,
+    /// Other network namespaces to list sockets of, each with a process in it.
+    networks: BTreeMap<u64, i32>,
+    /// Those whose sockets are in the list.
+    listed_networks: BTreeSet<u64>,
+    /// Processes with sockets in another namespace that are not in the list.
+    pub(crate) other_networks: Vec<i32>,
+    stamps: BTreeMap<i32, FdTableStamp>,
+    counts_descriptors: bool,
+    /// Whether sockets are not followed: listing all of them takes longer than reading a process.
+    is_without_sockets: bool,
+    /// Whether pseudo-terminals are followed.
+    pub(crate) follows_terminals: bool,
+}
+
+impl Scanner {
+    /// A scanner that follows pipes only.
+    pub(crate) fn without_sockets() -> Self {
+        Scanner {
+            is_without_sockets: true,
+            ..Scanner::default()
+        }
+    }
+
+    /// Reads all processes, except `excluded`.
+    pub fn read_all(&mut self, proc: &Proc, excluded: &[i32]) {
+        *self = Scanner {
+            counts_descriptors: proc.counts_descriptors(),
+            is_without_sockets: self.is_without_sockets,
+            follows_terminals: self.follows_terminals,
+            networks: std::mem::take(&mut self.networks),
+            ..Scanner::default()
+        };
+        for pid in proc.processes() {
+            if !excluded.contains(&pid) {
+                self.read(proc, pid);
+            }
+        }
+        self.join(proc);
+    }
+
+    /// Reads those processes that are new, that have more or fewer descriptors than before, or
+    /// that are in `again`, and forgets those that have ended. Before Linux 6.2, which does not
+    /// tell the number of descriptors, reads all.
+    pub fn read_changed(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
+        let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
+        pids.retain(|pid| !excluded.contains(pid));
+        self.read_only(proc, &pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
+    pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        self.graph.processes.retain(|pid, _| pids.contains(pid));
+        self.graph.hidden.retain(|pid, _| pids.contains(pid));
+        self.stamps.retain(|pid, _| pids.contains(pid));
+        self.read_some(proc, pids, again);
+    }
+
+    /// As [`read_changed`](Self::read_changed), only among `pids`.
+    pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        for pid in pids {
+            let is_known = self.counts_descriptors && {
+                let stamp = ProcessFiles::new(proc, *pid).fd_table_stamp();
+                stamp.is_some() && self.stamps.get(pid) == stamp.as_ref()
+            };
+            if !is_known || again.contains(pid) {
+                self.forget(*pid);
+                self.read(proc, *pid);
+            }
+        }
+        self.join(proc);
+    }
+
+    /// Lists the sockets, if a process has one, and makes ends of them. They may have been
+    /// connected, or lost their peers, since their processes were read. So with terminals.
+    fn join(&mut self, proc: &Proc) {
+        if self.follows_terminals {
+            self.join_terminals();
+        }
+        let mut processes = self.graph.processes.values();
+        if self.is_without_sockets || !processes.any(|process| !process.sockets.is_empty()) {
+            return;
+        }
+        self.list_sockets(proc);
+        for process in self.graph.processes.values_mut() {
+            if !process.sockets.is_empty() {
+                process.join(&self.sockets);
+            }
+        }
+    }
+
+    /// Makes ends of the terminals both sides of which are held by known processes.
+    fn join_terminals(&mut self) {
+        let all = self.graph.processes.values();
+        let (masters, others): (Vec<&TerminalFd>, Vec<&TerminalFd>) = all
+            .flat_map(|process| &process.terminals)
+            .partition(|end| end.is_master);
+        let others: BTreeSet<TerminalId> = others.iter().map(|end| end.terminal).collect();
+        let joined = masters
+            .iter()
+            .map(|end| end.terminal)
+            .filter(|terminal| others.contains(terminal))
+            .collect();
+        for process in self.graph.processes.values_mut() {
+            if !process.terminals.is_empty() {
+                process.join_terminals(&joined);
+            }
+        }
+    }
+
+    /// Lists the sockets of this network namespace and of those found by
+    /// [`find_networks`](Self::find_networks).
+    pub(crate) fn list_sockets(&mut self, proc: &Proc) {
+        // Without permission, or the kernel's support, sockets join nothing.
+        self.sockets = sockets::list().unwrap_or_default();
+        self.listed_networks.clear();
+        let Some(pipe_probe) = proc.pipe_probe() else {
+            return;
+        };
+        for (network, pid) in &self.networks {
+            if let Some(sockets) = pipe_probe.list_sockets(proc, *pid) {
+                self.sockets.extend(sockets);
+                self.listed_networks.insert(*network);
+            }
+        }
+    }
+
+    /// Finds the other network namespaces of these processes, and lists the sockets there, too.
+    pub(crate) fn find_networks(&mut self, proc: &Proc, pids: &BTreeSet<i32>) {
+        let own = proc.network(getpid().as_raw_pid());
+        let mut found: BTreeMap<u64, i32> = BTreeMap::new();
+        for process in pids.iter().filter_map(|pid| self.graph.processes.get(pid)) {
+            let other = process.network.filter(|network| Some(*network) != own);
+            if let Some(network) = other
+                && found.len() < MAX_NETWORKS
+            {
+                found.entry(network).or_insert(process.id.pid);
+            }
+        }
+        let are_known = found.keys().eq(self.networks.keys());
+        self.networks = found;
+        if !are_known {
+            self.join(proc);
+        }
+        let is_missed = |process: &&Process| {
+            let mut inodes = process.sockets.iter().map(|(_, inode)| inode);
+            process.network.is_some_and(|network| {
+                Some(network) != own && !self.listed_networks.contains(&network)
+            }) && inodes.any(|inode| !self.sockets.contains_key(inode))
+        };
+        let processes = pids.iter().filter_map(|pid| self.graph.processes.get(pid));
+        let missed = processes.filter(is_missed).map(|process| process.id.pid);
+        self.other_networks = missed.collect();
+    }
+
+    fn forget(&mut self, pid: i32) {
+        self.graph.processes.remove(&pid);
+        self.stamps.remove(&pid);
+        self.graph.hidden.remove(&pid);
+    }
+
+    /// Whether reading a process takes longer than everything else in a search.
+    pub(crate) fn has_many_descriptors(&self, pid: i32) -> bool {
+        const MANY: u64 = 1024;
+        self.stamps
+            .get(&pid)
+            .is_some_and(|stamp| stamp.count > MANY)
+    }
+
+    fn hide(&mut self, proc: &Proc, pid: i32) {
+        let stat = proc.stat(pid);
+        let exists = || proc.path(&format!("proc/{pid}")).exists();
+        if stat.is_some() || exists() {
+            self.graph.hidden.insert(pid, stat);
+        }
+    }
+
+    fn read(&mut self, proc: &Proc, pid: i32) {
+        let files = ProcessFiles::new(proc, pid);
+        // Files below it belong to one process.
+        let directory = match files.directory() {
+            Ok(directory) => directory,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.hide(proc, pid);
+                }
+                return;
+            }
+        };
+        let files = files.below(directory.as_fd());
+        let stamp = files.fd_table_stamp();
+        // Kernel threads, mostly.
+        let has_none = self.counts_descriptors && stamp.is_some_and(|stamp| stamp.count == 0);
+        match read_process(files, pid, has_none) {
+            Ok(Some(mut process)) => {
+                if !self.is_without_sockets && !process.sockets.is_empty() {
+                    process.network = proc.network(pid);
+                }
+                self.graph.processes.insert(pid, process);
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.hide(proc, pid);
+            }
+            // It has ended.
+            Ok(None) | Err(_) => return,
+        }
+        if let Some(stamp) = stamp {
+            self.stamps.insert(pid, stamp);
+        }
+    }
+}
+
+/// Reads a process. `None` if it has ended.
+fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
+    let (stat, name) = files.stat()?;
+    let has_ended = matches!(stat.state, 'Z' | 'X');
+    let living = if has_ended {
+        files.without_leader()
+    } else {
+        Some(files)
+    };
+    let Some(files) = living else {
+        return Ok(None);
+    };
+    let table = if has_none && !has_ended {
+        DescriptorTable::default()
+    } else {
+        files.descriptor_table()?
+    };
+    Ok(Some(Process {
+        id: ProcessId {
+            pid,
+            start: stat.start,
+        },
+        parent: stat.parent,
+        group: stat.group,
+        name,
+        ends: table.ends,
+        sockets: table.sockets,
+        terminals: table
+            .terminals
+            .into_iter()
+            .filter_map(|(fd, is_master)| terminal(files, fd, is_master))
+            .collect(),
+        network: None,
+        remotes: BTreeSet::new(),
+        others: table.others,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scanner_keeps_nothing_of_processes_that_are_no_longer_read() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (own, pid) = (std::process::id() as i32, child.id() as i32);
+        let (proc, mut scanner) = (Proc::default(), Scanner::default());
+        let both = BTreeSet::from([own, pid]);
+        scanner.read_only(&proc, &both, &both);
+        scanner.graph.hidden.insert(pid, None);
+        assert!(scanner.graph.processes.contains_key(&pid));
+        scanner.read_only(&proc, &[own].into(), &[own].into());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(scanner.graph.processes.len(), 1);
+        assert!(scanner.stamps.keys().all(|pid| *pid == own));
+        assert!(scanner.graph.hidden.is_empty());
+    }
+}
