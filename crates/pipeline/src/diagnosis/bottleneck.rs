@@ -1,20 +1,20 @@
 //! The bottleneck.
 
+mod delay;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use pipespeed_host::CpuList;
-
+pub use self::delay::Delay;
+use self::delay::{delay, per_s};
 pub use self::room::Room;
 use self::room::room;
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, reach};
 use crate::observe::Observation;
 use crate::proc::LinkId;
-use crate::processors::Quota;
 use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{Outside, ThreadState};
 
@@ -28,13 +28,6 @@ const MIN_MARGIN: f64 = 0.1;
 const MIN_TURNS: f64 = 0.1;
 /// A stage that waits for a processor for less than this share is not held up by that.
 const MIN_QUEUED: f64 = 0.1;
-/// Others hold a stage up if they take this share of what its processors did.
-const MIN_OTHERS: f64 = 0.2;
-/// A quota holds a stage up if it was used up in this share of its periods.
-const MIN_THROTTLED: f64 = 0.1;
-/// A quota that is used up in this share of its periods allows no more, however short it stops its
-/// processes: other load delays them before.
-const MIN_USED_UP: f64 = 0.8;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
@@ -98,41 +91,6 @@ impl Bottleneck {
         let others = [shares.runs, shares.queued, shares.disk, shares.stopped];
         outside.filter(|_| others.iter().all(|share| shares.elsewhere > *share))
     }
-}
-
-/// What keeps a stage from running, as far as it shows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "cause", rename_all = "snake_case")]
-pub enum Delay {
-    /// The CPU quota of a control group.
-    Quota(Quota),
-    /// Other processes use its processors.
-    Others {
-        /// The processors that it may use; `None` if all.
-        allowed: Option<CpuList>,
-        /// How much of them others used, in processors.
-        processors: f64,
-    },
-    /// The hypervisor runs something else.
-    Hypervisor {
-        /// The share of the time of its processors.
-        steal: f64,
-    },
-    /// The stages of the pipeline share too few processors.
-    OwnStages {
-        /// The number of stages.
-        stages: usize,
-        /// The one that uses most of them.
-        largest: Who,
-        /// How much of them it uses, in processors.
-        used: f64,
-        /// The processors that it may use; `None` if all.
-        allowed: Option<CpuList>,
-        /// Their number.
-        processors: usize,
-    },
-    /// It does not show.
-    Unknown,
 }
 
 /// The bottleneck of each pipeline with a process that was asked for. Those
@@ -435,107 +393,6 @@ fn without_replaced<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
     };
     let current = stages.iter().copied().filter(|stage| !is_replaced(stage));
     current.collect()
-}
-
-/// Processor time of a process as a number of processors.
-fn per_s(process: &Observed, seconds: f64) -> f64 {
-    if process.counted_s > 0.0 {
-        seconds / process.counted_s
-    } else {
-        0.0
-    }
-}
-
-/// How many processors a process and the children that it waits for use.
-fn load_of(process: &Observed) -> f64 {
-    per_s(process, process.ran_s + process.children_ran_s)
-}
-
-/// Processor time of the stages and of what they have started, in processors.
-fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
-    let is_stage = |process: &Observed| {
-        let mut stages = stages.iter();
-        stages.any(|stage| stage.process.id == process.process.id)
-    };
-    let is_below = |process: &Observed| {
-        let mut stages = stages.iter();
-        stages.any(|stage| observation.descends(process, stage.process.id.pid))
-    };
-    let counted = observation
-        .processes
-        .iter()
-        .map(|process| process.counted_s);
-    let window = counted.fold(f64::MIN_POSITIVE, f64::max);
-    // One that has ended used the processors for a part of the time only.
-    let load = |process: &Observed, seconds: f64| {
-        if process.has_ended {
-            seconds / window
-        } else {
-            per_s(process, seconds)
-        }
-    };
-    let own = stages
-        .iter()
-        .map(|stage| load(stage, stage.ran_s + stage.children_ran_s));
-    // Those that are waited for count with their parent.
-    let others = observation.processes.iter().filter(|process| {
-        let parent = observation.find(process.process.parent);
-        let is_counted = parent.is_some_and(|parent| {
-            parent.children.is_some() || process.has_ended && parent.has_reaped
-        });
-        !is_stage(process) && is_below(process) && !is_counted
-    });
-    own.sum::<f64>()
-        + others
-            .map(|process| load(process, process.ran_s))
-            .sum::<f64>()
-}
-
-/// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
-/// used up often, and stop its processes for a small part of the time that they wait.
-fn delay(observation: &Observation, stages: &[&Observed], stage: &Observed, queued: f64) -> Delay {
-    let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
-    if let Some(quota) = quota {
-        let is_most = quota.stopped_s >= queued / 2.0 * stage.counted_s;
-        if is_most || quota.throttled >= MIN_USED_UP {
-            return Delay::Quota(quota);
-        }
-    }
-    let allowed = stage.allowed.as_ref();
-    let usages: Vec<_> = observation.load.among(allowed).collect();
-    let loads = stages.iter().map(|stage| (stage, load_of(stage)));
-    let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
-    let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
-    let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
-    // While stages ran that have ended, others had no more than what these left.
-    let left = usages.len() as f64 - stages.iter().map(|stage| load_of(stage)).sum::<f64>();
-    let others = (busy - steal - own_load(observation, stages))
-        .min(left)
-        .max(0.0);
-    if usages.is_empty() {
-        quota.map_or(Delay::Unknown, Delay::Quota)
-    } else if steal >= MIN_OTHERS * busy && steal >= others {
-        Delay::Hypervisor {
-            steal: steal / usages.len() as f64,
-        }
-    } else if others >= MIN_OTHERS * busy {
-        Delay::Others {
-            allowed: allowed.cloned(),
-            processors: others,
-        }
-    } else if let Some(quota) = quota {
-        Delay::Quota(quota)
-    } else if stages.len() > usages.len() {
-        Delay::OwnStages {
-            stages: stages.len(),
-            largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),
-            used: largest.map_or(0.0, |(_, used)| used),
-            allowed: allowed.cloned(),
-            processors: usages.len(),
-        }
-    } else {
-        Delay::Unknown
-    }
 }
 
 /// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets

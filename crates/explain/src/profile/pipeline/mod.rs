@@ -2,9 +2,10 @@
 //! its processes are sampled. Nothing of the command line is parsed: the processes' pipes show
 //! which stages there are.
 //!
-//! `running` runs the command, `members` observes its processes, `status` how one ended,
+//! `running` runs the command, `members` observes its processes, each a `member`, `status` how one ended,
 //! `stages` finds out which are stages, `record` makes the record.
 
+mod member;
 mod members;
 mod record;
 mod running;

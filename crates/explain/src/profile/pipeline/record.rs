@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::members::Member;
+use super::member::Member;
 use super::running::RunOutcome;
 use super::stages::{self, MergedStage};
 use super::usage::StageUsage;
@@ -173,7 +173,7 @@ fn splices(chain: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::pipeline::members::tests::member;
+    use crate::profile::pipeline::member::tests::member;
 
     #[test]
     fn the_time_of_unseen_processes_is_divided_by_their_samples() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use pipespeed_pipeline::graph::{Adjacency, Edge, LinkSide, Node, Stages, links, pipelines};
 use pipespeed_pipeline::proc::LinkId;
 
-use super::members::{Member, Members, add_to_rest};
+use super::member::Member;
+use super::members::{Members, add_to_rest};
 use super::usage::StageUsage;
 use crate::profile::account::FEW_BYTES;
 
@@ -322,7 +323,7 @@ mod tests {
     use pipespeed_pipeline::proc::LinkFd;
 
     use super::*;
-    use crate::profile::pipeline::members::tests::{child, member, moving, reaping, waiting};
+    use crate::profile::pipeline::member::tests::{child, member, moving, reaping, waiting};
 
     /// A process between two pipes, by their inodes; 0 for none.
     fn between_pipes(pid: i32, name: &str, began: u64, [input, output]: [u64; 2]) -> Member {

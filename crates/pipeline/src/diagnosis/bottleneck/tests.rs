@@ -1,9 +1,12 @@
 use super::*;
+use pipespeed_host::CpuList;
+
 use crate::fixtures::{
     busy, child_of, frozen, observation, on_child, on_input, on_outside, on_room, process, reads,
     writes,
 };
 use crate::proc::Io;
+use crate::processors::Quota;
 use crate::processors::{Load, ProcessorUsage};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
