@@ -86,17 +86,16 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
     error.into()
 }
 
-/// Has a command find signals as this process found them: the standard library resets SIGPIPE.
-pub fn pass_signals_on(command: &mut Command) {
-    let is_set = |ignored: &AtomicBool| ignored.load(Ordering::Relaxed);
-    if is_set(&SIGPIPE_IGNORED) || is_set(&SIGCHLD_IGNORED) {
-        let restore = || {
-            restore_signals();
-            Ok(())
-        };
-        // SAFETY: between fork and exec only sigaction(2) is called, which is allowed there.
-        unsafe { command.pre_exec(restore) };
-    }
+/// Has a command start as by [`exec`]. It finds signals as this process found them: the
+/// standard library resets SIGPIPE. And a text without `#!` is run by /bin/sh, as execvp(3)
+/// does, and as posix_spawn(3), which the standard library uses without a hook, does not.
+pub fn start_as_by_exec(command: &mut Command) {
+    let restore = || {
+        restore_signals();
+        Ok(())
+    };
+    // SAFETY: between fork and exec only sigaction(2) is called, which is allowed there.
+    unsafe { command.pre_exec(restore) };
 }
 
 fn restore_signals() {

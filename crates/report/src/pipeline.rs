@@ -113,7 +113,11 @@ fn how_it_ended(profile: &Profile, pipeline: &PipelineProfile) -> String {
     match (pipeline.out_of_time, &profile.interrupted) {
         (true, _) => ", then ended at the limit (--time)".to_owned(),
         (false, Some(signal)) => format!(", then interrupted by {signal}"),
-        (false, None) => ", completed".to_owned(),
+        (false, None) => match pipeline.status {
+            None | Some(Status::Exited(0)) => ", completed".to_owned(),
+            Some(Status::Exited(code)) => format!(", exited with status {code}"),
+            Some(Status::Signal(signal)) => format!(", ended by {}", signal_name(signal)),
+        },
     }
 }
 
@@ -395,6 +399,20 @@ mod tests {
             }
         });
         assert!(text.contains("The command exited with status 3."), "{text}");
+    }
+
+    #[test]
+    fn the_headline_says_how_the_command_ended() {
+        for (status, how) in [
+            (Some(Status::Exited(0)), "completed"),
+            (None, "completed"),
+            (Some(Status::Exited(3)), "exited with status 3"),
+            (Some(Status::Signal(9)), "ended by SIGKILL"),
+        ] {
+            let text = changed(|pipeline| pipeline.status = status);
+            let headline = text.lines().next().unwrap();
+            assert!(headline.ends_with(&format!(" s, {how}")), "{headline}");
+        }
     }
 
     #[test]

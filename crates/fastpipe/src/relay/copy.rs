@@ -12,8 +12,9 @@ use super::private::PrivatePipe;
 use super::report::Side;
 use super::sink::RelaySink;
 use super::step::{Needs, Step};
+use super::waiting::is_hung_up;
 use crate::buffer::Buffer;
-use crate::pipe::page_size;
+use crate::pipe;
 use crate::transfer::Input;
 use crate::wait::Wait;
 
@@ -28,18 +29,19 @@ pub(super) struct Copying<'a> {
     output: Endpoint<'a>,
     /// Created when first needed, since it may have to open something.
     sink: Option<RelaySink<'a>>,
+    /// Maximum number of bytes per write, and per read unless the input is a pipe.
     size: usize,
-    /// Mapped when first needed.
+    /// Mapped when first needed, with at least `size` bytes.
     buffer: Option<Buffer>,
     /// Bytes taken and not given: `buffer[start..end]`.
     start: usize,
     end: usize,
+    /// Bytes [read ahead](Self::take_from_pipe): `buffer[end..ahead_end]`. They count as
+    /// taken when they may be given.
+    ahead_end: usize,
     /// Pipe of bytes to be given before any others: left by another technique, or
-    /// a [part of a packet](Self::take_part).
+    /// a [part of a pipeful](Self::take_part).
     leftover: Option<PrivatePipe>,
-    /// Whether packets can't be [taken in parts](Self::take_part): for lack of
-    /// descriptors, or because tee(2) or splice(2) is refused.
-    reads_parts: bool,
 }
 
 impl<'a> Copying<'a> {
@@ -53,8 +55,8 @@ impl<'a> Copying<'a> {
             buffer: None,
             start: 0,
             end: 0,
+            ahead_end: 0,
             leftover: None,
-            reads_parts: false,
         }
     }
 
@@ -68,79 +70,108 @@ impl<'a> Copying<'a> {
         (self.end - self.start) as u64 + self.leftover.as_ref().map_or(0, PrivatePipe::held)
     }
 
+    /// Returns the number of bytes read that do not count as taken yet.
+    pub(super) fn ahead(&self) -> u64 {
+        (self.ahead_end - self.end) as u64
+    }
+
     /// Takes at most `most` bytes, or gives the bytes it holds. The part of a
     /// message beyond `most` is lost.
     pub(super) fn step(&mut self, most: u64) -> Step {
         if self.start == self.end
             && self.held() > 0
-            && let Err(error) = self.take_from_pipe()
+            && let Err(error) = self.drain_leftover()
         {
             return Step::Failed(Side::Input, error);
         }
         if self.start < self.end {
             self.give()
+        } else if self.end < self.ahead_end {
+            self.advance(most)
         } else if self.input.kind == FileKind::Messages {
             self.take_message(most)
-        } else if self.input.is_pipe()
-            && most.min(self.size as u64) < page_size() as u64
-            && !self.reads_parts
-        {
-            self.take_part(most.min(self.size as u64))
+        } else if self.input.is_pipe() {
+            self.take_from_pipe(most)
         } else {
-            self.take(most)
+            self.take(most.min(self.size as u64), most)
         }
     }
 
-    /// Takes at most `most` bytes, less than a page, from a pipe.
+    /// Takes at most `most` bytes of those read ahead.
+    fn advance(&mut self, most: u64) -> Step {
+        let taken = most.min(self.ahead());
+        self.end += taken as usize;
+        Step::Moved { taken, given: 0 }
+    }
+
+    /// Takes at most `most` bytes from a pipe.
     ///
-    /// In packet mode (O_DIRECT; pipe(2)) a read loses the part of a packet, which is
-    /// up to a page, that does not fit. splice(2) leaves it in the pipe. Other bytes
-    /// are read: by splice, a writer that used vmsplice(2) could change them after
-    /// they have left the pipe. The pages of packets are never a writer's own.
-    fn take_part(&mut self, most: u64) -> Step {
-        let input = self.input;
-        let taken = self.own_pipe().and_then(|pipe| {
-            let packet = pipe.next_is_packet(input.fd)?;
-            Ok(packet.then(|| pipe.fill(&input, most)))
-        });
-        match taken {
-            Ok(Some(Step::Refused(_))) => {}
-            Ok(Some(step)) => return step,
-            Ok(None) => return self.take(most),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Step::Blocked(Needs::INPUT);
-            }
-            Err(_) => {}
-        }
-        self.leftover = None;
-        self.reads_parts = true;
-        self.take(most)
-    }
-
-    fn own_pipe(&mut self) -> io::Result<&mut PrivatePipe> {
-        Ok(match &mut self.leftover {
-            Some(pipe) => pipe,
-            none => none.insert(PrivatePipe::new(false)?),
-        })
-    }
-
-    fn take(&mut self, most: u64) -> Step {
-        let room = match self.buffer() {
-            Ok(buffer) => buffer.len() as u64,
+    /// A read that ends within a packet (O_DIRECT; pipe(2)) loses the rest of it, and any
+    /// write to the pipe may be one. No read ends there that has room for all bytes in the
+    /// pipe: for its capacity, or for the unread bytes if nobody else reads. A part is
+    /// [taken by splice](Self::take_part). If that is refused, the bytes beyond `most` are
+    /// read ahead.
+    fn take_from_pipe(&mut self, most: u64) -> Step {
+        let fd = self.input.fd;
+        let capacity = match self.reserve_capacity() {
+            Ok(capacity) => capacity as u64,
             Err(error) => return Step::Failed(Side::Input, error),
         };
-        let most = most.min(room) as usize;
+        if most >= capacity {
+            return self.take(most, most);
+        }
+        // If it is unknown, none is too many.
+        let unread = pipe::unread(fd).map_or(u64::MAX, |bytes| bytes as u64);
+        if unread == 0 && !is_hung_up(fd) {
+            return Step::Blocked(Needs::INPUT);
+        }
+        if (1..=most).contains(&unread) {
+            return self.take(unread, most);
+        }
+        match self.take_part(most) {
+            Step::Refused(_) => self.take(u64::MAX, most),
+            step => step,
+        }
+    }
+
+    /// Takes at most `most` bytes, fewer than are in the pipe, by splice(2), which leaves the
+    /// rest of a packet in the pipe.
+    ///
+    /// They are copied at once: a writer that used vmsplice(2) may change its pages after they
+    /// have left the pipe.
+    fn take_part(&mut self, most: u64) -> Step {
+        let input = self.input;
+        let pipe = match &mut self.leftover {
+            Some(pipe) => pipe,
+            none => match PrivatePipe::new(false) {
+                Ok(pipe) => none.insert(pipe),
+                Err(error) => return Step::refused(&error),
+            },
+        };
+        let step = pipe.fill(&input, most);
+        if self.held() > 0
+            && let Err(error) = self.drain_leftover()
+        {
+            return Step::Failed(Side::Input, error);
+        }
+        step
+    }
+
+    /// Reads at most `room` bytes, of which at most `most` count as taken.
+    fn take(&mut self, room: u64, most: u64) -> Step {
+        let buffer = match self.buffer() {
+            Ok(buffer) => buffer,
+            Err(error) => return Step::Failed(Side::Input, error),
+        };
+        let room = room.min(buffer.len() as u64) as usize;
         let Some(buffer) = &mut self.buffer else {
             unreachable!("the buffer was just created");
         };
-        match self.source.read_some(&mut buffer[..most]) {
+        match self.source.read_some(&mut buffer[..room]) {
             Ok(0) => Step::End,
             Ok(n) => {
-                (self.start, self.end) = (0, n);
-                Step::Moved {
-                    taken: n as u64,
-                    given: 0,
-                }
+                (self.start, self.end, self.ahead_end) = (0, 0, n);
+                self.advance(most)
             }
             Err(incomplete) if incomplete.kind() == ErrorKind::WouldBlock => {
                 Step::Blocked(Needs::INPUT)
@@ -172,7 +203,7 @@ impl<'a> Copying<'a> {
             // longer.
             Ok((n, len)) if n < len && (n as u64) < most => take_error(Errno::MSGSIZE),
             Ok((n, _)) => {
-                (self.start, self.end) = (0, n);
+                self.hold(n);
                 Step::Moved {
                     taken: n as u64,
                     given: 0,
@@ -186,7 +217,8 @@ impl<'a> Copying<'a> {
         let Some(buffer) = &self.buffer else {
             unreachable!("there are bytes in the buffer");
         };
-        let data = &buffer[self.start..self.end];
+        let end = self.end.min(self.start + self.size);
+        let data = &buffer[self.start..end];
         let output = &self.output;
         let sink = self.sink.get_or_insert_with(|| RelaySink::new(output));
         match sink.give(data) {
@@ -211,44 +243,58 @@ impl<'a> Copying<'a> {
         }
     }
 
-    fn take_from_pipe(&mut self) -> io::Result<()> {
+    /// Reads what fits of the leftover bytes into the buffer, which must be empty but for
+    /// bytes read ahead, and those never exist with leftover ones.
+    fn drain_leftover(&mut self) -> io::Result<()> {
         self.buffer()?;
         if let (Some(pipe), Some(buffer)) = (&mut self.leftover, &mut self.buffer) {
             let n = pipe.drain(buffer)?;
-            (self.start, self.end) = (0, n);
-            if n == 0 {
-                // The pipe must hold bytes, so this is an error and not the end.
-                return Err(Errno::IO.into());
-            }
+            self.hold(n);
         }
         Ok(())
     }
 
-    /// Removes and returns all bytes taken and not given, oldest first.
+    /// The first `n` bytes of the buffer were taken.
+    fn hold(&mut self, n: usize) {
+        (self.start, self.end, self.ahead_end) = (0, n, n);
+    }
+
+    /// Removes and returns all bytes read and not given, oldest first.
     pub(super) fn hand_back(&mut self) -> Vec<u8> {
         let mut all = match &self.buffer {
-            Some(buffer) => buffer[self.start..self.end].to_vec(),
+            Some(buffer) => buffer[self.start..self.ahead_end].to_vec(),
             None => Vec::new(),
         };
-        (self.start, self.end) = (0, 0);
+        self.hold(0);
         if let Some(mut pipe) = self.leftover.take() {
             let given = all.len();
             all.resize(given + pipe.held() as usize, 0);
-            let mut end = given;
-            while let Ok(n @ 1..) = pipe.drain(&mut all[end..]) {
-                end += n;
-            }
-            all.truncate(end);
+            let drained = pipe.drain(&mut all[given..]).unwrap_or(0);
+            all.truncate(given + drained);
         }
         all
+    }
+
+    /// Makes sure that the buffer, which must be empty, has room for a pipeful of the input.
+    /// Returns the capacity.
+    fn reserve_capacity(&mut self) -> io::Result<usize> {
+        let capacity = pipe::capacity(self.input.fd)?;
+        if self.buffer()?.len() < capacity {
+            self.buffer = Some(map(capacity)?);
+        }
+        Ok(capacity)
     }
 
     fn buffer(&mut self) -> io::Result<&mut Buffer> {
         Ok(match &mut self.buffer {
             Some(buffer) => buffer,
-            none => none.insert(Buffer::builder().len(self.size).touched(false).map()?),
+            none => none.insert(map(self.size)?),
         })
     }
+}
+
+fn map(len: usize) -> io::Result<Buffer> {
+    Ok(Buffer::builder().len(len).touched(false).map()?)
 }
 
 fn take_error(errno: Errno) -> Step {

@@ -5,14 +5,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 
 use super::copy::Copying;
 use super::direct;
 use super::ends::{Endpoint, FileKind};
 use super::options::{self, Flow, Options};
 use super::plan::Plan;
-use super::private::PrivatePipe;
+use super::private::{PrivatePipe, begins_with_packet};
 use super::report::{
     Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
@@ -270,7 +269,7 @@ impl<'a> Engine<'a> {
                     Some(pipe) => pipe,
                     none => match PrivatePipe::new(self.options.raise_capacity) {
                         Ok(pipe) => none.insert(pipe),
-                        Err(error) => return refused(&error),
+                        Err(error) => return Step::refused(&error),
                     },
                 };
                 pipe.step(&self.input, &self.output, most)
@@ -285,17 +284,7 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// `AGAIN` if there are no bytes yet, and those of creating a pipe and of tee(2).
     fn examine_packets(&mut self) -> rustix::io::Result<()> {
-        let mut pipe = match self.private.take() {
-            Some(pipe) => pipe,
-            None => PrivatePipe::new(false).map_err(|error| errno_of(&error))?,
-        };
-        let is_packet = match pipe.next_is_packet(self.input.fd) {
-            Err(Errno::AGAIN) => {
-                self.private = Some(pipe);
-                return Err(Errno::AGAIN);
-            }
-            examined => examined?,
-        };
+        let is_packet = begins_with_packet(self.input.fd)?;
         self.may_be_packets = false;
         if is_packet {
             let reason = "packets would stay packets, of which a short read loses the rest";
@@ -461,6 +450,7 @@ impl<'a> Engine<'a> {
         if let Some(pipe) = self.private.take() {
             self.copying.adopt(pipe);
         }
+        self.taken += self.copying.ahead();
         let undelivered = self.copying.hand_back();
         if !undelivered.is_empty() && self.input.is_file() {
             let back = SeekFrom::Current(-(undelivered.len() as i64));
@@ -471,14 +461,6 @@ impl<'a> Engine<'a> {
         }
         undelivered
     }
-}
-
-fn refused(error: &io::Error) -> Step {
-    Step::Refused(errno_of(error))
-}
-
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn enlarge_pipe(place: &Endpoint<'_>) {

@@ -93,10 +93,15 @@
 //! process takes messages from the same socket, a longer one may come in between
 //! and be truncated; the relay then ends with EMSGSIZE.
 //!
-//! From a pipe in packet mode (O_DIRECT; pipe(2)) no part of a packet is lost, also
-//! where [`Options::limit`], [`Options::block`] or an allowance cuts one: the part is
-//! taken by splice(2), which leaves the rest in the pipe. Only if tee(2) or splice(2)
-//! is refused, or no descriptor is available, it is read, and the rest is lost.
+//! Each write to a pipe may be a packet (O_DIRECT; pipe(2)), of which a short read loses
+//! the rest. So all bytes in the pipe are read at once, whatever [`Options::block`] is.
+//! Where [`Options::limit`] or an allowance cuts them, the part is taken by splice(2),
+//! which leaves the rest in the pipe. Only if splice(2) is refused, or no descriptor is
+//! available, all are read: those beyond the allowance count as taken when the next one
+//! allows them, and those beyond the limit are undelivered bytes. If other processes
+//! read from the same pipe, a limit or an allowance below its capacity may still cut a
+//! packet.
+//!
 //! splice(2) would pass packets on to an output pipe as packets, of which a short read
 //! there loses the rest. So an input that begins with a packet is copied, which makes it
 //! a stream of bytes. If packets may follow other bytes, use [`Options::copy`].

@@ -56,7 +56,9 @@ impl Options {
 
     /// Ends the relay after this number of bytes. No further byte is taken from
     /// the input, so the rest is there for the next process. (Except for a
-    /// datagram, whose rest is lost, as with read(2).)
+    /// datagram, whose rest is lost, as with read(2), and for a pipe where splice(2) is
+    /// refused: [`Relayed::undelivered`](super::Relayed::undelivered) has what was read
+    /// beyond the limit.)
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
         self
@@ -93,7 +95,7 @@ impl Options {
     /// Sets the maximum number of bytes per call, from 1 to 64 MiB (other values
     /// are clamped); default 128 KiB when copying, 1 MiB otherwise. This limits how
     /// late the callback can be on a slow disk. Messages are always taken as a
-    /// whole.
+    /// whole; from a pipe up to its capacity is read, and then written in blocks.
     pub fn block(mut self, bytes: usize) -> Self {
         self.block = Some(bytes.clamp(1, MAX_BLOCK));
         self

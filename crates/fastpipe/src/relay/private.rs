@@ -80,28 +80,6 @@ impl PrivatePipe {
         }
     }
 
-    /// Whether the next bytes of the pipe `input` are a packet (O_DIRECT; pipe(2)).
-    /// False at the end of the data. This pipe must be empty.
-    ///
-    /// Only the open file of the writer has the flag. But if the byte duplicated here
-    /// belongs to a packet, a read ends with it, although another byte follows.
-    ///
-    /// # Errors
-    /// `AGAIN` if there are no bytes; those of tee(2). After any other one this pipe
-    /// may hold bytes.
-    pub(super) fn next_is_packet(&mut self, input: BorrowedFd<'_>) -> rustix::io::Result<bool> {
-        if rustix::pipe::tee(input, &self.writer, 1, SpliceFlags::NONBLOCK)? == 0 {
-            return Ok(false);
-        }
-        rustix::io::write(&self.writer, b"?")?;
-        let mut both = [0; 2];
-        let is_packet = rustix::io::read(&self.reader, &mut both)? == 1;
-        if is_packet {
-            rustix::io::read(&self.reader, &mut both)?;
-        }
-        Ok(is_packet)
-    }
-
     fn give(&mut self, output: &Endpoint<'_>) -> Step {
         if output.is_socket() && !output.is_nonblocking() {
             return Step::Refused(Errno::WOULDBLOCK);
@@ -120,24 +98,47 @@ impl PrivatePipe {
         }
     }
 
-    /// Reads bytes that could not be spliced on into `buffer`. Returns their
-    /// number.
+    /// Reads all bytes, or as many as fit, into `buffer`. Returns their number, which is 0
+    /// only if there are none.
     ///
     /// # Errors
-    /// Those of read(2); none is expected.
+    /// Those of read(2), with no byte read; none is expected. `IO` if there are fewer bytes
+    /// than there should be.
     pub(super) fn drain(&mut self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-        if self.held == 0 {
-            return Ok(0);
-        }
-        loop {
-            match rustix::io::read(&self.reader, &mut *buffer) {
-                Err(Errno::INTR) => {}
-                Ok(n) => {
+        let mut end = 0;
+        while self.held > 0 && end < buffer.len() {
+            match rustix::io::read(&self.reader, &mut buffer[end..]) {
+                Ok(n @ 1..) => {
                     self.held -= n as u64;
-                    return Ok(n);
+                    end += n;
                 }
+                Err(Errno::INTR) => {}
+                // The cause will occur again in the next call.
+                _ if end > 0 => break,
+                Ok(_) => return Err(Errno::IO),
                 Err(errno) => return Err(errno),
             }
         }
+        Ok(end)
     }
+}
+
+/// Whether the next bytes of the pipe `input` are a packet (O_DIRECT; pipe(2)). False at the
+/// end of the data.
+///
+/// Only the open file of the writer has the flag. But a read of two copies of the first byte
+/// ends with the first copy if it belongs to a packet.
+///
+/// # Errors
+/// `AGAIN` if there are no bytes; those of pipe2(2), tee(2) and read(2).
+pub(super) fn begins_with_packet(input: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+    // Not used for anything else, since an error leaves a copy in it.
+    let (reader, writer) = rustix::pipe::pipe_with(flags)?;
+    for _ in 0..2 {
+        if rustix::pipe::tee(input, &writer, 1, SpliceFlags::NONBLOCK)? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(rustix::io::read(&reader, &mut [0; 2])? == 1)
 }

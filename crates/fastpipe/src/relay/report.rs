@@ -184,8 +184,9 @@ pub struct Relayed {
     /// Bytes given to the output.
     pub given: u64,
     /// Bytes taken and not given, which the caller may deliver. Empty unless the
-    /// relay was stopped while the output was blocked, and always empty if the
-    /// input is a file, whose position is then set back.
+    /// relay was stopped while the output was blocked, or read [past the
+    /// limit](super#messages), and always empty if the input is a file, whose position is
+    /// then set back.
     pub undelivered: Vec<u8>,
     /// Duration of the relay.
     pub elapsed: Duration,

@@ -42,6 +42,11 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// No pipe of our own could be created.
+    pub(super) fn refused(error: &io::Error) -> Self {
+        Step::Refused(Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
     /// Converts the result of a call that moves bytes from input to output. An error is
     /// that of [`of_error`](Self::of_error).
     pub(super) fn of_both(

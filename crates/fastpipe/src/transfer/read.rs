@@ -38,7 +38,8 @@ impl<F: AsFd> Input<F> {
 
     /// Reads the available bytes, and waits only if there are none. Returns 0 at
     /// the end of the data, or for an empty buffer. From a pipe in packet mode
-    /// takes one packet, which always fits into a page.
+    /// takes one packet, which always fits into a page, and the other bytes before it: the
+    /// part that does not fit is lost.
     ///
     /// # Errors
     /// Those of [`read`](Self::read), with no byte moved.

@@ -17,6 +17,7 @@ use fastpipe::relay::{
     Activity, End, Flow, Options, Progress, Side, Technique, relay, relay_inspecting,
 };
 use fastpipe::wait::Wait;
+use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
 
 use super::decisions::{Decisions, assert_same, made};
@@ -26,6 +27,9 @@ const MAX_STEPS: usize = 200;
 
 /// No more bytes are written to the input after this number.
 const MAX_WRITTEN: usize = 2 << 20;
+
+/// Largest capacity of the output.
+const MAX_CAPACITY: usize = 1 << 18;
 
 /// A size from 0 to about 150 KiB, mostly small and often near a page boundary.
 fn size(decide: &mut Decisions<'_>) -> usize {
@@ -58,6 +62,8 @@ struct World {
     /// `None` once the output has no reader.
     reader: Option<File>,
     output_is_pipe: bool,
+    /// The writer may change between bytes and packets.
+    mixes_packets: bool,
     written: usize,
     /// The stream so far: what was read from the output, and what a relay handed back.
     got: Vec<u8>,
@@ -79,6 +85,14 @@ impl World {
         }
     }
 
+    /// Writes packets from now on, or other bytes again.
+    fn change_mode(&self) {
+        if let Some(feeder) = &self.feeder {
+            let flags = rustix::fs::fcntl_getfl(feeder).unwrap();
+            rustix::fs::fcntl_setfl(feeder, flags ^ OFlags::DIRECT).unwrap();
+        }
+    }
+
     fn unread(&self) -> usize {
         self.reader
             .as_ref()
@@ -86,9 +100,15 @@ impl World {
     }
 
     /// Reads about `most` bytes. Never less than a page at a time: packets are spliced
-    /// as such, and a shorter read would cut them.
+    /// as such, and a shorter read would cut them. After other bytes only a read of the
+    /// pipe's capacity never cuts one.
     fn read(&mut self, most: usize) {
-        let mut chunk = vec![0; most.clamp(pipe::page_size(), 1 << 16)];
+        let least = if self.mixes_packets {
+            MAX_CAPACITY
+        } else {
+            pipe::page_size()
+        };
+        let mut chunk = vec![0; most.clamp(least, MAX_CAPACITY)];
         let mut left = most;
         while left > 0
             && self.unread() > 0
@@ -117,13 +137,14 @@ impl World {
             0..4 => self.write(size(decide)),
             4..8 => self.read(size(decide)),
             8 => {
-                let bytes = 1 << decide.pick(&[12, 14, 16, 18]);
+                let bytes = decide.pick(&[1 << 12, 1 << 14, 1 << 16, MAX_CAPACITY]);
                 if self.output_is_pipe {
                     // Refused if more is queued, or above a limit.
                     let _ = pipe::set_capacity(output, bytes);
                 }
             }
             9 if decide.one_in(4) => self.feeder = None,
+            14 if self.mixes_packets => self.change_mode(),
             10 if decide.one_in(8) => self.reader = None,
             11 if decide.one_in(4) => return Flow::Stop,
             12 => {
@@ -184,6 +205,7 @@ pub fn run(program: &[u8]) {
         feeder: Some(feeder.into()),
         reader: Some(reader.into()),
         output_is_pipe: pipe::is_pipe(&output).unwrap(),
+        mixes_packets: pipe::is_pipe(&input).unwrap() && decide.one_in(2),
         written: 0,
         got: Vec::new(),
         taken: 0,

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use crate::common;
+use crate::common::seccomp::{filters_work, refuse};
 use crate::common::shapes::cut;
 use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of, read_rest};
@@ -17,6 +18,7 @@ use fastpipe::reader::Reader;
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
+use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, sockopt};
 use rustix::pipe::PipeFlags;
 
@@ -196,11 +198,17 @@ fn a_message_that_comes_later_is_waited_for() {
 
 /// A pipe in packet mode, filled with a packet of each size; the bytes of all packets.
 fn packets(sizes: &[usize]) -> (OwnedFd, Vec<u8>) {
-    let flags = PipeFlags::CLOEXEC | PipeFlags::DIRECT;
-    let (reader, writer) = rustix::pipe::pipe_with(flags).unwrap();
-    let bytes = pattern(sizes.iter().sum());
+    mixed(0, sizes)
+}
+
+/// As [`packets`], with `first` bytes before them that are no packet.
+fn mixed(first: usize, sizes: &[usize]) -> (OwnedFd, Vec<u8>) {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let bytes = pattern(first + sizes.iter().sum::<usize>());
     let mut writer = File::from(writer);
-    for packet in cut(&bytes, sizes) {
+    writer.write_all(&bytes[..first]).unwrap();
+    rustix::fs::fcntl_setfl(&writer, OFlags::WRONLY | OFlags::DIRECT).unwrap();
+    for packet in cut(&bytes[first..], sizes) {
         writer.write_all(packet).unwrap();
     }
     (reader, bytes)
@@ -232,6 +240,42 @@ fn packets_become_a_stream_of_bytes_up_to_the_limit() {
             let mut packets = Reader::builder().open(input).unwrap();
             packets.read_to_end(&mut got).unwrap();
             assert_same(&got, &bytes);
+        }
+    }
+}
+
+/// A read takes a packet and the other bytes before it.
+#[test]
+fn packets_after_other_bytes_are_not_cut_whatever_is_refused() {
+    for refused in [None, Some(libc::SYS_splice), Some(libc::SYS_pipe2)] {
+        if refused.is_some() && !filters_work() {
+            return;
+        }
+        for (first, block, limit) in [
+            (1, 1 << 17, 1),
+            (1, 1 << 17, 4096),
+            (4095, 4096, 100_000),
+            (100, 100, 100_000),
+            (5000, 1, 5001),
+            (0, 4000, 14_001),
+        ] {
+            // In its own thread, since a filter can't be removed.
+            let filtered = std::thread::spawn(move || {
+                let (input, bytes) = mixed(first, &[4096, 4096, 10, 4096, 4096]);
+                let (reader, output) = pipe_of(65_536);
+                assert!(refused.is_none_or(|call| refuse(&[call], libc::EPERM)));
+                let options = Options::new().copy().block(block).limit(limit);
+                let done = relay(&input, &output, &options, |_| Flow::Continue).unwrap();
+                drop(output);
+                assert_eq!(done.given, limit.min(bytes.len() as u64));
+                assert!(done.undelivered.is_empty() || refused.is_some());
+                let mut got = read_rest(reader);
+                got.extend(done.undelivered);
+                let mut rest = Reader::builder().open(input).unwrap();
+                rest.read_to_end(&mut got).unwrap();
+                assert_same(&got, &bytes);
+            });
+            filtered.join().unwrap();
         }
     }
 }

@@ -90,7 +90,8 @@ pub struct MeterArgs {
     ///
     /// With -l, long lines are slow, since the last ones are read byte by byte. A message of a
     /// socket (SOCK_SEQPACKET, datagrams) is passed on whole with -l, even if it has more lines;
-    /// without -l, the part of it beyond the size is lost.
+    /// without -l, the part of it beyond the size is lost. From a pipe the last bytes are taken
+    /// with splice; where that is refused, what was read past the size is an error.
     #[arg(short = 'S', long, help_heading = DATA)]
     pub stop_at_size: bool,
     /// Count lines instead of bytes, also for -s and -L.
@@ -104,7 +105,9 @@ pub struct MeterArgs {
     /// The pipe at standard output is then not enlarged.
     #[arg(short = 'L', long, value_name = "RATE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
     pub rate_limit: Option<u64>,
-    /// Copy with read and write, through a buffer of this size.
+    /// Copy with read and write, at most SIZE bytes per write.
+    ///
+    /// From a file or a socket SIZE bytes are read at a time, from a pipe what is in it.
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
     pub buffer_size: Option<u64>,
     /// Copy all data with read and write; never splice.

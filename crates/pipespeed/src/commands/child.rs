@@ -79,7 +79,7 @@ pub(super) fn start(
 /// Starts a command, which finds ignored signals and closed descriptors as this process found
 /// them.
 pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
-    standard::pass_signals_on(command);
+    standard::start_as_by_exec(command);
     standard::close_on_exec();
     let watch = ChildWatch::prepare()?;
     let others = Proc::default().children(getpid().as_raw_pid());

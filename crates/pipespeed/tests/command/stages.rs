@@ -1,12 +1,14 @@
-//! The same command has the same stages in `doctor`, `top`, `profile` and `boost`.
+//! The same command has the same stages in `doctor`, `top`, `profile` and `boost`, and is started
+//! in the same way.
 
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Outcome, PIPESPEED, Running, json, skip, start};
+use crate::common::{Outcome, PIPESPEED, Running, command, json, run_alone, skip, start};
 
 /// A shape of a pipeline. `A` runs a writer called aa; bb and dd copy their input, cc writes.
 struct Shape {
@@ -202,4 +204,41 @@ fn command_has_same_stages_in_doctor_top_profile_and_boost() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// As by execvp(3), and so as by shells.
+#[test]
+fn a_text_without_interpreter_is_run_by_sh_by_every_tool() {
+    let directory = TempDir::new().unwrap();
+    let ran = directory.path().join("ran");
+    for (name, text, status) in [
+        ("text", "echo \"$1\" >> \"$2\"; exit 6", 6),
+        ("empty", "", 0),
+    ] {
+        let program = directory.path().join(name);
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        for (tool, shows_status) in [
+            ("boost --", true),
+            ("boost --prove=2 --yes --", false),
+            ("doctor --", false),
+            ("doctor --if-stuck 3 --", true),
+            ("top --once --", true),
+            ("profile --quick --no-save --", false),
+        ] {
+            let _ = std::fs::remove_file(&ran);
+            let mut command = command(PIPESPEED, tool);
+            command.arg(&program).arg("word").arg(&ran);
+            let outcome = run_alone(command);
+            let expected = if shows_status { status } else { 0 };
+            assert_eq!(
+                outcome.code,
+                Some(expected),
+                "{tool} {name}: {}",
+                outcome.err
+            );
+            let wrote = std::fs::read_to_string(&ran).unwrap_or_default();
+            assert_eq!(wrote.contains("word\n"), !text.is_empty(), "{tool} {name}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fastpipe::relay::{self, End, RelayError, Side, relay, relay_inspecting};
+use fastpipe::relay::{self, End, RelayError, Relayed, Side, relay, relay_inspecting};
 use fastpipe::wait::Wait;
 use pipespeed_base::failure::with_remedy;
 use pipespeed_base::process::is_any_ready;
@@ -79,8 +79,18 @@ fn pass_file(
         }
     };
     match pass(input.as_fd(), output, session) {
-        Ok(true) => Some(SIZE_REACHED),
-        Ok(false) => None,
+        Ok(done) => {
+            let beyond = done.undelivered.len();
+            if beyond > 0 {
+                let message = format!(
+                    "{name}: the size cut what had to be read at once, and {beyond} bytes after it \
+                     are lost: splice is refused, or no descriptor is free"
+                );
+                session.fail(TRANSFER, &message);
+            }
+            let is_reached = done.end == End::Stopped || session.remaining() == Some(0);
+            is_reached.then_some(SIZE_REACHED)
+        }
         Err(error) if error.reader_is_gone() => Some(CONSUMER_GONE),
         Err(error) if error.side == Side::Output => {
             session.fail(TRANSFER, &format!("standard output: {}", error.source));
@@ -93,12 +103,12 @@ fn pass_file(
     }
 }
 
-/// Passes `input` on to `output`. Returns whether the size to stop at was reached.
+/// Passes `input` on to `output`.
 fn pass(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
     session: &mut MeterSession<'_>,
-) -> Result<bool, RelayError> {
+) -> Result<Relayed, RelayError> {
     session.next_input();
     let requested = session.options;
     let mut options = relay::Options::new()
@@ -139,7 +149,7 @@ fn pass(
         Ok(done) => &done.passed_over,
         Err(error) => &error.passed_over,
     });
-    Ok(result?.end == End::Stopped || session.remaining() == Some(0))
+    result
 }
 
 /// Opens an input. For a FIFO without a writer, draws while it waits for one.

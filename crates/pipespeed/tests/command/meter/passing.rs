@@ -1,16 +1,18 @@
 //! What `pipespeed meter` passes on, and how it ends.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use fastpipe::pipe;
+use fastpipe::{Reader, pipe};
+use rustix::fs::OFlags;
 
 use super::{file_of, meter};
+use crate::common::conditions::{few_descriptors, without_call};
 use crate::common::{
     Outcome, Piped, full_device, run_alone, says, skip, start_into, start_piped, written_by,
 };
@@ -265,6 +267,74 @@ fn a_file_that_changes_after_the_end_does_not_change_what_is_read() {
             }
             out.read_to_end(&mut got).unwrap();
             assert!(got == bytes, "{len} {is_truncated}");
+        }
+    }
+}
+
+/// A pipe that holds bytes, from the `first` on as packets (O_DIRECT), of which a short read
+/// loses the rest.
+fn packets_after(first: usize, bytes: &[u8]) -> PipeReader {
+    let (pipe, mut into) = std::io::pipe().unwrap();
+    into.write_all(&bytes[..first]).unwrap();
+    rustix::fs::fcntl_setfl(&into, OFlags::WRONLY | OFlags::DIRECT).unwrap();
+    for packet in bytes[first..].chunks(4000) {
+        into.write_all(packet).unwrap();
+    }
+    pipe
+}
+
+#[test]
+fn no_part_of_a_packet_is_lost_whatever_is_refused() {
+    let numbered: String = (0..5013).map(|n| format!("{n:07}\n")).collect();
+    let bytes = numbered.as_bytes();
+    let limits: [fn(&mut Command) -> bool; 4] = [
+        |_| true,
+        |command| {
+            few_descriptors(command, 5);
+            true
+        },
+        |command| without_call(command, libc::SYS_splice),
+        |command| without_call(command, libc::SYS_tee),
+    ];
+    for (options, len) in [
+        ("-q", bytes.len()),
+        ("-q -W", bytes.len()),
+        ("-q -C -W", bytes.len()),
+        ("-q -B 100", bytes.len()),
+        ("-q -l -B 4001", bytes.len()),
+        ("-q -L 1M", bytes.len()),
+        ("-q -S -s 20001", 20_001),
+        ("-q -S -s 20001 -B 100", 20_001),
+        ("-q -l -S -s 1000", 8000),
+    ] {
+        for first in [0, 8, 104] {
+            for (n, limit) in limits.iter().enumerate() {
+                let case = format!("{options}, {first} bytes first, limit {n}");
+                let from = packets_after(first, bytes);
+                let mut command = meter(options);
+                command.stdin(from.try_clone().unwrap());
+                if !limit(&mut command) {
+                    continue;
+                }
+                // Packets that are spliced stay packets.
+                let (out, into) = std::io::pipe().unwrap();
+                let running = start_into(command, into);
+                let mut got = Vec::new();
+                let mut out = Reader::builder().open(out).unwrap();
+                out.read_to_end(&mut got).unwrap();
+                let outcome = running.finish();
+                assert!(got == bytes[..len], "{case}");
+                let mut rest = Vec::new();
+                let mut from = Reader::builder().open(from).unwrap();
+                from.read_to_end(&mut rest).unwrap();
+                if rest == bytes[len..] {
+                    outcome.succeeded();
+                } else {
+                    assert!(n > 0, "{case}");
+                    let lost = format!("{} bytes", bytes.len() - len - rest.len());
+                    outcome.refused(16, &["standard input", &lost, "are lost"]);
+                }
+            }
         }
     }
 }
