@@ -595,9 +595,10 @@ mod tests {
 
     #[test]
     fn a_process_is_idle_since_it_last_ran() {
-        const LONG: Duration = Duration::from_millis(200);
-        /// A thread that runs on is only updated by the timer interrupt.
-        const TICK: Duration = Duration::from_millis(20);
+        const LONG: Duration = Duration::from_millis(1000);
+        /// A thread that runs on is only updated by the timer interrupt; one that is about to sleep may
+        /// have to wait for a processor first.
+        const TICK: Duration = Duration::from_millis(400);
         let proc = Proc::default();
         if proc.idle_time(getpid().as_raw_pid()).is_none() {
             return pipespeed_testing::skip("no /proc/PID/sched");

@@ -104,7 +104,8 @@ pub fn groups<'a>(links: impl IntoIterator<Item = &'a Link>) -> Vec<BTreeSet<i32
 }
 
 /// A process with those of its links through which data probably flows: standard input and
-/// output, links on which it waited, and links that no other process has. Others are mostly
+/// output, links on which it waited, links that no other process has, and those that it has twice,
+/// since it opened one that it was given (`paste <(...)`). Others are mostly
 /// inherited by accident, and standard error is often collected from all stages.
 pub(crate) fn with_flow(
     process: &Process,
@@ -112,8 +113,19 @@ pub(crate) fn with_flow(
     links: &BTreeMap<LinkId, Link>,
 ) -> Option<Process> {
     let flows = |end: &LinkFd, side: LinkSide, standard: i32| {
-        let is_own = || end.fd > 2 && links[&end.pipe].holders(side).len() < 2;
-        end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own()
+        let link = &links[&end.pipe];
+        let is_own = || end.fd > 2 && link.holders(side).len() < 2;
+        let is_opened = || {
+            let own = process.ends.iter().filter(|other| {
+                let is_side = match side {
+                    LinkSide::Input => other.reads && !other.writes,
+                    LinkSide::Room => other.writes && !other.reads,
+                };
+                other.pipe == end.pipe && other.fd > 2 && is_side
+            });
+            end.fd > 2 && own.count() > 1
+        };
+        end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own() || is_opened()
     };
     let mut ends = process.ends.clone();
     for end in &mut ends {
@@ -162,6 +174,14 @@ mod tests {
         assert_eq!(with_flow(&all[2], &unused, &links), Some(all[2].clone()));
         let inherits = process(4, "c", vec![writes(2, 9)]);
         assert_eq!(with_flow(&inherits, &unused, &links), None);
+        // `paste <(a) <(b)`: b has inherited what paste opened.
+        let paste = process(5, "paste", vec![reads(3, 12), reads(63, 12)]);
+        let inherits = process(6, "b", vec![writes(1, 13), reads(63, 12)]);
+        let both = [paste, inherits];
+        let of_paste = super::links(both.iter());
+        let flowing = |at: usize| with_flow(&both[at], &unused, &of_paste).unwrap().ends;
+        assert_eq!(flowing(0), [reads(3, 12), reads(63, 12)]);
+        assert_eq!(flowing(1), [writes(1, 13)]);
         let used = [9, 8].map(|inode| ((LinkId::pipe(inode), LinkSide::Room), 1));
         let flowing = with_flow(&all[0], &used.into(), &links);
         assert_eq!(flowing, Some(all[0].clone()));
