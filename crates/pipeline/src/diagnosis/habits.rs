@@ -69,10 +69,13 @@ pub(super) fn leaked_write_ends(
         let is_token = holders.iter().filter(has_both).count() > 1;
         let is_reader = |process: &&&Observed| process.process.id == reader.process.id;
         let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
-        // What reads its standard input, waits for somebody else to write there.
-        let mut ends = reader.process.ends.iter();
-        let is_stdin = ends.any(|end| end.pipe == pipe.id && end.fd == 0 && !end.writes);
-        if (is_token || wakes_itself) && !is_stdin {
+        // What reads its standard input, or opened a FIFO to read, waits for somebody else to write
+        // there, unless it opened the same to write.
+        let ends = || reader.process.ends.iter().filter(|end| end.pipe == pipe.id);
+        let is_stdin = ends().any(|end| end.fd == 0 && !end.writes);
+        let is_fifo_input =
+            pipe.id.is_fifo() && ends().any(|end| !end.writes) && !ends().any(|end| !end.reads);
+        if (is_token || wakes_itself) && !is_stdin && !is_fifo_input {
             continue;
         }
         // What still runs at a terminal may write there, and the reader may keep it open.
@@ -423,6 +426,45 @@ mod tests {
         assert!(spare([sleeper(3, 2)]).is_empty());
         let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
         assert_eq!(spare([sleeper(3, 5), writer]), [3]);
+    }
+
+    #[test]
+    fn who_opened_a_fifo_to_read_waits_for_its_end() {
+        let end = |fd, can_read, can_write| LinkFd {
+            fd,
+            pipe: LinkId::Fifo {
+                device: 1,
+                inode: 7,
+            },
+            reads: can_read,
+            writes: can_write,
+            ..reads(fd, 7)
+        };
+        // `exec 5<>p; sort p`; a client of a job server opens it twice.
+        let holder = || {
+            frozen(
+                child_of(9, process(3, "bash", vec![end(5, true, true)])),
+                on_child(),
+            )
+        };
+        for (ends, expected) in [
+            (vec![end(3, true, false), end(5, true, true)], vec![3]),
+            (vec![end(3, true, false), end(4, false, true)], vec![]),
+        ] {
+            let input = ThreadState::Waiting(BlockedOn::Pipes {
+                any_of: vec![LinkWait {
+                    pipe: end(3, true, false).pipe,
+                    fd: Some(3),
+                    side: LinkSide::Input,
+                }],
+                or: None,
+            });
+            let reader = frozen(child_of(9, process(2, "sort", ends)), input);
+            let observation = observation(vec![holder(), reader]);
+            let found = leaked_write_ends(&observation, &BTreeSet::new());
+            let found: Vec<i32> = found.iter().map(|leaked| leaked.holder.pid).collect();
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -145,8 +145,15 @@ impl StateCounts {
         let share = |count: u32| f64::from(count) / f64::from(samples.max(1));
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
+        // A wait for a processor that began before is counted when it ends (sched_info_arrive() in
+        // kernel/sched/stats.h), so that it may exceed what the samples allow.
+        let seen = sampled + uncertainty(sampled, samples);
         // Children may be gone in a sample, and have run since the last one.
-        let least = awake.longest.max(awake.least_ran);
+        let least = awake
+            .longest
+            .min(seen)
+            .max(awake.least_ran)
+            .max(awake.any_ran);
         let all = (sampled + asleep).max(least);
         let sum = awake.ran + awake.queued;
         // Threads may be awake at once, or one after the other.
@@ -171,6 +178,13 @@ impl StateCounts {
             scale: scale / f64::from(samples.max(1)),
         }
     }
+}
+
+/// How far a share of so many samples may be from that of the time: two standard errors, and one
+/// sample.
+fn uncertainty(share: f64, samples: u32) -> f64 {
+    let count = f64::from(samples.max(1));
+    2.0 * (share * (1.0 - share).max(0.0) / count).sqrt() + 1.0 / count
 }
 
 /// How long a process was awake, as shares of the time.
@@ -271,6 +285,32 @@ mod tests {
             let threads: Vec<&ThreadState> = threads.iter().collect();
             assert_eq!(activity(&threads), expected, "{threads:?}");
         }
+    }
+
+    #[test]
+    fn a_wait_for_a_processor_that_began_before_counts_as_far_as_it_was_seen() {
+        let mut counts = StateCounts {
+            samples: 40,
+            awake: 10,
+            starved: 30,
+            ..StateCounts::default()
+        };
+        let awake = Awake {
+            ran: 0.02,
+            queued: 1.0,
+            longest: 1.0,
+            least_ran: 0.01,
+            any_ran: 0.02,
+        };
+        let shares = |counts: &StateCounts| counts.divide(counts.samples, awake).shares(counts);
+        let carried = shares(&counts);
+        assert!(
+            carried.queued < 0.45 && carried.starved > 0.5,
+            "{carried:?}"
+        );
+        // Few samples prove little.
+        (counts.samples, counts.awake, counts.starved) = (2, 1, 1);
+        assert!(shares(&counts).queued > 0.9, "{:?}", shares(&counts));
     }
 
     #[test]

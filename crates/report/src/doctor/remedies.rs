@@ -4,8 +4,10 @@ use pipespeed_pipeline::diagnosis::{IdleReader, LeakedWriteEnd, MutualWait, Unre
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::{Language, LinkId};
+use pipespeed_pipeline::sample::Observed;
 
-use super::names::{stream, written_as};
+use super::names::{full, stream, written_as};
+use crate::format::list;
 
 /// A reader that waits for input for this share of the time reads that.
 const MIN_READING: f64 = 0.9;
@@ -178,6 +180,22 @@ pub(super) fn leaked(
     waits_for_reader: bool,
 ) -> String {
     let how = end_input(language(observation, &leaked.holder));
+    let has_both = |process: &&Observed| {
+        let mut ends = process.process.ends.iter();
+        ends.any(|end| end.pipe == leaked.pipe && end.reads && end.writes)
+    };
+    let both: Vec<String> = observation
+        .living()
+        .filter(has_both)
+        .map(|process| full(&process.who()))
+        .collect();
+    if leaked.pipe.is_fifo() && both.len() > 1 {
+        return format!(
+            "Remedy: {} have the FIFO open for reading and writing ('<>'), and it ends only once none of them has. Start              all but the one that writes without that descriptor ('{}>&-' in a shell), and close it there once              the reader has opened the FIFO.",
+            list(both),
+            leaked.fd
+        );
+    }
     if waits_for_reader {
         return format!("Remedy: close that descriptor before the wait{how}.");
     }

@@ -187,11 +187,16 @@ fn describe_unread(observation: &Observation, unread: &Unread) -> String {
 }
 
 fn describe_leaked(observation: &Observation, leaked: &LeakedWriteEnd) -> String {
+    let reader = full(&leaked.reader);
+    let fd = descriptor(leaked.fd);
+    let time = duration(observation, &leaked.reader);
+    if leaked.holder == leaked.reader {
+        return format!(
+            "{reader} waits for it, and keeps a write end open itself ({fd}); it has not moved for {time}."
+        );
+    }
     format!(
-        "{} waits for it, and {} keeps the write end open ({}); neither has moved for {}.",
-        full(&leaked.reader),
+        "{reader} waits for it, and {} keeps the write end open ({fd}); neither has moved for {time}.",
         full(&leaked.holder),
-        descriptor(leaked.fd),
-        duration(observation, &leaked.reader),
     )
 }
