@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pipespeed_base::text::command_line;
+use pipespeed_base::text::{command_line, is_printable};
 use pipespeed_host::{CpuList, Root};
 use rustix::process::getpid;
 use serde::Serialize;
@@ -516,9 +516,9 @@ impl Proc {
     }
 }
 
-/// Replaces characters that a terminal would obey.
+/// Replaces characters that a terminal would obey, or that change the order of others.
 pub fn visible(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    text.replace(|letter: char| !is_printable(letter), "?")
 }
 
 /// A process and its descendants, each before its children.
@@ -625,7 +625,8 @@ mod tests {
         assert!(idle + TICK >= at_least, "{idle:?} after {at_least:?}");
         assert!(idle <= before.elapsed() + TICK, "{idle:?}");
         input.write_all(b"x").unwrap();
-        eventually(|| (proc.idle_time(pid)? < LONG).then_some(())).unwrap();
+        let written = Instant::now();
+        eventually(|| (proc.idle_time(pid)? <= written.elapsed() + TICK).then_some(())).unwrap();
         drop(input);
         child.wait().unwrap();
     }

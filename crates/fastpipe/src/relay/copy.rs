@@ -12,7 +12,6 @@ use super::private::PrivatePipe;
 use super::report::Side;
 use super::sink::RelaySink;
 use super::step::{Needs, Step};
-use super::waiting::is_hung_up;
 use crate::buffer::Buffer;
 use crate::pipe;
 use crate::transfer::Input;
@@ -122,9 +121,6 @@ impl<'a> Copying<'a> {
         }
         // If it is unknown, none is too many.
         let unread = pipe::unread(fd).map_or(u64::MAX, |bytes| bytes as u64);
-        if unread == 0 && !is_hung_up(fd) {
-            return Step::Blocked(Needs::INPUT);
-        }
         if (1..=most).contains(&unread) {
             return self.take(unread, most);
         }

@@ -39,7 +39,7 @@ impl Connections {
             return;
         }
         self.listed = held;
-        let Ok(sockets) = sockets::list() else {
+        let Ok(sockets) = sockets::list(usize::MAX) else {
             return;
         };
         let has_ended = |id: &ProcessId| processes.get(&id.pid).is_none_or(|now| now.id != *id);

@@ -12,7 +12,7 @@ use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A reader that waited for input for at least this share is short of it.
 const MIN_STARVED: f64 = 0.9;
-/// A process that was there for less of the observation withholds nothing.
+/// A process that was there for less of the time than the reader withholds nothing.
 const MIN_PRESENT: f64 = 0.9;
 /// Calls of fewer bytes are small.
 const MAX_SMALL: f64 = 512.0;
@@ -89,7 +89,7 @@ pub(super) fn leaked_write_ends(
                 continue;
             }
             // A short-lived one may come to write, and its end is near.
-            let is_lasting = holder.counted_s >= MIN_PRESENT * observation.seconds;
+            let is_lasting = holder.counted_s >= MIN_PRESENT * reader.counted_s;
             if !is_lasting
                 || tied.contains(&holder.process.id.pid)
                 || is_meant(observation, holder, reader, &holders, pipe.id)

@@ -14,6 +14,10 @@ use crate::proc::{Proc, ProcessId};
 
 /// Sockets of at most this many other network namespaces are listed.
 const MAX_NETWORKS: usize = 8;
+/// Of a process at most this many descriptors of terminals are looked at: each takes several calls.
+const MAX_TERMINALS: usize = 256;
+/// With more sockets than this, those of the own namespace are not followed.
+const MAX_OWN_SOCKETS: usize = 250_000;
 
 /// Reads processes again and again: those that may have changed.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub struct Scanner {
     networks: BTreeMap<u64, i32>,
     /// Those whose sockets are in the list.
     listed_networks: BTreeSet<u64>,
+    /// Those that could not be listed: they are not tried again.
+    refused_networks: BTreeSet<u64>,
     /// Processes with sockets in another namespace that are not in the list.
     pub(crate) other_networks: Vec<i32>,
     stamps: BTreeMap<i32, FdTableStamp>,
@@ -52,6 +58,7 @@ impl Scanner {
             is_without_sockets: self.is_without_sockets,
             follows_terminals: self.follows_terminals,
             networks: std::mem::take(&mut self.networks),
+            refused_networks: std::mem::take(&mut self.refused_networks),
             ..Scanner::default()
         };
         for pid in proc.processes() {
@@ -135,15 +142,22 @@ impl Scanner {
     /// [`find_networks`](Self::find_networks).
     pub(crate) fn list_sockets(&mut self, proc: &Proc) {
         // Without permission, or the kernel's support, sockets join nothing.
-        self.sockets = sockets::list().unwrap_or_default();
+        self.sockets = sockets::list(MAX_OWN_SOCKETS).unwrap_or_default();
         self.listed_networks.clear();
         let Some(pipe_probe) = proc.pipe_probe() else {
             return;
         };
         for (network, pid) in &self.networks {
-            if let Some(sockets) = pipe_probe.list_sockets(proc, *pid) {
-                self.sockets.extend(sockets);
-                self.listed_networks.insert(*network);
+            if self.refused_networks.contains(network) {
+                continue;
+            }
+            let Some(sockets) = pipe_probe.list_sockets(proc, *pid, *network) else {
+                self.refused_networks.insert(*network);
+                continue;
+            };
+            self.listed_networks.insert(*network);
+            for (inode, socket) in sockets {
+                self.sockets.entry(inode).or_insert(socket);
             }
         }
     }
@@ -160,7 +174,7 @@ impl Scanner {
                 found.entry(network).or_insert(process.id.pid);
             }
         }
-        let are_known = found.keys().eq(self.networks.keys());
+        let are_known = found == self.networks;
         self.networks = found;
         if !are_known {
             self.join(proc);
@@ -214,7 +228,7 @@ impl Scanner {
         let stamp = files.fd_table_stamp();
         // Kernel threads, mostly.
         let has_none = self.counts_descriptors && stamp.is_some_and(|stamp| stamp.count == 0);
-        match read_process(files, pid, has_none) {
+        match read_process(files, pid, has_none, self.follows_terminals) {
             Ok(Some(mut process)) => {
                 if !self.is_without_sockets && !process.sockets.is_empty() {
                     process.network = proc.network(pid);
@@ -234,7 +248,12 @@ impl Scanner {
 }
 
 /// Reads a process. `None` if it has ended.
-fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result<Option<Process>> {
+fn read_process(
+    files: ProcessFiles<'_>,
+    pid: i32,
+    has_none: bool,
+    follows_terminals: bool,
+) -> io::Result<Option<Process>> {
     let (stat, name) = files.stat()?;
     let has_ended = matches!(stat.state, 'Z' | 'X');
     let living = if has_ended {
@@ -250,6 +269,11 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
     } else {
         files.descriptor_table()?
     };
+    let terminals = if follows_terminals {
+        table.terminals
+    } else {
+        Vec::new()
+    };
     Ok(Some(Process {
         id: ProcessId {
             pid,
@@ -260,9 +284,9 @@ fn read_process(files: ProcessFiles<'_>, pid: i32, has_none: bool) -> io::Result
         name,
         ends: table.ends,
         sockets: table.sockets,
-        terminals: table
-            .terminals
+        terminals: terminals
             .into_iter()
+            .take(MAX_TERMINALS)
             .filter_map(|(fd, is_master)| terminal(files, fd, is_master))
             .collect(),
         network: None,

@@ -1,6 +1,7 @@
 //! The files of one process in /proc.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ const MAX_BYTES: usize = 1024;
 const MAX_FDINFO: usize = 32 << 10;
 /// Files kept open without a limit on descriptors.
 const MAX_KEPT: u64 = 4096;
+/// Of a process at most this many descriptors are read: it can have a million, each with a long path.
+const MAX_DESCRIPTORS: usize = 1 << 16;
 
 /// The files of one process: found by its number, or below its directory.
 #[derive(Debug, Clone, Copy)]
@@ -258,7 +261,9 @@ impl<'a> ProcessFiles<'a> {
     /// # Errors
     /// Those of reading the directory: no such process, or no permission.
     pub(crate) fn descriptor_table(self) -> io::Result<DescriptorTable> {
-        let (directory, fds) = self.entries("fd")?;
+        let (directory, mut fds) = self.entries("fd")?;
+        fds.truncate(MAX_DESCRIPTORS);
+        let mut named: BTreeSet<LinkId> = BTreeSet::new();
         let DescriptorTable {
             mut ends,
             mut sockets,
@@ -270,6 +275,8 @@ impl<'a> ProcessFiles<'a> {
             let access = || access(directory.as_fd(), &path);
             match target(directory.as_fd(), &path) {
                 Some(Target::Pipe(pipe, fifo)) => {
+                    // A path may be long, and have many descriptors.
+                    let fifo = fifo.filter(|_| named.insert(pipe));
                     ends.extend(access().map(|(reads, writes)| LinkFd {
                         fd,
                         pipe,

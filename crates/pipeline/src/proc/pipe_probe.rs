@@ -15,21 +15,22 @@
 //! | question | answer |
 //! |---|---|
 //! | privileges | those of the command that starts it: it gets none, and gives none up |
-//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, and the beginning of their `exe`, for reading; nothing else of others |
-//! | where it goes | with CAP_SYS_ADMIN into the network namespace of a process asked for, to list its sockets, and back |
-//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave (`exe` is the kernel's link to what runs, a regular file); of /proc only names made of numbers and these four words |
+//! | what it opens | pipes without a name that are open in the processes asked for, for reading; `mem`, `cmdline` and `fdinfo/N` of such processes, the beginning of their `exe`, for reading; and `ns/net`, to enter it; nothing else of others |
+//! | where it goes | with CAP_SYS_ADMIN into the network namespace of a process asked for (by its inode number, so that it is no other), to list its sockets, and back; it enters none if it could not return |
+//! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave (`exe` is the kernel's link to what runs, a regular file); of /proc only names made of numbers, `task` and these words |
 //! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
-//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
-//! | what it changes | nothing, but the capacity of a pipe for `boost` |
-//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc, but for `exe`. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
+//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends; while it has a pipe open, some microseconds, a writer whose last reader leaves is told so later. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
+//! | what it changes | nothing, but the capacity of a pipe for `boost` (and the access time of an `exe`, where that is kept) |
+//! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc, but for `exe` and `ns/net`. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
 //! | who may ask | the process that started it, by a pipe. No descriptor is passed in either direction |
 //!
 //! What a hostile process can do:
 //!
 //! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
-//!   time), is not tried again. After 16 such processes no file of this kind is read.
+//!   time), is not tried again, nor that network namespace. After 16 such processes no file of this kind is read,
+//!   and while 16 killed helpers are still blocked no other is started.
 //! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB; a list of sockets, which
-//!   is the kernel's, 4 MiB), and parsed only as numbers and words.
+//!   is the kernel's, 4 MiB: messages of others are dropped), and parsed only as numbers and words.
 //! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
 //!   replaces them before they are shown or saved.
 //! - Pretend: its name, its arguments and its poll sets are what it says they are. A wrong answer
@@ -208,9 +209,10 @@ impl PipeProbe {
         self.0.borrow_mut().ask(proc, request, PIPE_PATIENCE)
     }
 
-    /// Lists the sockets of a process's network namespace. `None` if that may not be entered.
-    pub(crate) fn list_sockets(&self, proc: &Proc, pid: i32) -> Option<Sockets> {
-        let request = format!("{}{pid}\n", helper::SOCKETS);
+    /// Lists the sockets of a process's network namespace, which has this inode number. `None` if that may
+    /// not be entered, or takes too long.
+    pub(crate) fn list_sockets(&self, proc: &Proc, pid: i32, network: u64) -> Option<Sockets> {
+        let request = format!("{}{pid} {network}\n", helper::SOCKETS);
         let answer = self.0.borrow_mut().ask(proc, &request, FILE_PATIENCE);
         serde_json::from_slice(&answer.ok()?).ok()
     }
@@ -245,7 +247,12 @@ impl PipeProbe {
 
 impl ProbeState {
     fn prepare(&mut self, proc: &Proc) {
-        if self.helper.is_none() && self.start_at.is_none_or(|at| Instant::now() >= at) {
+        if self.helper.is_none() {
+            self.left_behind.retain(|id| id.is_running(proc));
+        }
+        let may_start = self.left_behind.len() < MAX_SILENT
+            && self.start_at.is_none_or(|at| Instant::now() >= at);
+        if self.helper.is_none() && may_start {
             self.spent_before += std::mem::take(&mut self.spent);
             self.helper = Helper::start(self.launch, proc).ok();
             self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);

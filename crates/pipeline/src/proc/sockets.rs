@@ -50,8 +50,9 @@ pub type Sockets = BTreeMap<u64, SocketState>;
 /// Lists all unix and TCP sockets of the network namespace of this process.
 ///
 /// # Errors
-/// Those of netlink(7): the kernel lacks the family, or a filter refuses it.
-pub fn list() -> io::Result<Sockets> {
+/// Those of netlink(7): the kernel lacks the family, or a filter refuses it. `QuotaExceeded` if there are
+/// more than `max`.
+pub fn list(max: usize) -> io::Result<Sockets> {
     let mut netlink = Netlink::new(NETLINK_SOCK_DIAG)?;
     netlink.bind_auto()?;
     netlink.connect(&NetlinkAddress::new(0, 0))?;
@@ -64,8 +65,9 @@ pub fn list() -> io::Result<Sockets> {
     };
     dump(&netlink, SockDiagMessage::UnixRequest(request), |message| {
         if let SockDiagMessage::UnixResponse(response) = message {
-            sockets.insert(response.header.inode.into(), unix_socket(&response));
+            sockets.insert(response.header.inode.into(), unix_socket(response));
         }
+        sockets.len() <= max
     })?;
     let mut connections = Vec::new();
     for (family, socket_id) in [
@@ -82,10 +84,12 @@ pub fn list() -> io::Result<Sockets> {
         // A kernel without IPv6 refuses.
         let listed = dump(&netlink, SockDiagMessage::InetRequest(request), |message| {
             if let SockDiagMessage::InetResponse(response) = message {
-                connections.push(*response);
+                connections.push((**response).clone());
             }
+            connections.len() <= max
         });
-        if family == AF_INET {
+        let is_too_long = |error: &io::Error| error.kind() == io::ErrorKind::QuotaExceeded;
+        if family == AF_INET || listed.as_ref().is_err_and(is_too_long) {
             listed?;
         }
     }
@@ -111,6 +115,7 @@ fn inet_sockets(connections: &[InetResponse]) -> Sockets {
     let other = |id: &SocketId| address(id.destination_address, id.destination_port);
     let by_addresses: BTreeMap<(InetAddress, InetAddress), u64> = connections
         .iter()
+        .filter(|connection| connection.header.inode != 0)
         .map(|connection| {
             let id = &connection.header.socket_id;
             ((own(id), other(id)), connection.header.inode.into())
@@ -132,11 +137,12 @@ fn inet_sockets(connections: &[InetResponse]) -> Sockets {
     sockets.filter(|(inode, _)| *inode != 0).collect()
 }
 
-/// Sends a request for a list, and hands each message of the answer to `each`.
+/// Sends a request for a list, and hands each message of the answer to `each`, which says whether more
+/// are wanted.
 fn dump(
     netlink: &Netlink,
     request: SockDiagMessage,
-    mut each: impl FnMut(SockDiagMessage),
+    mut each: impl FnMut(&SockDiagMessage) -> bool,
 ) -> io::Result<()> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
@@ -147,13 +153,19 @@ fn dump(
     netlink.send(&bytes, 0)?;
     let mut part = vec![0; MAX_PART];
     loop {
-        let len = netlink.recv(&mut &mut part[..], 0)?;
+        let (len, sender) = netlink.recv_from(&mut &mut part[..], 0)?;
+        // The owner of a namespace could send messages of its own.
+        if sender.port_number() != 0 {
+            continue;
+        }
         let mut rest = &part[..len.min(MAX_PART)];
         while !rest.is_empty() {
             let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             match message.payload {
-                NetlinkPayload::InnerMessage(message) => each(message),
+                NetlinkPayload::InnerMessage(message) if !each(&message) => {
+                    return Err(io::ErrorKind::QuotaExceeded.into());
+                }
                 NetlinkPayload::Done(_) => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
                 _ => {}
@@ -187,13 +199,13 @@ mod tests {
     fn both_ends_of_a_pair_name_each_other_and_their_unread_bytes() {
         let (mut a, b) = UnixStream::pair().unwrap();
         a.write_all(&[0; 1000]).unwrap();
-        let sockets = list().unwrap();
+        let sockets = list(usize::MAX).unwrap();
         let [of_a, of_b] = [&a, &b].map(|socket| sockets[&inode(socket)]);
         assert_eq!(of_a.peer, SocketPeer::Local(inode(&b)));
         assert_eq!(of_b.peer, SocketPeer::Local(inode(&a)));
         assert_eq!((of_a.unread, of_b.unread), (0, 1000));
         drop(b);
-        assert_eq!(list().unwrap()[&inode(&a)].peer, SocketPeer::None);
+        assert_eq!(list(usize::MAX).unwrap()[&inode(&a)].peer, SocketPeer::None);
     }
 
     #[test]
@@ -207,7 +219,7 @@ mod tests {
             client.write_all(&[0; 100]).unwrap();
             // The bytes have arrived once they can be peeked at.
             server.peek(&mut [0; 100]).unwrap();
-            let sockets = list().unwrap();
+            let sockets = list(usize::MAX).unwrap();
             let [of_client, of_server] = [&client, &server].map(|socket| sockets[&inode(socket)]);
             assert_eq!(
                 of_client.peer,

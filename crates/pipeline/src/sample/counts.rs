@@ -153,7 +153,7 @@ impl StateCounts {
             .longest
             .min(seen)
             .max(awake.least_ran)
-            .max(awake.any_ran);
+            .max(awake.any_ran.min(seen));
         let all = (sampled + asleep).max(least);
         let sum = awake.ran + awake.queued;
         // Threads may be awake at once, or one after the other.

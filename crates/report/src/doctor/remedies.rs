@@ -191,7 +191,9 @@ pub(super) fn leaked(
         .collect();
     if leaked.pipe.is_fifo() && both.len() > 1 {
         return format!(
-            "Remedy: {} have the FIFO open for reading and writing ('<>'), and it ends only once none of them has. Start              all but the one that writes without that descriptor ('{}>&-' in a shell), and close it there once              the reader has opened the FIFO.",
+            "Remedy: {} have the FIFO open for reading and writing ('<>'), and it ends only once none \
+             of them has. Start all but the one that writes without that descriptor ('{}>&-' in a \
+             shell), and close it there once the reader has opened the FIFO.",
             list(both),
             leaked.fd
         );

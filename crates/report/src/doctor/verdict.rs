@@ -71,10 +71,10 @@ fn hidden_peer(observation: &Observation) -> Option<String> {
         LinkSide::Input => "input on",
         LinkSide::Room => "room in",
     };
-    let link = if on.pipe.is_socket() {
-        "socket"
-    } else {
-        "pipe"
+    let link = match on.pipe {
+        pipe if pipe.is_socket() => "socket",
+        pipe if pipe.is_terminal() => "terminal",
+        _ => "pipe",
     };
     Some(format!(
         "{} (pid {}) waits for {wait} a {link}, and no process that can be examined has the other end.",

@@ -83,8 +83,8 @@ fn pass_file(
             let beyond = done.undelivered.len();
             if beyond > 0 {
                 let message = format!(
-                    "{name}: the size cut what had to be read at once, and {beyond} bytes after it \
-                     are lost: splice is refused, or no descriptor is free"
+                    "{name}: {beyond} bytes after the size had been read already, and are lost (of a \
+                     pipe: splice is refused, or no descriptor is free)"
                 );
                 session.fail(TRANSFER, &message);
             }

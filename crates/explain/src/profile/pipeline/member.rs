@@ -85,9 +85,10 @@ pub struct Member {
     pub(super) moved: Option<MovedBytes>,
     /// Bytes moved by processes that were not seen: children of those that count as a part of it.
     pub(super) part_unseen: Bytes,
-    /// Those of its bytes that unseen children had moved by the last look.
-    pub(super) unseen_before: Bytes,
-    /// At most so many bytes it moved after it was last looked at.
+    /// Those of its bytes that unseen children had moved by the last look, and by the one before.
+    pub(super) unseen_before: [Bytes; 2],
+    /// The most that it may have moved after it was last looked at. It can't be told for one without
+    /// a known ancestor.
     pub(super) missed: Bytes,
     pub(super) has_ended: bool,
 }

@@ -115,7 +115,8 @@ impl Members {
     }
 
     /// Notes for processes that have ended what their parents' counts have gained beyond what was
-    /// seen: which of several moved it is not known.
+    /// seen: which of several moved it is not known. One may have been reaped during the look before, when it
+    /// was still found alive.
     fn note_missed(&mut self, tree: &[i32], ended: Vec<i32>) {
         for pid in ended {
             let parent = self.living[&pid]
@@ -125,14 +126,14 @@ impl Members {
             let parent = parent.and_then(|parent| self.living.get(parent));
             let missed = parent.map_or([0; 2], |parent| {
                 let unseen = parent.unseen();
-                [0, 1].map(|side| unseen[side].saturating_sub(parent.unseen_before[side]))
+                [0, 1].map(|side| unseen[side].saturating_sub(parent.unseen_before[1][side]))
             });
             if let Some(member) = self.living.get_mut(&pid) {
                 member.missed = missed;
             }
         }
         for member in self.living.values_mut() {
-            member.unseen_before = member.unseen();
+            member.unseen_before = [member.unseen(), member.unseen_before[0]];
         }
     }
 

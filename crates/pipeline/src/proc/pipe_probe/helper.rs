@@ -28,6 +28,8 @@ const HARMLESS: OFlags = OFlags::NONBLOCK
 pub(super) const FILE: &str = "file ";
 /// A request for the sockets of a process's network namespace begins with this.
 pub(super) const SOCKETS: &str = "sockets ";
+/// A list of more sockets does not fit into an answer.
+const MAX_LISTED: usize = 60_000;
 /// The link to the file of a process's program.
 const PROGRAM: &str = "exe";
 
@@ -165,8 +167,9 @@ fn serve(other: Answer) -> io::Result<()> {
 fn answer(request: &str, other: Answer) -> Option<Vec<u8>> {
     if let Some(request) = request.strip_prefix(FILE) {
         read_file(request)
-    } else if let Some(pid) = request.strip_prefix(SOCKETS) {
-        list_sockets(pid.parse().ok()?)
+    } else if let Some(request) = request.strip_prefix(SOCKETS) {
+        let (pid, network) = request.split_once(' ')?;
+        list_sockets(pid.parse().ok()?, network.parse().ok()?)
     } else if request.starts_with(|letter: char| !letter.is_ascii_digit()) {
         other(request)
     } else {
@@ -205,17 +208,26 @@ fn read_file(request: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Lists the sockets of a process's network namespace. `None` if that may not be entered.
-fn list_sockets(pid: i32) -> Option<Vec<u8>> {
+/// Lists the sockets of a process's network namespace, which has this inode number. `None` if that may not
+/// be entered, or not be left.
+fn list_sockets(pid: i32, inode: u64) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |path: &str| openat(CWD, path, flags, Mode::empty()).ok();
     let own = open("/proc/self/ns/net")?;
     let other = open(&format!("/proc/{pid}/ns/net"))?;
-    let network = Some(LinkNameSpaceType::Network);
-    move_into_link_name_space(other.as_fd(), network).ok()?;
-    let sockets = sockets::list();
-    // Nothing else that it does depends on the namespace, which should not outlast its processes.
-    let _ = move_into_link_name_space(own.as_fd(), network);
+    if fstat(&other).ok()?.st_ino != inode {
+        return None;
+    }
+    let enter = |namespace: &OwnedFd| {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).ok()
+    };
+    // It must be able to return: with CAP_SYS_ADMIN only in its own user namespace it is not.
+    enter(&own)?;
+    enter(&other)?;
+    let sockets = sockets::list(MAX_LISTED);
+    if enter(&own).is_none() {
+        std::process::exit(1);
+    }
     let list = serde_json::to_vec(&sockets.ok()?).ok()?;
     (list.len() <= MAX_SOCKETS).then_some(list)
 }
