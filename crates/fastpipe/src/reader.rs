@@ -73,8 +73,8 @@ impl ReaderBuilder {
 
     /// Sets the size of the buffer in bytes, at least 1; default
     /// [`DEFAULT_BUFFER`]. From a pipe in packet mode (O_DIRECT; pipe(2)) no byte is
-    /// lost if the buffer has at least a page, or, if other bytes are in it too, at least
-    /// the pipe's capacity.
+    /// lost if the buffer has at least a page. If writers without O_DIRECT use the same pipe,
+    /// it must have at least the pipe's capacity.
     pub fn buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes.max(1);
         self

@@ -125,6 +125,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         idle_s: None,
         language: Language::Other,
         threads: vec![thread],
+        age_s: 2.0,
         counted_s: 2.0,
         ran_s: 0.0,
         delayed_s: 0.0,

@@ -133,7 +133,7 @@ impl LinkId {
         matches!(self, LinkId::Terminal { .. })
     }
 
-    /// Whether it is one of two directions, each a link.
+    /// Whether it is one direction of something that carries data both ways.
     pub fn is_direction(self) -> bool {
         self.is_socket() || self.is_terminal()
     }

@@ -52,6 +52,9 @@ pub struct Observed {
     pub language: Language,
     /// The states of its threads at the end.
     pub threads: Vec<ThreadState>,
+    /// How long ago it started, at the end, in seconds.
+    #[serde(skip)]
+    pub age_s: f64,
     /// The time over which the counts below were taken.
     pub counted_s: f64,
     /// Processor time.

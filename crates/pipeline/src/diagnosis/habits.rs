@@ -89,7 +89,7 @@ pub(super) fn leaked_write_ends(
                 continue;
             }
             // A short-lived one may come to write, and its end is near.
-            let is_lasting = holder.counted_s >= MIN_PRESENT * reader.counted_s;
+            let is_lasting = holder.age_s >= MIN_PRESENT * reader.counted_s;
             if !is_lasting
                 || tied.contains(&holder.process.id.pid)
                 || is_meant(observation, holder, reader, &holders, pipe.id)
@@ -471,7 +471,7 @@ mod tests {
     fn a_process_that_has_just_come_withholds_nothing() {
         let mut child = sleeper(3, 5);
         assert_eq!(spare([child.clone()]), [3]);
-        child.counted_s = 0.2;
+        child.age_s = 0.2;
         assert!(spare([child]).is_empty());
     }
 

@@ -13,9 +13,9 @@ const MAX_ERROR: f64 = 0.1;
 /// Whoever waits for room in a link that seems empty for this share has it only registered.
 const MIN_REGISTERED: f64 = 0.8;
 
-/// Corrects what event loops waited for. In a link that `is_empty` whenever it is looked into there is
-/// room, and whoever seems to wait for that has it only registered. While a writer waits for room in
-/// a link, there is data in it, and whoever seems to wait for that has it only registered.
+/// Corrects what event loops waited for. Whoever seems to wait for room in a link that `is_empty` at every
+/// look has it only registered. So has whoever seems to wait for data in a link while a writer waits for room
+/// in it.
 pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> bool) {
     for process in &mut *processes {
         leave_room(process, &is_empty);

@@ -122,6 +122,7 @@ impl Slice {
             idle_s: None,
             language: Language::default(),
             threads: Vec::new(),
+            age_s: self.counted.as_secs_f64(),
             counted_s: self.counted.as_secs_f64(),
             ran_s: self.ran.as_secs_f64(),
             delayed_s: self.delayed.as_secs_f64(),

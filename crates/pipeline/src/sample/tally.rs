@@ -334,6 +334,7 @@ impl Tally {
                 && self.counts.awake == 0
                 && self.first.1.turns().eq(self.last.1.turns()),
             handled_signals: proc.handled_signals(id.pid).unwrap_or(0),
+            age_s: age(id).unwrap_or_default().as_secs_f64(),
             threads: self.threads(),
             ancestors,
             ..observed

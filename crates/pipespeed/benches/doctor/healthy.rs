@@ -11,9 +11,9 @@ use pipespeed_testing::pipelines;
 use crate::programs::{program, quiet};
 use crate::{Pipeline, examine_for};
 
-/// Each pipeline is examined so often.
+/// How many times each pipeline is examined.
 const PIPELINE_LOOKS: usize = 2;
-/// Each program is examined so often.
+/// How many times each program is examined.
 const PROGRAM_LOOKS: usize = 8;
 /// Long enough for an interpreter to start.
 const STARTUP: Duration = Duration::from_secs(1);
