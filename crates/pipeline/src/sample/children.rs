@@ -279,6 +279,7 @@ impl ChildSlice {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
+            most_ran: (ran / together).min(1.0),
             least_ran: least_ran(ran, processors),
             any_ran: 0.0,
         };
@@ -290,6 +291,7 @@ impl ChildSlice {
                 ran: ran / alive,
                 queued: queued / alive,
                 longest: ((ran + queued) / alive).min(1.0),
+                most_ran: (ran / alive).min(1.0),
                 least_ran: 0.0,
                 any_ran: 0.0,
             };

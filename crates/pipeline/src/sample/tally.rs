@@ -283,6 +283,11 @@ impl Tally {
             delayed: last.delayed.saturating_sub(first.delayed),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
+            most_ran: threads
+                .iter()
+                .map(|(ran, _)| *ran)
+                .max()
+                .unwrap_or_default(),
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
             io: first
