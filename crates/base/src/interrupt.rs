@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
@@ -359,6 +359,20 @@ pub fn survive_sigxfsz() -> io::Result<()> {
     }
     let unused = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unused).map(drop)
+}
+
+/// Does something that no signal may end in the middle: those that arrive meanwhile wait. That of a file's size
+/// limit does not: the write that it interrupts fails.
+///
+/// # Errors
+/// Those of pthread_sigmask(3).
+pub fn without_signals<T>(task: impl FnOnce() -> T) -> io::Result<T> {
+    let mut signals = SigSet::all();
+    signals.remove(Signal::SIGXFSZ);
+    let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let done = task();
+    before.thread_set_mask()?;
+    Ok(done)
 }
 
 impl AsFd for Interrupt {

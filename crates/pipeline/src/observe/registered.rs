@@ -59,6 +59,16 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
     }
 }
 
+/// Whether a thread waits for room in this link only, as in write(2): nothing of that is registered.
+fn writes_to(process: &Observed, link: LinkId) -> bool {
+    process.threads.iter().any(|state| match state {
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, or: None }) => {
+            matches!(&any_of[..], [on] if on.pipe == link && on.side == LinkSide::Room)
+        }
+        _ => false,
+    })
+}
+
 /// Removes waits for room in empty links.
 fn leave_room(process: &mut Observed, is_empty: impl Fn(LinkId) -> bool) {
     let longest = |process: &Observed, side: LinkSide| {
@@ -66,9 +76,12 @@ fn leave_room(process: &mut Observed, is_empty: impl Fn(LinkId) -> bool) {
         waits.map(|on| on.share).fold(0.0, f64::max)
     };
     let before = longest(process, LinkSide::Room);
-    process
-        .on
-        .retain(|on| on.side == LinkSide::Input || on.share < MIN_REGISTERED || !is_empty(on.pipe));
+    let links = process.on.iter().map(|on| on.pipe);
+    let written: Vec<LinkId> = links.filter(|link| writes_to(process, *link)).collect();
+    process.on.retain(|on| {
+        let is_registered = on.share >= MIN_REGISTERED && !written.contains(&on.pipe);
+        on.side == LinkSide::Input || !is_registered || !is_empty(on.pipe)
+    });
     let moved = (before - longest(process, LinkSide::Room)).min(process.shares.blocked);
     if moved <= 0.0 {
         return;
@@ -127,8 +140,17 @@ mod tests {
 
     #[test]
     fn a_writer_to_an_empty_pipe_waits_for_something_else() {
-        let writer = frozen(process(1, "tokio", vec![writes(5, 7)]), on_room(7));
+        let mut loops = on_room(7);
+        if let ThreadState::Waiting(BlockedOn::Pipes { or, .. }) = &mut loops {
+            *or = Some(Outside::Event);
+        }
+        let writer = frozen(process(1, "tokio", vec![writes(5, 7)]), loops);
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
+        // In write(2) it does wait.
+        let blocked = frozen(process(1, "python", vec![writes(5, 7)]), on_room(7));
+        let mut same = [blocked.clone(), reader.clone()];
+        correct(&mut same, |_| true);
+        assert_eq!(same[0], blocked);
         let mut all = [writer, reader.clone()];
         correct(&mut all, |_| true);
         assert_eq!(all[1], reader);

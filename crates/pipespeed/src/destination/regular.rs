@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::attributes::copy_attributes;
+use pipespeed_base::interrupt::without_signals;
 use pipespeed_base::output::check_by_closing;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags,
@@ -83,8 +84,13 @@ impl Regular {
         Ok(renameat(directory, name, directory, name)?)
     }
 
-    /// Saves the file, and returns it, open for [`append`].
+    /// Saves the file, and returns it, open for [`append`]. A signal that ends the process comes before
+    /// or after, so that it leaves no part of a file.
     pub(super) fn save(&self, bytes: &[u8]) -> io::Result<File> {
+        without_signals(|| self.save_now(bytes))?
+    }
+
+    fn save_now(&self, bytes: &[u8]) -> io::Result<File> {
         if self.is_replaced {
             match self.replace(bytes) {
                 Err(error) if needs_no_directory(&error) => {}
