@@ -19,7 +19,7 @@
 //! | where it goes | with CAP_SYS_ADMIN into the network namespace of a process asked for (by its inode number, so that it is no other), to list its sockets, and back; it enters none if it could not return |
 //! | what it never opens | FIFOs, which may release a stranger's open(2), and files by a path that another process gave (`exe` is the kernel's link to what runs, a regular file); of /proc only names made of numbers, `task` and these words |
 //! | what stays open | nothing: each is closed before the answer is sent. What it inherits is closed at its start |
-//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It delays no end of file, which depends on write ends; while it has a pipe open, some microseconds, a writer whose last reader leaves is told so later. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
+//! | what it never reads | data in pipes: only their capacity, their fill and their owner. It has a pipe open for some microseconds, only to read: no end of file comes later, but a writer may learn that much later that its last reader has left. Nor `environ`, nor more memory than the arguments of poll(2), select(2) or open(2) |
 //! | what it changes | nothing, but the capacity of a pipe for `boost` (and the access time of an `exe`, where that is kept) |
 //! | how it opens | O_NONBLOCK, O_CLOEXEC, O_NOCTTY, and O_NOFOLLOW in /proc, but for `exe` and `ns/net`. A pipe is opened by a descriptor for its path (O_PATH) that was found to be that pipe |
 //! | who may ask | the process that started it, by a pipe. No descriptor is passed in either direction |
