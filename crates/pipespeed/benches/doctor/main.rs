@@ -169,7 +169,7 @@ fn bottlenecks() -> anyhow::Result<()> {
     joined::examine_all()
 }
 
-/// Pipelines of so many stages: each with the name of its slow stage, and its commands.
+/// Pipelines of this many stages, each with the name of its slow stage and its commands.
 fn pipelines_with_slow_stage(
     stages: usize,
 ) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
@@ -313,7 +313,7 @@ fn examine(pid: u32) -> anyhow::Result<Value> {
     examine_for("2", pid)
 }
 
-/// The record of an observation of so many seconds.
+/// The record of an observation that lasts for `seconds`.
 fn examine_for(seconds: &str, pid: u32) -> anyhow::Result<Value> {
     let output = Command::new(PIPESPEED)
         .args(["doctor", "--time", seconds, "--json", "-", &pid.to_string()])
