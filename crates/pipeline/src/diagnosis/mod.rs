@@ -7,6 +7,7 @@ mod mutual;
 mod severity;
 mod stages;
 mod unread;
+mod withheld;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -264,7 +265,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     let tied = findings.iter().flat_map(Finding::tied);
     let tied: BTreeSet<i32> = tied.map(|who| who.pid).collect();
     findings.sort_by_key(|finding| !finding.is_stuck());
-    let mut leaked = habits::leaked_write_ends(observation, &tied);
+    let mut leaked = withheld::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
     // A stage that does not write or read at all is no bottleneck.

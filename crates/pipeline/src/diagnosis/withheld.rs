@@ -1,0 +1,406 @@
+//! Ends of file that somebody withholds.
+
+use std::collections::BTreeSet;
+
+use super::{LeakedWriteEnd, Observed, Who};
+use crate::graph::{LinkSide, Node};
+use crate::observe::Observation;
+use crate::proc::LinkId;
+use crate::wait::{BlockedOn, Outside, ThreadState};
+
+/// A reader that waited for input for at least this share is short of it.
+const MIN_STARVED: f64 = 0.9;
+/// A process that was there for less of the time than the reader withholds nothing.
+const MIN_PRESENT: f64 = 0.9;
+
+/// Write ends of processes that wrote nothing, while the reader waits for input or its end.
+///
+/// Somebody must hold the write end of a pipe that is in use, and may write later. So only
+/// those are named that are probably not meant to: see [`is_meant`].
+pub(super) fn leaked_write_ends(
+    observation: &Observation,
+    tied: &BTreeSet<i32>,
+) -> Vec<LeakedWriteEnd> {
+    let mut found = Vec::new();
+    for pipe in &observation.pipes {
+        let readers = observation.users(pipe.id, LinkSide::Input);
+        let starved = readers
+            .iter()
+            .find(|process| process.share_on(pipe.id, LinkSide::Input) >= MIN_STARVED);
+        let Some(reader) = starved.filter(|reader| reader.is_asked && !reader.has_ended) else {
+            continue;
+        };
+        let holders: Vec<&Observed> = observation
+            .holders(pipe.id, LinkSide::Room)
+            .filter(|process| !process.has_ended)
+            .collect();
+        // Processes that pass tokens through a pipe, as make does, or wake themselves by one.
+        let has_both = |process: &&&Observed| process.process.holds(pipe.id, LinkSide::Input);
+        let is_token = holders.iter().filter(has_both).count() > 1;
+        let is_reader = |process: &&&Observed| process.process.id == reader.process.id;
+        let wakes_itself = holders.len() == 1 && holders.iter().any(|holder| is_reader(&holder));
+        // What reads its standard input, or opened a FIFO to read, waits for somebody else to write
+        // there, unless it opened the same to write.
+        let ends = || reader.process.ends.iter().filter(|end| end.pipe == pipe.id);
+        let is_stdin = ends().any(|end| end.fd == 0 && !end.writes);
+        let is_fifo_input =
+            pipe.id.is_fifo() && ends().any(|end| !end.writes) && !ends().any(|end| !end.reads);
+        if (is_token || wakes_itself) && !is_stdin && !is_fifo_input {
+            continue;
+        }
+        // What still runs at a terminal may write there, and the reader may keep it open.
+        let has_program = |holder: &&Observed| !is_left_behind(holder, reader);
+        if pipe.id.is_terminal() && holders.iter().any(has_program) {
+            continue;
+        }
+        for holder in &holders {
+            // One's own end, beside those of workers, is for results to come.
+            if is_reader(&holder) && holders.len() > 1 {
+                continue;
+            }
+            // A short-lived one may come to write, and its end is near.
+            let is_lasting = holder.age_s >= MIN_PRESENT * reader.counted_s;
+            if !is_lasting
+                || tied.contains(&holder.process.id.pid)
+                || is_meant(observation, holder, reader, &holders, pipe.id)
+            {
+                continue;
+            }
+            let ends = holder.process.ends.iter();
+            let fd = ends
+                .filter(|end| end.pipe == pipe.id && end.writes)
+                .map(|end| end.fd)
+                .next();
+            let is_idle = |process: &&Observed| {
+                process.is_idle(LinkSide::Room) || process.only_waits_for_children()
+            };
+            found.extend(fd.map(|fd| LeakedWriteEnd {
+                pipe: pipe.id,
+                reader: reader.who(),
+                holder: holder.who(),
+                fd,
+                waits_for: children(observation, holder),
+                is_last: holders.iter().all(is_idle),
+            }));
+        }
+    }
+    found
+}
+
+/// The living children of a process that waits for them.
+fn children(observation: &Observation, parent: &Observed) -> Vec<Who> {
+    let is_child = |process: &&Observed| process.process.parent == parent.process.id.pid;
+    let children = observation.living().filter(is_child).map(Observed::who);
+    if parent.only_waits_for_children() {
+        children.collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether a process probably has a write end on purpose, or has used it.
+fn is_meant(
+    observation: &Observation,
+    holder: &Observed,
+    reader: &Observed,
+    holders: &[&Observed],
+    pipe: LinkId,
+) -> bool {
+    let own = holder.process.id.pid;
+    let others = || {
+        holders
+            .iter()
+            .filter(|process| process.process.id.pid != own)
+    };
+    if holder.waited_on(pipe, LinkSide::Room) || !holder.is_idle(LinkSide::Room) {
+        return true;
+    }
+    // A shell whose children write, and end before they can be seen.
+    if holder.has_reaped && holder.is_standard(pipe, LinkSide::Room) {
+        return true;
+    }
+    // A shell that keeps a FIFO open for others, while it waits for them.
+    let keeps_open =
+        holder.process.holds(pipe, LinkSide::Input) && holder.only_waits_for_children();
+    if keeps_open && pipe.is_fifo() {
+        let mut others = others().filter(|other| other.process.id != reader.process.id);
+        return others.any(|other| observation.descends(other, own));
+    }
+    // Of a connection each side has its own socket. A standard output may be withheld.
+    if pipe.is_socket() && !holder.is_standard(pipe, LinkSide::Room) {
+        return true;
+    }
+    // Workers of one program inherit each other's ends.
+    let is_worker = holder.process.name == reader.process.name
+        && !holder.is_standard(pipe, LinkSide::Room)
+        && observation.descends(holder, reader.process.id.pid);
+    if is_worker {
+        return true;
+    }
+    // It waits for the end of the reader, which comes with the end of its input, and for nothing else:
+    // a runtime may have a thread for that.
+    let waits_for_others = holder.threads.iter().any(|state| {
+        matches!(
+            state,
+            ThreadState::Waiting(
+                BlockedOn::Pipes { .. }
+                    | BlockedOn::Outside(
+                        Outside::Socket | Outside::SocketOrTimer | Outside::Terminal
+                    )
+            )
+        )
+    });
+    let waits_for_reader = holder.threads.iter().any(|state| match state {
+        ThreadState::Waiting(BlockedOn::Child(Some(pid))) => {
+            *pid == reader.process.id.pid || reader.ancestors.contains(pid)
+        }
+        // For any: it has no other one.
+        ThreadState::Waiting(BlockedOn::Child(None)) => {
+            let children = observation.living();
+            let mut children = children.filter(|child| child.process.parent == own);
+            children.all(|child| {
+                let pid = child.process.id.pid;
+                pid == reader.process.id.pid || reader.ancestors.contains(&pid)
+            })
+        }
+        _ => false,
+    });
+    if waits_for_reader && !waits_for_others && observation.descends(reader, own) {
+        return false;
+    }
+    // It made the pipe for its child, as popen(3) and coprocesses do, unless another one is
+    // the writer.
+    let writes = |process: &&&Observed| {
+        !process.is_idle(LinkSide::Room) || process.is_standard(pipe, LinkSide::Room)
+    };
+    if observation.descends(reader, own) && !others().any(|process| writes(&process)) {
+        return true;
+    }
+    // The shell of a process that has its output. A shell that waits for others only has no
+    // use for it.
+    if holder.only_waits_for_children() {
+        return others().any(|process| observation.descends(process, own));
+    }
+    // A stage that has not written yet, unless it was left behind by one.
+    holder.is_standard(pipe, LinkSide::Room) && !is_left_behind(holder, reader)
+}
+
+/// Whether a process's parent has ended, which it has in common with the reader of its output.
+fn is_left_behind(holder: &Observed, reader: &Observed) -> bool {
+    const INIT: i32 = 1;
+    let family = |process: &Observed| {
+        let all = process.ancestors.iter().copied().filter(|pid| *pid != INIT);
+        let all: BTreeSet<i32> = all.chain([process.process.id.pid]).collect();
+        all
+    };
+    let (own, others) = (&holder.process, &reader.process);
+    let are_orphans = own.parent == INIT && others.parent == INIT;
+    let are_siblings = are_orphans && own.group == others.group;
+    family(holder).is_disjoint(&family(reader)) && !are_siblings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{
+        busy, child_of, frozen, observation, on_child, on_input, on_outside, process, reads, writes,
+    };
+
+    use crate::proc::{Io, LinkFd};
+    use crate::wait::LinkWait;
+
+    /// The processes with a leaked write end of a pipe from which process 2 reads.
+    fn spare(others: impl IntoIterator<Item = Observed>) -> Vec<i32> {
+        let reader = Observed {
+            ancestors: vec![9, 1],
+            ..frozen(
+                child_of(9, process(2, "cat", vec![reads(0, 7)])),
+                on_input(7),
+            )
+        };
+        let observation = observation(others.into_iter().chain([reader]).collect());
+        let found = leaked_write_ends(&observation, &BTreeSet::new());
+        found.iter().map(|leaked| leaked.holder.pid).collect()
+    }
+
+    /// A sleeping process with a write end, and the ancestors of the reader.
+    fn sleeper(pid: i32, fd: i32) -> Observed {
+        let own = child_of(9, process(pid, "sleep", vec![writes(fd, 7)]));
+        Observed {
+            ancestors: vec![9, 1],
+            ..frozen(own, on_outside(Outside::Timer))
+        }
+    }
+
+    #[test]
+    fn stray_write_end_is_named_unless_it_is_standard_output() {
+        let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));
+        let expected = LeakedWriteEnd {
+            pipe: LinkId::pipe(7),
+            reader: reader.who(),
+            holder: sleeper(3, 5).who(),
+            fd: 5,
+            waits_for: Vec::new(),
+            is_last: true,
+        };
+        let observation = observation(vec![reader, sleeper(3, 5)]);
+        assert_eq!(
+            leaked_write_ends(&observation, &BTreeSet::new()),
+            [expected]
+        );
+        // A stage that has not written yet.
+        assert!(spare([sleeper(3, 1)]).is_empty());
+        assert!(spare([sleeper(3, 2)]).is_empty());
+        let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        assert_eq!(spare([sleeper(3, 5), writer]), [3]);
+    }
+
+    #[test]
+    fn who_opened_a_fifo_to_read_waits_for_its_end() {
+        let end = |fd, can_read, can_write| LinkFd {
+            fd,
+            pipe: LinkId::Fifo {
+                device: 1,
+                inode: 7,
+            },
+            reads: can_read,
+            writes: can_write,
+            ..reads(fd, 7)
+        };
+        // `exec 5<>p; sort p`; a client of a job server opens it twice.
+        let holder = || {
+            frozen(
+                child_of(9, process(3, "bash", vec![end(5, true, true)])),
+                on_child(),
+            )
+        };
+        for (ends, expected) in [
+            (vec![end(3, true, false), end(5, true, true)], vec![3]),
+            (vec![end(3, true, false), end(4, false, true)], vec![]),
+        ] {
+            let input = ThreadState::Waiting(BlockedOn::Pipes {
+                any_of: vec![LinkWait {
+                    pipe: end(3, true, false).pipe,
+                    fd: Some(3),
+                    side: LinkSide::Input,
+                }],
+                or: None,
+            });
+            let reader = frozen(child_of(9, process(2, "sort", ends)), input);
+            let observation = observation(vec![holder(), reader]);
+            let found = leaked_write_ends(&observation, &BTreeSet::new());
+            let found: Vec<i32> = found.iter().map(|leaked| leaked.holder.pid).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_just_come_withholds_nothing() {
+        let mut child = sleeper(3, 5);
+        assert_eq!(spare([child.clone()]), [3]);
+        child.age_s = 0.2;
+        assert!(spare([child]).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_wrote_anything_may_have_written_there() {
+        let mut writer = sleeper(3, 5);
+        writer.is_frozen = false;
+        assert_eq!(spare([writer.clone()]), [3]);
+        writer.io = writer.io.map(|io| Io { writes: 1, ..io });
+        assert!(spare([writer]).is_empty());
+    }
+
+    #[test]
+    fn a_shell_that_waits_for_the_writer_is_no_stray() {
+        let shell = |pid| {
+            frozen(
+                child_of(9, process(pid, "sh", vec![writes(1, 7)])),
+                on_child(),
+            )
+        };
+        let writer = busy(process(4, "cat", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        let child = Observed {
+            process: child_of(3, writer.process.clone()),
+            ..writer.clone()
+        };
+        assert!(spare([shell(3), child]).is_empty());
+        // It waits for somebody else, and the writer for nobody.
+        assert_eq!(spare([shell(3), writer]), [3]);
+        let other = frozen(
+            child_of(3, process(4, "sleep", vec![])),
+            on_outside(Outside::Timer),
+        );
+        assert_eq!(spare([shell(3), other]), [3]);
+    }
+
+    #[test]
+    fn who_made_the_pipe_for_the_reader_may_write_later() {
+        // An interactive shell and its coprocess.
+        let terminal = on_outside(Outside::Terminal);
+        let shell = || frozen(process(9, "bash", vec![writes(63, 7)]), terminal.clone());
+        assert!(spare([shell()]).is_empty());
+        // It waits for the end of the coprocess, which comes with that of its input.
+        assert_eq!(spare([frozen(shell().process, on_child())]), [9]);
+        // The end that another process has inherited is not meant.
+        assert_eq!(spare([shell(), sleeper(3, 5)]), [3]);
+        // Another process writes, for which the shell does not wait.
+        let writer = busy(process(4, "yes", vec![writes(1, 7)]), 0.1, 0.0, 0.0);
+        assert_eq!(spare([shell(), writer]), [9]);
+    }
+
+    #[test]
+    fn a_process_left_behind_with_the_output_is_named() {
+        let left = |ancestors| Observed {
+            ancestors,
+            ..frozen(
+                process(3, "daemon", vec![writes(1, 7)]),
+                on_outside(Outside::Timer),
+            )
+        };
+        assert_eq!(spare([left(vec![1])]), [3]);
+        assert_eq!(spare([left(vec![])]), [3]);
+        assert!(spare([left(vec![5, 9, 1])]).is_empty());
+    }
+
+    #[test]
+    fn a_pipe_of_tokens_has_no_end() {
+        let make = |pid| {
+            let own = process(pid, "make", vec![reads(3, 7), writes(4, 7)]);
+            frozen(own, on_input(7))
+        };
+        assert!(spare([make(3), make(4)]).is_empty());
+    }
+
+    #[test]
+    fn fifo_that_a_shell_holds_for_its_reader_is_named() {
+        let fifo = |end: LinkFd| LinkFd {
+            pipe: LinkId::Fifo {
+                device: 5,
+                inode: 7,
+            },
+            ..end
+        };
+        let both = fifo(LinkFd {
+            writes: true,
+            ..reads(3, 7)
+        });
+        let shell = frozen(process(9, "bash", vec![both]), on_child());
+        let mut cat = process(2, "cat", vec![fifo(reads(0, 7))]);
+        let waits = ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe: cat.ends[0].pipe,
+                fd: Some(0),
+                side: LinkSide::Input,
+            }],
+            or: None,
+        });
+        cat.parent = 9;
+        let observation = observation(vec![shell, frozen(cat, waits)]);
+        let findings = leaked_write_ends(&observation, &BTreeSet::new());
+        let [LeakedWriteEnd { holder, fd, .. }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!((&*holder.name, *fd), ("bash", 3));
+    }
+}
