@@ -237,9 +237,10 @@ impl Member {
         self.add_samples_of(part);
     }
 
-    /// Adds a process that is the same stage again, mostly a later one.
+    /// Adds a process that is the same stage again, before or after it.
     pub fn add_repeat(&mut self, other: Member) {
-        if other.name != self.name || other.began < self.seen {
+        let is_apart = self.seen <= other.began || other.seen <= self.began;
+        if other.name != self.name || !is_apart {
             return self.absorb(other);
         }
         if self.command.is_empty() {

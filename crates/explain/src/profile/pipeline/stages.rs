@@ -396,6 +396,22 @@ mod tests {
         assert_eq!(commands(members), ["sh (a)", "c"]);
     }
 
+    /// `for i in 1 2 3; do a; done | c`
+    #[test]
+    fn a_shorter_repeat_counts_as_one_wherever_it_ran() {
+        let a = |pid, time| child(member(pid, "a", time, vec![writes(1, 7)]), 1);
+        for [first, second] in [[20, 60], [40, 60], [40, 80]] {
+            let c = member(9, "c", [0, 100], vec![reads(0, 7)]);
+            let members = vec![
+                a(2, [0, first]),
+                a(3, [first, second]),
+                a(4, [second, 100]),
+                c,
+            ];
+            assert_eq!(commands(members), ["a (3 times)", "c"], "{first} {second}");
+        }
+    }
+
     #[test]
     fn bytes_of_unseen_reaped_children_are_not_a_stages() {
         // xargs, whose children moved a gigabyte through pipes of their own.
