@@ -17,6 +17,8 @@ const MAX_SMALL: f64 = 512.0;
 const MIN_CALLS_PER_S: f64 = 20_000.0;
 /// The same for small calls that each wake the reader, which takes some 5 us.
 const MIN_WAKES_PER_S: f64 = 2_000.0;
+/// A pipe that is less full than this on average has room for nearly every write.
+const MAX_ROOMY: f64 = 0.25;
 
 /// Pipes whose lock is held.
 pub(super) fn held(observation: &Observation) -> Vec<Finding> {
@@ -57,39 +59,56 @@ pub(super) fn fifo_peers(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
     waits.collect()
 }
 
-/// Processes that move few bytes a call, many times. Those that read from such a writer have
-/// no choice.
+/// Processes that move few bytes a call, many times. A reader that gets as few at a time has no choice.
 pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     let edges = observation.edges();
     let mut findings = Vec::new();
     for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
-        let mut before = edges.iter().filter(|(_, to, _)| *to == own);
-        let has_cause = before.any(|(from, ..)| {
-            let writer = observation.find(*from);
-            writer.is_some_and(|process| small(observation, process, LinkSide::Room).is_some())
+        let takes = small(observation, observed, LinkSide::Input).filter(|calls| {
+            let mut before = edges.iter().filter(|(_, to, _)| *to == own);
+            before.all(|(from, ..)| {
+                let writer = observation.find(*from);
+                writer.is_some_and(|writer| gives_more(writer, calls.bytes_per_call))
+            })
         });
-        if !has_cause {
-            let sides = [LinkSide::Input, LinkSide::Room].into_iter();
-            findings.extend(sides.filter_map(|side| small(observation, observed, side)));
-        }
+        let gives = small(observation, observed, LinkSide::Room).filter(|_| {
+            let mut before = edges.iter().filter(|(_, to, _)| *to == own);
+            !before.any(|(from, ..)| {
+                let writer = observation.find(*from);
+                writer.is_some_and(|writer| small(observation, writer, LinkSide::Room).is_some())
+            })
+        });
+        findings.extend(takes.into_iter().chain(gives));
     }
     findings
 }
 
+/// Whether a process writes more at a time than its reader takes.
+fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
+    const MIN_MORE: f64 = 2.0;
+    let io = writer.io.filter(|io| io.writes > 0);
+    let bytes_per_write = io.map(|io| io.written_bytes as f64 / io.writes as f64);
+    writer.splices || bytes_per_write.is_some_and(|bytes| bytes >= MIN_MORE * bytes_per_read)
+}
+
 fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<SmallCalls> {
-    let io = observed
-        .io
-        .filter(|_| !observed.splices && !observed.has_vain_calls)?;
+    let io = observed.io.filter(|_| !observed.splices)?;
     let (bytes, calls) = match side {
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),
     };
-    let mut pipes = observation.pipes.iter();
-    let has_end = pipes.any(|pipe| observed.process.holds(pipe.id, side));
+    let ends = observation.pipes.iter();
+    let mut ends = ends
+        .filter(|pipe| observed.process.holds(pipe.id, side))
+        .peekable();
+    ends.peek()?;
+    // There is room in a pipe that is never nearly full, so that no write is in vain.
+    let has_room = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
+    let is_vain = observed.has_vain_calls && !(side == LinkSide::Room && ends.all(has_room));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-    if !has_end || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
+    if is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
     let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
@@ -292,10 +311,50 @@ mod tests {
         let mut writer = busy(process(1, "a", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
         let mut reader = busy(process(2, "b", vec![reads(0, 7)]), 0.5, 0.0, 0.5);
         (writer.io, reader.io) = (small, small);
-        let findings = small_calls(&observation(vec![writer.clone(), reader]));
-        let [SmallCalls { process, .. }] = &findings[..] else {
-            panic!("{findings:?}");
+        let findings = small_calls(&observation(vec![writer, reader]));
+        let pids = |found: Vec<SmallCalls>| -> Vec<i32> {
+            found.iter().map(|calls| calls.process.pid).collect()
         };
-        assert_eq!(*process, writer.who());
+        assert_eq!(pids(findings), [1]);
+        // It writes a few lines at a time, of which the reader takes several.
+        let node = |has_vain_calls, fill| {
+            let mut writer = busy(process(1, "node", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+            let mut reader = busy(process(2, "wc", vec![reads(0, 7)]), 0.2, 0.0, 0.8);
+            writer.has_vain_calls = has_vain_calls;
+            writer.io = Some(Io {
+                writes: 600_000,
+                written_bytes: 13_000_000,
+                ..Io::default()
+            });
+            reader.io = Some(Io {
+                reads: 90_000,
+                read_bytes: 13_000_000,
+                ..Io::default()
+            });
+            let mut observation = observation(vec![writer, reader]);
+            observation.pipes[0].fill = Some(fill);
+            pids(small_calls(&observation))
+        };
+        assert_eq!(node(false, 0.9), [1]);
+        assert_eq!(node(true, 0.01), [1]);
+        assert_eq!(node(true, 0.9), [0; 0]);
+    }
+
+    #[test]
+    fn a_reader_that_takes_less_than_it_could_is_named() {
+        let mut writer = busy(process(1, "seq", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+        let mut reader = busy(process(2, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);
+        writer.io = Some(Io {
+            writes: 100,
+            written_bytes: 409_600,
+            ..Io::default()
+        });
+        reader.io = Some(Io {
+            reads: 409_600,
+            read_bytes: 409_600,
+            ..Io::default()
+        });
+        let found = small_calls(&observation(vec![writer, reader]));
+        assert!(matches!(&found[..], [SmallCalls { process, .. }] if process.pid == 2));
     }
 }
