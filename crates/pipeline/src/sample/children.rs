@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
-use crate::proc::{LinkFd, LinkId, Proc, Stat};
+use crate::proc::{LinkFd, LinkId, Proc};
 use crate::wait::{BlockedOn, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
@@ -26,9 +26,11 @@ const MAX_DEPTH: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct ChildTally {
     slice: ChildSlice,
-    /// Processor time in ticks of the children that lived at the last sample: when they were seen
-    /// first, and now.
+    /// Processor time in ticks of the children that lived at the last sample, with that of their own
+    /// children: when they were seen first, and now.
     living: BTreeMap<i32, (u64, u64)>,
+    /// That which those that have ended since had used when they were seen first.
+    earlier: u64,
     /// Running time and delay of all that were examined in the last sample.
     schedules: BTreeMap<i32, (Duration, Duration)>,
     is_begun: bool,
@@ -98,17 +100,17 @@ impl ChildTally {
         if children.is_empty() {
             return;
         }
-        let before = std::mem::take(&mut self.living);
+        let before = self.living.clone();
         let mut seen = Vec::new();
         for pid in &children {
-            if let Some(stat) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) {
-                let now = stat.ran_ticks + stat.children_ticks;
+            if let Some(now) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) {
                 // A new one has used nothing before.
-                let first = if self.is_begun { 0 } else { now };
-                let first = before.get(pid).map_or(first, |(first, _)| *first);
-                self.living.insert(*pid, (first.min(now), now));
+                let new = if self.is_begun { 0 } else { now };
+                let (first, last) = before.get(pid).copied().unwrap_or((new, now));
+                self.living.insert(*pid, (first, now.max(last)));
             }
         }
+        self.forget_ended(proc, parent.id.pid);
         self.count_schedules(proc, &seen);
         self.is_begun = true;
         let mut all: Vec<&ThreadState> = seen.iter().flat_map(|child| &child.states).collect();
@@ -149,6 +151,15 @@ impl ChildTally {
         }
     }
 
+    /// Forgets the children that have ended: their parent's counts have all that they used.
+    pub(crate) fn forget_ended(&mut self, proc: &Proc, parent: i32) {
+        let ended = self.living.extract_if(.., |pid, _| {
+            let stat = proc.stat(*pid);
+            stat.is_none_or(|stat| stat.parent != parent)
+        });
+        self.earlier += ended.map(|(_, (first, _))| first).sum::<u64>();
+    }
+
     /// Counts what each has run since the last sample. Which name it had meanwhile may have
     /// changed: it counts as the last one.
     fn count_schedules(&mut self, proc: &Proc, seen: &[Child]) {
@@ -181,7 +192,7 @@ impl ChildTally {
     pub(crate) fn slice(&self, ended: Duration) -> ChildSlice {
         let living = self.living.values().map(|(first, now)| now - first);
         ChildSlice {
-            ran: ended + ticks(living.sum()),
+            ran: ended.saturating_sub(ticks(self.earlier)) + ticks(living.sum()),
             ..self.slice.clone()
         }
     }
@@ -189,21 +200,24 @@ impl ChildTally {
     /// Counts anew from now on.
     pub(crate) fn restart(&mut self) {
         self.slice = ChildSlice::default();
+        self.earlier = 0;
         for (first, now) in self.living.values_mut() {
             *first = *now;
         }
     }
 }
 
-/// Examines a child, or its children if it only waits for them. `None` if it has ended.
+/// Examines a child, or its children if it only waits for them. Returns their processor time in ticks;
+/// `None` if it has ended.
 fn examine_child(
     proc: &Proc,
     pid: i32,
     ends: &[LinkFd],
     depth: u32,
     seen: &mut Vec<Child>,
-) -> Option<Stat> {
+) -> Option<u64> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
+    let ran = stat.ran_ticks + stat.children_ticks;
     let mut threads = proc.threads(pid);
     threads.truncate(MAX_THREADS);
     let states = threads
@@ -214,11 +228,12 @@ fn examine_child(
         |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
-        for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
-            examine_child(proc, child, ends, depth + 1, seen);
-        }
+        let children = proc.children(pid).into_iter().take(MAX_CHILDREN);
+        let below: Vec<u64> = children
+            .filter_map(|child| examine_child(proc, child, ends, depth + 1, seen))
+            .collect();
         if seen.len() > before {
-            return Some(stat);
+            return Some(ran + below.iter().sum::<u64>());
         }
     }
     let name = proc.name(pid)?;
@@ -228,7 +243,7 @@ fn examine_child(
         threads,
         states,
     });
-    Some(stat)
+    Some(ran)
 }
 
 impl ChildSlice {
@@ -396,6 +411,59 @@ mod tests {
             let tally = children_of(script, 1);
             assert!(tally.slice.names.contains_key("sleep"), "{tally:?}");
         }
+    }
+
+    /// Samples the children of a shell that runs this script until they satisfy a condition.
+    fn sample_until(script: &str, mut is_done: impl FnMut(&mut ChildTally, &Process) -> bool) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::null());
+        let mut shell = shell.process_group(0).spawn().unwrap();
+        let parent = process(shell.id() as i32, "sh", Vec::new());
+        let mut tally = ChildTally::default();
+        let found = eventually(|| is_done(&mut tally, &parent).then_some(()));
+        let group = rustix::process::Pid::from_child(&shell);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        shell.wait().unwrap();
+        found.unwrap();
+    }
+
+    const WAITING: ThreadState = ThreadState::Waiting(BlockedOn::Child(None));
+    const SHORT: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn what_a_childs_child_uses_counts_before_it_ends() {
+        sample_until("(sh -c 'while :; do :; done'; :); :", |tally, parent| {
+            tally.sample(&Proc::default(), parent, &[&WAITING]);
+            tally.slice(Duration::ZERO).ran() > SHORT
+        });
+    }
+
+    #[test]
+    fn what_a_child_used_before_it_was_seen_does_not_count() {
+        let proc = Proc::default();
+        let busy = "i=0; while [ $i -lt 1000000 ]; do i=$((i + 1)); done";
+        let mut is_seen = false;
+        sample_until(
+            &format!("sh -c '{busy}'; sleep 1000; :"),
+            |tally, parent| {
+                let children = proc.children(parent.id.pid);
+                let stats = children.iter().filter_map(|pid| proc.stat(*pid));
+                let ran: u64 = stats.map(|stat| stat.ran_ticks).sum();
+                if is_seen || ticks(ran) > SHORT {
+                    is_seen = true;
+                    tally.sample(&proc, parent, &[&WAITING]);
+                }
+                let ended = proc
+                    .stat(parent.id.pid)
+                    .map_or(0, |stat| stat.children_ticks);
+                if is_seen && ended > 0 {
+                    tally.sample(&proc, parent, &[&WAITING]);
+                    let counted = tally.slice(ticks(ended)).ran();
+                    assert!(counted + SHORT / 2 < ticks(ended), "{counted:?} of {ended}");
+                }
+                is_seen && ended > 0
+            },
+        );
     }
 
     #[test]

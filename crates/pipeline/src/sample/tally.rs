@@ -254,6 +254,7 @@ impl Tally {
             // A child that lives longer and has a pipe is a stage of its own.
             self.has_children |= counters.children_faults != self.first.1.children_faults;
             self.last = (now, counters);
+            self.children.forget_ended(proc, self.process.id.pid);
         }
     }
 
