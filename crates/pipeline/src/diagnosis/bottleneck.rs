@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use self::delay::Delay;
-use self::delay::{delay, per_s};
+use self::delay::delay;
+pub(super) use self::delay::per_s;
 pub use self::room::Room;
 use self::room::room;
 use super::{Finding, Observed, Who};
@@ -33,7 +34,7 @@ const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
 const MIN_OWN: f64 = 0.3;
 /// Where a stage is ready to run for this share without running, processors are lacking.
-const MIN_LACKING: f64 = 0.3;
+pub(super) const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
 const MIN_KNOWN: f64 = 0.5;
 /// Stages don't wait only for each other if one waits outside for this share.
@@ -249,7 +250,8 @@ impl<'a> Candidate<'a> {
     /// What its children did, if it mainly waits for them.
     fn awaited_children(&self) -> Option<&'a Children> {
         let stage = self.stage;
-        let for_children = stage.waits_for_children() + self.private_waits;
+        let polls = stage.polls_for_children();
+        let for_children = stage.waits_for_children() + polls + self.private_waits;
         let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
         let is_mainly = stage.mainly() == Some(Outside::Child)
             && own.into_iter().all(|share| for_children >= share);
@@ -358,8 +360,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     })))
 }
 
-/// Whether a stage asks by turns whether its children have ended, which work: it waits for what
-/// they do, which is not known.
+/// Whether a stage asks by turns whether its children have ended, which work, and of which nothing
+/// else is known.
 fn polls_busy_children(stage: &Observed) -> bool {
     stage.has_reaped
         && stage.children.is_none()
@@ -409,7 +411,11 @@ fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
 /// The shares of a stage, or those of the children for which it mainly waits.
 fn shares_of(stage: &Observed) -> &Shares {
     match &stage.children {
-        Some(children) if stage.waits_for_children() >= MIN_THROUGH_CHILDREN => &children.shares,
+        Some(children)
+            if stage.waits_for_children() + stage.polls_for_children() >= MIN_THROUGH_CHILDREN =>
+        {
+            &children.shares
+        }
         _ => &stage.shares,
     }
 }
@@ -431,7 +437,7 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {
-        let for_children = stage.waits_for_children();
+        let for_children = stage.waits_for_children() + stage.polls_for_children();
         let outside = stage.shares.elsewhere + stage.shares.disk;
         outside - for_children >= MAX_OUTSIDE
     });

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Who;
+use super::bottleneck::{MIN_LACKING, per_s};
 use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
 use crate::observe::{Observation, ObservedLink};
 use crate::proc::LinkId;
@@ -52,6 +53,27 @@ impl Observed {
     pub(super) fn waits_for_children(&self) -> f64 {
         let share = |outside: Outside| self.outside.get(&outside).copied().unwrap_or(0.0);
         share(Outside::Child) + share(Outside::Signal)
+    }
+
+    /// The share of the time in which it waits for a time while children of it work: it asks by turns
+    /// whether they have ended, as GNU parallel does.
+    pub(super) fn polls_for_children(&self) -> f64 {
+        let Some(children) = &self.children else {
+            return 0.0;
+        };
+        let works = per_s(self, self.children_ran_s) >= MIN_LACKING;
+        let timers = [
+            Outside::Timer,
+            Outside::EventOrTimer,
+            Outside::SocketOrTimer,
+        ];
+        let timers = timers.iter().filter_map(|timer| self.outside.get(timer));
+        let are_there = children.shares.sum() - self.waits_for_children();
+        if self.has_reaped && works {
+            timers.sum::<f64>().min(are_there).max(0.0)
+        } else {
+            0.0
+        }
     }
 
     /// How often the children for which it waits wait on its pipes.

@@ -202,8 +202,12 @@ impl Tally {
             let activity = self.counts.add(&states);
             let waits_for_children = match activity {
                 SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
-                // For those at the other end of a pipe of its own, as of popen(3).
+                // For those at the other end of a pipe of its own, as of popen(3), or by asking again
+                // and again.
                 SampledActivity::Blocked | SampledActivity::Starved => self.has_children,
+                SampledActivity::Elsewhere(
+                    Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
+                ) => self.has_children,
                 _ => false,
             };
             if waits_for_children {

@@ -52,7 +52,7 @@ pub enum Delay {
 }
 
 /// Processor time of a process as a number of processors.
-pub(super) fn per_s(process: &Observed, seconds: f64) -> f64 {
+pub(in crate::diagnosis) fn per_s(process: &Observed, seconds: f64) -> f64 {
     if process.counted_s > 0.0 {
         seconds / process.counted_s
     } else {

@@ -576,11 +576,34 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         bottlenecks(&observation, &BTreeSet::new())
     };
     assert!(matches!(&found(0.0)[..], [Finding::Bottleneck(_)]));
-    let busy = found(1.8);
+    let is_named = found(1.8);
     assert!(
-        !busy
+        !is_named
             .iter()
             .any(|finding| matches!(finding, Finding::Bottleneck(_))),
-        "{busy:?}"
+        "{is_named:?}"
     );
+    // Children that are there all the time, and those of a loop that sleeps for two thirds of it.
+    for (alive, in_wait, is_child) in [(0.95, 0.0, true), (0.33, 0.33, false)] {
+        let mut parallel = parallel(0.66);
+        let timer = 1.0 - in_wait;
+        parallel.outside = BTreeMap::from([(Outside::Timer, timer), (Outside::Child, in_wait)]);
+        parallel.children = Some(Children {
+            names: vec!["gzip".to_owned()],
+            shares: Shares {
+                runs: alive,
+                ..Shares::default()
+            },
+            outside: BTreeMap::new(),
+            on: Vec::new(),
+            processors: 0.33,
+            are_short: true,
+        });
+        let sort = busy(process(3, "sort", vec![reads(0, 2)]), 0.0, 0.0, 1.0);
+        let found = bottlenecks(&observation(vec![parallel, sort]), &BTreeSet::new());
+        let [Finding::Bottleneck(found)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(found.children.is_some(), is_child, "{found:?}");
+    }
 }
