@@ -153,11 +153,13 @@ impl ChildTally {
 
     /// Forgets the children that have ended: their parent's counts have all that they used.
     pub(crate) fn forget_ended(&mut self, proc: &Proc, parent: i32) {
-        let ended = self.living.extract_if(.., |pid, _| {
+        let earlier = &mut self.earlier;
+        self.living.retain(|pid, (first, _)| {
             let stat = proc.stat(*pid);
-            stat.is_none_or(|stat| stat.parent != parent)
+            let lives = stat.is_some_and(|stat| stat.parent == parent);
+            *earlier += if lives { 0 } else { *first };
+            lives
         });
-        self.earlier += ended.map(|(_, (first, _))| first).sum::<u64>();
     }
 
     /// Counts what each has run since the last sample. Which name it had meanwhile may have
