@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind};
 
-use fastpipe::{FinishError, Writer};
+use fastpipe::Writer;
 
 fn main() -> io::Result<()> {
     match generate() {
@@ -26,5 +26,6 @@ fn generate() -> io::Result<()> {
         let n = page.len();
         page.commit(n)?;
     }
-    out.finish().map(drop).map_err(FinishError::abandon)
+    out.finish()?;
+    Ok(())
 }

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Instant;
 
-use fastpipe::{FinishError, Method, Writer};
+use fastpipe::{Method, Writer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     out.flush()?;
     let report = out.report();
-    drop(out.finish().map_err(FinishError::abandon)?);
+    out.finish()?;
     let rate = mib as f64 / 1024.0 / started.elapsed().as_secs_f64();
     eprintln!("{rate:.3} GiB/s\n{report:#?}");
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use fastpipe::{FinishError, Reader, Writer};
+use fastpipe::{Reader, Writer};
 
 fn main() -> io::Result<()> {
     match filter() {
@@ -26,5 +26,6 @@ fn filter() -> io::Result<()> {
         page[..n].make_ascii_uppercase();
         page.commit(n)?;
     }
-    out.finish().map(drop).map_err(FinishError::abandon)
+    out.finish()?;
+    Ok(())
 }

@@ -13,9 +13,9 @@
 //! A generator produces its data in memory lent by the writer:
 //!
 //! ```no_run
-//! use fastpipe::{FinishError, Writer};
+//! use fastpipe::Writer;
 //!
-//! let mut out = Writer::builder().stdout()?;
+//! let mut out = Writer::stdout()?;
 //! let mut number = 0u64;
 //! while number < 1_000_000_000 {
 //!     // As much memory as suits the method in use.
@@ -27,7 +27,7 @@
 //!     let n = page.len();
 //!     page.commit(n)?;
 //! }
-//! out.finish().map_err(FinishError::abandon)?;
+//! out.finish()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -52,10 +52,10 @@
 //!
 //! ```no_run
 //! use std::io::Read;
-//! use fastpipe::{FinishError, Reader, Writer};
+//! use fastpipe::{Reader, Writer};
 //!
-//! let mut input = Reader::builder().stdin()?;
-//! let mut out = Writer::builder().stdout()?;
+//! let mut input = Reader::stdin();
+//! let mut out = Writer::stdout()?;
 //! loop {
 //!     let mut page = out.lend(256 << 10)?;
 //!     let n = input.read(&mut page)?;
@@ -65,7 +65,7 @@
 //!     page[..n].make_ascii_uppercase();
 //!     page.commit(n)?;
 //! }
-//! out.finish().map_err(FinishError::abandon)?;
+//! out.finish()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -75,12 +75,11 @@
 //! use fastpipe::{Frozen, Writer};
 //!
 //! let line = Frozen::new(b"y\n")?;
-//! Writer::builder().stdout()?.repeat(&line, u64::MAX)?;
+//! Writer::stdout()?.repeat(&line, u64::MAX)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`relay`](relay::relay) moves bytes from any descriptor to any other without
-//! looking at them. The crate's `examples/` are complete programs.
+//! [`copy`](fn@copy) moves bytes from any descriptor to any other without looking at them. The crate's `examples/` are complete programs.
 //!
 //! # Hazards of zero copy, and how they are handled
 //!
@@ -93,7 +92,7 @@
 //! | MADV_DONTNEED does not release locked memory | a new mapping replaces it |
 //! | A few bytes pin a huge page | pieces are placed page after page, so the pinned memory is the length sent, rounded up at both ends. A reader that keeps a few bytes of each huge page holds more: see [`Method::Fresh`] |
 //! | Another thread replaces the output (dup2) during a call | everything goes through a private duplicate of the descriptor, checked once |
-//! | vmsplice is refused (seccomp), or the output is not a pipe, or has O_APPEND | write(2) continues at the same byte; [`Writer::path`] reports the reason |
+//! | vmsplice is refused (seccomp), or the output is not a pipe, or has O_APPEND | write(2) continues at the same byte; [`Report::reason`](writer::Report::reason) tells why |
 //! | A future kernel turns vmsplice into a copy | it is probed on a private pipe first |
 //! | O_NONBLOCK is shared by all users of an open file | it is never set; single calls are made non-blocking instead |
 //! | SIGPIPE | its disposition is never changed. Rust programs ignore it and get `BrokenPipe` |
@@ -163,8 +162,9 @@ pub use self::{
     buffer::{Buffer, BufferBuilder, Pages},
     method::{AssertReaderCopies, Method},
     reader::{Reader, ReaderBuilder},
+    relay::copy,
     wait::Wait,
-    writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
+    writer::{Frozen, Loan, Writer, WriterBuilder},
 };
 
 // Shared with the integration tests, so that all tests report skips in the same way.

@@ -27,8 +27,9 @@ use crate::probe::copy_piece;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Method {
-    /// The fastest of `Copy` (in short or long pieces), `CowChecked` and `Fresh` for this
-    /// stream and its reader, found by trials on the stream itself. Correct for every reader.
+    /// The fastest of `Copy` (in short or long pieces), `Fresh` and, if
+    /// [allowed](crate::WriterBuilder::allow_clone), `CowChecked` for this stream and its reader,
+    /// found by trials on the stream itself. Correct for every reader.
     ///
     /// The writer copies at first. After 32 MiB or more, and then at twice the offset of
     /// the last trial, it compares the wall time per byte with that of another method, over
@@ -44,10 +45,9 @@ pub enum Method {
     /// matter; under [`Wait::Never`](crate::Wait::Never) and
     /// [`Wait::Poll`](crate::Wait::Poll), where the time says little about the writer; and
     /// on anything but a pipe.
-    /// `CowChecked` is tried only while the process has a single thread and at most
-    /// 64 MiB of memory, since its cost to the rest of the program could not be seen.
-    /// It calls clone(2): where that must not happen (a seccomp filter that kills, reads
-    /// by io_uring or AIO under way on old kernels), choose another method.
+    /// `CowChecked` is tried only while the process has a single thread, at most 64 MiB of
+    /// memory, since its cost to the rest of the program could not be seen, and no seccomp
+    /// filter, which might end it for its clone(2).
     /// [`Report::trials`] lists what was found.
     ///
     /// [`Report::trials`]: crate::writer::Report::trials
@@ -130,11 +130,9 @@ impl Method {
     }
 }
 
-/// When a page that was handed to a pipe is written again, as
-/// [in effect](crate::writer::Path).
+/// When a page that was handed to a pipe is written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reuse {
+pub(crate) enum Reuse {
     /// Never, as under [`Method::Fresh`].
     Fresh,
     /// When its bytes have left the pipe, as under [`Method::Drained`].
@@ -162,12 +160,12 @@ pub enum Reuse {
 pub struct AssertReaderCopies;
 
 impl Reuse {
-    /// Returns the name used in records: `fresh`, `drained` or `cow_checked`.
-    pub fn name(self) -> &'static str {
+    /// The method that does so.
+    pub(crate) fn method(self) -> Method {
         match self {
-            Reuse::Fresh => "fresh",
-            Reuse::Drained => "drained",
-            Reuse::CowChecked => "cow_checked",
+            Reuse::Fresh => Method::Fresh,
+            Reuse::Drained => Method::Drained(AssertReaderCopies),
+            Reuse::CowChecked => Method::CowChecked,
         }
     }
 }

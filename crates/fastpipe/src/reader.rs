@@ -25,8 +25,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use std::io::{self, BufRead, Read, Stdin};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, BufRead, IoSliceMut, Read, Stdin};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::buffer::{Buffer, Pages};
 use crate::pipe;
@@ -94,13 +94,17 @@ impl ReaderBuilder {
             // Best effort: a smaller pipe is only slower.
             let _ = pipe::set_capacity_up_to(&fd, wish);
         }
-        Ok(Reader {
+        Ok(self.with(fd))
+    }
+
+    fn with<F: AsFd>(self, fd: F) -> Reader<F> {
+        Reader {
             input: Input::new(fd, self.wait),
             size: self.buffer,
             buffer: None,
             start: 0,
             end: 0,
-        })
+        }
     }
 
     /// Creates a reader from standard input.
@@ -142,7 +146,20 @@ impl Reader<OwnedFd> {
     }
 }
 
+impl Reader<Stdin> {
+    /// Creates a reader from standard input, with the default settings. See
+    /// [`ReaderBuilder::stdin`].
+    pub fn stdin() -> Self {
+        Reader::new(io::stdin())
+    }
+}
+
 impl<F: AsFd> Reader<F> {
+    /// Creates a reader from `fd`, which it owns or borrows, with the default settings.
+    pub fn new(fd: F) -> Self {
+        Reader::builder().with(fd)
+    }
+
     /// Returns the bytes read from the descriptor and not consumed yet.
     pub fn buffer(&self) -> &[u8] {
         match &self.buffer {
@@ -191,6 +208,23 @@ impl<F: AsFd> Read for Reader<F> {
         Ok(n)
     }
 
+    /// Fills as many of the buffers as bytes are buffered, or were read by one call.
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if !buffers.iter().any(|buffer| !buffer.is_empty()) {
+            return Ok(0);
+        }
+        let mut available = self.fill_buf()?;
+        let all = available.len();
+        for buffer in buffers {
+            let n = available.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&available[..n]);
+            available = &available[n..];
+        }
+        let read = all - available.len();
+        self.consume(read);
+        Ok(read)
+    }
+
     /// Unlike the default implementation, never reads just a few bytes.
     fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
         let before = buf.len();
@@ -231,6 +265,20 @@ impl<F: AsFd> BufRead for Reader<F> {
 
     fn consume(&mut self, amount: usize) {
         self.start = (self.start + amount).min(self.end);
+    }
+}
+
+/// Reads from a descriptor with the default settings.
+impl From<OwnedFd> for Reader<OwnedFd> {
+    fn from(fd: OwnedFd) -> Self {
+        Reader::new(fd)
+    }
+}
+
+/// The number of the descriptor that [`AsFd`] returns.
+impl<F: AsFd> AsRawFd for Reader<F> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

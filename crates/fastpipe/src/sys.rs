@@ -123,6 +123,17 @@ pub(crate) fn private_memory() -> Option<u64> {
     Some(resident.saturating_sub(shared) * crate::pipe::page_size() as u64)
 }
 
+/// Whether a filter judges the system calls of this thread (seccomp(2)), as far as is known: if /proc
+/// can't be read, one may.
+pub(crate) fn has_seccomp_filter() -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/thread-self/status") else {
+        return true;
+    };
+    let mode = text.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    // A kernel without seccomp has no such line.
+    mode.is_some_and(|mode| mode.trim() != "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

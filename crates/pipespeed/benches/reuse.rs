@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Path, Writer};
+use fastpipe::writer::{Path, Writer};
 use pipespeed_measure::data::pattern;
 
 const MIB: usize = 1 << 20;
@@ -106,7 +106,7 @@ fn trial((method, mib): (Method, usize), cpus: writers::Processors) -> anyhow::R
         "{method:?} is not available here: {}",
         out.path()
     );
-    out.finish().map_err(FinishError::abandon)?;
+    out.finish()?;
     reader.wait()?;
     Ok(rate)
 }

@@ -128,11 +128,44 @@ pub use self::report::{
     Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
 
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use self::ends::Endpoint;
 use self::engine::Engine;
+
+/// Moves bytes from `input` to `output` until the input ends, as [`std::io::copy`] does, by the
+/// fastest technique for the two ends. Returns their number.
+///
+/// Enlarges the output if it is a pipe. [`relay`] has options, and tells how far it is. Interrupted
+/// calls are repeated.
+///
+/// ```
+/// # use std::io::{Read, Seek, Write};
+/// # let mut input = std::fs::File::open("Cargo.toml")?;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let bytes = fastpipe::copy(&input, &writer)?;
+/// # drop(writer);
+/// # let (mut got, mut expected) = (Vec::new(), Vec::new());
+/// # reader.read_to_end(&mut got)?;
+/// # input.rewind()?;
+/// # input.read_to_end(&mut expected)?;
+/// # assert!(got == expected && bytes == got.len() as u64);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// That of the end that failed. If bytes were taken from the input that the output did not get, the
+/// error is a [`RelayError`], which has them ([`io::Error::downcast`]).
+pub fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
+    let options = Options::new().interval(Duration::MAX);
+    match relay(input, output, &options, |_| Flow::Continue) {
+        Ok(relayed) => Ok(relayed.given),
+        Err(error) if error.undelivered.is_empty() => Err(error.source),
+        Err(error) => Err(Error::new(error.source.kind(), error)),
+    }
+}
 
 /// Moves bytes from `input` to `output` until the input ends. See the
 /// [module](self).

@@ -77,8 +77,7 @@ const MAX_TRIALS: usize = 16;
 
 /// Ways to send among which [`Method::Auto`](crate::method::Method::Auto) chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Way {
+pub(super) enum Way {
     /// write(2), in pieces of one or two pages ([`Method::copy`](crate::Method::copy)).
     Copy,
     /// write(2), in pieces of 64 KiB: fewer wake-ups of a reader that waits for a slow
@@ -98,20 +97,19 @@ impl Way {
 
 /// A comparison of two ways on the stream itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct Trial {
+pub(super) struct Trial {
     /// Stream offset at which it ended, in bytes.
-    pub ended_at: u64,
+    pub(super) ended_at: u64,
     /// Way in use until then.
-    pub incumbent: Way,
+    pub(super) incumbent: Way,
     /// Way compared with it.
-    pub challenger: Way,
+    pub(super) challenger: Way,
     /// Mean rate of the incumbent's windows, in bytes per second.
-    pub incumbent_rate: f64,
+    pub(super) incumbent_rate: f64,
     /// Mean rate of the challenger's windows, in bytes per second.
-    pub challenger_rate: f64,
+    pub(super) challenger_rate: f64,
     /// What came of it.
-    pub outcome: TrialOutcome,
+    pub(super) outcome: TrialOutcome,
 }
 
 impl Trial {

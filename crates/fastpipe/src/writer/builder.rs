@@ -33,6 +33,7 @@ pub struct WriterBuilder {
     pub(super) loan: Option<usize>,
     pub(super) max_held: u64,
     pub(super) at_once: bool,
+    pub(super) allow_clone: bool,
 }
 
 impl WriterBuilder {
@@ -46,6 +47,7 @@ impl WriterBuilder {
             loan: None,
             max_held: DEFAULT_MAX_HELD,
             at_once: false,
+            allow_clone: false,
         }
     }
 
@@ -122,12 +124,20 @@ impl WriterBuilder {
         self
     }
 
+    /// Sets whether [`Method::Auto`] may try [`Method::CowChecked`], which calls clone(2) up to some
+    /// 900 times a second; default false. For small programs with one thread that mainly produce
+    /// data. Where a filter judges the process's system calls (seccomp(2)), it is not tried either.
+    pub fn allow_clone(mut self, allow: bool) -> Self {
+        self.allow_clone = allow;
+        self
+    }
+
     /// Creates a writer to `fd`, which it owns or borrows.
     ///
     /// # Errors
     /// Those of mmap(2), for a few pages of memory.
     pub fn open<F: AsFd>(self, fd: F) -> io::Result<Writer<F>> {
-        Writer::new(fd, self)
+        Writer::with(fd, self)
     }
 
     /// Creates a writer to standard output, which it keeps locked. Flushes what

@@ -4,15 +4,21 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::{Path, Trial, Writer};
+use super::auto::{self, TrialOutcome, Way};
+use super::send::LONG_PIECE;
+use super::{CopyReason, Writer};
+use crate::method::Method;
 use crate::transfer::Counts;
 
 /// Statistics of a writer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Technique in use at the end.
-    pub path: Path,
+    /// How bytes were sent in the end: the method that was asked for, or a safer one, or that which
+    /// [`Method::Auto`] chose.
+    pub method: Method,
+    /// See [`reason`](Self::reason).
+    reason: Option<CopyReason>,
     /// Bytes, system calls and would-blocks.
     pub counts: Counts,
     /// Number of bytes that were handed over rather than copied.
@@ -28,7 +34,7 @@ pub struct Report {
     /// Number of times memory was mapped to send from. Loans that are longer than
     /// [`WriterBuilder::region`](crate::WriterBuilder::region) need mappings of their own.
     pub regions_mapped: u64,
-    /// The latest trials of [`Method::Auto`](crate::Method::Auto), oldest first.
+    /// The latest trials of [`Method::Auto`], oldest first.
     pub trials: Vec<Trial>,
     /// Recent rate of the way in use under [`Method::Auto`](crate::Method::Auto), in
     /// bytes per second.
@@ -39,29 +45,91 @@ impl Report {
     pub(super) fn new<F: AsFd>(writer: &Writer<F>) -> Self {
         let mut slabs = writer.slab_counts;
         slabs += writer.region.counts();
+        let (method, reason) = writer.method();
         Report {
-            path: writer.path(),
+            method,
+            reason,
             counts: writer.out_ref().counts(),
             zero_copy_bytes: writer.spliced,
             slabs_renewed: slabs.renewed,
             slabs_reused: slabs.reused,
             held_bytes: slabs.held_bytes,
             regions_mapped: writer.regions_mapped,
-            trials: writer
-                .auto
-                .as_ref()
-                .map_or_else(Vec::new, |auto| auto.trials().to_vec()),
+            trials: writer.auto.as_ref().map_or_else(Vec::new, |auto| {
+                auto.trials().iter().map(Trial::new).collect()
+            }),
             rate: writer.auto.as_ref().and_then(|auto| auto.rate()),
+        }
+    }
+}
+
+impl Report {
+    /// Whether pages are handed over rather than copied.
+    pub fn is_zero_copy(&self) -> bool {
+        self.reason.is_none()
+    }
+
+    /// Why bytes are copied; `None` if pages are handed over.
+    pub fn reason(&self) -> Option<CopyReason> {
+        self.reason
+    }
+}
+
+/// For people: `vmsplice, fresh pages`, or `write: the output is a regular file`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.reason, self.method) {
+            (Some(reason), _) => write!(f, "write: {reason}"),
+            (None, Method::Drained(_)) => f.write_str("vmsplice, drained pages"),
+            (None, Method::CowChecked) => f.write_str("vmsplice, cow_checked pages"),
+            (None, _) => f.write_str("vmsplice, fresh pages"),
+        }
+    }
+}
+
+/// A comparison of two methods on the stream itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Trial {
+    /// Stream offset at which it ended, in bytes.
+    pub ended_at: u64,
+    /// Method in use until then.
+    pub incumbent: Method,
+    /// Method compared with it.
+    pub challenger: Method,
+    /// Mean rate of the incumbent's windows, in bytes per second.
+    pub incumbent_rate: f64,
+    /// Mean rate of the challenger's windows, in bytes per second.
+    pub challenger_rate: f64,
+    /// What came of it.
+    pub outcome: TrialOutcome,
+}
+
+impl Trial {
+    fn new(trial: &auto::Trial) -> Self {
+        let method = |way| match way {
+            Way::Copy => Method::copy(),
+            Way::CopyLong => Method::Copy { piece: LONG_PIECE },
+            Way::Fresh => Method::Fresh,
+            Way::CowChecked => Method::CowChecked,
+        };
+        Trial {
+            ended_at: trial.ended_at,
+            incumbent: method(trial.incumbent),
+            challenger: method(trial.challenger),
+            incumbent_rate: trial.incumbent_rate,
+            challenger_rate: trial.challenger_rate,
+            outcome: trial.outcome,
         }
     }
 }
 
 /// [`Writer::finish`] failed to send everything.
 ///
-/// Contains the writer with the unsent bytes. It does not convert into
-/// [`io::Error`], since `?` would then discard these bytes silently:
+/// Contains the writer with the unsent bytes, which [`into_parts`](Self::into_parts) returns. `?` in a
+/// function that returns [`io::Error`] gives them up:
 ///
-/// ```compile_fail,E0277
+/// ```
 /// # use std::os::fd::OwnedFd;
 /// # use fastpipe::Writer;
 /// fn done(out: Writer<OwnedFd>) -> std::io::Result<()> {
@@ -69,8 +137,6 @@ impl Report {
 ///     Ok(())
 /// }
 /// ```
-///
-/// See [`abandon`](Self::abandon) and [`into_parts`](Self::into_parts).
 pub struct FinishError<F: AsFd> {
     error: io::Error,
     writer: Box<Writer<F>>,
@@ -89,17 +155,17 @@ impl<F: AsFd> FinishError<F> {
         &self.error
     }
 
-    /// Returns the error and gives up the unsent bytes.
-    ///
-    /// Drops the writer, which tries to send them once more.
-    pub fn abandon(self) -> io::Error {
-        self.error
-    }
-
     /// Returns the error, and the writer with the unsent bytes. Dropping the
     /// writer tries to send them once more.
     pub fn into_parts(self) -> (io::Error, Writer<F>) {
         (self.error, *self.writer)
+    }
+}
+
+/// Gives up the unsent bytes: drops the writer, which tries to send them once more.
+impl<F: AsFd> From<FinishError<F>> for io::Error {
+    fn from(error: FinishError<F>) -> Self {
+        error.error
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Loan`]: memory that a writer lends.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 
@@ -14,11 +14,26 @@ pub struct Loan<'a, F: AsFd> {
     writer: &'a mut Writer<F>,
     /// Minimum length that was asked for, in bytes.
     asked: usize,
+    /// Number of bytes that were written through [`Write`].
+    written: usize,
 }
 
 impl<'a, F: AsFd> Loan<'a, F> {
     pub(super) fn new(writer: &'a mut Writer<F>, asked: usize) -> Self {
-        Loan { writer, asked }
+        Loan {
+            writer,
+            asked,
+            written: 0,
+        }
+    }
+
+    /// Sends what was written to the loan through [`Write`].
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    pub fn commit_written(self) -> io::Result<()> {
+        let written = self.written;
+        self.commit(written)
     }
 
     /// Sends the first `n` bytes.
@@ -35,6 +50,23 @@ impl<'a, F: AsFd> Loan<'a, F> {
         self.writer.filled += n;
         self.writer.copied = self.writer.would_waste(n, self.asked);
         ignore_would_block(self.writer.push())
+    }
+}
+
+/// Fills the loan from its start, until it is full: `write!(loan, ...)`.
+/// [`commit_written`](Loan::commit_written) sends that.
+impl<F: AsFd> Write for Loan<'_, F> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let from = self.written;
+        let n = data.len().min(self.len() - from);
+        self[from..][..n].copy_from_slice(&data[..n]);
+        self.written += n;
+        Ok(n)
+    }
+
+    /// Does nothing: only committing sends.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -5,21 +5,21 @@ mod builder;
 mod finish;
 mod frozen;
 mod loan;
-mod path;
+mod reason;
 mod region;
 mod repeater;
 mod repeating;
 mod send;
 
-pub use self::auto::{Trial, TrialOutcome, Way};
+pub use self::auto::TrialOutcome;
 pub use self::builder::{DEFAULT_CAPACITY, DEFAULT_MAX_HELD, WriterBuilder};
-pub use self::finish::{FinishError, Report};
+pub use self::finish::{FinishError, Report, Trial};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;
-pub use self::path::{CopyReason, OutputKind, Path};
+pub use self::reason::CopyReason;
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IoSlice, StdoutLock, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::Instant;
 
@@ -49,15 +49,15 @@ const FIRST_REGION: usize = 64 << 10;
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use fastpipe::{FinishError, Writer};
+/// use fastpipe::Writer;
 ///
 /// let (mut reader, writer) = std::io::pipe()?;
-/// let mut out = Writer::builder().open(writer)?;
+/// let mut out = Writer::new(writer)?;
 /// let mut loan = out.lend(4096)?;
 /// loan[..6].copy_from_slice(b"hello ");
 /// loan.commit(6)?;
 /// out.write_all(b"world")?;
-/// out.finish().map_err(FinishError::abandon)?;
+/// out.finish()?;
 ///
 /// let mut got = String::new();
 /// reader.read_to_string(&mut got)?;
@@ -178,14 +178,33 @@ pub struct Writer<F: AsFd = OwnedFd> {
 }
 
 impl Writer {
-    /// Returns a builder with the default settings.
+    /// Returns a builder with the default settings, which can be used for any number of writers.
     pub fn builder() -> WriterBuilder {
         WriterBuilder::new()
     }
 }
 
+impl Writer<StdoutLock<'static>> {
+    /// Creates a writer to standard output, which it keeps locked, with the default settings. See
+    /// [`WriterBuilder::stdout`].
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), and of flushing what was printed before.
+    pub fn stdout() -> io::Result<Self> {
+        WriterBuilder::new().stdout()
+    }
+}
+
 impl<F: AsFd> Writer<F> {
-    fn new(fd: F, plan: WriterBuilder) -> io::Result<Self> {
+    /// Creates a writer to `fd`, which it owns or borrows, with the default settings.
+    ///
+    /// # Errors
+    /// Those of mmap(2), for a few pages of memory.
+    pub fn new(fd: F) -> io::Result<Self> {
+        WriterBuilder::new().open(fd)
+    }
+
+    fn with(fd: F, plan: WriterBuilder) -> io::Result<Self> {
         let piece = match plan.method {
             _ if !is_pipe(&fd).unwrap_or(false) => usize::MAX,
             Method::Copy { piece } => piece.max(1),
@@ -267,14 +286,25 @@ impl<F: AsFd> Writer<F> {
         self.wait_until_read()
     }
 
-    /// Sends all queued bytes, and returns the descriptor and a report.
+    /// Sends all queued bytes, closes the descriptor, and returns a report.
     ///
     /// # Errors
-    /// Those of sending, with the writer and the bytes that were not sent. Under
-    /// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` means that
-    /// accepted bytes are still queued. To discard them, write
-    /// `finish().map_err(FinishError::abandon)?`.
-    pub fn finish(mut self) -> Result<(F, Report), FinishError<F>> {
+    /// Those of sending, with the writer and the bytes that were not sent: see [`FinishError`], which
+    /// converts to [`io::Error`]. Under [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` means
+    /// that accepted bytes are still queued.
+    pub fn finish(self) -> Result<Report, FinishError<F>> {
+        Ok(self.finish_keeping()?.1)
+    }
+
+    /// Sends all queued bytes, and returns the descriptor.
+    ///
+    /// # Errors
+    /// Those of [`finish`](Self::finish).
+    pub fn into_inner(self) -> Result<F, FinishError<F>> {
+        Ok(self.finish_keeping()?.0)
+    }
+
+    fn finish_keeping(mut self) -> Result<(F, Report), FinishError<F>> {
         if let Err(error) = self.push() {
             return Err(FinishError::new(error, self));
         }
@@ -283,6 +313,12 @@ impl<F: AsFd> Writer<F> {
             Some(out) => Ok((out.into_inner(), report)),
             None => unreachable!("a writer is finished once: finish takes it"),
         }
+    }
+
+    /// Returns the descriptor that the writer was created with. What is written to it directly comes
+    /// before the [queued](Self::queued) bytes.
+    pub fn get_ref(&self) -> &F {
+        self.out_ref().get_ref()
     }
 
     /// Returns the number of bytes and system calls so far.
@@ -295,12 +331,13 @@ impl<F: AsFd> Writer<F> {
         Report::new(self)
     }
 
-    /// Returns the technique in use at the moment, and the reason for it.
-    pub fn path(&self) -> Path {
+    /// How bytes are sent at the moment, and why they are copied, if they are.
+    fn method(&self) -> (Method, Option<CopyReason>) {
+        let copy = Method::Copy { piece: self.piece };
         match self.stage {
-            Stage::First => Path::Write(CopyReason::FewBytes),
-            Stage::ZeroCopy => Path::Vmsplice(self.region.policy()),
-            Stage::Copying(reason) => Path::Write(reason),
+            Stage::First => (copy, Some(CopyReason::FewBytes)),
+            Stage::ZeroCopy => (self.region.policy().method(), None),
+            Stage::Copying(reason) => (copy, Some(reason)),
         }
     }
 
@@ -439,6 +476,22 @@ impl<F: AsFd> Write for Writer<F> {
         self.write_all_slowly(data)
     }
 
+    /// Buffers as many of the slices as there is room for.
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut written = 0;
+        for slice in slices {
+            if self.has_room(slice) {
+                self.copy_in(slice);
+            } else if written > 0 {
+                break;
+            } else if !slice.is_empty() {
+                return self.write_slowly(slice);
+            }
+            written += slice.len();
+        }
+        Ok(written)
+    }
+
     /// Gives all bytes to the kernel. They need not have been read on return.
     fn flush(&mut self) -> io::Result<()> {
         self.push()?;
@@ -448,11 +501,17 @@ impl<F: AsFd> Write for Writer<F> {
     }
 }
 
-/// Returns the descriptor that the writer was created with and that
-/// [`finish`](Writer::finish) returns.
+/// Returns the descriptor that the writer was created with.
 impl<F: AsFd> AsFd for Writer<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.out_ref().as_fd()
+    }
+}
+
+/// The number of the descriptor that [`AsFd`] returns.
+impl<F: AsFd> AsRawFd for Writer<F> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

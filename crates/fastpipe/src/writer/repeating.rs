@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
-use super::path::refusal_reason;
+use super::reason::refusal_reason;
 use super::repeater::Repeater;
 use super::send::{MIN_SPLICED, Stage};
 use super::{CopyReason, Frozen, Writer};

@@ -8,18 +8,16 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::auto::Auto;
+use super::auto::{Auto, Way};
 use super::builder::{MAX_LOAN, MAX_REGION};
-use super::path::refusal_reason;
+use super::reason::refusal_reason;
 use super::region::Region;
-use super::{
-    COPIED_FIRST, CopyReason, FIRST_REGION, Way, Writer, copying_window, round_up_to_pages,
-};
+use super::{COPIED_FIRST, CopyReason, FIRST_REGION, Writer, copying_window, round_up_to_pages};
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::method::{AssertReaderCopies, Method, Reuse};
 use crate::pipe::{self, page_size};
 use crate::probe;
-use crate::sys::{is_single_threaded, private_memory};
+use crate::sys::{has_seccomp_filter, is_single_threaded, private_memory};
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
 
@@ -33,7 +31,7 @@ pub(super) const MIN_SPLICED: usize = 8 << 10;
 pub(super) const COPIED_REGION: usize = 128 << 10;
 
 /// Length of a write under [`Way::CopyLong`], in bytes.
-const LONG_PIECE: usize = 64 << 10;
+pub(super) const LONG_PIECE: usize = 64 << 10;
 
 /// Default region for [`Method::CowChecked`], in bytes. One check costs about as
 /// much as zeroing two huge pages, so it should cover many; all of them should
@@ -278,8 +276,10 @@ impl<F: AsFd> Writer<F> {
             return;
         }
         let ways = match self.plan.pages {
-            Pages::Base | Pages::HugeTlb => vec![Way::Copy, Way::CopyLong, Way::Fresh],
-            Pages::Huge => vec![Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh],
+            Pages::Huge if self.plan.allow_clone => {
+                vec![Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh]
+            }
+            _ => vec![Way::Copy, Way::CopyLong, Way::Fresh],
         };
         let out = self.out_ref();
         let capacity = pipe::capacity(out.target()).unwrap_or(64 << 10);
@@ -333,8 +333,8 @@ impl<F: AsFd> Writer<F> {
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::Fifo) => {}
-            Ok(kind) => return Some(CopyReason::NotAPipe(kind.into())),
-            Err(_) => return Some(CopyReason::NotAPipe(FileType::Unknown.into())),
+            Ok(kind) => return Some(CopyReason::of_output(kind)),
+            Err(_) => return Some(CopyReason::NotAPipe),
         }
         if let Some(wish) = self.plan.capacity
             && pipe::capacity(fd).is_ok_and(|has| has < wish)
@@ -448,7 +448,7 @@ impl<F: AsFd> Writer<F> {
             CopyReason::NoHugePages => self.postpone_auto(),
             _ => self.stop_auto(),
         }
-        let is_pipe = !matches!(reason, CopyReason::NotAPipe(_));
+        let is_pipe = !reason.is_of_output();
         if is_pipe && !matches!(self.plan.method, Method::Copy { .. }) {
             self.piece = match self.auto.as_ref().map(Auto::way) {
                 Some(Way::CopyLong) => LONG_PIECE,
@@ -519,9 +519,11 @@ impl<F: AsFd> Writer<F> {
 
 /// Whether [`Way::CowChecked`] may be tried. The kernel must support it, as far as is
 /// known. There must be no other thread and little memory, all of which would fault at
-/// the next write: costs that the timing of the stream does not show.
+/// the next write: costs that the timing of the stream does not show. And no filter of system
+/// calls, which may end the process for a clone(2).
 fn is_cow_check_advisable() -> bool {
     is_single_threaded()
+        && !has_seccomp_filter()
         && private_memory().is_some_and(|bytes| bytes <= MAX_COW_CHECKED_MEMORY)
         && probe::cow_check().is_ok_and(|works| works != Some(false))
 }

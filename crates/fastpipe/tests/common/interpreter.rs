@@ -157,7 +157,7 @@ pub fn run(program: &[u8]) {
         assert_eq!(pipe::unread(&out).unwrap(), 0);
         drop(out);
     } else {
-        assert_eq!(out.finish().unwrap().1.counts.bytes, sent.len() as u64);
+        assert_eq!(out.finish().unwrap().counts.bytes, sent.len() as u64);
     }
     assert_same(&reading.join().unwrap(), &sent);
 }
@@ -171,7 +171,7 @@ fn end_near(mut out: Writer, mut near: Near, sent: &[u8], finish: bool) {
         }
     }
     if finish {
-        let report = out.finish().unwrap().1;
+        let report = out.finish().unwrap();
         assert_eq!(report.counts.bytes, sent.len() as u64);
     } else {
         drop(out);

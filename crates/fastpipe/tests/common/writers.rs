@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 
 use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::method::{AssertReaderCopies, Method, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, Path, Writer, WriterBuilder};
+use fastpipe::writer::{CopyReason, Report, Writer, WriterBuilder};
 
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
@@ -133,7 +133,7 @@ pub struct Setting {
     pub name: &'static str,
     pub builder: WriterBuilder,
     /// When pages are reused once much was lent; `None` if they may be copied.
-    pub reuse: Option<Reuse>,
+    pub reuse: Option<Method>,
 }
 
 impl fmt::Debug for Setting {
@@ -142,7 +142,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-fn setting(name: &'static str, reuse: Option<Reuse>, builder: WriterBuilder) -> Setting {
+fn setting(name: &'static str, reuse: Option<Method>, builder: WriterBuilder) -> Setting {
     Setting {
         name,
         builder,
@@ -158,8 +158,8 @@ pub fn safe_settings() -> Vec<Setting> {
     let fresh = auto.method(Method::Fresh);
     let cow_checked = auto.method(Method::CowChecked).region(4 * MIB);
     let base_pages = |builder: WriterBuilder| builder.at_once().pages(Pages::Base).region(MIB);
-    let never = Some(Reuse::Fresh);
-    let checked = Some(Reuse::CowChecked);
+    let never = Some(Method::Fresh);
+    let checked = Some(Method::CowChecked);
     vec![
         setting("auto", None, auto),
         setting("auto, at once", None, auto.at_once()),
@@ -180,7 +180,7 @@ pub fn drained_settings() -> Vec<Setting> {
     let drained = Writer::builder()
         .method(Method::Drained(AssertReaderCopies))
         .region(4 * MIB);
-    let reuse = Some(Reuse::Drained);
+    let reuse = Some(Method::Drained(AssertReaderCopies));
     vec![
         setting("drained", reuse, drained),
         setting("drained, at once", reuse, drained.at_once()),
@@ -245,25 +245,26 @@ pub fn send<F: AsFd>(out: &mut Writer<F>, how: How, at: u64, len: usize) -> Resu
     Ok(())
 }
 
-/// Whether a writer that has sent many bytes uses the policy `wish`. Otherwise reports a
-/// skipped test if the machine does not support the policy, and panics if it does.
-pub fn uses_policy(path: Path, wish: Reuse, of: &str) -> bool {
-    if path == Path::Vmsplice(wish) {
+/// Whether a writer that has sent many bytes uses the method `wish`. Otherwise reports a
+/// skipped test if the machine does not support it, and panics if it does.
+pub fn uses_method(report: &Report, wish: Method, of: &str) -> bool {
+    if report.is_zero_copy() && report.method == wish {
         return true;
     }
-    assert!(is_excused(path), "{of}: {path}");
-    skip(format_args!("{of}: {wish:?} is not available here: {path}"));
+    assert!(is_excused(report), "{of}: {report}");
+    skip(format_args!(
+        "{of}: {wish:?} is not available here: {report}"
+    ));
     false
 }
 
-/// Whether the machine's lack of support may be the reason for `path`.
-pub fn is_excused(path: Path) -> bool {
+/// Whether the machine's lack of support may be the reason for how a writer sends.
+pub fn is_excused(report: &Report) -> bool {
     use CopyReason::{KernelCopies, NoHugePages, NoMemory, Refused};
-    matches!(
-        path,
-        Path::Vmsplice(Reuse::Fresh)
-            | Path::Write(KernelCopies | NoHugePages | NoMemory | Refused(_))
-    )
+    match report.reason() {
+        Some(reason) => matches!(reason, KernelCopies | NoHugePages | NoMemory | Refused(_)),
+        None => report.method == Method::Fresh,
+    }
 }
 
 /// Returns page-aligned memory that contains `bytes`.

@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::common;
 use crate::common::writers::{
     How, KIB, MIB, check, drained_settings, expect, expect_all, fresh, send, settings, stays_sane,
-    stream, uses_policy,
+    stream, uses_method,
 };
 use crate::common::{ALL_WAITS, Directory, assert_same, pipe_of, read_all};
-use fastpipe::method::{Method, Reuse};
+use fastpipe::method::Method;
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{COPIED_FIRST, CopyReason, Path, Writer};
+use fastpipe::writer::{COPIED_FIRST, CopyReason, Writer};
 
 /// Each piece ends at the end of the first, small region, or of a loan.
 #[test]
@@ -34,9 +34,9 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over() {
                     }
                 }
             }
-            let path = out.path();
-            let report = out.finish().unwrap().1;
-            let handed_over = uses_policy(path, Reuse::Fresh, &format!("{how:?} of {piece}"));
+            let path = out.report();
+            let report = out.finish().unwrap();
+            let handed_over = uses_method(&path, Method::Fresh, &format!("{how:?} of {piece}"));
             // A loan of a single page is copied.
             if handed_over && piece > 4 * KIB {
                 assert!(report.zero_copy_bytes > 4 * MIB as u64, "{report:?}");
@@ -57,8 +57,9 @@ fn few_bytes_are_copied_and_leave_the_pipe_unchanged() {
     let mut loan = out.lend(0).unwrap();
     loan[..5].copy_from_slice(b"world");
     loan.commit(5).unwrap();
-    assert_eq!(out.path(), Path::Write(CopyReason::FewBytes));
-    let (writer, report) = out.finish().unwrap();
+    assert_eq!(out.report().reason(), Some(CopyReason::FewBytes));
+    let report = out.report();
+    let writer = out.into_inner().unwrap();
     assert_eq!(report.counts.bytes, 11);
     assert_eq!(report.zero_copy_bytes, 0);
     assert_eq!(pipe::capacity(&writer).unwrap(), capacity);
@@ -74,16 +75,15 @@ fn finish_returns_the_descriptor_and_a_report() {
         let reading = read_all(reader, vec![256 * KIB]);
         let mut out = setting.builder.open(writer).unwrap();
         send(&mut out, How::Both, 0, 5 * MIB + 7).unwrap();
-        let path = out.path();
-        let (writer, report) = out.finish().unwrap();
+        let report = out.report();
+        let writer = out.into_inner().unwrap();
         assert_eq!(report.counts.bytes, 5 * MIB as u64 + 7, "{setting:?}");
-        assert_eq!(report.path, path);
         assert!(report.counts.moving_calls <= report.counts.syscalls);
         // Unless pages were handed over until that was refused.
-        if !matches!(path, Path::Write(CopyReason::Refused(_))) {
+        if !matches!(report.reason(), Some(CopyReason::Refused(_))) {
             assert_eq!(
                 report.zero_copy_bytes > 0,
-                path.is_zero_copy(),
+                report.is_zero_copy(),
                 "{report:?}"
             );
         }
@@ -128,7 +128,7 @@ fn failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
         assert_eq!(sent as u128 + queued, u128::from(at), "{setting:?}");
         let mut end = 0;
         let mut attempt = out.finish();
-        let (writer, report) = loop {
+        let report = loop {
             let n = pipe::unread(&reader).unwrap();
             expect(&mut reader, end, n);
             end += n as u64;
@@ -138,7 +138,6 @@ fn failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
             }
         };
         assert_eq!(report.counts.bytes, at);
-        drop(writer);
         assert_eq!(expect_all(&mut reader, end, &[4096]), at, "{setting:?}");
     }
 }
@@ -255,12 +254,12 @@ fn a_long_loan_maps_its_memory_once() {
         let mut out = builder.open(writer).unwrap();
         assert!(out.lend(4 * MIB).unwrap().len() >= 4 * MIB);
         // Without zero copy, memory was mapped to try it.
-        let path = out.path();
-        if path.is_zero_copy() || path == Path::Write(CopyReason::Asked) {
+        let report = out.report();
+        if report.is_zero_copy() || report.reason() == Some(CopyReason::Asked) {
             // This and the first, small one.
-            assert_eq!(out.report().regions_mapped, 2, "{method:?}");
+            assert_eq!(report.regions_mapped, 2, "{method:?}");
         } else {
-            uses_policy(path, Reuse::Fresh, "a long loan");
+            uses_method(&report, Method::Fresh, "a long loan");
         }
     }
 }
@@ -276,7 +275,7 @@ fn flushing_small_pieces_leads_to_zero_copy_too() {
         out.write_all(piece).unwrap();
         out.flush().unwrap();
     }
-    uses_policy(out.path(), Reuse::Fresh, "small pieces");
+    uses_method(&out.report(), Method::Fresh, "small pieces");
     drop(out);
     check(&reading.join().unwrap(), 0).unwrap();
 }
@@ -295,7 +294,7 @@ fn impossibly_long_loan_is_error_and_the_writer_stays_usable() {
             send(&mut out, How::Both, at as u64, MIB).unwrap();
         }
         if let Some(reuse) = setting.reuse {
-            uses_policy(out.path(), reuse, setting.name);
+            uses_method(&out.report(), reuse, setting.name);
         }
         drop(out);
         let got = reading.join().unwrap();

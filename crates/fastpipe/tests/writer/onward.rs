@@ -6,10 +6,9 @@ use std::thread::scope;
 use crate::common::onward::{ONWARDS, Onward, hold_and_read_on};
 use crate::common::pipe_of;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, Setting, drained_settings, safe_settings, said, send, uses_policy,
+    HOWS, How, KIB, MIB, Setting, drained_settings, safe_settings, said, send, uses_method,
 };
-use fastpipe::method::Reuse;
-use fastpipe::writer::FinishError;
+use fastpipe::Method;
 
 /// Returns how many of the held pieces were wrong, and whether the policy asked for
 /// was in use.
@@ -22,14 +21,14 @@ fn wrong_pieces(setting: Setting, how: How, onward: Onward) -> (usize, bool) {
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = match setting.reuse {
             // Drained before each piece: unread pages would be replaced.
-            Some(Reuse::Drained) => (0..LEN).step_by(PIECE).try_for_each(|at| {
+            Some(Method::Drained(_)) => (0..LEN).step_by(PIECE).try_for_each(|at| {
                 send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
                 out.wait_drained()
             }),
             _ => send(&mut out, how, 0, LEN),
         };
-        let path = out.path();
-        let report = sent.and_then(|()| Ok(out.finish().map_err(FinishError::abandon)?.1));
+        let path = out.report();
+        let report = sent.and_then(|()| Ok(out.finish()?));
         let (bytes, wrong) = reading
             .join()
             .unwrap_or_else(|why| panic!("{setting:?}, {how:?}, {onward:?}: {}", said(&why)));
@@ -38,7 +37,7 @@ fn wrong_pieces(setting: Setting, how: How, onward: Onward) -> (usize, bool) {
         // Written bytes alone may be too few for vmsplice.
         let as_asked = how == How::Write
             || setting.reuse.is_none_or(|wish| {
-                uses_policy(path, wish, &format!("{setting:?}, {how:?}, {onward:?}"))
+                uses_method(&path, wish, &format!("{setting:?}, {how:?}, {onward:?}"))
             });
         (wrong, as_asked)
     })

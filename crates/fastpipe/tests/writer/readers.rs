@@ -11,12 +11,12 @@ use crate::common;
 use crate::common::pipe_of;
 use crate::common::state::until_asleep;
 use crate::common::writers::{
-    How, KIB, MIB, Setting, check, expect, expect_all, expecting, fill, send, settings, uses_policy,
+    How, KIB, MIB, Setting, check, expect, expect_all, expecting, fill, send, settings, uses_method,
 };
 use fastpipe::buffer::Pages;
-use fastpipe::method::{AssertReaderCopies, Method, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
-use fastpipe::writer::{FinishError, Report, Writer};
+use fastpipe::writer::{Report, Writer};
 use rustix::process::Pid;
 
 /// Sends `len` bytes while `reader` reads in another thread. `reader` gets the id of the
@@ -33,7 +33,7 @@ fn stream_to(
         let reading = scope.spawn(move || reader(read_end, writing));
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = send(&mut out, how, 0, len);
-        let report = sent.and_then(|()| Ok(out.finish().map_err(FinishError::abandon)?.1));
+        let report = sent.and_then(|()| Ok(out.finish()?));
         // Report the reader's panic first: it may be the cause of the writer's error.
         let right = reading
             .join()
@@ -63,10 +63,10 @@ fn long_loans_are_cow_checked_too() {
     }
     // Loans of the default length again.
     send(&mut out, How::Both, 40 * LOAN as u64, 20 * MIB).unwrap();
-    let report = out.finish().unwrap().1;
+    let report = out.finish().unwrap();
     let len = (40 * LOAN + 20 * MIB) as u64;
     assert_eq!(reading.join().unwrap(), len);
-    if uses_policy(report.path, Reuse::CowChecked, "long loans") {
+    if uses_method(&report, Method::CowChecked, "long loans") {
         // On a slow machine, further checks may be paused after the first.
         assert!(report.slabs_reused > 0, "{report:?}");
     }
@@ -147,7 +147,7 @@ fn drained_pages_are_reused_after_their_last_byte_was_read() {
             let mut loan = out.lend(slab).unwrap();
             fill(&mut loan[..slab], at as u64);
             loan.commit(slab).unwrap();
-            (out.path().is_zero_copy(), out.report())
+            (out.report().is_zero_copy(), out.report())
         };
         send_a_slab(0);
         send_a_slab(slab);

@@ -17,7 +17,7 @@ use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::Method;
 use fastpipe::probe::cow_check_works;
-use fastpipe::writer::{CopyReason, Path, Report, Way, Writer};
+use fastpipe::writer::{CopyReason, Report, Writer};
 
 const LOAN: usize = 256 * KIB;
 /// Sent after the wanted trial.
@@ -111,16 +111,15 @@ fn read_little(reader: OwnedFd, cycle: &Cycle) -> usize {
     cycle.expect(&mut File::from(reader), 0, usize::MAX, 999)
 }
 
-fn is_tried(report: &Report, way: Way) -> bool {
+fn is_tried(report: &Report, way: Method) -> bool {
     report.trials.iter().any(|trial| trial.challenger == way)
 }
 
 /// Whether the writer has found a reason to copy for good.
-fn is_given_up(path: Path) -> bool {
-    match path {
-        Path::Write(reason) => !matches!(reason, CopyReason::FewBytes | CopyReason::NothingFaster),
-        _ => false,
-    }
+fn is_given_up(report: &Report) -> bool {
+    use CopyReason::{FewBytes, NothingFaster};
+    let reason = report.reason();
+    reason.is_some_and(|reason| !matches!(reason, FewBytes | NothingFaster))
 }
 
 /// Sends the stream from offset `at` on until `is_done`, at most up to [`MAX_SENT`].
@@ -142,24 +141,24 @@ fn send_until(
 
 /// Sends until `way` was tried, and then some more. Reports a skipped test if it can't
 /// be tried here.
-fn send(writer: OwnedFd, way: Way) -> usize {
+fn send(writer: OwnedFd, way: Method) -> usize {
     let cycle = Cycle::new();
     let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
     let started = Instant::now();
     let at = send_until(&mut out, &cycle, 0, |report| {
-        is_tried(report, way) || is_given_up(report.path)
+        is_tried(report, way) || is_given_up(report)
     });
     let end = (at + MORE) as u64;
     let at = send_until(&mut out, &cycle, at, |report| report.counts.bytes >= end);
     let rate = at as f64 / started.elapsed().as_secs_f64();
-    let report = out.finish().unwrap().1;
+    let report = out.finish().unwrap();
     assert_eq!(report.counts.bytes, at as u64);
     if is_tried(&report, way) {
         return at;
     }
-    if is_given_up(report.path) {
-        assert!(is_excused(report.path), "{report:?}");
-        skip(format_args!("{way:?} can't be tried here: {}", report.path));
+    if is_given_up(&report) {
+        assert!(is_excused(&report), "{report:?}");
+        skip(format_args!("{way:?} can't be tried here: {report}"));
     } else {
         assert!(rate < FAST, "{way:?} was not tried: {report:?}");
         skip(format_args!("too slow for trials: {rate:.0} B/s"));
@@ -176,7 +175,7 @@ fn auto_tries_fresh_pages_and_every_reader_gets_every_byte() {
         thread::scope(|scope| {
             // A second thread, so that only fresh pages are tried.
             let got = scope.spawn(move || reading(reader, cycle));
-            assert_eq!(send(writer, Way::Fresh), got.join().unwrap());
+            assert_eq!(send(writer, Method::Fresh), got.join().unwrap());
         });
     }
 }
@@ -196,7 +195,8 @@ fn auto_tries_cow_checked_pages_in_process_of_one_thread() {
             let child = Forked::running(|| {
                 drop(other.take());
                 let writer = own.take();
-                let sent = AssertUnwindSafe(|| writer.map(|writer| send(writer, Way::CowChecked)));
+                let sent =
+                    AssertUnwindSafe(|| writer.map(|writer| send(writer, Method::CowChecked)));
                 catch_unwind(sent).is_ok_and(|sent| sent.is_some())
             });
             drop(own.take());
@@ -222,21 +222,21 @@ fn auto_tries_again_once_there_are_huge_pages() {
         thread::scope(|scope| {
             let got = scope.spawn(|| copy(reader, &cycle));
             let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
-            let at = send_until(&mut out, &cycle, 0, |report| is_given_up(report.path));
-            let first = out.path();
+            let at = send_until(&mut out, &cycle, 0, is_given_up);
+            let first = out.report();
             assert!(set_huge_pages(true));
             let started = Instant::now();
             let end = send_until(&mut out, &cycle, at, |report| {
-                first != Path::Write(CopyReason::NoHugePages) || is_tried(report, Way::Fresh)
+                first.reason() != Some(CopyReason::NoHugePages) || is_tried(report, Method::Fresh)
             });
             let rate = (end - at) as f64 / started.elapsed().as_secs_f64();
-            let report = out.finish().unwrap().1;
+            let report = out.finish().unwrap();
             assert_eq!(got.join().unwrap(), end);
-            if first != Path::Write(CopyReason::NoHugePages) {
+            if first.reason() != Some(CopyReason::NoHugePages) {
                 skip(format_args!(
                     "no trial ends for lack of huge pages: {first}"
                 ));
-            } else if !is_tried(&report, Way::Fresh) {
+            } else if !is_tried(&report, Method::Fresh) {
                 assert!(rate < FAST || !has_huge_pages(), "{report:?}");
                 skip(format_args!("no trial of huge pages at {rate:.0} B/s"));
             }

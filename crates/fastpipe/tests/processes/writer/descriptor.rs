@@ -18,7 +18,7 @@ use fastpipe::buffer::Pages;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Report, Writer};
+use fastpipe::writer::{CopyReason, Frozen, Report, Writer};
 use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
@@ -63,7 +63,7 @@ fn repeating(
         tell.send(rustix::thread::gettid()).unwrap();
         let mut out = fresh().at_once().keep_capacity().stdout().unwrap();
         out.repeat(&sent, times as u64).unwrap();
-        out.finish().map_err(FinishError::abandon).unwrap().1
+        out.finish().unwrap()
     });
     until_unread(&reader, pipe::capacity(&reader).unwrap());
     until_asleep(told.recv().unwrap());
@@ -141,7 +141,7 @@ fn wait_drained_keeps_its_own_pipe_after_stdout_was_replaced() {
             let builder = fresh().wait(Wait::Never).at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
-            let path = out.path();
+            let path = out.report();
             if !path.is_zero_copy() {
                 return skip(format_args!("pages are not handed over here: {path}"));
             }
@@ -178,7 +178,7 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
             let mut loan = out.lend(100_000).unwrap();
             fill(&mut loan[..50_001], 10_000);
             loan.commit(50_001).unwrap();
-            let path = out.path();
+            let path = out.report();
             if !path.is_zero_copy() {
                 return skip(format_args!("pages are not handed over here: {path}"));
             }
@@ -199,7 +199,7 @@ fn the_registered_descriptor_stays_the_same() {
     epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
     send(&mut out, How::Both, 0, MIB).unwrap();
     epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
-    let writer = out.finish().unwrap().0;
+    let writer = out.into_inner().unwrap();
     epoll::delete(&poller, &writer).unwrap();
     drop(writer);
     assert_eq!(reading.join().unwrap(), MIB as u64);
@@ -225,7 +225,7 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
             }
             let mut out = fresh().at_once().open(&writer).unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
-            assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
+            assert_eq!(out.report().reason(), Some(CopyReason::NoDescriptor));
             drop(out);
             taken.clear();
             drop(writer);
@@ -246,8 +246,8 @@ fn with_duplicating_refused_everything_is_copied() {
         let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         assert_eq!(
-            out.path(),
-            Path::Write(CopyReason::NoDuplicate(libc::EPERM))
+            out.report().reason(),
+            Some(CopyReason::NoDuplicate(libc::EPERM))
         );
         drop(out);
         assert_eq!(reading.join().unwrap(), 3 * MIB as u64);
@@ -292,13 +292,13 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         unsafe { libc::close(0) };
         let mut out = fresh().at_once().open(writer).unwrap();
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
-        let path = out.path();
+        let path = out.report();
         if !path.is_zero_copy() {
             return skip(format_args!("pages are not handed over here: {path}"));
         }
         assert_eq!(open().len(), before + 1);
         assert!(open().iter().all(|number| *number > 2));
-        let _writer = out.finish().unwrap().0;
+        let _writer = out.into_inner().unwrap();
         assert_eq!(open().len(), before);
         drop(reader);
     });

@@ -59,7 +59,7 @@ fn send(builder: WriterBuilder, path: &Path, lend: bool, mut make_room: impl FnM
     while let Err(error) = out.flush() {
         room(&out, at, &error);
     }
-    let report = out.finish().unwrap().1;
+    let report = out.finish().unwrap();
     assert_eq!(report.counts.bytes, LEN as u64);
     assert!(failures > 0, "the disk was never full");
     let got = std::fs::read(path).unwrap();

@@ -56,7 +56,7 @@ fn use_up(loans: usize, writers: usize) {
         out.repeat(&frozen, 3).unwrap();
         match n % 3 {
             0 => drop(out),
-            1 => drop(out.finish().unwrap()),
+            1 => drop(out.into_inner().unwrap()),
             _ => drop(out.lend(100_000).unwrap()),
         }
         drain(&mut reader, &mut chunk);

@@ -10,12 +10,12 @@ use crate::common::skip::skip;
 use crate::common::vmsplice;
 use crate::common::writers::{
     How, KIB, MIB, check, expect, expect_all, expecting, fill, fresh, safe_settings, send,
-    settings, stays_sane, uses_policy,
+    settings, stays_sane, uses_method,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
-use fastpipe::method::{Method, Reuse};
-use fastpipe::writer::{CopyReason, Path, Writer};
+use fastpipe::method::Method;
+use fastpipe::writer::{CopyReason, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -43,7 +43,7 @@ fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usi
         }
         assert_eq!(splice(&reader, &held.last().unwrap().1, PIECE), PIECE);
     }
-    let (path, report) = (out.path(), out.report());
+    let (path, report) = (out.report(), out.report());
     drop(out);
     for (n, (reader, writer)) in held.into_iter().enumerate() {
         drop(writer);
@@ -100,7 +100,7 @@ fn reader_that_holds_many_huge_pages_makes_the_writer_copy() {
             let mut loan = out.lend(64 * KIB).unwrap();
             fill(&mut loan[..64 * KIB], at);
             loan.commit(64 * KIB).unwrap();
-            first = first.or(Some(out.path()));
+            first = first.or(Some(out.report()));
             let mut len = 64 * KIB;
             if at.is_multiple_of(2 * MIB as u64) {
                 assert_eq!(splice(&file, &onward, PIECE), PIECE);
@@ -113,11 +113,11 @@ fn reader_that_holds_many_huge_pages_makes_the_writer_copy() {
         for at in (0..LEN).step_by(2 * MIB) {
             expect(&mut held, at, PIECE);
         }
-        if let path @ Path::Write(CopyReason::Refused(_)) = out.path() {
-            return skip(format_args!("vmsplice is refused: {path}"));
+        if let Some(reason @ CopyReason::Refused(_)) = out.report().reason() {
+            return skip(format_args!("vmsplice is refused: {reason}"));
         }
-        if uses_policy(first.unwrap(), Reuse::CowChecked, "each huge page held") {
-            assert_eq!(out.path(), Path::Write(CopyReason::PagesHeld));
+        if uses_method(&first.unwrap(), Method::CowChecked, "each huge page held") {
+            assert_eq!(out.report().reason(), Some(CopyReason::PagesHeld));
             let held_bytes = out.report().held_bytes;
             assert!(
                 held_bytes <= MAX_HELD + huge_page_size() as u64,
@@ -212,15 +212,11 @@ fn without_lockable_memory_the_rest_is_copied() {
                     fill(&mut loan[..SMALL], at as u64);
                     loan.commit(SMALL).unwrap();
                 }
-                let report = out.finish().unwrap().1;
+                let report = out.finish().unwrap();
                 assert_eq!(report.counts.bytes, LEN as u64);
                 assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
                 if hands_over && setting.reuse.is_some() && !setting.name.contains("base") {
-                    assert_eq!(
-                        report.path,
-                        Path::Write(CopyReason::NoMemory),
-                        "{setting:?}"
-                    );
+                    assert_eq!(report.reason(), Some(CopyReason::NoMemory), "{setting:?}");
                 }
             }
         }
@@ -237,7 +233,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
                 scope(|scope| {
                     let reading = scope.spawn(|| read_all(reader, vec![256 * KIB]).join().unwrap());
                     send(&mut out, How::Lend, 0, 5 * MIB).unwrap();
-                    let hands_over = out.path().is_zero_copy();
+                    let hands_over = out.report().is_zero_copy();
                     assert!(set_huge_pages(false));
                     let mut at = 5 * MIB as u64;
                     for _ in 0..8 {
@@ -254,7 +250,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
                     send(&mut out, How::Both, at, 5 * MIB).unwrap();
                     assert!(set_huge_pages(true));
                     if setting.name == "fresh, at once" && hands_over {
-                        assert_eq!(out.path(), Path::Write(CopyReason::NoHugePages));
+                        assert_eq!(out.report().reason(), Some(CopyReason::NoHugePages));
                     }
                     drop(out);
                     let got = reading.join().unwrap();

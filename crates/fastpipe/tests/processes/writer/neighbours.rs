@@ -149,7 +149,7 @@ fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
             let mut out = setting.builder.open(writer).unwrap();
             send(&mut out, How::Lend, 0, LEN).unwrap();
             let _reader = reading.join().unwrap();
-            let there = if out.path().is_zero_copy() { 0 } else { b'x' };
+            let there = if out.report().is_zero_copy() { 0 } else { b'x' };
             let mut loan = out.lend(10_000).unwrap();
             loan.fill(b'x');
             let finds = in_child(|| loan.iter().all(|byte| *byte == there));

@@ -14,20 +14,20 @@ use crate::common::writers::{
 };
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
+use fastpipe::writer::{CopyReason, Report, Writer};
 
 /// Sends `len` bytes and finishes.
 fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
     let mut out = setting.builder.wait(wait).open(fd).unwrap();
     send(&mut out, How::Both, 0, len).unwrap();
     out.wait_drained().unwrap();
-    let report = out.finish().map_err(FinishError::abandon).unwrap().1;
+    let report = out.finish().unwrap();
     assert_eq!(report.counts.bytes, len as u64);
     report
 }
 
 fn is_copied(report: Report, reason: CopyReason) {
-    assert_eq!(report.path, Path::Write(reason));
+    assert_eq!(report.reason(), Some(reason));
     assert_eq!(report.zero_copy_bytes, 0);
 }
 
@@ -39,7 +39,7 @@ fn a_file_gets_every_byte_at_its_position_or_end() {
             let mut file = directory.file("at its position", b"");
             file.write_all(b"head").unwrap();
             let report = send_all(setting, wait, &file, 2 * MIB + 3);
-            is_copied(report, CopyReason::NotAPipe(OutputKind::File));
+            is_copied(report, CopyReason::File);
             let got = std::fs::read(directory.path("at its position")).unwrap();
             assert_eq!(got.len(), 2 * MIB + 7);
             assert_eq!(&got[..4], b"head");
@@ -70,7 +70,7 @@ fn a_fifo_opened_to_append_gets_every_byte() {
             drop(out);
             let mut out = setting.builder.wait(wait).open(append).unwrap();
             send(&mut out, How::Both, 3 * MIB as u64, 3 * MIB).unwrap();
-            let report = out.finish().unwrap().1;
+            let report = out.finish().unwrap();
             if setting.reuse.is_some() {
                 is_copied(report, CopyReason::Append);
             }
@@ -105,7 +105,7 @@ fn a_socket_gets_every_byte() {
             let (here, mut there) = UnixStream::pair().unwrap();
             let reading = std::thread::spawn(move || expect_all(&mut there, 0, &[50_000, 333]));
             let report = send_all(setting, wait, here, 2 * MIB);
-            is_copied(report, CopyReason::NotAPipe(OutputKind::Socket));
+            is_copied(report, CopyReason::Socket);
             assert_eq!(reading.join().unwrap(), 2 * MIB as u64);
         }
     }
@@ -122,8 +122,9 @@ fn a_terminal_gets_every_byte() {
             });
             let mut out = setting.builder.wait(wait).open(slave).unwrap();
             send(&mut out, How::Both, 0, 300_000).unwrap();
-            let (slave, report) = out.finish().unwrap();
-            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
+            let report = out.report();
+            let slave = out.into_inner().unwrap();
+            is_copied(report, CopyReason::CharacterDevice);
             // Closing the last descriptor would lose unread bytes.
             reading.join().unwrap();
             drop(slave);

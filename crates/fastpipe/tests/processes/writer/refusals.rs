@@ -12,14 +12,14 @@ use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
     HOWS, How, KIB, MIB, check, expect_all, fill, fresh, safe_settings, send, settings, stream,
-    uses_policy,
+    uses_method,
 };
 use crate::common::{pipe_of, read_all};
 use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::method::{Method, Reuse};
+use fastpipe::method::Method;
 use fastpipe::probe::{cow_check_works, vmsplice_refers};
-use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
+use fastpipe::writer::{CopyReason, Frozen, Writer};
 
 /// Runs `body` in its own thread.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -40,9 +40,9 @@ fn refused_from_the_start(errno: i32) {
                 .unwrap();
             // Written bytes alone may be too few for vmsplice.
             if how != How::Write && setting.reuse.is_some() {
-                assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
+                assert_eq!(out.report().reason(), Some(CopyReason::Refused(errno)));
             }
-            let report = out.finish().unwrap().1;
+            let report = out.finish().unwrap();
             assert_eq!(report.zero_copy_bytes, 0);
             let got = reading.join().unwrap();
             let (got, again) = got.split_at(3 * MIB);
@@ -80,9 +80,9 @@ fn where_vmsplice_copies_everything_is_written() {
             let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
             let mut out = setting.builder.open(writer).unwrap();
             send(&mut out, How::Both, 0, 9 * MIB + 77).unwrap();
-            let report = out.finish().unwrap().1;
+            let report = out.finish().unwrap();
             if setting.reuse.is_some() {
-                assert_eq!(report.path, Path::Write(CopyReason::KernelCopies));
+                assert_eq!(report.reason(), Some(CopyReason::KernelCopies));
             }
             assert_eq!(report.zero_copy_bytes, 0);
             let (bytes, wrong) = reading.join().unwrap();
@@ -100,13 +100,13 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
             in_own_thread(move || {
                 let mut out = setting.builder.open(writer).unwrap();
                 send(&mut out, How::Both, 0, 9 * MIB + 77).unwrap();
-                let went = out.path().is_zero_copy();
+                let went = out.report().is_zero_copy();
                 if !refuse(&[libc::SYS_vmsplice], errno) {
                     return;
                 }
                 send(&mut out, How::Both, 9 * MIB as u64 + 77, 9 * MIB).unwrap();
                 if went {
-                    assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
+                    assert_eq!(out.report().reason(), Some(CopyReason::Refused(errno)));
                 }
                 out.finish().unwrap();
             });
@@ -135,7 +135,7 @@ fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
                     loan.commit(300_000).unwrap();
                 }
             }
-            out.finish().unwrap().1
+            out.finish().unwrap()
         };
         scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();
@@ -162,8 +162,8 @@ fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
             let (lent, repeated) = (lending.join().unwrap(), repeating.join().unwrap());
             assert_eq!(lent.counts.bytes, 300_000);
             if refused && lent.zero_copy_bytes > 0 {
-                assert_eq!(lent.path, Path::Write(CopyReason::Refused(libc::EPERM)));
-                assert_eq!(repeated.path, Path::Write(CopyReason::Refused(libc::EPERM)));
+                assert_eq!(lent.reason(), Some(CopyReason::Refused(libc::EPERM)));
+                assert_eq!(repeated.reason(), Some(CopyReason::Refused(libc::EPERM)));
             }
         });
     });
@@ -179,7 +179,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let (_reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.open(writer).unwrap();
     drop(out.lend(1).unwrap());
-    let has_one = uses_policy(out.path(), Reuse::CowChecked, "without a filter");
+    let has_one = uses_method(&out.report(), Method::CowChecked, "without a filter");
     let both = &[libc::SYS_clone3, libc::SYS_clone][..];
     for (calls, errno) in [
         (both, libc::EPERM),
@@ -195,7 +195,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
                 let mut out = builder.open(writer).unwrap();
                 send(&mut out, How::Lend, 0, at_first).unwrap();
                 if has_one && at_first > 0 {
-                    uses_policy(out.path(), Reuse::CowChecked, "before the refusal");
+                    uses_method(&out.report(), Method::CowChecked, "before the refusal");
                 }
                 refuse(calls, errno);
                 send(&mut out, How::Lend, at_first as u64, 30 * MIB).unwrap();
@@ -233,7 +233,9 @@ fn the_cow_check_is_believed_only_with_a_huge_page() {
         let mut out = builder.at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, MIB).unwrap();
         let works = cow_check_works().unwrap();
-        assert_eq!(out.path() == Path::Vmsplice(Reuse::CowChecked), works);
+        let report = out.report();
+        let is_used = report.is_zero_copy() && report.method == Method::CowChecked;
+        assert_eq!(is_used, works);
         if !works {
             skip("this kernel does not copy shared huge pages");
         }

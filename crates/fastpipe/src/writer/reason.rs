@@ -1,4 +1,4 @@
-//! [`Path`]: the technique that a writer uses, and the reason for it.
+//! [`CopyReason`]: why a writer copies.
 
 use std::fmt;
 use std::io;
@@ -6,18 +6,7 @@ use std::io;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::method::Reuse;
 use crate::transfer::is_refusal;
-
-/// Technique that a writer uses at the moment, and the reason for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Path {
-    /// vmsplice(2), with the reuse of pages in effect: as requested, or safer.
-    Vmsplice(Reuse),
-    /// write(2), for this reason.
-    Write(CopyReason),
-}
 
 /// Reason why a writer copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +18,14 @@ pub enum CopyReason {
     Asked,
     /// No faster way was found so far ([`Method::Auto`](crate::Method::Auto)).
     NothingFaster,
-    /// The output is not a pipe.
-    NotAPipe(OutputKind),
+    /// The output is a regular file.
+    File,
+    /// The output is a socket.
+    Socket,
+    /// The output is a character device: a terminal, /dev/null.
+    CharacterDevice,
+    /// The output is not a pipe, but a block device or something else.
+    NotAPipe,
     /// The output was opened with O_APPEND.
     Append,
     /// vmsplice(2) failed with this error number. EPERM and ENOSYS usually
@@ -53,63 +48,17 @@ pub enum CopyReason {
     NoDuplicate(i32),
 }
 
-/// Type of an output that is not a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OutputKind {
-    /// A regular file.
-    File,
-    /// A socket.
-    Socket,
-    /// A character device: a terminal, /dev/null.
-    CharacterDevice,
-    /// A block device.
-    BlockDevice,
-    /// Anything else.
-    Other,
-}
-
-impl Path {
-    /// Whether pages are handed over rather than copied.
-    pub fn is_zero_copy(self) -> bool {
-        matches!(self, Path::Vmsplice(_))
-    }
-}
-
-impl From<FileType> for OutputKind {
-    fn from(kind: FileType) -> Self {
-        match kind {
-            FileType::RegularFile => OutputKind::File,
-            FileType::Socket => OutputKind::Socket,
-            FileType::CharacterDevice => OutputKind::CharacterDevice,
-            FileType::BlockDevice => OutputKind::BlockDevice,
-            _ => OutputKind::Other,
-        }
-    }
-}
-
-/// For people: `vmsplice, fresh pages`, or `write: the output is a regular
-/// file`.
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Path::Vmsplice(reuse) => write!(f, "vmsplice, {} pages", reuse.name()),
-            Path::Write(reason) => write!(f, "write: {reason}"),
-        }
-    }
-}
-
+/// For people: `the output is a regular file`.
 impl fmt::Display for CopyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CopyReason::FewBytes => "few bytes have been written so far",
             CopyReason::Asked => "as requested",
             CopyReason::NothingFaster => "no faster way was found so far",
-            CopyReason::NotAPipe(OutputKind::File) => "the output is a regular file",
-            CopyReason::NotAPipe(OutputKind::Socket) => "the output is a socket",
-            CopyReason::NotAPipe(OutputKind::CharacterDevice) => "the output is a character device",
-            CopyReason::NotAPipe(OutputKind::BlockDevice) => "the output is a block device",
-            CopyReason::NotAPipe(OutputKind::Other) => "the output is not a pipe",
+            CopyReason::File => "the output is a regular file",
+            CopyReason::Socket => "the output is a socket",
+            CopyReason::CharacterDevice => "the output is a character device",
+            CopyReason::NotAPipe => "the output is not a pipe",
             CopyReason::Append => "the output was opened with O_APPEND",
             CopyReason::Refused(errno) => {
                 let error = io::Error::from_raw_os_error(*errno);
@@ -131,6 +80,24 @@ impl fmt::Display for CopyReason {
                 return write!(f, "the output's descriptor can't be duplicated: {error}");
             }
         })
+    }
+}
+
+impl CopyReason {
+    /// That of an output of this type, which is not a pipe.
+    pub(super) fn of_output(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => CopyReason::File,
+            FileType::Socket => CopyReason::Socket,
+            FileType::CharacterDevice => CopyReason::CharacterDevice,
+            _ => CopyReason::NotAPipe,
+        }
+    }
+
+    /// Whether the output is not a pipe.
+    pub(super) fn is_of_output(self) -> bool {
+        use CopyReason::{CharacterDevice, File, NotAPipe, Socket};
+        matches!(self, File | Socket | CharacterDevice | NotAPipe)
     }
 }
 
