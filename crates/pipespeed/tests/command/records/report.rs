@@ -243,7 +243,7 @@ fn a_step_that_was_killed_is_named_and_measured_again() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
     says(
-        &outcome.unwrapped_err(),
+        outcome.unwrapped_err(),
         &["pipespeed bench ladder failed (signal: 9 (SIGKILL)): it"],
     );
     let unfinished = directory.join("unfinished");
