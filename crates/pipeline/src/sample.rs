@@ -74,6 +74,9 @@ pub struct Observed {
     pub io: Option<Io>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
+    /// Whether a thread was seen to wait for several events, as in an event loop.
+    #[serde(skip)]
+    pub polls: bool,
     /// Whether many of its calls may have moved nothing, since an end of it is non-blocking.
     #[serde(skip)]
     pub has_vain_calls: bool,

@@ -7,7 +7,7 @@
 //! switch. The times to write and to read a message without a sleeper are subtracted.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -15,6 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::Sampler;
 use super::echo::{self, Message};
 use pipespeed_base::failure::fork_error;
+use pipespeed_base::interrupt::signal_name;
 use pipespeed_measure::endpoint::counters::monotonic_ns as now_ns;
 use pipespeed_measure::session::SUBCOMMAND;
 
@@ -35,9 +36,19 @@ pub(super) fn probe(cpus: Option<(usize, usize)>) -> io::Result<Sampler> {
     };
     // A processor that runs both processes is never idle.
     let warm_up_ns = if here == there { 0 } else { WARM_UP_NS };
-    let mut echo = Echo::start(there)?;
+    let mut started = Some(Echo::start(there)?);
     Ok(Box::new(move || {
-        on_processor(here, || echo.sample(warm_up_ns))
+        let mut echo = match started.take() {
+            Some(echo) => echo,
+            None => Echo::start(there)?,
+        };
+        match on_processor(here, || echo.sample(warm_up_ns)) {
+            Ok(sample) => {
+                started = Some(echo);
+                Ok(sample)
+            }
+            Err(error) => Err(echo.failure(error)),
+        }
     }))
 }
 
@@ -96,6 +107,20 @@ impl Echo {
             wake_up.max(0.0),
             (trimmed_mean(calls) - write).max(0.0),
         ])
+    }
+}
+
+impl Echo {
+    /// Why a message got no answer.
+    fn failure(mut self, error: io::Error) -> io::Error {
+        self.to = None;
+        match self.child.wait().map(|status| status.signal()) {
+            Ok(Some(signal)) => io::Error::other(format!(
+                "the process to be woken was killed by {}",
+                signal_name(signal)
+            )),
+            _ => error,
+        }
     }
 }
 

@@ -104,8 +104,9 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         .peekable();
     ends.peek()?;
     // There is room in a pipe that is never nearly full, so that no write is in vain.
-    let has_room = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
-    let is_vain = observed.has_vain_calls && !(side == LinkSide::Room && ends.all(has_room));
+    let fullest = ends.filter_map(|pipe| pipe.fill).max_by(f64::total_cmp);
+    let has_room = side == LinkSide::Room && fullest.is_some_and(|fill| fill < MAX_ROOMY);
+    let is_vain = observed.has_vain_calls && !has_room;
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
     if is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {

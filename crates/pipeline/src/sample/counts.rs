@@ -75,6 +75,8 @@ pub(crate) struct StateCounts {
     pub(crate) on: BTreeMap<(LinkId, LinkSide), u32>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub(crate) splices: bool,
+    /// Whether a thread was seen to wait for several events.
+    pub(crate) polls: bool,
 }
 
 impl StateCounts {
@@ -92,7 +94,9 @@ impl StateCounts {
         }
         let mut on: BTreeSet<(LinkId, LinkSide)> = BTreeSet::new();
         for state in threads {
-            if let ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) = state {
+            if let ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) = state {
+                let are_known = any_of.iter().all(|on| on.fd.is_some());
+                self.polls |= or.is_some() || any_of.len() > 1 && are_known;
                 on.extend(any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side)));
             }
         }
@@ -135,6 +139,7 @@ impl StateCounts {
             *self.on.entry(*on).or_default() += count;
         }
         self.splices |= other.splices;
+        self.polls |= other.polls;
     }
 
     /// Divides the time of `samples` among the states. What a thread did while it was awake is

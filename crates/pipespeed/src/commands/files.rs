@@ -239,7 +239,19 @@ impl SavedFiles {
         }
         let mut failed: Vec<String> = Vec::new();
         let mut is_closed = false;
-        for (option, file) in files {
+        let mut saved: Vec<&(&'static str, Destination)> = Vec::new();
+        for destination in files {
+            let (option, file) = destination;
+            // Somebody may have linked one to the other meanwhile.
+            if let Some((other, _)) = saved.iter().find(|(_, other)| other.is_same(file)) {
+                let path = file.saved_path();
+                failed.push(format!(
+                    "{option}: {} is now the file of {other}",
+                    path.display()
+                ));
+                continue;
+            }
+            saved.push(destination);
             match file.save(text(option)?.as_bytes()) {
                 Ok(()) => {}
                 // The reader of standard output may close it early.
@@ -254,5 +266,29 @@ impl SavedFiles {
             (true, true) => Err(Closed.into()),
             (false, _) => Err(anyhow!(failed.join("; "))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_becomes_another_destination_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name| Some(directory.path().join(name));
+        let (json, csv) = (path("a.json"), path("a.csv"));
+        let files = SavedFiles::new([("--json", &json), ("--csv", &csv)]).unwrap();
+        files.save(|option| Ok(option.to_owned())).unwrap();
+        let (json, csv) = (json.unwrap(), csv.unwrap());
+        assert_eq!(fs::read_to_string(&csv).unwrap(), "--csv");
+        fs::remove_file(&json).unwrap();
+        fs::hard_link(&csv, &json).unwrap();
+        let error = files.save(|option| Ok(option.to_owned())).unwrap_err();
+        assert!(
+            error.to_string().starts_with("--csv: ") && error.to_string().contains("--json"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&json).unwrap(), "--json");
     }
 }

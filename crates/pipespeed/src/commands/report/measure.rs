@@ -3,12 +3,14 @@
 //! A process of its own, since `costs` times its own system calls, and since each record then
 //! names the command that makes another one like it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +19,7 @@ use crate::cli::ReportArgs;
 use crate::commands::child::{Started, spawn};
 use crate::commands::files::DIRECTORY;
 use crate::commands::load;
-use crate::destination::check_directory;
+use crate::destination::{Destination, check_directory};
 use crate::step;
 use pipespeed_base::failure::{full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -69,9 +71,9 @@ const PROFILE: &str = "profile";
 
 /// Directories of reports begin with this.
 const PREFIX: &str = "report-";
-/// A file beside the records that names the command that is running, or was interrupted: its
-/// record may have fewer rounds than planned.
-const RUNNING: &str = "unfinished";
+/// A file beside the records that names the command that is running, and those that were interrupted or
+/// failed, a line each: their records may have fewer rounds than planned.
+const UNFINISHED: &str = "unfinished";
 
 /// A command gets this long to end by the signal that a terminal sends to all processes.
 const GRACE: Timespec = Timespec {
@@ -85,7 +87,7 @@ pub(super) struct MeasuredRecords {
     pub directory: PathBuf,
     /// The records in it, also of an interrupted command.
     pub records: Vec<PathBuf>,
-    /// The interruption, if there was one.
+    /// The interruption, or which commands failed, if any.
     pub outcome: anyhow::Result<()>,
 }
 
@@ -113,7 +115,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
     };
     if let Some(Some(given)) = &args.resume
         && report.records().is_empty()
-        && !report.running().exists()
+        && !report.unfinished_path().exists()
     {
         let given = given.display();
         return Err(usage(format!(
@@ -174,8 +176,29 @@ impl ReportRun {
         self.directory.join(format!("{}.json", step.name))
     }
 
-    fn running(&self) -> PathBuf {
-        self.directory.join(RUNNING)
+    fn unfinished_path(&self) -> PathBuf {
+        self.directory.join(UNFINISHED)
+    }
+
+    /// The names of the commands that are not finished.
+    fn unfinished(&self) -> BTreeSet<String> {
+        let text = fs::read_to_string(self.unfinished_path()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Notes which commands are not finished.
+    fn note_unfinished(&self, names: &BTreeSet<String>) -> anyhow::Result<()> {
+        let path = self.unfinished_path();
+        if names.is_empty() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).with_context(|| format!("cannot remove {}", path.display()))
+                }
+                _ => Ok(()),
+            };
+        }
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        Ok(Destination::open(&path)?.save(lines.as_bytes())?)
     }
 
     /// The records that are there.
@@ -186,8 +209,7 @@ impl ReportRun {
 
     /// Whether the record of a command is there and complete.
     fn is_done(&self, step: RecordedCommand) -> bool {
-        let running = fs::read_to_string(self.running()).unwrap_or_default();
-        self.record(step).exists() && running.trim() != step.name
+        self.record(step).exists() && !self.unfinished().contains(step.name)
     }
 
     fn say(&self, line: &str) {
@@ -196,7 +218,7 @@ impl ReportRun {
         }
     }
 
-    /// Runs these commands, one after another. A failed one is reported and left out.
+    /// Runs these commands, one after another. The others are run although one failed.
     fn measure(&self, steps: &[RecordedCommand], full: bool) -> anyhow::Result<()> {
         if steps.is_empty() {
             return Ok(());
@@ -206,6 +228,8 @@ impl ReportRun {
         self.announce(steps, full);
         let interrupt = Interrupt::install()?;
         let mut was_busy = false;
+        let mut unfinished = self.unfinished();
+        let mut failed: Vec<&str> = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             was_busy = self.say_load(was_busy);
             self.say(&format!(
@@ -215,22 +239,34 @@ impl ReportRun {
                 step.words,
                 step.seconds
             ));
-            fs::write(self.running(), format!("{}\n", step.name))?;
+            unfinished.insert(step.name.to_owned());
+            self.note_unfinished(&unfinished)?;
             let status = self
                 .start(*step)
                 .and_then(|started| wait(started, &interrupt))?;
-            if !status.success() {
+            if status.success() {
+                unfinished.remove(step.name);
+                self.note_unfinished(&unfinished)?;
+            } else {
                 interrupt.check()?;
-            }
-            fs::remove_file(self.running())?;
-            if !self.record(*step).exists() {
-                self.say(&format!(
-                    "pipespeed {} has no record ({status}), so the page will lack it",
+                failed.push(step.name);
+                let record = if self.record(*step).exists() {
+                    "its record may be incomplete"
+                } else {
+                    "it has no record, so the page will lack it"
+                };
+                say(&format!(
+                    "pipespeed: pipespeed {} failed ({status}): {record}",
                     step.words
                 ));
             }
             interrupt.check()?;
         }
+        ensure!(
+            failed.is_empty(),
+            "{} failed; `pipespeed report --resume` measures that again",
+            failed.join(", ")
+        );
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{
     PIPESPEED, json, json_file, pipespeed, recorded, run_alone, says, skip, start_marked,
 };
-use rustix::process::{Resource, Signal, kill_process_group};
+use rustix::process::{Resource, Signal, kill_process, kill_process_group};
 
 #[test]
 fn every_cost_has_an_estimate_or_a_reason() {
@@ -163,4 +163,40 @@ fn terminal_s_signals_are_no_failure_and_nobody_is_left() {
         assert_eq!(done.code, status, "{}", done.err);
         mark.nobody_left();
     }
+}
+
+#[test]
+fn a_killed_helper_costs_one_trial_and_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let saved = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --rounds 10000 --quiet --json");
+    command.arg(&saved);
+    let (running, mark) = start_marked(command);
+    let rounds = |least: u64| {
+        let text = fs::read_to_string(&saved).ok()?;
+        let record: serde_json::Value = serde_json::from_str(&text).ok()?;
+        record["costs_ns"]["rounds"]
+            .as_u64()
+            .filter(|rounds| *rounds >= least)
+    };
+    let before = eventually(|| rounds(1)).unwrap();
+    let all = mark.processes().into_iter();
+    let mut helpers = all.filter(|(_, line)| line.contains(" wake-up"));
+    kill_process(helpers.next().unwrap().0, Signal::KILL).unwrap();
+    assert!(eventually(|| rounds(before + 3)).is_some());
+    running.send(Signal::INT);
+    let done = running.finish();
+    mark.nobody_left();
+    let text = "the process to be woken was killed by SIGKILL";
+    let lines: Vec<&str> = done
+        .err
+        .lines()
+        .filter(|line| line.contains(text))
+        .collect();
+    assert!(
+        !lines.is_empty() && !done.err.contains("buffer"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.contains("3 trials failed"), "{}", done.err);
 }

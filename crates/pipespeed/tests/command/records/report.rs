@@ -8,7 +8,7 @@ use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
 use crate::common::{PIPESPEED, Running, names_in, pipespeed, says, start};
 use pipespeed_measure::spec::Suite;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 fn page(records: &Records, args: &str) -> String {
     let outcome = records.pipespeed(&format!("report {args} -o -"));
@@ -224,6 +224,47 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     mark.nobody_left();
     assert_eq!(outcome.code, Some(128 + 2), "{outcome:#?}");
     assert_eq!(fs::read(directory.join("check.json")).unwrap(), check);
+}
+
+#[test]
+fn a_step_that_was_killed_is_named_and_measured_again() {
+    let records = Records::new();
+    let (running, mark, directory) = until_the_ladder_runs(&records, pipespeed("report -q"));
+    let bench = mark.processes().into_iter();
+    let mut bench = bench.filter(|(_, line)| line.contains("bench ladder"));
+    kill_process(bench.next().unwrap().0, Signal::KILL).unwrap();
+    let is_next = || {
+        let steps = fs::read_to_string(directory.join("unfinished")).ok()?;
+        (steps == "ladder\ntouched\n").then_some(())
+    };
+    assert!(eventually(is_next).is_some());
+    running.send(Signal::TERM);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(128 + 15), "{outcome:#?}");
+    says(
+        outcome.unwrapped_err(),
+        &["pipespeed bench ladder failed (signal: 9 (SIGKILL)): it"],
+    );
+    let unfinished = directory.join("unfinished");
+    assert_eq!(
+        fs::read_to_string(&unfinished).unwrap(),
+        "ladder\ntouched\n"
+    );
+    // A failed save does not lose that.
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 0; exec \"$0\" report -q --resume",
+        PIPESPEED,
+    ]);
+    command.current_dir(&records.0);
+    let outcome = start(command).finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert_eq!(
+        fs::read_to_string(&unfinished).unwrap(),
+        "ladder\ntouched\n"
+    );
 }
 
 #[test]
