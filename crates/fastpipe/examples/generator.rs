@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
 }
 
 fn generate() -> io::Result<()> {
-    let mut out = Writer::builder().stdout()?;
+    let mut out = Writer::stdout()?;
     let mut number = 0u64;
     while number < 1_250_000_000 {
         let mut page = out.lend(0)?;

@@ -16,7 +16,7 @@ fn main() -> io::Result<()> {
 
 fn filter() -> io::Result<()> {
     let mut input = Reader::builder().stdin()?;
-    let mut out = Writer::builder().stdout()?;
+    let mut out = Writer::stdout()?;
     loop {
         let mut page = out.lend(256 << 10)?;
         let n = input.read(&mut page)?;

@@ -8,7 +8,7 @@ use fastpipe::{Frozen, Writer};
 
 fn main() -> io::Result<()> {
     let line = Frozen::new(b"y\n")?;
-    let mut out = Writer::builder().stdout()?;
+    let mut out = Writer::stdout()?;
     match out.repeat(&line, u64::MAX) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,

@@ -134,37 +134,57 @@
 //! * [`ring`]: a ring buffer in memory shared by two processes that both use this
 //!   library; without copies or system calls;
 //! * [`method`]: how a writer sends, and when a page may be written again;
-//! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb pages;
-//! * [`pipe`]: capacity, slots and unread bytes of a pipe, and the system's limits;
-//! * [`transfer`]: complete transfers by write, read, vmsplice, splice and tee,
-//!   which resume after partial results and signals and count their calls;
 //! * [`wait`]: what to do while the pipe is full or empty.
+//!
+//! Most programs need only [`Writer`], [`Reader`], [`copy`](fn@copy) and [`ring`]. With the feature
+//! `raw` the parts of which they are made are public, too: page-aligned memory (`buffer`), the
+//! properties of a pipe (`pipe`), complete transfers by write, read, vmsplice, splice and tee
+//! (`transfer`), and what the kernel is found to do (`probe`). They may change with any release.
 #![deny(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod buffer;
 mod counts;
 mod fork;
 pub mod method;
-pub mod pipe;
-#[doc(hidden)]
-pub mod probe;
 pub mod reader;
 pub mod relay;
 pub mod ring;
 mod sealed;
 mod sys;
-pub mod transfer;
 pub mod wait;
 pub mod writer;
 
+// The parts from which the above is made.
+#[cfg(feature = "raw")]
+pub mod buffer;
+#[cfg(not(feature = "raw"))]
+#[allow(dead_code, reason = "a part of it is public only")]
+mod buffer;
+#[cfg(feature = "raw")]
+pub mod pipe;
+#[cfg(not(feature = "raw"))]
+#[allow(dead_code, reason = "a part of it is public only")]
+mod pipe;
+#[cfg(feature = "raw")]
+pub mod probe;
+#[cfg(not(feature = "raw"))]
+#[allow(dead_code, reason = "a part of it is public only")]
+mod probe;
+#[cfg(feature = "raw")]
+pub mod transfer;
+#[cfg(not(feature = "raw"))]
+#[allow(dead_code, unused_imports, reason = "a part of it is public only")]
+mod transfer;
+
+pub use self::counts::Counts;
 #[doc(inline)]
 pub use self::{
-    buffer::{Buffer, BufferBuilder, Pages},
+    buffer::Pages,
     method::{AssertReaderCopies, Method},
     reader::{Reader, ReaderBuilder},
     relay::copy,
     wait::Wait,
-    writer::{Frozen, Loan, Writer, WriterBuilder},
+    writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
 };
 
 // Shared with the integration tests, so that all tests report skips in the same way.

@@ -12,12 +12,12 @@
 //!
 //! ```
 //! use std::io::BufRead;
-//! use fastpipe::{Reader, Wait, pipe};
+//! use fastpipe::{Reader, Wait};
 //!
-//! let (reader, writer) = pipe::create()?;
+//! let (reader, writer) = std::io::pipe()?;
 //! std::thread::spawn(move || {
 //!     use std::io::Write;
-//!     std::fs::File::from(writer).write_all(b"one\ntwo\n")
+//!     (&writer).write_all(b"one\ntwo\n")
 //! });
 //! let lines = Reader::builder().wait(Wait::Adaptive).open(reader)?;
 //! let lines: Vec<String> = lines.lines().collect::<Result<_, _>>()?;

@@ -41,6 +41,9 @@ pub enum Wait {
 /// 14 us on a virtual machine; the rest is margin for slower ones.
 pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
+/// Upper bound of the time that an end of a ring spins under [`Wait::Block`] before it sleeps.
+const WAKE_UP_TIME: Duration = Duration::from_micros(20);
+
 /// A spinning time below this is rounded down to none.
 const MIN_SPINNING: Duration = Duration::from_micros(4);
 
@@ -106,7 +109,8 @@ pub struct Backoff {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     AlwaysRetry,
-    Adapt,
+    /// Spins for this time at most.
+    Adapt(Duration),
     AlwaysSleep,
 }
 
@@ -128,12 +132,30 @@ impl Backoff {
     pub fn with_peer(wait: Wait, peer_runs_in_parallel: bool) -> Self {
         let mode = match wait {
             Wait::Spin => Mode::AlwaysRetry,
-            Wait::Adaptive if peer_runs_in_parallel => Mode::Adapt,
+            Wait::Adaptive if peer_runs_in_parallel => Mode::Adapt(MAX_SPINNING),
             Wait::Adaptive | Wait::Block | Wait::Poll | Wait::Never => Mode::AlwaysSleep,
+        };
+        Backoff::in_mode(mode)
+    }
+
+    /// That of an end of a ring, whose peer runs on another processor. Under [`Wait::Block`], too, it
+    /// spins for about as long as waking a sleeper takes: a peer that is only a message behind comes
+    /// sooner than that.
+    pub(crate) fn of_ring(wait: Wait) -> Self {
+        match wait {
+            Wait::Block => Backoff::in_mode(Mode::Adapt(WAKE_UP_TIME)),
+            wait => Backoff::with_peer(wait, true),
+        }
+    }
+
+    fn in_mode(mode: Mode) -> Self {
+        let longest = match mode {
+            Mode::Adapt(longest) => longest,
+            Mode::AlwaysRetry | Mode::AlwaysSleep => Duration::ZERO,
         };
         Backoff {
             mode,
-            budget: MAX_SPINNING / 2,
+            budget: longest / 2,
             spinning_since: None,
             waits_without_spinning: 0,
         }
@@ -146,7 +168,7 @@ impl Backoff {
         match self.mode {
             Mode::AlwaysRetry => return true,
             Mode::AlwaysSleep => return false,
-            Mode::Adapt => {}
+            Mode::Adapt(_) => {}
         }
         match self.spinning_since {
             Some(since) if since.elapsed() < self.budget => true,
@@ -177,8 +199,10 @@ impl Backoff {
     /// spell of spinning may last longer.
     #[inline]
     pub fn record_success(&mut self) {
-        if self.spinning_since.take().is_some() {
-            self.budget = (self.budget * 2).min(MAX_SPINNING);
+        if self.spinning_since.take().is_some()
+            && let Mode::Adapt(longest) = self.mode
+        {
+            self.budget = (self.budget * 2).min(longest);
         }
     }
 

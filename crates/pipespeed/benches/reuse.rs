@@ -14,9 +14,9 @@ mod writers;
 
 use std::time::{Duration, Instant};
 
-use fastpipe::method::{AssertReaderCopies, Method, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Path, Writer};
+use fastpipe::Writer;
 use pipespeed_measure::data::pattern;
 
 const MIB: usize = 1 << 20;
@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
             let ratios: Vec<f64> = theirs.iter().zip(&rates[0]).map(|(a, b)| a / b).collect();
             println!(
                 "  {:11} {region:3} MiB  {}   x{} of fresh",
-                reuse(*method).name(),
+                reuse(*method),
                 writers::summary(theirs)?,
                 writers::summary(&ratios)?
             );
@@ -67,11 +67,11 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// When `method` writes to a page again.
-fn reuse(method: Method) -> Reuse {
+fn reuse(method: Method) -> &'static str {
     match method {
-        Method::Drained(_) => Reuse::Drained,
-        Method::CowChecked => Reuse::CowChecked,
-        _ => Reuse::Fresh,
+        Method::Drained(_) => "drained",
+        Method::CowChecked => "cow_checked",
+        _ => "fresh",
     }
 }
 
@@ -101,10 +101,10 @@ fn trial((method, mib): (Method, usize), cpus: writers::Processors) -> anyhow::R
     // Memory that a guest has never used is slow the first time.
     send_for(WARM_UP, 3 * (mib * MIB) as u64)?;
     let rate = send_for(TIMED, 0)?;
+    let report = out.report();
     anyhow::ensure!(
-        out.path() == Path::Vmsplice(reuse(method)),
-        "{method:?} is not available here: {}",
-        out.path()
+        report.is_zero_copy() && report.method == method,
+        "{method:?} is not available here: {report}"
     );
     out.finish()?;
     reader.wait()?;

@@ -7,10 +7,9 @@
 //! losing or repeating a byte.
 //!
 //! ```
-//! use fastpipe::pipe;
 //! use fastpipe::relay::{Flow, Options, Technique, relay};
 //!
-//! let (reader, writer) = pipe::create()?;
+//! let (reader, writer) = std::io::pipe()?;
 //! let manifest = std::fs::File::open("Cargo.toml")?;
 //! let options = Options::new().limit(9);
 //! let done = relay(&manifest, &writer, &options, |progress| {
@@ -209,10 +208,9 @@ pub fn relay(
 /// the relay exactly: to relay at most `n` more lines, allow `n` bytes at a time.
 ///
 /// ```
-/// use fastpipe::pipe;
 /// use fastpipe::relay::{Flow, Options, relay_inspecting};
 ///
-/// let (reader, writer) = pipe::create()?;
+/// let (reader, writer) = std::io::pipe()?;
 /// let manifest = std::fs::File::open("Cargo.toml")?;
 /// let mut lines = 0;
 /// let look = |bytes: &[u8]| {

@@ -18,6 +18,9 @@ pub enum RingError {
     PeerDied,
     /// The shared header is invalid (`InvalidData`). This is permanent.
     Corrupt,
+    /// What the producer has sent is no message (`InvalidData`): see
+    /// [`Consumer::recv`](super::Consumer::recv).
+    NotAMessage,
     /// The wait exceeded the timeout (`TimedOut`). It can be repeated.
     TimedOut,
     /// The ring offered is larger than the limit of the process that was to accept
@@ -36,7 +39,9 @@ impl RingError {
         match self {
             RingError::PeerClosed => io::ErrorKind::BrokenPipe,
             RingError::PeerDied => io::ErrorKind::ConnectionReset,
-            RingError::Corrupt | RingError::TooLarge { .. } => io::ErrorKind::InvalidData,
+            RingError::Corrupt | RingError::NotAMessage | RingError::TooLarge { .. } => {
+                io::ErrorKind::InvalidData
+            }
             RingError::TimedOut => io::ErrorKind::TimedOut,
         }
     }
@@ -54,6 +59,7 @@ impl fmt::Display for RingError {
             RingError::PeerClosed => "the ring's consumer has closed its end",
             RingError::PeerDied => "the process at the other end of the ring died",
             RingError::Corrupt => "the ring's header is corrupt",
+            RingError::NotAMessage => "the bytes in the ring are not those of a message",
             RingError::TimedOut => "the process at the other end of the ring took too long",
         })
     }

@@ -48,8 +48,8 @@
 //! The child takes it by `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)`.
 //!
 //! # Waiting
-//! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about a
-//! microsecond and then sleeps by futex(2); the peer makes a system call only to
+//! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about as
+//! long as a wake-up takes, if that was successful before, and then sleeps by futex(2); the peer makes a system call only to
 //! wake it, when the bytes or the room it waits for are there. `Spin` makes no
 //! system calls and is fastest if each end has a processor of its own. `Adaptive`
 //! spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
@@ -103,6 +103,7 @@ mod handover;
 mod header;
 mod in_place;
 mod memory;
+mod messages;
 #[cfg(all(test, fastpipe_loom))]
 mod model;
 mod peer;

@@ -76,7 +76,7 @@ impl RingSide {
             memory,
             cursor,
             wait: Wait::default(),
-            backoff: Backoff::with_peer(Wait::default(), true),
+            backoff: Backoff::of_ring(Wait::default()),
             timeout: None,
             peer: None,
             last_check: Instant::now(),
@@ -90,7 +90,7 @@ impl RingSide {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.backoff = Backoff::with_peer(wait, true);
+        self.backoff = Backoff::of_ring(wait);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
         // The thread may have been bound since.
@@ -237,7 +237,8 @@ impl RingSide {
             match self.wait {
                 // Spinning pauses between looks anyway.
                 Wait::Never | Wait::Spin => {}
-                Wait::Adaptive if self.peer_runs_in_parallel() && self.backoff.should_retry() => {}
+                Wait::Block | Wait::Adaptive
+                    if self.peer_runs_in_parallel() && self.backoff.should_retry() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
             let now = Instant::now();

@@ -2,6 +2,7 @@
 
 mod counts;
 mod handover;
+mod messages;
 mod models;
 mod refusals;
 mod threads;

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 
 use anyhow::bail;
 use fastpipe::buffer::Buffer;
-use fastpipe::method::{self, AssertReaderCopies, Method};
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::transfer::Counts;
-use fastpipe::writer::{Path, Writer};
+use fastpipe::writer::Writer;
 
 use pipespeed_host::Root;
 
@@ -138,19 +138,21 @@ impl Sink for LibrarySink {
     }
 
     fn check_technique(&self) -> Result<(), String> {
-        let (path, reuse) = match &self.writer {
-            AnyWriter::Writer { out, reuse, .. } => (out.path(), *reuse),
+        let (report, reuse) = match &self.writer {
+            AnyWriter::Writer { out, reuse, .. } => (out.report(), *reuse),
             AnyWriter::Buffered { .. } => return Ok(()),
         };
-        let actual = match (path, reuse) {
-            (_, PageReuse::Auto)
-            | (Path::Vmsplice(method::Reuse::Fresh), PageReuse::Fresh)
-            | (Path::Vmsplice(method::Reuse::Drained), PageReuse::Drained)
-            | (Path::Vmsplice(method::Reuse::CowChecked), PageReuse::CowChecked) => return Ok(()),
-            (path, _) => path,
+        let wanted = match reuse {
+            PageReuse::Auto => return Ok(()),
+            PageReuse::Fresh => Method::Fresh,
+            PageReuse::Drained => Method::Drained(AssertReaderCopies),
+            PageReuse::CowChecked => Method::CowChecked,
         };
+        if report.is_zero_copy() && report.method == wanted {
+            return Ok(());
+        }
         Err(format!(
-            "Writer could not use the policy {reuse}; it uses {actual}"
+            "Writer could not use the policy {reuse}; it uses {report}"
         ))
     }
 }

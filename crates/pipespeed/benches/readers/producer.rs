@@ -111,7 +111,7 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
     });
     let produced = Produced {
         bytes: out.counts().bytes,
-        path: out.path().to_string(),
+        path: report.to_string(),
         trials: trials.collect(),
     };
     serde_json::to_writer(io::stderr(), &produced)?;

@@ -17,6 +17,7 @@ pub fn run(args: &YesArgs) -> anyhow::Result<()> {
     let line = Frozen::new(&line(args)).context("not enough memory for the line")?;
     let mut out = Writer::builder()
         .wait(producer_wait(args.busy_loop))
+        .allow_clone(true)
         .stdout()
         .context("standard output")?;
     loop {
