@@ -56,6 +56,7 @@ impl LibrarySink {
             let builder = match reuse {
                 // Its loans are as long as suits the way in use.
                 PageReuse::Auto => builder.method(Method::Auto),
+                PageReuse::AutoClone => builder.method(Method::Auto).allow_clone(true),
                 PageReuse::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
                 PageReuse::Drained => builder
                     .method(Method::Drained(AssertReaderCopies))
@@ -143,7 +144,7 @@ impl Sink for LibrarySink {
             AnyWriter::Buffered { .. } => return Ok(()),
         };
         let wanted = match reuse {
-            PageReuse::Auto => return Ok(()),
+            PageReuse::Auto | PageReuse::AutoClone => return Ok(()),
             PageReuse::Fresh => Method::Fresh,
             PageReuse::Drained => Method::Drained(AssertReaderCopies),
             PageReuse::CowChecked => Method::CowChecked,

@@ -272,7 +272,9 @@ impl Case {
     pub fn adapts(&self) -> bool {
         matches!(
             self.pipe_writer(),
-            Some(PipeWriter::Fastpipe(PageReuse::Auto) | PipeWriter::FastpipeIo)
+            Some(
+                PipeWriter::Fastpipe(PageReuse::Auto | PageReuse::AutoClone) | PipeWriter::FastpipeIo
+            )
         )
     }
 

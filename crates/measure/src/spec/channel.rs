@@ -61,6 +61,7 @@ impl PipeWriter {
             PipeWriter::Write => "write",
             PipeWriter::Vmsplice(_) => "vmsplice",
             PipeWriter::Fastpipe(PageReuse::Auto) => "fastpipe, auto",
+            PipeWriter::Fastpipe(PageReuse::AutoClone) => "fastpipe, auto_clone",
             PipeWriter::Fastpipe(PageReuse::Fresh) => "fastpipe, fresh",
             PipeWriter::Fastpipe(PageReuse::Drained) => "fastpipe, drained",
             PipeWriter::Fastpipe(PageReuse::CowChecked) => "fastpipe, cow_checked",
@@ -200,11 +201,11 @@ impl Channel {
 
     /// All channels: those with names, and pipes with other ends.
     pub(crate) fn all() -> impl Iterator<Item = Channel> {
-        use PageReuse::{Auto, CowChecked, Drained, Fresh};
+        use PageReuse::{Auto, AutoClone, CowChecked, Drained, Fresh};
         use PipeReader::{Read, Splice, SpliceThrough};
         use PipeWriter::{BufWriter, Fastpipe, FastpipeIo, Vmsplice, Write};
         let own = [Write, Vmsplice(Drained), Vmsplice(Fresh)];
-        let library = [Auto, Fresh, Drained, CowChecked].map(Fastpipe);
+        let library = [Auto, AutoClone, Fresh, Drained, CowChecked].map(Fastpipe);
         let writers = own
             .into_iter()
             .chain(library)

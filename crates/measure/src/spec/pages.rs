@@ -103,5 +103,9 @@ pipespeed_base::named! {
         ///
         /// fastpipe's `Writer` only.
         Auto = "auto",
+        /// As `auto`, which may also have the kernel find out what else refers to them
+        ///
+        /// fastpipe's `Writer` only.
+        AutoClone = "auto_clone",
     }
 }

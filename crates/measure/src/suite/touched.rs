@@ -86,6 +86,11 @@ fn cases(overrides: &Overrides) -> Vec<Case> {
             "Auto",
         ),
         (
+            lent("fastpipe_auto_clone", PageReuse::AutoClone),
+            "the same, which may also check pages by clone(2), as small producers may",
+            "Auto, clone allowed",
+        ),
+        (
             lent("fastpipe_auto_spin", PageReuse::Auto).spin(),
             "the same, neither end ever sleeping",
             "Auto, spinning",
