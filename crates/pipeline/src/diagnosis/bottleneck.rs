@@ -32,7 +32,7 @@ const MIN_QUEUED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
-const MIN_OWN: f64 = 0.3;
+const MIN_OWN: f64 = 0.5;
 /// Where a stage is ready to run for this share without running, processors are lacking.
 pub(super) const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.

@@ -296,7 +296,6 @@ impl ChildSlice {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
-            most_ran: (ran / together).min(1.0),
             least_ran: least_ran(ran, processors),
             any_ran: 0.0,
         };
@@ -308,7 +307,6 @@ impl ChildSlice {
                 ran: ran / alive,
                 queued: queued / alive,
                 longest: ((ran + queued) / alive).min(1.0),
-                most_ran: (ran / alive).min(1.0),
                 least_ran: 0.0,
                 any_ran: 0.0,
             };

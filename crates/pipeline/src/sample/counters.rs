@@ -11,7 +11,6 @@ use crate::wait::{ThreadSample, ThreadState, examine_files};
 /// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
 /// has not changed for this long, the thread does not run.
 const MIN_PENDING: Duration = Duration::from_millis(20);
-/// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// Counters of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counters {
@@ -79,6 +78,11 @@ pub(super) struct WatchedThread {
     pub(super) seen: Option<ThreadSample>,
     /// When it was first seen awake with these counts, which have not changed since.
     pub(super) awake: Option<(SchedStat, Instant)>,
+    /// Its counts when the look began, and when that was.
+    first: Option<(SchedStat, Instant)>,
+    /// How much of a wait for a processor lay before that: the kernel counts a wait when it ends
+    /// (sched_info_arrive() in kernel/sched/stats.h).
+    carried: Duration,
 }
 
 impl WatchedThread {
@@ -88,6 +92,27 @@ impl WatchedThread {
             turns: None,
             seen: None,
             awake: None,
+            first: None,
+            carried: Duration::ZERO,
+        }
+    }
+
+    /// Counts from now on. Returns what is to be added to the counts of before.
+    pub(super) fn restart(&mut self, first: Option<SchedStat>) -> Duration {
+        let carried = std::mem::take(&mut self.carried);
+        let first = first.map(|first| SchedStat {
+            delayed: first.delayed + carried,
+            ..first
+        });
+        self.first = first.map(|first| (first, Instant::now()));
+        carried
+    }
+
+    /// Notes a wait that is longer than the look so far.
+    fn note_carried(&mut self, schedule: SchedStat) {
+        if let Some((first, since)) = self.first {
+            let delayed = schedule.delayed.saturating_sub(first.delayed);
+            self.carried = self.carried.max(delayed.saturating_sub(since.elapsed()));
         }
     }
 
@@ -115,6 +140,7 @@ impl WatchedThread {
     /// have run; `None` if it has ended.
     pub(super) fn sample(&mut self, at: &At<'_>, ends: &[LinkFd]) -> Option<bool> {
         let schedule = self.files.schedule(at.files, Some(at.fd_budget))?;
+        self.note_carried(schedule);
         let turns = schedule.turns;
         let has_slept = turns > 0 && self.turns == Some(turns);
         let is_awake =
@@ -171,8 +197,10 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> 
     };
     for watch in watches {
         if let Some(schedule) = watch.files.schedule(at.files, Some(at.fd_budget)) {
+            watch.note_carried(schedule);
+            let delayed = schedule.delayed + watch.pending(schedule);
             let schedule = SchedStat {
-                delayed: schedule.delayed + watch.pending(schedule),
+                delayed: delayed.saturating_sub(watch.carried),
                 ..schedule
             };
             counters.ran += schedule.ran;
@@ -185,4 +213,30 @@ pub(super) fn counters(at: &At<'_>, pid: i32, watches: &mut [WatchedThread]) -> 
         }
     }
     counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_wait_that_began_before_the_look_only_the_rest_counts() {
+        let seconds = Duration::from_secs;
+        let delayed = |delayed| SchedStat {
+            delayed,
+            ..SchedStat::default()
+        };
+        let mut watch = WatchedThread::new(1);
+        watch.restart(Some(delayed(seconds(100))));
+        watch.note_carried(delayed(seconds(100)));
+        assert_eq!(watch.carried, Duration::ZERO);
+        // It ends when the look has just begun, and lasted for 5 seconds.
+        watch.note_carried(delayed(seconds(105)));
+        assert!(watch.carried > seconds(4) && watch.carried <= seconds(5));
+        // The next look begins with the kernel's own count.
+        let carried = watch.restart(Some(delayed(seconds(105) - watch.carried)));
+        assert!(carried > seconds(4));
+        watch.note_carried(delayed(seconds(105)));
+        assert_eq!(watch.carried, Duration::ZERO);
+    }
 }

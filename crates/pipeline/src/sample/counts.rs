@@ -67,6 +67,8 @@ pub(crate) fn activity(threads: &[&ThreadState]) -> SampledActivity {
 pub(crate) struct StateCounts {
     pub(crate) samples: u32,
     pub(crate) awake: u32,
+    /// How many of its threads were awake in these samples, added up; 0 if not known.
+    pub(crate) awake_threads: u32,
     pub(crate) disk: u32,
     pub(crate) blocked: u32,
     pub(crate) starved: u32,
@@ -128,6 +130,7 @@ impl StateCounts {
     pub(crate) fn merge(&mut self, other: &StateCounts) {
         self.samples += other.samples;
         self.awake += other.awake;
+        self.awake_threads += other.awake_threads;
         self.disk += other.disk;
         self.blocked += other.blocked;
         self.starved += other.starved;
@@ -151,16 +154,16 @@ impl StateCounts {
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
         let seen = sampled + uncertainty(sampled, samples);
-        // A wait for a processor that began before is counted when it ends (sched_info_arrive() in
-        // kernel/sched/stats.h). It is left out where far more is counted than samples allow. These see
-        // less than the truth, too, where the observer takes the processor of who feeds the process.
-        let longest = if seen < awake.longest / 2.0 {
-            seen.max(awake.most_ran)
+        // So few of them ran at once.
+        let together = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
+        let in_turn = if together >= 1.0 {
+            awake.ran / together
         } else {
-            awake.longest
+            0.0
         };
+        let any_ran = awake.any_ran.max(in_turn);
         // Children may be gone in a sample, and have run since the last one.
-        let least = longest.max(awake.least_ran).max(awake.any_ran.min(seen));
+        let least = awake.longest.max(awake.least_ran).max(any_ran.min(seen));
         let all = (sampled + asleep).max(least);
         let sum = awake.ran + awake.queued;
         // Threads may be awake at once, or one after the other.
@@ -168,7 +171,7 @@ impl StateCounts {
         let (mut runs, mut queued) = if sum == 0.0 {
             (sampled, 0.0)
         } else {
-            let least = awake.least_ran.max(awake.any_ran.min(any));
+            let least = awake.least_ran.max(any_ran.min(any));
             let runs = (any * awake.ran / sum).max(least);
             (runs, any - runs)
         };
@@ -203,8 +206,6 @@ pub(crate) struct Awake {
     /// The time for which the thread was awake that was so for longest: at least this share of the
     /// time one was.
     pub(crate) longest: f64,
-    /// Running time of the thread that ran for longest.
-    pub(crate) most_ran: f64,
     /// The time for which one ran at least: no more run at once than there are processors.
     pub(crate) least_ran: f64,
     /// The time for which one ran, if their times have nothing to do with each other. Of a process with
@@ -296,30 +297,46 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_processor_that_began_before_counts_as_far_as_it_was_seen() {
+    fn threads_of_which_one_runs_at_a_time_run_as_long_as_all_of_them() {
         let mut counts = StateCounts {
             samples: 40,
-            awake: 10,
-            starved: 30,
+            awake: 38,
+            awake_threads: 40,
+            starved: 2,
+            ..StateCounts::default()
+        };
+        // Four threads of a pool, by turns.
+        let awake = Awake {
+            ran: 0.9,
+            queued: 0.25,
+            longest: 0.3,
+            least_ran: 0.45,
+            any_ran: 0.64,
+        };
+        let runs = |counts: &StateCounts| counts.divide(counts.samples, awake).shares(counts).runs;
+        assert!(runs(&counts) > 0.84, "{}", runs(&counts));
+        counts.awake_threads = 0;
+        assert!(runs(&counts) < 0.8);
+    }
+
+    #[test]
+    fn samples_that_see_too_little_do_not_reduce_what_the_scheduler_counts() {
+        // The observer takes the processor of who feeds the process.
+        let counts = StateCounts {
+            samples: 28,
+            awake: 3,
+            blocked: 25,
             ..StateCounts::default()
         };
         let awake = Awake {
-            ran: 0.02,
-            queued: 1.0,
-            longest: 1.0,
-            most_ran: 0.02,
-            least_ran: 0.01,
-            any_ran: 0.02,
+            ran: 0.54,
+            queued: 0.44,
+            longest: 0.98,
+            least_ran: 0.27,
+            any_ran: 0.54,
         };
-        let shares = |counts: &StateCounts| counts.divide(counts.samples, awake).shares(counts);
-        let carried = shares(&counts);
-        assert!(
-            carried.queued < 0.45 && carried.starved > 0.5,
-            "{carried:?}"
-        );
-        // Few samples prove little.
-        (counts.samples, counts.awake, counts.starved) = (2, 1, 1);
-        assert!(shares(&counts).queued > 0.9, "{:?}", shares(&counts));
+        let shares = counts.divide(counts.samples, awake).shares(&counts);
+        assert!((shares.queued - 0.44).abs() < 0.01, "{shares:?}");
     }
 
     #[test]
@@ -336,7 +353,6 @@ mod tests {
                 ran,
                 queued,
                 longest: ran + queued,
-                most_ran: ran,
                 least_ran: ran / 2.0,
                 any_ran: ran,
             };
@@ -357,7 +373,6 @@ mod tests {
             ran: 0.55,
             queued: 1.25,
             longest: 0.9,
-            most_ran: 0.5,
             least_ran: 0.275,
             any_ran: 0.52,
         };

@@ -23,8 +23,6 @@ pub(crate) struct Slice {
     pub(crate) queued: Duration,
     /// Running and queued time of the thread that had most of it.
     pub(crate) longest: Duration,
-    /// Running time of the thread that ran for longest.
-    pub(crate) most_ran: Duration,
     /// The time for which a thread ran, if their times have nothing to do with each other.
     pub(crate) any_ran: Duration,
     pub(crate) io: Option<Io>,
@@ -58,7 +56,6 @@ impl Slice {
         self.delayed += other.delayed;
         self.queued += other.queued;
         self.longest += other.longest;
-        self.most_ran += other.most_ran;
         self.any_ran += other.any_ran;
         self.has_reaped |= other.has_reaped;
         self.children.add(&other.children);
@@ -97,7 +94,6 @@ impl Slice {
             queued: share(self.queued),
             longest: share(self.longest).min(1.0),
             least_ran: least_ran(share(self.ran), self.limits.processors),
-            most_ran: share(self.most_ran).min(1.0),
             any_ran: share(self.any_ran),
         };
         self.counts.divide(self.counts.samples, awake)

@@ -101,6 +101,7 @@ impl Tally {
         for watch in &mut watches {
             let schedule = first.threads.get(&watch.files.tid);
             watch.turns = schedule.map(|schedule| schedule.turns);
+            watch.restart(schedule.copied());
         }
         tally.watches = watches;
         tally.last = (tally.first.0, first.clone());
@@ -200,6 +201,9 @@ impl Tally {
                 }
             }
             let activity = self.counts.add(&states);
+            let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+            let awake = seen.filter(|seen| seen.state == ThreadState::Working);
+            self.counts.awake_threads += awake.count() as u32;
             let waits_for_children = match activity {
                 SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
                 // For those at the other end of a pipe of its own, as of popen(3), or by asking again
@@ -288,11 +292,6 @@ impl Tally {
             delayed: last.delayed.saturating_sub(first.delayed),
             queued: threads.iter().map(|(_, queued)| *queued).sum(),
             longest: longest.unwrap_or_default(),
-            most_ran: threads
-                .iter()
-                .map(|(ran, _)| *ran)
-                .max()
-                .unwrap_or_default(),
             any_ran: any_ran(threads.iter().map(|(ran, _)| *ran), counted),
             has_reaped: last.children_faults != first.children_faults,
             io: first
@@ -314,6 +313,15 @@ impl Tally {
         self.is_from_start = true;
         self.children.restart();
         self.first = self.last.clone();
+        let first = &mut self.first.1;
+        for watch in &mut self.watches {
+            let schedule = first.threads.get_mut(&watch.files.tid);
+            let carried = watch.restart(schedule.as_deref().copied());
+            first.delayed += carried;
+            if let Some(schedule) = schedule {
+                schedule.delayed += carried;
+            }
+        }
         slice
     }
 

@@ -8,8 +8,11 @@ use crate::observe::Observation;
 use crate::processors::Quota;
 use crate::sample::Observed;
 
-/// Others hold a stage up if they take this share of what its processors did.
-const MIN_OTHERS: f64 = 0.2;
+/// Others hold a stage up if they take this share of what its processors did. What the kernel does for
+/// the pipeline's terminals and sockets looks like others, too.
+const MIN_OTHERS: f64 = 0.3;
+/// The stages share too few processors if these are busy for this share of the time.
+const MIN_BUSY: f64 = 0.8;
 /// A quota holds a stage up if it was used up in this share of its periods.
 const MIN_THROTTLED: f64 = 0.1;
 /// A quota that is used up in this share of its periods allows no more, however short it stops its
@@ -101,7 +104,7 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
     });
     own.sum::<f64>()
         + others
-            .map(|process| load(process, process.ran_s))
+            .map(|process| load(process, process.ran_s + process.children_ran_s))
             .sum::<f64>()
 }
 
@@ -144,7 +147,7 @@ pub(super) fn delay(
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
-    } else if stages.len() > usages.len() {
+    } else if stages.len() > usages.len() && busy >= MIN_BUSY * usages.len() as f64 {
         Delay::OwnStages {
             stages: stages.len(),
             largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),

@@ -9,6 +9,10 @@ use crate::proc::LinkId;
 
 /// A read that takes this share of what a pipe can hold takes all there is.
 const MIN_EMPTIED: f64 = 0.9;
+/// So many reads a second take noticeable time, with what wakes the writer: some 5 us each.
+const MIN_READS_PER_S: f64 = 5_000.0;
+/// Who waits on pipes for this share of the time would wait less often.
+const MIN_WAITS: f64 = 0.05;
 
 /// How large the pipes next to a stage are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -67,6 +71,10 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
 fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
     let stage = candidate.stage;
     let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;
+    let reads_often = io.reads as f64 >= MIN_READS_PER_S * stage.counted_s;
+    if candidate.awaited_children().is_some() || !reads_often && candidate.waits < MIN_WAITS {
+        return None;
+    }
     let mut inputs = candidate
         .inputs
         .iter()

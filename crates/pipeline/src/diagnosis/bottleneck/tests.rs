@@ -420,31 +420,21 @@ fn what_keeps_a_stage_from_running_is_named() {
     assert!((processors - 0.76).abs() < 1e-9, "{processors}");
     let hypervisor = Delay::Hypervisor { steal: 0.7 };
     assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
+    let works = |stage: &mut Observed| stage.ran_s = 0.75 * stage.counted_s;
     let own = Delay::OwnStages {
         stages: 3,
         largest: Who {
             pid: 2,
             name: "s2".to_owned(),
         },
-        used: 0.2,
+        used: 0.75,
         allowed: allowed.clone(),
         processors: 1,
     };
-    assert_eq!(cause(&unchanged, 0.25, 0.0), own);
+    assert_eq!(cause(&works, 0.8, 0.0), own);
+    // Neither is used for half of the time.
     let anywhere = |stage: &mut Observed| stage.allowed = CpuList::parse("0-3");
-    assert_eq!(
-        cause(&anywhere, 0.15, 0.0),
-        Delay::OwnStages {
-            stages: 3,
-            largest: Who {
-                pid: 2,
-                name: "s2".to_owned(),
-            },
-            used: 0.2,
-            allowed: CpuList::parse("0-3"),
-            processors: 2,
-        }
-    );
+    assert_eq!(cause(&anywhere, 0.15, 0.0), Delay::Unknown);
     let quota = Quota {
         processors: 0.2,
         throttled: 0.9,
@@ -456,22 +446,25 @@ fn what_keeps_a_stage_from_running_is_named() {
 
 #[test]
 fn size_of_the_pipes_next_to_the_stage_is_seen() {
-    let room = |capacity: Option<u64>, read_bytes: u64| {
+    let room_of = |capacity: Option<u64>, read_bytes: u64, reads: u64| {
         let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));
         observation.pipes[0].capacity = capacity;
         let reader = &mut observation.processes[1];
         reader.io = Some(Io {
-            read_bytes: 100 * read_bytes,
-            reads: 100,
+            read_bytes: reads * read_bytes,
+            reads,
             ..Io::default()
         });
         let findings = bottlenecks(&observation, &BTreeSet::new());
         only_pace(&findings).room
     };
+    let room = |capacity, read_bytes| room_of(capacity, read_bytes, 20_000);
     let pipe = LinkId::pipe(1);
     assert_eq!(room(Some(65536), 8192), Room::Usual);
     let emptied = Room::Emptied { capacity: 65536 };
     assert_eq!(room(Some(65536), 65000), emptied);
+    // So few reads take no time, and it never waits.
+    assert_eq!(room_of(Some(65536), 65000, 100), Room::Usual);
     assert_eq!(
         room(Some(4096), 4096),
         Room::Small {
