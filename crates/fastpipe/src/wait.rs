@@ -13,6 +13,7 @@ use crate::counts::Counts;
 
 /// How to wait for the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Wait {
     /// Sleep in the system call. Uses the least processor time, but the kernel
     /// has to wake the sleeper, which takes microseconds across processors, and

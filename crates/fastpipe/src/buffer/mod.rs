@@ -41,12 +41,13 @@ pub fn huge_page_size() -> usize {
 
 /// Kind of pages for a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Pages {
     /// Base pages, 4 KiB on most machines. Transparent huge pages are disabled
     /// (MADV_NOHUGEPAGE), so that comparisons with them are valid.
     #[default]
     Base,
-    /// Transparent huge pages: aligned to [`huge_page_size`], with
+    /// Transparent huge pages: aligned to their size, with
     /// MADV_HUGEPAGE. The system may not grant them: AnonHugePages in
     /// /proc/self/smaps shows how many it did.
     Huge,

@@ -130,6 +130,7 @@ impl fmt::Display for Side {
 
 /// Current activity of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Activity {
     /// The last attempt moved bytes.
     Moving,
@@ -164,6 +165,7 @@ pub struct Progress<'a> {
 
 /// Reason why a relay ended normally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum End {
     /// The input ended.
     EndOfData,

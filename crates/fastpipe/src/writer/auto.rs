@@ -123,7 +123,7 @@ impl Trial {
     }
 }
 
-/// The result of a [`Trial`].
+/// The result of a [`Trial`](super::finish::Trial).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrialOutcome {

@@ -273,6 +273,7 @@ fn relay_once(
                     false
                 }
                 End::Stopped => false,
+                other => panic!("{other:?}"),
             };
             (done.taken, done.given, done.undelivered, ended)
         }
