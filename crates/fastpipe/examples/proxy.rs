@@ -30,7 +30,8 @@ fn pass(client: &TcpStream, there: &str) -> io::Result<()> {
     thread::scope(|scope| {
         let back = scope.spawn(|| copy_one_way(server, client));
         copy_one_way(client, server)?;
-        back.join().unwrap_or_else(|_| Err(io::Error::other("panicked")))
+        back.join()
+            .unwrap_or_else(|_| Err(io::Error::other("panicked")))
     })
 }
 

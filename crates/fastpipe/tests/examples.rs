@@ -20,7 +20,11 @@ fn shell(script: &str) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {}: {err}", output.status);
+    assert!(
+        output.status.success(),
+        "{script}: {}: {err}",
+        output.status
+    );
     text
 }
 
@@ -28,7 +32,10 @@ fn shell(script: &str) -> String {
 fn producers_and_filters_print_what_they_say() {
     let script = "set +o pipefail; $E/generator | head -c 8000000 | tail -c 8 | od -An -t u8";
     assert_eq!(shell(script).trim(), "999999");
-    assert_eq!(shell("seq 30000 | sed s/^/x/ | $E/upper | tail -n 1"), "X30000\n");
+    assert_eq!(
+        shell("seq 30000 | sed s/^/x/ | $E/upper | tail -n 1"),
+        "X30000\n"
+    );
     let lines = shell("$E/log");
     assert_eq!(lines.lines().count(), 100_010);
     assert!(lines.ends_with("request 99999: served\n"));

@@ -14,9 +14,9 @@ mod writers;
 
 use std::time::{Duration, Instant};
 
+use fastpipe::Writer;
 use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::wait::Wait;
-use fastpipe::Writer;
 use pipespeed_measure::data::pattern;
 
 const MIB: usize = 1 << 20;

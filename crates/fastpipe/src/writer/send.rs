@@ -12,7 +12,10 @@ use super::auto::{Auto, Way};
 use super::builder::{MAX_LOAN, MAX_REGION};
 use super::reason::refusal_reason;
 use super::region::Region;
-use super::{COPIED_FIRST, CopyReason, FIRST_REGION, Writer, copying_window, round_up_to_pages};
+use super::{
+    COPIED_FIRST, CopyReason, FIRST_REGION, Writer, WriterBuilder, copying_window,
+    round_up_to_pages,
+};
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::method::{AssertReaderCopies, Method, Reuse};
 use crate::pipe::{self, page_size};
@@ -275,12 +278,7 @@ impl<F: AsFd> Writer<F> {
         if matches!(self.plan.wait, Wait::Never | Wait::Poll) {
             return;
         }
-        let ways = match self.plan.pages {
-            Pages::Huge if self.plan.allow_clone => {
-                vec![Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh]
-            }
-            _ => vec![Way::Copy, Way::CopyLong, Way::Fresh],
-        };
+        let ways = ways(&self.plan, probe::copy_piece());
         let out = self.out_ref();
         let capacity = pipe::capacity(out.target()).unwrap_or(64 << 10);
         let region = self
@@ -517,6 +515,20 @@ impl<F: AsFd> Writer<F> {
     }
 }
 
+/// The ways that [`Method::Auto`] tries, in this order, where bytes are copied in pieces of this length.
+fn ways(plan: &WriterBuilder, piece: usize) -> Vec<Way> {
+    let mut ways = vec![Way::Copy];
+    if plan.pages == Pages::Huge && plan.allow_clone {
+        ways.push(Way::CowChecked);
+    }
+    // A page of 64 KiB is as long.
+    if piece < LONG_PIECE {
+        ways.push(Way::CopyLong);
+    }
+    ways.push(Way::Fresh);
+    ways
+}
+
 /// Whether [`Way::CowChecked`] may be tried. The kernel must support it, as far as is
 /// known. There must be no other thread and little memory, all of which would fault at
 /// the next write: costs that the timing of the stream does not show. And no filter of system
@@ -534,5 +546,26 @@ fn mapping_failure(error: &io::Error) -> CopyReason {
         Some(BufferError::NoHugeTlb { .. }) => CopyReason::NoHugePages,
         Some(BufferError::NoWipe { .. }) => CopyReason::NoWipeOnFork,
         _ => CopyReason::NoMemory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clone_is_tried_only_where_it_is_allowed_and_long_pieces_where_they_are_longer() {
+        const KIB: usize = 1 << 10;
+        let plan = WriterBuilder::new();
+        let usual = [Way::Copy, Way::CopyLong, Way::Fresh];
+        for piece in [4 * KIB, 8 * KIB, 32 * KIB] {
+            assert_eq!(ways(&plan, piece), usual);
+        }
+        // The pages of some aarch64 machines.
+        assert_eq!(ways(&plan, 64 * KIB), [Way::Copy, Way::Fresh]);
+        let allowed = plan.allow_clone(true);
+        let all = [Way::Copy, Way::CowChecked, Way::CopyLong, Way::Fresh];
+        assert_eq!(ways(&allowed, 8 * KIB), all);
+        assert_eq!(ways(&allowed.pages(Pages::Base), 8 * KIB), usual);
     }
 }

@@ -273,7 +273,8 @@ impl Case {
         matches!(
             self.pipe_writer(),
             Some(
-                PipeWriter::Fastpipe(PageReuse::Auto | PageReuse::AutoClone) | PipeWriter::FastpipeIo
+                PipeWriter::Fastpipe(PageReuse::Auto | PageReuse::AutoClone)
+                    | PipeWriter::FastpipeIo
             )
         )
     }
