@@ -135,7 +135,7 @@ pub fn frozen(process: Process, thread: ThreadState) -> Observed {
         children_ran_s: 0.0,
         io: Some(Io::default()),
         splices: false,
-        polls: false,
+        polled: BTreeSet::new(),
         has_vain_calls: false,
         handled_signals: 0,
         ancestors: Vec::new(),

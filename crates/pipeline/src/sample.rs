@@ -7,7 +7,7 @@ pub(crate) mod counts;
 pub(crate) mod slice;
 pub(crate) mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pipespeed_host::CpuList;
@@ -74,9 +74,9 @@ pub struct Observed {
     pub io: Option<Io>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub splices: bool,
-    /// Whether a thread was seen to wait for several events, as in an event loop.
+    /// The ends for which a thread waited among several events, as in an event loop.
     #[serde(skip)]
-    pub polls: bool,
+    pub polled: BTreeSet<(LinkId, LinkSide)>,
     /// Whether many of its calls may have moved nothing, since an end of it is non-blocking.
     #[serde(skip)]
     pub has_vain_calls: bool,

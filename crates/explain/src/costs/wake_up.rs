@@ -108,19 +108,19 @@ impl Echo {
             (trimmed_mean(calls) - write).max(0.0),
         ])
     }
-}
 
-impl Echo {
     /// Why a message got no answer.
     fn failure(mut self, error: io::Error) -> io::Error {
         self.to = None;
-        match self.child.wait().map(|status| status.signal()) {
-            Ok(Some(signal)) => io::Error::other(format!(
-                "the process to be woken was killed by {}",
-                signal_name(signal)
-            )),
-            _ => error,
-        }
+        let Ok(status) = self.child.wait() else {
+            return error;
+        };
+        let ended = match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            (None, Some(code)) if code != 0 => format!("exited with status {code}"),
+            _ => return error,
+        };
+        io::Error::other(format!("the process to be woken {ended}"))
     }
 }
 

@@ -33,6 +33,8 @@ const MIN_QUEUED: f64 = 0.1;
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
 const MIN_OWN: f64 = 0.5;
+/// A stage that waits on other pipes for all but this share waits for those of another pipeline.
+const MIN_OWN_PIPELINE: f64 = 0.3;
 /// Where a stage is ready to run for this share without running, processors are lacking.
 pub(super) const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
@@ -290,7 +292,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();
         let own = stage.process.id.pid;
-        stage.waits_for_children() >= MIN_THROUGH_CHILDREN
+        stage.waits_for_children() + stage.polls_for_children() >= MIN_THROUGH_CHILDREN
             && others.any(|other| observation.descends(other, own))
     };
     let candidates = stages
@@ -315,7 +317,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         return turns(observation, stages);
     }
     // It waits for those of another pipeline.
-    if best.private_waits > 1.0 - MIN_OWN && has_known_writers(observation, best) {
+    if best.private_waits > 1.0 - MIN_OWN_PIPELINE && has_known_writers(observation, best) {
         return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets

@@ -17,7 +17,7 @@ const MAX_SMALL: f64 = 512.0;
 const MIN_CALLS_PER_S: f64 = 20_000.0;
 /// The same for small calls that each wake the reader, which takes some 5 us.
 const MIN_WAKES_PER_S: f64 = 2_000.0;
-/// A pipe that is less full than this on average has room for nearly every write.
+/// A pipe that is less full than this, on average, has room for nearly every write.
 const MAX_ROOMY: f64 = 0.25;
 
 /// Pipes whose lock is held.
@@ -87,6 +87,11 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
 /// Whether a process writes more at a time than its reader takes.
 fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
     const MIN_MORE: f64 = 2.0;
+    // So little is what a shell's `read` takes, whatever is written.
+    const ONE_BYTE: f64 = 1.05;
+    if writer.io.is_none() {
+        return bytes_per_read <= ONE_BYTE;
+    }
     let io = writer.io.filter(|io| io.writes > 0);
     let bytes_per_write = io.map(|io| io.written_bytes as f64 / io.writes as f64);
     writer.splices || bytes_per_write.is_some_and(|bytes| bytes >= MIN_MORE * bytes_per_read)
@@ -103,9 +108,14 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         .filter(|pipe| observed.process.holds(pipe.id, side))
         .peekable();
     ends.peek()?;
-    // There is room in a pipe that is never nearly full, so that no write is in vain.
-    let fullest = ends.filter_map(|pipe| pipe.fill).max_by(f64::total_cmp);
-    let has_room = side == LinkSide::Room && fullest.is_some_and(|fill| fill < MAX_ROOMY);
+    // Where there is room, hardly any write is in vain. Nobody else reads a pipe by which a program
+    // wakes itself.
+    let is_shared = |pipe: &&ObservedLink| {
+        let mut users = observation.users(pipe.id, side.other()).into_iter();
+        users.any(|user| user.process.id != observed.process.id)
+    };
+    let is_roomy = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
+    let has_room = side == LinkSide::Room && ends.filter(is_shared).all(is_roomy);
     let is_vain = observed.has_vain_calls && !has_room;
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;

@@ -17,7 +17,8 @@ const MIN_REGISTERED: f64 = 0.8;
 /// look has it only registered. So has whoever seems to wait for data in a link while a writer waits for room
 /// in it.
 pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> bool) {
-    for process in processes.iter_mut().filter(|process| process.polls) {
+    let has_loop = |process: &&mut Observed| !process.polled.is_empty();
+    for process in processes.iter_mut().filter(has_loop) {
         leave_room(process, &is_empty);
     }
     let mut full: BTreeMap<LinkId, f64> = BTreeMap::new();
@@ -28,7 +29,7 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
         }
     }
     // In read(2) and write(2) both sides may wait: who was woken takes some time to run.
-    for process in processes.iter_mut().filter(|process| process.polls) {
+    for process in processes.iter_mut().filter(has_loop) {
         let mut most_real: f64 = 0.0;
         let mut excess: f64 = 0.0;
         for on in process
@@ -37,7 +38,8 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
             .filter(|on| on.side == LinkSide::Input)
         {
             let most = 1.0 - full.get(&on.pipe).copied().unwrap_or(0.0);
-            if on.share > most + MAX_ERROR {
+            let is_polled = process.polled.contains(&(on.pipe, on.side));
+            if is_polled && on.share > most + MAX_ERROR {
                 excess = excess.max(on.share - most);
                 on.share = most;
             }
@@ -67,9 +69,11 @@ fn leave_room(process: &mut Observed, is_empty: impl Fn(LinkId) -> bool) {
         waits.map(|on| on.share).fold(0.0, f64::max)
     };
     let before = longest(process, LinkSide::Room);
-    process
-        .on
-        .retain(|on| on.side == LinkSide::Input || on.share < MIN_REGISTERED || !is_empty(on.pipe));
+    let polled = &process.polled;
+    process.on.retain(|on| {
+        let is_registered = on.share >= MIN_REGISTERED && polled.contains(&(on.pipe, on.side));
+        on.side == LinkSide::Input || !is_registered || !is_empty(on.pipe)
+    });
     let moved = (before - longest(process, LinkSide::Room)).min(process.shares.blocked);
     if moved <= 0.0 {
         return;
@@ -112,7 +116,7 @@ mod tests {
     fn a_reader_of_a_full_pipe_waits_for_something_else() {
         let writer = frozen(process(1, "cat", vec![writes(1, 7)]), on_room(7));
         let reader = Observed {
-            polls: true,
+            polled: [(LinkId::pipe(7), LinkSide::Input)].into(),
             ..frozen(process(2, "node", vec![reads(5, 7)]), on_input(7))
         };
         let mut all = [writer.clone(), reader];
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn a_writer_to_an_empty_pipe_waits_for_something_else() {
         let writer = Observed {
-            polls: true,
+            polled: [(LinkId::pipe(7), LinkSide::Room)].into(),
             ..frozen(process(1, "tokio", vec![writes(5, 7)]), on_room(7))
         };
         let reader = frozen(process(2, "cat", vec![reads(0, 7)]), on_input(7));

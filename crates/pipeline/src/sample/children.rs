@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
 use crate::graph::Process;
-use crate::proc::{LinkFd, LinkId, Proc};
+use crate::proc::{LinkFd, LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
@@ -26,14 +28,27 @@ const MAX_DEPTH: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct ChildTally {
     slice: ChildSlice,
-    /// Processor time in ticks of the children that lived at the last sample, with that of their own
-    /// children: when they were seen first, and now.
-    living: BTreeMap<i32, (u64, u64)>,
+    /// The children that were seen, and of which it is not known that they have ended.
+    living: BTreeMap<ChildId, ChildTime>,
     /// That which those that have ended since had used when they were seen first.
     earlier: u64,
+    /// The children of the process that were examined in the last sample.
+    examined: Vec<i32>,
     /// Running time and delay of all that were examined in the last sample.
     schedules: BTreeMap<i32, (Duration, Duration)>,
-    is_begun: bool,
+    /// When they were sampled first, in ticks since boot.
+    began: Option<u64>,
+}
+
+/// A process, and when it started, in ticks since boot.
+type ChildId = (i32, u64);
+
+/// Processor time of a child and of all below it, in ticks.
+#[derive(Debug, Clone, Copy)]
+struct ChildTime {
+    /// When it was seen first.
+    first: u64,
+    now: u64,
 }
 
 /// What they did during some time.
@@ -100,19 +115,24 @@ impl ChildTally {
         if children.is_empty() {
             return;
         }
-        let before = self.living.clone();
+        let is_first = self.began.is_none();
+        let began = *self.began.get_or_insert_with(ticks_since_boot);
         let mut seen = Vec::new();
+        let mut examined = Vec::new();
         for pid in &children {
-            if let Some(now) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) {
-                // A new one has used nothing before.
-                let new = if self.is_begun { 0 } else { now };
-                let (first, last) = before.get(pid).copied().unwrap_or((new, now));
-                self.living.insert(*pid, (first, now.max(last)));
-            }
+            let Some(stat) = examine_child(proc, *pid, &parent.ends, 1, &mut seen) else {
+                continue;
+            };
+            examined.push(*pid);
+            let now = used(proc, *pid, &stat, 1);
+            // A new one has used nothing before.
+            let first = if stat.start >= began { 0 } else { now };
+            let time = self.living.entry((*pid, stat.start));
+            let time = time.or_insert(ChildTime { first, now });
+            time.now = time.now.max(now);
         }
-        self.forget_ended(proc, parent.id.pid);
-        self.count_schedules(proc, &seen);
-        self.is_begun = true;
+        self.count_schedules(proc, &seen, is_first);
+        let before = std::mem::replace(&mut self.examined, examined);
         let mut all: Vec<&ThreadState> = seen.iter().flat_map(|child| &child.states).collect();
         if all.is_empty() {
             // It does not wait for those that are left as zombies.
@@ -123,8 +143,8 @@ impl ChildTally {
             all.push(&ThreadState::Working);
         }
         let slice = &mut self.slice;
-        let is_new = |pid: &i32| !before.contains_key(pid);
-        slice.replaced += u32::from(self.living.keys().all(is_new));
+        let is_new = |pid: &i32| !before.contains(pid);
+        slice.replaced += u32::from(self.examined.iter().all(is_new));
         let together = slice.counts.add(&all);
         let does = |child: &Child| activity(&child.states.iter().collect::<Vec<_>>());
         // Children that are a pipeline wait for those of them that do something else.
@@ -151,20 +171,25 @@ impl ChildTally {
         }
     }
 
-    /// Forgets the children that have ended: their parent's counts have all that they used.
-    pub(crate) fn forget_ended(&mut self, proc: &Proc, parent: i32) {
-        let earlier = &mut self.earlier;
-        self.living.retain(|pid, (first, _)| {
+    /// The children that have ended since they were seen.
+    pub(crate) fn ended(&self, proc: &Proc, parent: i32) -> Vec<ChildId> {
+        let has_ended = |(pid, start): &ChildId| {
             let stat = proc.stat(*pid);
-            let lives = stat.is_some_and(|stat| stat.parent == parent);
-            *earlier += if lives { 0 } else { *first };
-            lives
-        });
+            stat.is_none_or(|stat| stat.parent != parent || stat.start != *start)
+        };
+        self.living.keys().copied().filter(has_ended).collect()
+    }
+
+    /// Forgets these, since their parent's counts have all that they used.
+    pub(crate) fn forget(&mut self, ended: &[ChildId]) {
+        for child in ended {
+            self.earlier += self.living.remove(child).map_or(0, |time| time.first);
+        }
     }
 
     /// Counts what each has run since the last sample. Which name it had meanwhile may have
     /// changed: it counts as the last one.
-    fn count_schedules(&mut self, proc: &Proc, seen: &[Child]) {
+    fn count_schedules(&mut self, proc: &Proc, seen: &[Child], is_first: bool) {
         let before = std::mem::take(&mut self.schedules);
         for child in seen {
             let threads = child.threads.iter();
@@ -172,11 +197,7 @@ impl ChildTally {
             let now = of_threads.fold(<(Duration, Duration)>::default(), |sum, one| {
                 (sum.0 + one.0, sum.1 + one.1)
             });
-            let new = if self.is_begun {
-                Default::default()
-            } else {
-                now
-            };
+            let new = if is_first { now } else { Default::default() };
             let (ran, delayed) = before.get(&child.pid).copied().unwrap_or(new);
             let named = self.slice.names.entry(child.name.clone()).or_default();
             named.ran += now.0.saturating_sub(ran);
@@ -192,7 +213,7 @@ impl ChildTally {
 
     /// What they did. `ended` is the processor time of those that ended.
     pub(crate) fn slice(&self, ended: Duration) -> ChildSlice {
-        let living = self.living.values().map(|(first, now)| now - first);
+        let living = self.living.values().map(|time| time.now - time.first);
         ChildSlice {
             ran: ended.saturating_sub(ticks(self.earlier)) + ticks(living.sum()),
             ..self.slice.clone()
@@ -203,23 +224,36 @@ impl ChildTally {
     pub(crate) fn restart(&mut self) {
         self.slice = ChildSlice::default();
         self.earlier = 0;
-        for (first, now) in self.living.values_mut() {
-            *first = *now;
+        for time in self.living.values_mut() {
+            time.first = time.now;
         }
     }
 }
 
-/// Examines a child, or its children if it only waits for them. Returns their processor time in ticks;
-/// `None` if it has ended.
+/// The time since boot in ticks, as the starts of processes are counted.
+fn ticks_since_boot() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+    (now.as_secs_f64() / ticks(1).as_secs_f64()) as u64
+}
+
+/// The processor time of a process and of all below it, in ticks.
+fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
+    let children = proc.children(pid).into_iter().take(MAX_CHILDREN);
+    let children = children.filter(|_| depth < MAX_DEPTH);
+    let below = children.filter_map(|child| Some(used(proc, child, &proc.stat(child)?, depth + 1)));
+    stat.ran_ticks + stat.children_ticks + below.sum::<u64>()
+}
+
+/// Examines a child, or its children if it only waits for them. `None` if it has ended.
 fn examine_child(
     proc: &Proc,
     pid: i32,
     ends: &[LinkFd],
     depth: u32,
     seen: &mut Vec<Child>,
-) -> Option<u64> {
+) -> Option<Stat> {
     let stat = proc.stat(pid).filter(|stat| stat.state != 'Z')?;
-    let ran = stat.ran_ticks + stat.children_ticks;
     let mut threads = proc.threads(pid);
     threads.truncate(MAX_THREADS);
     let states = threads
@@ -230,12 +264,11 @@ fn examine_child(
         |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
-        let children = proc.children(pid).into_iter().take(MAX_CHILDREN);
-        let below: Vec<u64> = children
-            .filter_map(|child| examine_child(proc, child, ends, depth + 1, seen))
-            .collect();
+        for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
+            examine_child(proc, child, ends, depth + 1, seen);
+        }
         if seen.len() > before {
-            return Some(ran + below.iter().sum::<u64>());
+            return Some(stat);
         }
     }
     let name = proc.name(pid)?;
@@ -245,7 +278,7 @@ fn examine_child(
         threads,
         states,
     });
-    Some(ran)
+    Some(stat)
 }
 
 impl ChildSlice {
@@ -441,29 +474,31 @@ mod tests {
     #[test]
     fn what_a_child_used_before_it_was_seen_does_not_count() {
         let proc = Proc::default();
-        let busy = "i=0; while [ $i -lt 1000000 ]; do i=$((i + 1)); done";
+        let directory = tempfile::tempdir().unwrap();
+        let end = directory.path().join("end");
+        let busy = format!("while [ ! -e {} ]; do :; done", end.display());
+        let script = format!("sh -c '{busy}'; sleep 1000; :");
         let mut is_seen = false;
-        sample_until(
-            &format!("sh -c '{busy}'; sleep 1000; :"),
-            |tally, parent| {
-                let children = proc.children(parent.id.pid);
-                let stats = children.iter().filter_map(|pid| proc.stat(*pid));
-                let ran: u64 = stats.map(|stat| stat.ran_ticks).sum();
-                if is_seen || ticks(ran) > SHORT {
-                    is_seen = true;
-                    tally.sample(&proc, parent, &[&WAITING]);
-                }
-                let ended = proc
-                    .stat(parent.id.pid)
-                    .map_or(0, |stat| stat.children_ticks);
-                if is_seen && ended > 0 {
-                    tally.sample(&proc, parent, &[&WAITING]);
-                    let counted = tally.slice(ticks(ended)).ran();
-                    assert!(counted + SHORT / 2 < ticks(ended), "{counted:?} of {ended}");
-                }
-                is_seen && ended > 0
-            },
-        );
+        sample_until(&script, |tally, parent| {
+            let children = proc.children(parent.id.pid);
+            let stats = children.iter().filter_map(|pid| proc.stat(*pid));
+            let ran: u64 = stats.map(|stat| stat.ran_ticks).sum();
+            if !is_seen && ticks(ran) > SHORT {
+                tally.sample(&proc, parent, &[&WAITING]);
+                std::fs::write(&end, "").unwrap();
+                is_seen = true;
+            }
+            let stat = proc.stat(parent.id.pid);
+            let used = ticks(stat.map_or(0, |stat| stat.children_ticks));
+            if !is_seen || used.is_zero() {
+                return false;
+            }
+            let ended = tally.ended(&proc, parent.id.pid);
+            tally.forget(&ended);
+            let counted = tally.slice(used).ran();
+            assert!(counted + SHORT / 2 < used, "{counted:?} of {used:?}");
+            true
+        });
     }
 
     #[test]

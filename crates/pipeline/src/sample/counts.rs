@@ -77,8 +77,8 @@ pub(crate) struct StateCounts {
     pub(crate) on: BTreeMap<(LinkId, LinkSide), u32>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub(crate) splices: bool,
-    /// Whether a thread was seen to wait for several events.
-    pub(crate) polls: bool,
+    /// The ends for which a thread waited among several events.
+    pub(crate) polled: BTreeSet<(LinkId, LinkSide)>,
 }
 
 impl StateCounts {
@@ -98,8 +98,11 @@ impl StateCounts {
         for state in threads {
             if let ThreadState::Waiting(BlockedOn::Pipes { any_of, or }) = state {
                 let are_known = any_of.iter().all(|on| on.fd.is_some());
-                self.polls |= or.is_some() || any_of.len() > 1 && are_known;
-                on.extend(any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side)));
+                let ends = any_of.iter().map(|wait: &LinkWait| (wait.pipe, wait.side));
+                if or.is_some() || any_of.len() > 1 && are_known {
+                    self.polled.extend(ends.clone());
+                }
+                on.extend(ends);
             }
         }
         for one in on {
@@ -142,7 +145,7 @@ impl StateCounts {
             *self.on.entry(*on).or_default() += count;
         }
         self.splices |= other.splices;
-        self.polls |= other.polls;
+        self.polled.extend(&other.polled);
     }
 
     /// Divides the time of `samples` among the states. What a thread did while it was awake is
@@ -161,7 +164,7 @@ impl StateCounts {
         } else {
             0.0
         };
-        let any_ran = awake.any_ran.max(in_turn);
+        let any_ran = awake.any_ran.max(in_turn).min(1.0);
         // Children may be gone in a sample, and have run since the last one.
         let least = awake.longest.max(awake.least_ran).max(any_ran.min(seen));
         let all = (sampled + asleep).max(least);

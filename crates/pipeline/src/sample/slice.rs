@@ -132,7 +132,7 @@ impl Slice {
             children_ran_s: self.children.ran().as_secs_f64(),
             io: self.io,
             splices: counts.splices,
-            polls: counts.polls,
+            polled: counts.polled.clone(),
             has_vain_calls: false,
             handled_signals: 0,
             ancestors: Vec::new(),

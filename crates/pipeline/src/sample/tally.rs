@@ -127,6 +127,9 @@ impl Tally {
                 ..Counters::default()
             };
             tally.first = (born.max(since), nothing);
+            for watch in &mut tally.watches {
+                watch.restart(None);
+            }
             tally.has_run = true;
         }
         tally
@@ -253,6 +256,8 @@ impl Tally {
             return;
         }
         let now = Instant::now();
+        // What these used is in the counts that are read after that.
+        let ended = self.children.ended(proc, self.process.id.pid);
         let mut watches = std::mem::take(&mut self.watches);
         let at = self.at(proc, fd_budget);
         let counters = counters(&at, self.process.id.pid, &mut watches);
@@ -262,7 +267,7 @@ impl Tally {
             // A child that lives longer and has a pipe is a stage of its own.
             self.has_children |= counters.children_faults != self.first.1.children_faults;
             self.last = (now, counters);
-            self.children.forget_ended(proc, self.process.id.pid);
+            self.children.forget(&ended);
         }
     }
 

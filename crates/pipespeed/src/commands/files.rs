@@ -243,8 +243,12 @@ impl SavedFiles {
         for destination in files {
             let (option, file) = destination;
             // Somebody may have linked one to the other meanwhile.
-            if let Some((other, _)) = saved.iter().find(|(_, other)| other.is_same(file)) {
-                let path = file.saved_path();
+            let path = file.saved_path();
+            let is_same = |other: &Destination| {
+                let inodes = [inode(&path), inode(&other.saved_path())];
+                other.is_same(file) || inodes[0].is_some() && inodes[0] == inodes[1]
+            };
+            if let Some((other, _)) = saved.iter().find(|(_, other)| is_same(other)) {
                 failed.push(format!(
                     "{option}: {} is now the file of {other}",
                     path.display()
@@ -282,13 +286,18 @@ mod tests {
         files.save(|option| Ok(option.to_owned())).unwrap();
         let (json, csv) = (json.unwrap(), csv.unwrap());
         assert_eq!(fs::read_to_string(&csv).unwrap(), "--csv");
-        fs::remove_file(&json).unwrap();
-        fs::hard_link(&csv, &json).unwrap();
-        let error = files.save(|option| Ok(option.to_owned())).unwrap_err();
-        assert!(
-            error.to_string().starts_with("--csv: ") && error.to_string().contains("--json"),
-            "{error}"
-        );
-        assert_eq!(fs::read_to_string(&json).unwrap(), "--json");
+        let is_kept = |link: &dyn Fn()| {
+            fs::remove_file(&json).unwrap();
+            link();
+            let error = files.save(|option| Ok(option.to_owned())).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.starts_with("--csv: ") && text.contains("--json"),
+                "{text}"
+            );
+            assert_eq!(fs::read_to_string(&json).unwrap(), "--json");
+        };
+        is_kept(&|| fs::hard_link(&csv, &json).unwrap());
+        is_kept(&|| std::os::unix::fs::symlink(&csv, &json).unwrap());
     }
 }

@@ -50,8 +50,10 @@ pub struct Member {
     pub command: String,
     /// The names of processes that count as a part of it.
     pub names: Vec<String>,
-    /// How many later processes were the same stage again.
+    /// How many other processes were the same stage again.
     pub repeats: usize,
+    /// When those were there that ended before it began.
+    pub(super) earlier: Vec<(Duration, Duration)>,
     /// Samples.
     pub chains: Chains<u64>,
     /// The weight of samples whose running time is known.
@@ -239,7 +241,10 @@ impl Member {
 
     /// Adds a process that is the same stage again, before or after it.
     pub fn add_repeat(&mut self, other: Member) {
-        let is_apart = self.seen <= other.began || other.seen <= self.began;
+        let (began, seen) = (other.began, other.seen);
+        let is_before = |earlier: &(Duration, Duration)| seen <= earlier.0 || earlier.1 <= began;
+        let is_apart =
+            self.seen <= began || seen <= self.began && self.earlier.iter().all(is_before);
         if other.name != self.name || !is_apart {
             return self.absorb(other);
         }
@@ -249,6 +254,9 @@ impl Member {
             self.command.clone_from(&self.name);
         }
         self.repeats += 1 + other.repeats;
+        if seen <= self.began {
+            self.earlier.push((began, seen));
+        }
         self.add_unseen(other.unseen(), [true; 2]);
         self.missed = [0, 1].map(|side| self.missed[side] + other.missed[side]);
         self.sampled = self.sampled.and(&other.sampled);

@@ -24,7 +24,7 @@ const MAX_MISSED: f64 = 0.1;
 /// A stage, or several equal ones that ran one after another, as in a loop.
 #[derive(Debug)]
 pub struct MergedStage {
-    /// The first process, with all that counts as a part of it.
+    /// One of its processes, with all that counts as a part of it.
     pub member: Member,
     /// Usage in all phases.
     pub usage: StageUsage,
@@ -410,6 +410,10 @@ mod tests {
             ];
             assert_eq!(commands(members), ["a (3 times)", "c"], "{first} {second}");
         }
+        // Two at a time are not one after the other.
+        let c = member(9, "c", [0, 100], vec![reads(0, 7)]);
+        let members = vec![a(2, [0, 10]), a(3, [0, 10]), a(4, [20, 100]), c];
+        assert_eq!(commands(members), ["a (2 times)", "c"]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
 }
 
 /// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
-/// takes.
+/// takes, and these are many, or it waits.
 fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
     let stage = candidate.stage;
     let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;

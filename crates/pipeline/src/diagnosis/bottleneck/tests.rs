@@ -30,7 +30,7 @@ fn found(stages: Vec<Observed>) -> Vec<Finding> {
 }
 
 #[test]
-fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
+fn the_busy_stage_between_blocked_and_starved_ones_busy_children() {
     for slow in 0..4 {
         let shares: Vec<(f64, f64, f64)> = (0..4)
             .map(|at| match at {
@@ -400,7 +400,7 @@ fn a_shell_does_not_set_its_own_pipelines_pace() {
 }
 
 #[test]
-fn what_keeps_a_stage_from_running_is_named() {
+fn what_keeps_a_stage_from_running_busy_children() {
     let allowed = CpuList::parse("1");
     let cause = |change: &dyn Fn(&mut Observed), busy_share: f64, steal: f64| {
         let mut stages = chain(&[(0.02, 0.98, 0.0), (0.2, 0.0, 0.0), (0.02, 0.0, 0.98)]);
@@ -569,12 +569,12 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         bottlenecks(&observation, &BTreeSet::new())
     };
     assert!(matches!(&found(0.0)[..], [Finding::Bottleneck(_)]));
-    let is_named = found(1.8);
+    let busy_children = found(1.8);
     assert!(
-        !is_named
+        !busy_children
             .iter()
             .any(|finding| matches!(finding, Finding::Bottleneck(_))),
-        "{is_named:?}"
+        "{busy_children:?}"
     );
     // Children that are there all the time, and those of a loop that sleeps for two thirds of it.
     for (alive, in_wait, is_child) in [(0.95, 0.0, true), (0.33, 0.33, false)] {

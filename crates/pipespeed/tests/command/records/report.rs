@@ -8,7 +8,7 @@ use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
 use crate::common::{PIPESPEED, Running, names_in, pipespeed, says, start};
 use pipespeed_measure::spec::Suite;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn page(records: &Records, args: &str) -> String {
     let outcome = records.pipespeed(&format!("report {args} -o -"));
@@ -231,7 +231,14 @@ fn a_step_that_was_killed_is_named_and_measured_again() {
     let records = Records::new();
     let (running, mark, directory) = until_the_ladder_runs(&records, pipespeed("report -q"));
     let bench = mark.processes().into_iter();
-    let mut bench = bench.filter(|(_, line)| line.contains("bench ladder"));
+    let of_report = |pid: Pid| {
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+        let words = stat.rsplit_once(')').map(|(_, words)| words.to_owned());
+        let parent = words.and_then(|words| words.split_whitespace().nth(1)?.parse().ok());
+        parent == Some(running.pid().as_raw_pid())
+    };
+    let mut bench = bench.filter(|(pid, line)| line.contains("bench ladder") && of_report(*pid));
     kill_process(bench.next().unwrap().0, Signal::KILL).unwrap();
     let is_next = || {
         let steps = fs::read_to_string(directory.join("unfinished")).ok()?;
