@@ -87,7 +87,7 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
 /// Whether a process writes more at a time than its reader takes.
 fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
     const MIN_MORE: f64 = 2.0;
-    // So little is what a shell's `read` takes, whatever is written.
+    // A shell's `read` takes this much at a time, whatever is written.
     const ONE_BYTE: f64 = 1.05;
     if writer.io.is_none() {
         return bytes_per_read <= ONE_BYTE;
@@ -103,19 +103,16 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),
     };
-    let ends = observation.pipes.iter();
-    let mut ends = ends
-        .filter(|pipe| observed.process.holds(pipe.id, side))
-        .peekable();
-    ends.peek()?;
-    // Where there is room, hardly any write is in vain. Nobody else reads a pipe by which a program
-    // wakes itself.
-    let is_shared = |pipe: &&ObservedLink| {
-        let mut users = observation.users(pipe.id, side.other()).into_iter();
-        users.any(|user| user.process.id != observed.process.id)
+    // A program that holds both sides of a pipe wakes itself by it.
+    let is_end = |pipe: &&ObservedLink| {
+        let process = &observed.process;
+        process.holds(pipe.id, side) && !process.holds(pipe.id, side.other())
     };
+    let mut ends = observation.pipes.iter().filter(is_end).peekable();
+    ends.peek()?;
+    // Where there is room, hardly any write is in vain.
     let is_roomy = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
-    let has_room = side == LinkSide::Room && ends.filter(is_shared).all(is_roomy);
+    let has_room = side == LinkSide::Room && ends.all(is_roomy);
     let is_vain = observed.has_vain_calls && !has_room;
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
