@@ -103,20 +103,13 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),
     };
-    // A program that holds both sides of a pipe wakes itself by it.
-    let is_end = |pipe: &&ObservedLink| {
-        let process = &observed.process;
-        process.holds(pipe.id, side) && !process.holds(pipe.id, side.other())
-    };
-    let mut ends = observation.pipes.iter().filter(is_end).peekable();
-    ends.peek()?;
-    // Where there is room, hardly any write is in vain.
-    let is_roomy = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
-    let has_room = side == LinkSide::Room && ends.all(is_roomy);
-    let is_vain = observed.has_vain_calls && !has_room;
+    let mut ends = observation.pipes.iter();
+    let has_end = ends.any(|pipe| observed.process.holds(pipe.id, side));
+    let is_vain =
+        observed.has_vain_calls && !(side == LinkSide::Room && has_room(observation, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-    if is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
+    if !has_end || is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
     let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
@@ -128,6 +121,20 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         calls_per_s,
         wakes,
     })
+}
+
+/// Whether there is room for nearly every write to the next stages, so that hardly any is in vain.
+fn has_room(observation: &Observation, observed: &Observed) -> bool {
+    let edges = observation.edges().into_iter();
+    let mut outputs = edges
+        .filter(|(from, ..)| *from == observed.process.id.pid)
+        .map(|(.., link)| observation.pipes.iter().find(|pipe| pipe.id == link))
+        .peekable();
+    let is_roomy = |pipe: Option<&ObservedLink>| {
+        let fill = pipe.and_then(|pipe| pipe.fill);
+        fill.is_some_and(|fill| fill < MAX_ROOMY)
+    };
+    outputs.peek().is_some() && outputs.all(is_roomy)
 }
 
 /// The reader of a process that waits for it most of the time and reads about as often as that
@@ -326,7 +333,9 @@ mod tests {
         assert_eq!(pids(findings), [1]);
         // It writes a few lines at a time, of which the reader takes several.
         let node = |has_vain_calls, fill| {
-            let mut writer = busy(process(1, "node", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+            // It has inherited an end of another pipe, of which nothing is known.
+            let ends = vec![writes(1, 7), writes(251, 8)];
+            let mut writer = busy(process(1, "node", ends), 1.0, 0.0, 0.0);
             let mut reader = busy(process(2, "wc", vec![reads(0, 7)]), 0.2, 0.0, 0.8);
             writer.has_vain_calls = has_vain_calls;
             writer.io = Some(Io {
