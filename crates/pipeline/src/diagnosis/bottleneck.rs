@@ -252,8 +252,7 @@ impl<'a> Candidate<'a> {
     /// What its children did, if it mainly waits for them.
     fn awaited_children(&self) -> Option<&'a Children> {
         let stage = self.stage;
-        let polls = stage.polls_for_children();
-        let for_children = stage.waits_for_children() + polls + self.private_waits;
+        let for_children = stage.waits_or_polls_for_children() + self.private_waits;
         let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
         let is_mainly = stage.mainly() == Some(Outside::Child)
             && own.into_iter().all(|share| for_children >= share);
@@ -292,7 +291,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let waits_for_it = |stage: &Observed| {
         let mut others = stages.iter();
         let own = stage.process.id.pid;
-        stage.waits_for_children() + stage.polls_for_children() >= MIN_THROUGH_CHILDREN
+        stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
             && others.any(|other| observation.descends(other, own))
     };
     let candidates = stages
@@ -362,8 +361,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     })))
 }
 
-/// Whether a stage asks by turns whether its children have ended, which work, and of which nothing
-/// else is known.
+/// Whether a stage polls for the end of children that work, and that were not sampled.
 fn polls_busy_children(stage: &Observed) -> bool {
     stage.has_reaped
         && stage.children.is_none()
@@ -413,9 +411,7 @@ fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
 /// The shares of a stage, or those of the children for which it mainly waits.
 fn shares_of(stage: &Observed) -> &Shares {
     match &stage.children {
-        Some(children)
-            if stage.waits_for_children() + stage.polls_for_children() >= MIN_THROUGH_CHILDREN =>
-        {
+        Some(children) if stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN => {
             &children.shares
         }
         _ => &stage.shares,
@@ -439,7 +435,7 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let is_still = stages.iter().all(|stage| stage.is_frozen);
     // Shells wait for what their children do.
     let waits_outside = stages.iter().any(|stage| {
-        let for_children = stage.waits_for_children() + stage.polls_for_children();
+        let for_children = stage.waits_or_polls_for_children();
         let outside = stage.shares.elsewhere + stage.shares.disk;
         outside - for_children >= MAX_OUTSIDE
     });

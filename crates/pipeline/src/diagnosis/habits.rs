@@ -87,7 +87,7 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
 /// Whether a process writes more at a time than its reader takes.
 fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
     const MIN_MORE: f64 = 2.0;
-    // So little is what a shell's `read` takes, whatever is written.
+    // A shell's `read` takes this much at a time, whatever is written.
     const ONE_BYTE: f64 = 1.05;
     if writer.io.is_none() {
         return bytes_per_read <= ONE_BYTE;
@@ -103,23 +103,13 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),
     };
-    let ends = observation.pipes.iter();
-    let mut ends = ends
-        .filter(|pipe| observed.process.holds(pipe.id, side))
-        .peekable();
-    ends.peek()?;
-    // Where there is room, hardly any write is in vain. Nobody else reads a pipe by which a program
-    // wakes itself.
-    let is_shared = |pipe: &&ObservedLink| {
-        let mut users = observation.users(pipe.id, side.other()).into_iter();
-        users.any(|user| user.process.id != observed.process.id)
-    };
-    let is_roomy = |pipe: &ObservedLink| pipe.fill.is_some_and(|fill| fill < MAX_ROOMY);
-    let has_room = side == LinkSide::Room && ends.filter(is_shared).all(is_roomy);
-    let is_vain = observed.has_vain_calls && !has_room;
+    let mut ends = observation.pipes.iter();
+    let has_end = ends.any(|pipe| observed.process.holds(pipe.id, side));
+    let is_vain =
+        observed.has_vain_calls && !(side == LinkSide::Room && has_room(observation, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
-    if is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
+    if !has_end || is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
     let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
@@ -131,6 +121,20 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
         calls_per_s,
         wakes,
     })
+}
+
+/// Whether there is room for nearly every write to the next stages, so that hardly any is in vain.
+fn has_room(observation: &Observation, observed: &Observed) -> bool {
+    let edges = observation.edges().into_iter();
+    let mut outputs = edges
+        .filter(|(from, ..)| *from == observed.process.id.pid)
+        .map(|(.., link)| observation.pipes.iter().find(|pipe| pipe.id == link))
+        .peekable();
+    let is_roomy = |pipe: Option<&ObservedLink>| {
+        let fill = pipe.and_then(|pipe| pipe.fill);
+        fill.is_some_and(|fill| fill < MAX_ROOMY)
+    };
+    outputs.peek().is_some() && outputs.all(is_roomy)
 }
 
 /// The reader of a process that waits for it most of the time and reads about as often as that
@@ -329,7 +333,9 @@ mod tests {
         assert_eq!(pids(findings), [1]);
         // It writes a few lines at a time, of which the reader takes several.
         let node = |has_vain_calls, fill| {
-            let mut writer = busy(process(1, "node", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+            // It has inherited an end of another pipe, of which nothing is known.
+            let ends = vec![writes(1, 7), writes(251, 8)];
+            let mut writer = busy(process(1, "node", ends), 1.0, 0.0, 0.0);
             let mut reader = busy(process(2, "wc", vec![reads(0, 7)]), 0.2, 0.0, 0.8);
             writer.has_vain_calls = has_vain_calls;
             writer.io = Some(Io {

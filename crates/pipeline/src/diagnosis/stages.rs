@@ -55,9 +55,13 @@ impl Observed {
         share(Outside::Child) + share(Outside::Signal)
     }
 
-    /// The share of the time in which it waits for a time while children of it work: it asks by turns
-    /// whether they have ended, as GNU parallel does.
-    pub(super) fn polls_for_children(&self) -> f64 {
+    /// The same, with the time in which it polls for the end of children, as GNU parallel does.
+    pub(super) fn waits_or_polls_for_children(&self) -> f64 {
+        self.waits_for_children() + self.polls_for_children()
+    }
+
+    /// The share of the time in which it waits for a timer while its children work.
+    fn polls_for_children(&self) -> f64 {
         let Some(children) = &self.children else {
             return 0.0;
         };

@@ -28,7 +28,7 @@ pub(super) fn correct(processes: &mut [Observed], is_empty: impl Fn(LinkId) -> b
             *share = share.max(on.share);
         }
     }
-    // In read(2) and write(2) both sides may wait: who was woken takes some time to run.
+    // Both sides may wait in read(2) and write(2): waking a process takes time.
     for process in processes.iter_mut().filter(has_loop) {
         let mut most_real: f64 = 0.0;
         let mut excess: f64 = 0.0;
@@ -131,7 +131,7 @@ mod tests {
         let mut same = by_turns.clone();
         correct(&mut same, |_| false);
         assert_eq!(same, by_turns);
-        // Between two processors each waits while the other one wakes up.
+        // Each waits while the other one wakes up on another processor.
         let waking = [
             busy(process(1, "cat", vec![writes(1, 7)]), 0.4, 0.58, 0.0),
             busy(process(2, "wc", vec![reads(0, 7)]), 0.35, 0.0, 0.64),

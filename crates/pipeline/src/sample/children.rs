@@ -30,7 +30,7 @@ pub(crate) struct ChildTally {
     slice: ChildSlice,
     /// The children that were seen, and of which it is not known that they have ended.
     living: BTreeMap<ChildId, ChildTime>,
-    /// That which those that have ended since had used when they were seen first.
+    /// Ticks that children which have ended had used before they were first seen.
     earlier: u64,
     /// The children of the process that were examined in the last sample.
     examined: Vec<i32>,
@@ -46,7 +46,7 @@ type ChildId = (i32, u64);
 /// Processor time of a child and of all below it, in ticks.
 #[derive(Debug, Clone, Copy)]
 struct ChildTime {
-    /// When it was seen first.
+    /// When it was first seen.
     first: u64,
     now: u64,
 }

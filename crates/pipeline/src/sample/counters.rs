@@ -97,18 +97,19 @@ impl WatchedThread {
         }
     }
 
-    /// Counts from now on. Returns what is to be added to the counts of before.
-    pub(super) fn restart(&mut self, first: Option<SchedStat>) -> Duration {
+    /// Starts to count at `since`, when its counts were `first`; `None` for a thread that is younger than the
+    /// look. Returns the carried time that was left out of these.
+    pub(super) fn restart(&mut self, first: Option<SchedStat>, since: Instant) -> Duration {
         let carried = std::mem::take(&mut self.carried);
         let first = first.map(|first| SchedStat {
             delayed: first.delayed + carried,
             ..first
         });
-        self.first = first.map(|first| (first, Instant::now()));
+        self.first = first.map(|first| (first, since));
         carried
     }
 
-    /// Notes a wait that is longer than the look so far.
+    /// Notes how much of a wait lay before the look: it can't be longer than the look so far.
     fn note_carried(&mut self, schedule: SchedStat) {
         if let Some((first, since)) = self.first {
             let delayed = schedule.delayed.saturating_sub(first.delayed);
@@ -227,14 +228,15 @@ mod tests {
             ..SchedStat::default()
         };
         let mut watch = WatchedThread::new(1);
-        watch.restart(Some(delayed(seconds(100))));
+        watch.restart(Some(delayed(seconds(100))), Instant::now());
         watch.note_carried(delayed(seconds(100)));
         assert_eq!(watch.carried, Duration::ZERO);
         // It ends when the look has just begun, and lasted for 5 seconds.
         watch.note_carried(delayed(seconds(105)));
         assert!(watch.carried > seconds(4) && watch.carried <= seconds(5));
         // The next look begins with the kernel's own count.
-        let carried = watch.restart(Some(delayed(seconds(105) - watch.carried)));
+        let left_out = delayed(seconds(105) - watch.carried);
+        let carried = watch.restart(Some(left_out), Instant::now());
         assert!(carried > seconds(4));
         watch.note_carried(delayed(seconds(105)));
         assert_eq!(watch.carried, Duration::ZERO);

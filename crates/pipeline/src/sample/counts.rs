@@ -157,7 +157,7 @@ impl StateCounts {
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
         let seen = sampled + uncertainty(sampled, samples);
-        // So few of them ran at once.
+        // The mean number of threads that were awake at once: no more ran at once.
         let together = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
         let in_turn = if together >= 1.0 {
             awake.ran / together

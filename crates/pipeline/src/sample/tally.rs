@@ -101,7 +101,7 @@ impl Tally {
         for watch in &mut watches {
             let schedule = first.threads.get(&watch.files.tid);
             watch.turns = schedule.map(|schedule| schedule.turns);
-            watch.restart(schedule.copied());
+            watch.restart(schedule.copied(), tally.first.0);
         }
         tally.watches = watches;
         tally.last = (tally.first.0, first.clone());
@@ -128,7 +128,7 @@ impl Tally {
             };
             tally.first = (born.max(since), nothing);
             for watch in &mut tally.watches {
-                watch.restart(None);
+                watch.restart(None, since);
             }
             tally.has_run = true;
         }
@@ -209,9 +209,9 @@ impl Tally {
             self.counts.awake_threads += awake.count() as u32;
             let waits_for_children = match activity {
                 SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
-                // For those at the other end of a pipe of its own, as of popen(3), or by asking again
-                // and again.
+                // For those at the other end of a pipe of its own, as of popen(3).
                 SampledActivity::Blocked | SampledActivity::Starved => self.has_children,
+                // It may poll for their end.
                 SampledActivity::Elsewhere(
                     Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,
                 ) => self.has_children,
@@ -256,7 +256,7 @@ impl Tally {
             return;
         }
         let now = Instant::now();
-        // What these used is in the counts that are read after that.
+        // The counters that are read next include the time of these.
         let ended = self.children.ended(proc, self.process.id.pid);
         let mut watches = std::mem::take(&mut self.watches);
         let at = self.at(proc, fd_budget);
@@ -318,10 +318,10 @@ impl Tally {
         self.is_from_start = true;
         self.children.restart();
         self.first = self.last.clone();
-        let first = &mut self.first.1;
+        let (began_at, first) = &mut self.first;
         for watch in &mut self.watches {
             let schedule = first.threads.get_mut(&watch.files.tid);
-            let carried = watch.restart(schedule.as_deref().copied());
+            let carried = watch.restart(schedule.as_deref().copied(), *began_at);
             first.delayed += carried;
             if let Some(schedule) = schedule {
                 schedule.delayed += carried;

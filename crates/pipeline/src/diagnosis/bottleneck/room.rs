@@ -11,7 +11,7 @@ use crate::proc::LinkId;
 const MIN_EMPTIED: f64 = 0.9;
 /// So many reads a second take noticeable time, with what wakes the writer: some 5 us each.
 const MIN_READS_PER_S: f64 = 5_000.0;
-/// Who waits on pipes for this share of the time would wait less often.
+/// A stage that waits on pipes for this share of the time gains if it has to wait less often.
 const MIN_WAITS: f64 = 0.05;
 
 /// How large the pipes next to a stage are.
@@ -67,7 +67,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
 }
 
 /// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads
-/// takes, and these are many, or it waits.
+/// takes, and if fewer reads would save time.
 fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> {
     let stage = candidate.stage;
     let io = stage.io.filter(|io| io.reads > 0 && !stage.splices)?;

@@ -30,7 +30,7 @@ fn found(stages: Vec<Observed>) -> Vec<Finding> {
 }
 
 #[test]
-fn the_busy_stage_between_blocked_and_starved_ones_busy_children() {
+fn the_busy_stage_between_blocked_and_starved_ones_is_named() {
     for slow in 0..4 {
         let shares: Vec<(f64, f64, f64)> = (0..4)
             .map(|at| match at {
@@ -400,7 +400,7 @@ fn a_shell_does_not_set_its_own_pipelines_pace() {
 }
 
 #[test]
-fn what_keeps_a_stage_from_running_busy_children() {
+fn what_keeps_a_stage_from_running_is_named() {
     let allowed = CpuList::parse("1");
     let cause = |change: &dyn Fn(&mut Observed), busy_share: f64, steal: f64| {
         let mut stages = chain(&[(0.02, 0.98, 0.0), (0.2, 0.0, 0.0), (0.02, 0.0, 0.98)]);
@@ -432,7 +432,7 @@ fn what_keeps_a_stage_from_running_busy_children() {
         processors: 1,
     };
     assert_eq!(cause(&works, 0.8, 0.0), own);
-    // Neither is used for half of the time.
+    // Both processors are mostly idle.
     let anywhere = |stage: &mut Observed| stage.allowed = CpuList::parse("0-3");
     assert_eq!(cause(&anywhere, 0.15, 0.0), Delay::Unknown);
     let quota = Quota {
@@ -463,7 +463,7 @@ fn size_of_the_pipes_next_to_the_stage_is_seen() {
     assert_eq!(room(Some(65536), 8192), Room::Usual);
     let emptied = Room::Emptied { capacity: 65536 };
     assert_eq!(room(Some(65536), 65000), emptied);
-    // So few reads take no time, and it never waits.
+    // It reads rarely, and never waits.
     assert_eq!(room_of(Some(65536), 65000, 100), Room::Usual);
     assert_eq!(
         room(Some(4096), 4096),
@@ -576,7 +576,7 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
             .any(|finding| matches!(finding, Finding::Bottleneck(_))),
         "{busy_children:?}"
     );
-    // Children that are there all the time, and those of a loop that sleeps for two thirds of it.
+    // Its children live all the time; or it sleeps for two thirds of it, without any.
     for (alive, in_wait, is_child) in [(0.95, 0.0, true), (0.33, 0.33, false)] {
         let mut parallel = parallel(0.66);
         let timer = 1.0 - in_wait;

@@ -247,7 +247,7 @@ impl ReportRun {
             let status = self
                 .start(*step)
                 .and_then(|started| wait(started, &interrupt))?;
-            // Then the result of a check is that a statement does not hold.
+            // With status 1 `check` says that a statement does not hold, which is a result.
             let says_no = step.name == CHECK && status.code() == Some(1);
             if status.success() || says_no && self.saved_at(*step) != before {
                 unfinished.remove(step.name);

@@ -188,15 +188,8 @@ fn a_killed_helper_costs_one_trial_and_is_named() {
     let done = running.finish();
     mark.nobody_left();
     let text = "the process to be woken was killed by SIGKILL";
-    let lines: Vec<&str> = done
-        .err
-        .lines()
-        .filter(|line| line.contains(text))
-        .collect();
-    assert!(
-        !lines.is_empty() && !done.err.contains("buffer"),
-        "{}",
-        done.err
-    );
-    assert!(!done.err.contains("3 trials failed"), "{}", done.err);
+    let lines = done.err.lines().filter(|line| line.contains(text));
+    // When it happens, and at the end.
+    assert!((1..=2).contains(&lines.count()), "{}", done.err);
+    assert!(!done.err.contains("buffer"), "{}", done.err);
 }

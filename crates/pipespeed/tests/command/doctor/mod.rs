@@ -53,7 +53,7 @@ impl Group {
     fn examine(&self, args: &str) -> Outcome {
         let pid = self.children[0].id();
         let examine = || run_alone(pipespeed(&format!("doctor --time 0.5 {pid} {args}")));
-        // A very busy machine takes few samples in that time.
+        // A very busy machine leaves time for few samples.
         let is_judged = |outcome: &Outcome| !outcome.unwrapped().contains("too short to tell");
         eventually(|| Some(examine()).filter(is_judged)).unwrap_or_else(examine)
     }

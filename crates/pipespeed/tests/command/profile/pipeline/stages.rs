@@ -166,7 +166,7 @@ fn children_of_orphans_are_sampled_too() {
 fn assert_sampled(stage: &str) {
     let pipeline = profiled("", &format!("{stage} | cat"));
     assert_adds_up(&pipeline);
-    // On a busy machine its children may be there for so long that they are stages, too.
+    // On a busy machine a child may live long enough to be a stage.
     let (_, stages) = pipeline["stages"].as_array().unwrap().split_last().unwrap();
     let sum = |of: fn(&Value) -> &Value| stages.iter().map(|stage| number(of(stage))).sum::<f64>();
     let sampled = sum(|stage| &stage["usage_sampled"]["cpu_s"]);
