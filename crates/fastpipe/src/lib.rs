@@ -151,6 +151,8 @@ pub mod relay;
 pub mod ring;
 mod sealed;
 mod sys;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 pub mod wait;
 pub mod writer;
 

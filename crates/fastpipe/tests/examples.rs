@@ -57,10 +57,38 @@ fn frames_reach_the_other_process() {
 }
 
 #[test]
-fn the_proxy_passes_both_directions() {
+fn messages_reach_the_worker() {
+    assert_eq!(shell("$E/messages"), "100000 jobs\n");
+}
+
+#[test]
+fn tee_copies_what_it_passes_on() {
+    let script = "d=$(mktemp -d) && seq 300000 | $E/tee $d/a | cmp - <(seq 300000) && \
+                  seq 300000 | cmp - $d/a && rm -r $d";
+    assert_eq!(shell(script), "");
+    // The copy is incomplete, and the program says so.
+    let script = "seq 300000 | $E/tee /dev/full 2>&1 >/dev/null && exit 1; true";
+    assert!(shell(script).contains("No space left"));
+}
+
+#[test]
+fn raw_pages_reach_the_pipe_and_the_file() {
+    let script = "d=$(mktemp -d) && $E/raw $d/a 2>/dev/null | tr -d x | wc -c && \
+                  tr -d x < $d/a | wc -c && test -s $d/a && rm -r $d";
+    assert_eq!(shell(script), "0\n0\n");
+}
+
+#[test]
+fn the_proxies_pass_both_directions() {
+    for name in ["proxy", "async_proxy"] {
+        passes_both_directions(name);
+    }
+}
+
+fn passes_both_directions(proxy: &str) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = server.local_addr().unwrap().to_string();
-    let mut command = Command::new(example("proxy"));
+    let mut command = Command::new(example(proxy));
     command.args(["127.0.0.1:0", &there]).stderr(Stdio::piped());
     let mut proxy = command.spawn().unwrap();
     let mut line = String::new();

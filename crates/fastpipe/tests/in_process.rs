@@ -5,5 +5,6 @@
 
 mod common;
 mod ring;
+mod tokio;
 mod transfer;
 mod writer;

@@ -35,7 +35,7 @@ pub(super) fn step(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> St
 /// Returns why a call must not be made now, since SPLICE_F_NONBLOCK affects only
 /// pipes.
 pub(super) fn would_block(input: &Endpoint<'_>, output: &Endpoint<'_>) -> Option<Step> {
-    if input.is_socket() && !is_ready(input.fd, PollFlags::IN) {
+    if input.is_socket() && !input.stays_nonblocking() && !is_ready(input.fd, PollFlags::IN) {
         return Some(Step::Blocked(Needs::INPUT));
     }
     // Another process that shares the open file may have made it blocking.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags, Stat};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
 /// Type of a descriptor, as far as relaying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(super) struct Endpoint<'a> {
     pub(super) fd: BorrowedFd<'a>,
     pub(super) kind: FileKind,
     id: FileId,
+    /// O_NONBLOCK is set, and whoever set it keeps it: a runtime's socket.
+    stays_nonblocking: bool,
 }
 
 /// Identity of a file, and its length when it was examined.
@@ -58,7 +60,16 @@ impl<'a> Endpoint<'a> {
                 inode: stat.st_ino,
                 len: stat.st_size as u64,
             },
+            stays_nonblocking: false,
         })
+    }
+
+    /// As [`examine`](Self::examine), of a descriptor whose O_NONBLOCK does not change.
+    #[cfg(feature = "tokio")]
+    pub(super) fn examine_for_runtime(fd: BorrowedFd<'a>) -> io::Result<Self> {
+        let mut end = Self::examine(fd)?;
+        end.stays_nonblocking = end.is_socket() && end.is_nonblocking();
+        Ok(end)
     }
 
     pub(super) fn is_pipe(&self) -> bool {
@@ -114,6 +125,13 @@ impl<'a> Endpoint<'a> {
         Ok(read < a.len && read <= written && most > written - read)
     }
 
+    /// Whether it is a stream socket at the end of its data. False if unknown.
+    pub(super) fn is_at_end(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(self.kind, FileKind::Stream { .. })
+            && matches!(recv(self.fd, &mut [0; 1], flags), Ok((0, _)))
+    }
+
     /// Returns the number of bytes between the position of a regular file and its
     /// present end; `None` for any other end, and if it is unknown.
     pub(super) fn bytes_to_end(&self) -> Option<u64> {
@@ -124,9 +142,15 @@ impl<'a> Endpoint<'a> {
         Some(len.saturating_sub(rustix::fs::tell(self.fd).ok()?))
     }
 
+    /// Whether O_NONBLOCK is set on the open file, and stays set.
+    pub(super) fn stays_nonblocking(&self) -> bool {
+        self.stays_nonblocking
+    }
+
     /// Whether O_NONBLOCK is set on the open file.
     pub(super) fn is_nonblocking(&self) -> bool {
-        rustix::fs::fcntl_getfl(self.fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+        self.stays_nonblocking
+            || rustix::fs::fcntl_getfl(self.fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 }
 

@@ -24,15 +24,22 @@ use crate::pipe;
 const MAX_FUTILE_ATTEMPTS: u32 = 100;
 
 /// Pause between attempts if reading and writing is stuck.
-const STUCK_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const STUCK_PAUSE: Duration = Duration::from_millis(1);
 
 type Callback<'c> = &'c mut dyn FnMut(&Progress<'_>) -> Flow;
 
-/// Callback that inspects the bytes given to the output.
-pub(super) type Look<'c> = &'c mut dyn FnMut(&[u8]) -> Flow;
+/// What an attempt has achieved.
+pub(super) enum Attempted {
+    /// Something, perhaps only a change of the technique.
+    Progress,
+    /// Nothing: these ends have to become ready first.
+    Blocked(Needs),
+    /// The relay has ended.
+    Ended(End),
+}
 
-/// A relay in progress.
-pub(super) struct Engine<'a> {
+/// A relay in progress. `Look` inspects the bytes given to the output.
+pub(super) struct Engine<'a, Look> {
     input: Endpoint<'a>,
     output: Endpoint<'a>,
     options: Options,
@@ -62,18 +69,18 @@ pub(super) struct Engine<'a> {
     allowance: Option<i128>,
     /// Whether to call back as soon as the allowance is used up.
     call_when_used_up: bool,
-    look: Option<Look<'a>>,
+    look: Option<Look>,
     /// The inspector has returned `Stop`.
     stopped_by_look: bool,
 }
 
-impl<'a> Engine<'a> {
+impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
     /// Creates a relay. With a `look` it copies, whatever the options are.
     pub(super) fn new(
         input: Endpoint<'a>,
         output: Endpoint<'a>,
         options: &Options,
-        look: Option<Look<'a>>,
+        look: Option<Look>,
     ) -> Self {
         let wish = match look {
             Some(_) => Some(Technique::Copy),
@@ -120,6 +127,15 @@ impl<'a> Engine<'a> {
 
     pub(super) fn run(mut self, progress: Callback<'_>) -> Result<Relayed, RelayError> {
         let outcome = self.run_loop(progress);
+        self.conclude(outcome, progress)
+    }
+
+    /// Hands back what was taken and not given, and makes the last call.
+    pub(super) fn conclude(
+        mut self,
+        outcome: Result<End, (Side, io::Error)>,
+        progress: Callback<'_>,
+    ) -> Result<Relayed, RelayError> {
         if let Ok(End::Stopped) = outcome {
             self.give_without_waiting();
         }
@@ -169,14 +185,31 @@ impl<'a> Engine<'a> {
                 self.wait_for_allowance()?;
                 continue;
             }
-            if let Some(end) = self.step(may_take)? {
-                return Ok(end);
+            match self.advance(may_take)? {
+                Attempted::Progress => {}
+                Attempted::Blocked(needs) => self.wait(needs)?,
+                Attempted::Ended(end) => return Ok(end),
             }
         }
     }
 
+    /// Waits for these ends in poll(2).
+    fn wait(&mut self, needs: Needs) -> Result<(), (Side, io::Error)> {
+        let activity = &mut self.activity;
+        let until = self.next_call;
+        let waited = self.watch.wait(needs, until, |side| {
+            *activity = Activity::WaitingFor(side);
+        })?;
+        if waited == Waited::Ready && self.is_futile() {
+            let until = Instant::now() + STUCK_PAUSE;
+            self.watch
+                .pause(self.next_call.map_or(until, |next| next.min(until)))?;
+        }
+        Ok(())
+    }
+
     /// Makes one attempt and handles its outcome.
-    fn step(&mut self, may_take: u64) -> Result<Option<End>, (Side, io::Error)> {
+    pub(super) fn advance(&mut self, may_take: u64) -> Result<Attempted, (Side, io::Error)> {
         match self.attempt(may_take) {
             Step::Moved { taken, given } => {
                 self.taken += taken;
@@ -198,17 +231,10 @@ impl<'a> Engine<'a> {
             }
             // Interrupted by a signal.
             Step::Blocked(needs) if !needs.input && !needs.output => {}
-            Step::Blocked(needs) => {
-                let activity = &mut self.activity;
-                let until = self.next_call;
-                let waited = self.watch.wait(needs, until, |side| {
-                    *activity = Activity::WaitingFor(side);
-                })?;
-                if waited == Waited::Ready {
-                    self.record_futile_attempt()?;
-                }
+            Step::Blocked(needs) => return Ok(Attempted::Blocked(needs)),
+            Step::End if self.is_copying() || self.input.is_at_end() => {
+                return Ok(Attempted::Ended(End::EndOfData));
             }
-            Step::End if self.is_copying() => return Ok(Some(End::EndOfData)),
             Step::End => self.end_unconfirmed = true,
             Step::Refused(errno) => {
                 let reason = Reason::Refused {
@@ -219,7 +245,7 @@ impl<'a> Engine<'a> {
             }
             Step::Failed(side, error) => return Err((side, error)),
         }
-        Ok(None)
+        Ok(Attempted::Progress)
     }
 
     /// Whether the next attempt copies, whatever the technique is.
@@ -294,7 +320,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Returns the number of bytes that may be taken from the input now.
-    fn may_take(&self) -> u64 {
+    pub(super) fn may_take(&self) -> u64 {
         let limit = self
             .options
             .limit
@@ -306,6 +332,20 @@ impl<'a> Engine<'a> {
             Some(allowance) => limit.min(u64::try_from(allowance).unwrap_or(u64::MAX)),
             None => limit,
         }
+    }
+
+    /// Lends it a pipe to splice through, if it needs one. It must be empty.
+    #[cfg(feature = "tokio")]
+    pub(super) fn lend_pipe(&mut self, spare: impl FnOnce() -> Option<PrivatePipe>) {
+        if self.technique == Technique::SpliceThroughPipe && self.private.is_none() {
+            self.private = spare();
+        }
+    }
+
+    /// Takes its pipe away if it is empty.
+    #[cfg(feature = "tokio")]
+    pub(super) fn take_empty_pipe(&mut self) -> Option<PrivatePipe> {
+        self.private.take_if(|pipe| pipe.held() == 0)
     }
 
     /// Returns the number of bytes taken and not given.
@@ -342,25 +382,22 @@ impl<'a> Engine<'a> {
         });
     }
 
-    /// Counts an attempt that moved nothing; after too many of them falls back,
-    /// or pauses.
-    fn record_futile_attempt(&mut self) -> Result<(), (Side, io::Error)> {
+    /// Counts an attempt that moved nothing although the ends were ready. After too many of them
+    /// falls back; returns true if there is nothing to fall back to, so that it has to pause.
+    pub(super) fn is_futile(&mut self) -> bool {
         if self.watch.spins() {
-            return Ok(());
+            return false;
         }
         self.futile += 1;
         if self.futile < MAX_FUTILE_ATTEMPTS {
-            return Ok(());
+            return false;
         }
-        if self.is_copying() {
-            let until = Instant::now() + STUCK_PAUSE;
-            return self
-                .watch
-                .pause(self.next_call.map_or(until, |next| next.min(until)));
+        if !self.is_copying() {
+            let after = self.given;
+            self.fall_back(Reason::Stuck { after });
+            return false;
         }
-        let after = self.given;
-        self.fall_back(Reason::Stuck { after });
-        Ok(())
+        true
     }
 
     /// Waits for the next call without taking bytes.

@@ -51,7 +51,8 @@
 //! | a file | /dev/null, a non-blocking socket | [`Sendfile`](Technique::Sendfile) |
 //! | a socket | a file, /dev/null | [`SpliceThroughPipe`](Technique::SpliceThroughPipe) |
 //! | a pipe | a file, a TCP socket | [`Copy`](Technique::Copy), measured as fast or faster |
-//! | a socket | a socket | [`Copy`](Technique::Copy), measured as fast |
+//! | a TCP socket | a non-blocking TCP socket | [`SpliceThroughPipe`](Technique::SpliceThroughPipe) |
+//! | a Unix socket | a socket | [`Copy`](Technique::Copy), measured as fast |
 //! | anything | a blocking socket, a terminal | [`Copy`](Technique::Copy); the others could block |
 //!
 //! [`Options::technique`] selects another one. [`Progress::passed_over`] lists the
@@ -116,9 +117,13 @@ mod engine;
 mod messages;
 mod options;
 mod plan;
+#[cfg(feature = "tokio")]
+pub(crate) mod polled;
 mod private;
 mod report;
 mod sink;
+#[cfg(feature = "tokio")]
+mod spare;
 mod step;
 mod waiting;
 
@@ -159,7 +164,12 @@ use self::engine::Engine;
 /// error is a [`RelayError`], which has them ([`io::Error::downcast`]).
 pub fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
     let options = Options::new().interval(Duration::MAX);
-    match relay(input, output, &options, |_| Flow::Continue) {
+    given(relay(input, output, &options, |_| Flow::Continue))
+}
+
+/// The bytes given; an error with the bytes that would be lost.
+fn given(outcome: Result<Relayed, RelayError>) -> io::Result<u64> {
+    match outcome {
         Ok(relayed) => Ok(relayed.given),
         Err(error) if error.undelivered.is_empty() => Err(error.source),
         Err(error) => Err(Error::new(error.source.kind(), error)),
@@ -192,7 +202,8 @@ pub fn relay(
     mut progress: impl FnMut(&Progress<'_>) -> Flow,
 ) -> Result<Relayed, RelayError> {
     let (input, output) = ends(&input, &output, options)?;
-    Engine::new(input, output, options, None).run(&mut progress)
+    let look = None::<fn(&[u8]) -> Flow>;
+    Engine::new(input, output, options, look).run(&mut progress)
 }
 
 /// As [`relay`], and passes each byte to `look` once, in order, directly after it
@@ -229,11 +240,11 @@ pub fn relay_inspecting(
     input: impl AsFd,
     output: impl AsFd,
     options: &Options,
-    mut look: impl FnMut(&[u8]) -> Flow,
+    look: impl FnMut(&[u8]) -> Flow,
     mut progress: impl FnMut(&Progress<'_>) -> Flow,
 ) -> Result<Relayed, RelayError> {
     let (input, output) = ends(&input, &output, options)?;
-    Engine::new(input, output, options, Some(&mut look)).run(&mut progress)
+    Engine::new(input, output, options, Some(look)).run(&mut progress)
 }
 
 /// Examines the two ends, and whether the relay would read its own output.
@@ -246,9 +257,19 @@ fn ends<'a>(
         Endpoint::examine(input.as_fd()).map_err(|e| RelayError::before_start(Side::Input, e))?;
     let output =
         Endpoint::examine(output.as_fd()).map_err(|e| RelayError::before_start(Side::Output, e))?;
+    check_ends(&input, &output, options)?;
+    Ok((input, output))
+}
+
+/// Whether the relay would read its own output.
+fn check_ends(
+    input: &Endpoint<'_>,
+    output: &Endpoint<'_>,
+    options: &Options,
+) -> Result<(), RelayError> {
     let max = options.limit.unwrap_or(u64::MAX);
-    match input.would_read_back_from(&output, max) {
-        Ok(false) => Ok((input, output)),
+    match input.would_read_back_from(output, max) {
+        Ok(false) => Ok(()),
         Ok(true) => {
             let reason = "the output is also the input, which would never end";
             let error = Error::new(ErrorKind::InvalidInput, reason);

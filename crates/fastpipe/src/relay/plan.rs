@@ -107,7 +107,16 @@ fn copying_is_as_fast(technique: Technique, input: &Endpoint<'_>, output: &Endpo
             FileKind::Regular { .. } | FileKind::Stream { local: false },
         ) => true,
         // The same rate within the noise.
-        (Technique::SpliceThroughPipe, FileKind::Stream { .. }, FileKind::Stream { .. }) => true,
+        (
+            Technique::SpliceThroughPipe,
+            FileKind::Stream { local: true },
+            FileKind::Stream { .. },
+        ) => true,
+        (
+            Technique::SpliceThroughPipe,
+            FileKind::Stream { .. },
+            FileKind::Stream { local: true },
+        ) => true,
         (Technique::SpliceThroughPipe, FileKind::Memory, FileKind::Regular { .. }) => true,
         _ => false,
     }

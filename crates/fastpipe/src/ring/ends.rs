@@ -108,6 +108,25 @@ macro_rules! both_ends {
                 self.side.set_wait(wait);
             }
 
+            #[doc = concat!("Returns a descriptor that becomes readable when there is ", $awaited, ", or the")]
+            #[doc = concat!($other, " is gone: for poll(2), epoll(7), and what is built on them.")]
+            ///
+            /// It does so once for each call that failed with `WouldBlock`, under
+            #[doc = concat!("[`Wait::Never`]. While none has failed, the ", $other, " makes no system call for it. It may")]
+            /// also become readable for nothing. Don't read from it: this end does.
+            ///
+            /// If the peer has forked children that don't exec, its death is not seen here while
+            /// one of them lives.
+            ///
+            /// # Errors
+            /// `Unsupported` if this end was not [offered](Self::offer) or
+            /// [accepted](Self::accept), or was taken by [`from_fd`](Self::from_fd) since: the
+            /// descriptor is not passed on. If the peer's end was passed on, the call that waits
+            /// fails with that.
+            pub fn ready_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+                self.side.ready_fd()
+            }
+
             /// Limits each wait, which then fails with `TimedOut`. `None`, the default, means no
             /// limit.
             pub fn set_timeout(&mut self, timeout: Option<Duration>) {

@@ -1,7 +1,8 @@
 //! Passing an end of a ring to another process, over a Unix socket.
 //!
 //! The offering process sends eight bytes that name the end, with the descriptor
-//! of the memory and a pidfd of itself (SCM_RIGHTS, unix(7)). The other process
+//! of the memory, a socket by which the ends wake each other, and a pidfd of itself
+//! (SCM_RIGHTS, unix(7)). The other process
 //! attaches the end and answers with one byte and a pidfd of its own. So each
 //! knows the other by a descriptor that can't come to refer to another process,
 //! whoever created the socket and whatever the pid namespaces are. Each also keeps
@@ -20,6 +21,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use super::bell::Bell;
 use super::cursor::Role;
 use super::memory::Memory;
 use super::peer::{Peer, own_pidfd};
@@ -29,8 +31,8 @@ use crate::sealed::refused;
 /// Returns the message that offers the end `role`.
 fn offer_of(role: Role) -> &'static [u8; 8] {
     match role {
-        Role::Producer => b"ringput1",
-        Role::Consumer => b"ringget1",
+        Role::Producer => b"ringput2",
+        Role::Consumer => b"ringget2",
     }
 }
 
@@ -42,7 +44,11 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
     // Attached before the offer, so that a process that accepts an offer which has
     // failed meanwhile finds an abandoned ring.
     let mut side = RingSide::attach(Memory::create(capacity)?, role)?;
-    match hand_over(stream, role.other(), side.memory()) {
+    let handed_over = Bell::pair().and_then(|(bell, other)| {
+        side.set_bell(bell);
+        hand_over(stream, role.other(), side.memory(), &other)
+    });
+    match handed_over {
         Ok(peer) => {
             side.watch_first(peer);
             Ok(side)
@@ -55,9 +61,9 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
 }
 
 /// Sends the end `role` and waits for the answer.
-fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Peer> {
+fn hand_over(stream: &UnixStream, role: Role, memory: &Memory, bell: &OwnedFd) -> io::Result<Peer> {
     let own = own_pidfd();
-    let mut fds = vec![memory.as_fd()];
+    let mut fds = vec![memory.as_fd(), bell.as_fd()];
     fds.extend(own.iter().map(AsFd::as_fd));
     send(stream, offer_of(role), &fds)?;
     let mut answer = [0];
@@ -75,16 +81,15 @@ fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Pee
 pub(super) fn accept(stream: &UnixStream, role: Role, limit: usize) -> io::Result<RingSide> {
     let mut offered = [0; 8];
     let (fds, cut_off) = receive(stream, &mut offered)?;
-    let mut fds = fds.into_iter();
-    let attached = match fds.next() {
-        _ if offered != *offer_of(role) => Err(refused(
+    let attached = if offered != *offer_of(role) {
+        Err(refused(
             "the message received is not an offer of that end of a ring",
-        )),
-        // There is room for one, so the limit on descriptors is the cause (unix(7)).
-        None if cut_off => Err(Errno::MFILE.into()),
-        None => Err(refused("the offer of a ring had no descriptor")),
-        Some(file) => Memory::open_up_to(file, limit)
-            .and_then(|memory| attach(memory, role, fds.next(), stream)),
+        ))
+    } else if cut_off && fds.len() < 2 {
+        // There is room for them, so the limit on descriptors is the cause (unix(7)).
+        Err(Errno::MFILE.into())
+    } else {
+        attach(fds, role, limit, stream)
     };
     match attached {
         Ok(side) => {
@@ -101,19 +106,27 @@ pub(super) fn accept(stream: &UnixStream, role: Role, limit: usize) -> io::Resul
     }
 }
 
+/// Attaches the end `role` of the ring whose memory, bell and pidfd these are.
 fn attach(
-    memory: Memory,
+    fds: Vec<OwnedFd>,
     role: Role,
-    pidfd: Option<OwnedFd>,
+    limit: usize,
     stream: &UnixStream,
 ) -> io::Result<RingSide> {
+    let mut fds = fds.into_iter();
+    let (Some(file), Some(bell)) = (fds.next(), fds.next()) else {
+        return Err(refused("the offer of a ring lacked descriptors"));
+    };
+    let memory = Memory::open_up_to(file, limit)?;
+    let bell = Bell::received(bell)?;
     let mut side = RingSide::attach(memory, role)?;
-    side.watch_first(Peer::handed_over(pidfd, stream)?);
+    side.set_bell(bell);
+    side.watch_first(Peer::handed_over(fds.next(), stream)?);
     Ok(side)
 }
 
 fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
@@ -134,7 +147,7 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result
     }
 }
 
-/// Fills `bytes`. Returns the descriptors received, at most two, and whether some
+/// Fills `bytes`. Returns the descriptors received, at most three, and whether some
 /// were dropped: the kernel closes those without room, or above this process's
 /// limit.
 fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, bool)> {
@@ -142,7 +155,7 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
     let mut cut_off = false;
     let mut filled = 0;
     while filled < bytes.len() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;

@@ -14,7 +14,7 @@ use crate::wait::Bound;
 
 /// "fastring" on a little-endian processor.
 const MAGIC: u64 = u64::from_le_bytes(*b"fastring");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// A pair of cache lines, since x86 processors prefetch lines in pairs.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ struct Identity {
 #[repr(C)]
 struct EndFields {
     state: AtomicU32,
-    /// 1 while this end is asleep or about to sleep.
+    /// How this end waits: [`AWAKE`], [`ASLEEP`] or [`ARMED`].
     asleep: Word,
     /// 1 while this end never sleeps, so that the peer need not wake it.
     spins: AtomicU32,
@@ -60,8 +60,27 @@ struct EndFields {
     generation: AtomicU32,
 }
 
-#[cfg(not(fastpipe_loom))]
+#[cfg(not(all(test, fastpipe_loom)))]
 const _: () = assert!(size_of::<Header>() == 5 * 128);
+
+/// Values of [`EndFields::asleep`].
+const AWAKE: u32 = 0;
+/// Asleep on the word, or about to be.
+const ASLEEP: u32 = 1;
+/// Waits for its descriptor to become readable.
+const ARMED: u32 = 2;
+
+/// How an end was woken by its peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Woken {
+    /// It need not be.
+    No,
+    /// By futex(2).
+    ByWord,
+    /// Its descriptor has to be made readable.
+    ByDescriptor,
+}
 
 /// Values of [`EndFields::state`].
 const FREE: u32 = 0;
@@ -192,6 +211,7 @@ impl Header {
     fn free(&self, role: Role) {
         self.set_spins(role, false);
         self.set_bound(role, Bound::default());
+        self.disarm(role);
         self.end(role).state.store(FREE, Release);
     }
 
@@ -203,10 +223,9 @@ impl Header {
     }
 
     /// Advances `role` by `n` bytes and publishes its position. Release: our accesses
-    /// to these bytes happen before. Returns whether a system call was made, to wake
-    /// the peer.
+    /// to these bytes happen before. Wakes the peer if it waits for them.
     #[inline]
-    pub(super) fn publish(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
+    pub(super) fn publish(&self, role: Role, cursor: &mut Cursor, n: usize) -> Woken {
         let position = cursor.advance(n);
         self.index(role).store(position, Release);
         self.wake_peer(role, Some(position))
@@ -214,10 +233,10 @@ impl Header {
 
     /// Closes the end `role`. The peer must read this before the position, and so
     /// finds all bytes published before.
-    pub(super) fn close(&self, role: Role, cleanly: bool) {
+    pub(super) fn close(&self, role: Role, cleanly: bool) -> Woken {
         let state = if cleanly { CLOSED } else { ABANDONED };
         self.end(role).state.store(state, Release);
-        self.wake_peer(role, None);
+        self.wake_peer(role, None)
     }
 
     /// Returns the state of the peer of `role`.
@@ -232,33 +251,37 @@ impl Header {
     }
 
     /// Wakes the peer of `role` if it sleeps and has what it waits for: our
-    /// `position`, or our end being closed (`None`). Returns whether it was woken.
+    /// `position`, or our end being closed (`None`).
     ///
     /// The sleeper announces its sleep and then reads the position (`sleep`); we
     /// write the position and then look for the announcement. With a fence between
     /// the two steps on both sides, at least one side sees what the other wrote.
     #[inline]
-    fn wake_peer(&self, role: Role, position: Option<u64>) -> bool {
+    fn wake_peer(&self, role: Role, position: Option<u64>) -> Woken {
         let peer = self.end(role.other());
         // Checked before the fence, which waits until all our writes are visible.
         if peer.spins.load(Relaxed) != 0 {
-            return false;
+            return Woken::No;
         }
         fence(SeqCst);
         let word = &peer.asleep;
-        if word.get() == 0 {
-            return false;
+        let asleep = word.get();
+        if asleep == AWAKE {
+            return Woken::No;
         }
         // Acquire, in `get`: `wants` belongs to this sleep or to a later one.
         let wants = peer.wants.load(Relaxed);
         if position.is_some_and(|position| !has_reached(position, wants)) {
-            return false;
+            return Woken::No;
         }
         // Nothing has to be woken until it sleeps again, and it will not fall asleep
         // if it was only about to.
-        word.set(0);
+        word.set(AWAKE);
+        if asleep == ARMED {
+            return Woken::ByDescriptor;
+        }
         word.wake();
-        true
+        Woken::ByWord
     }
 
     /// Sleeps until the peer of `role` has made `at_least` bytes available or has
@@ -271,19 +294,50 @@ impl Header {
         at_least: usize,
         limit: Duration,
     ) -> Result<bool, Corrupt> {
+        let sleeps = self.announce(role, cursor, at_least, ASLEEP);
+        if sleeps == Ok(true) {
+            self.end(role).asleep.wait(ASLEEP, limit);
+        }
+        self.disarm(role);
+        sleeps
+    }
+
+    /// Asks the peer of `role` to make the end's descriptor readable once `at_least` bytes are
+    /// available, or it has closed its end. Returns false if that is already so.
+    pub(super) fn arm(
+        &self,
+        role: Role,
+        cursor: &mut Cursor,
+        at_least: usize,
+    ) -> Result<bool, Corrupt> {
+        let waits = self.announce(role, cursor, at_least, ARMED);
+        if waits != Ok(true) {
+            self.disarm(role);
+        }
+        waits
+    }
+
+    /// The end `role` is awake.
+    pub(super) fn disarm(&self, role: Role) {
+        self.end(role).asleep.set(AWAKE);
+    }
+
+    /// Announces that the end `role` is going to wait, and how. Returns whether there is anything
+    /// to wait for.
+    fn announce(
+        &self,
+        role: Role,
+        cursor: &mut Cursor,
+        at_least: usize,
+        how: u32,
+    ) -> Result<bool, Corrupt> {
         let end = self.end(role);
         end.wants.store(cursor.wake_position(at_least), Relaxed);
-        end.asleep.set(1);
+        end.asleep.set(how);
         fence(SeqCst);
-        let peer_state = self
-            .peer(role)
-            .and_then(|state| self.refresh(role, cursor).map(|()| state));
-        let sleeps = peer_state == Ok(EndState::Open) && cursor.available() < at_least;
-        if sleeps {
-            end.asleep.wait(1, limit);
-        }
-        end.asleep.set(0);
-        peer_state.map(|_| sleeps)
+        let state = self.peer(role)?;
+        self.refresh(role, cursor)?;
+        Ok(state == EndState::Open && cursor.available() < at_least)
     }
 }
 

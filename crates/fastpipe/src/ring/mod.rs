@@ -94,6 +94,7 @@
 //! next access then needs a new one. With vm.overcommit_memory = 2 and no memory
 //! left to commit, that access raises SIGBUS.
 
+mod bell;
 mod consumer;
 mod copying;
 mod cursor;

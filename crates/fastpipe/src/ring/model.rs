@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::cursor::{Cursor, Role};
-use super::header::{EndState, Header};
+use super::header::{EndState, Header, Woken};
 
 const CAPACITY: usize = 2;
 
@@ -23,12 +23,59 @@ const CAPACITY: usize = 2;
 struct Ring {
     header: Header,
     data: [UnsafeCell<u64>; CAPACITY],
+    /// Of the producer and the consumer.
+    bells: [Bell; 2],
+}
+
+impl Ring {
+    fn bell(&self, role: Role) -> &Bell {
+        match role {
+            Role::Producer => &self.bells[0],
+            Role::Consumer => &self.bells[1],
+        }
+    }
+}
+
+/// As the socket of an end that waits by its descriptor.
+struct Bell {
+    rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Bell {
+            rung: Mutex::new(false),
+            rings: Condvar::new(),
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.rings.notify_one();
+    }
+
+    fn silence(&self) {
+        *self.rung.lock().unwrap() = false;
+    }
+
+    /// As poll(2), without a time limit.
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.rings.wait(rung).unwrap();
+        }
+    }
 }
 
 struct End {
     ring: Arc<Ring>,
     role: Role,
     cursor: Cursor,
+    /// Waits by its descriptor.
+    polls: bool,
 }
 
 impl End {
@@ -43,11 +90,12 @@ impl End {
             ring: Arc::clone(ring),
             role,
             cursor,
+            polls: false,
         })
     }
 
-    /// As `Side::wait_slowly` under `Wait::Block`: waits until `at_least` words are
-    /// available, or the end. Returns false if there are none.
+    /// As `RingSide::wait_slowly` under `Wait::Block`, or under `Wait::Never` followed by a poll:
+    /// waits until `at_least` words are available, or the end. Returns false if there are none.
     fn wait(&mut self, at_least: usize) -> bool {
         let header = &self.ring.header;
         loop {
@@ -59,10 +107,16 @@ impl End {
             if state != EndState::Open {
                 return self.cursor.available() > 0;
             }
-            let limit = Duration::MAX;
-            header
-                .sleep(self.role, &mut self.cursor, at_least, limit)
-                .unwrap();
+            let (role, cursor) = (self.role, &mut self.cursor);
+            if self.polls {
+                self.ring.bell(role).silence();
+                if header.arm(role, cursor, at_least).unwrap() {
+                    self.ring.bell(role).wait();
+                }
+            } else {
+                let limit = Duration::MAX;
+                header.sleep(role, cursor, at_least, limit).unwrap();
+            }
         }
     }
 
@@ -71,11 +125,19 @@ impl End {
     }
 
     fn publish(&mut self) {
-        self.ring.header.publish(self.role, &mut self.cursor, 1);
+        let woken = self.ring.header.publish(self.role, &mut self.cursor, 1);
+        self.woke(woken);
+    }
+
+    fn woke(&self, woken: Woken) {
+        if woken == Woken::ByDescriptor {
+            self.ring.bell(self.role.other()).ring();
+        }
     }
 
     fn close(self) {
-        self.ring.header.close(self.role, true);
+        let woken = self.ring.header.close(self.role, true);
+        self.woke(woken);
     }
 }
 
@@ -115,15 +177,22 @@ fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
 }
 
 fn check(words: u64, wanted: u64, at_least: usize) {
+    check_waits(words, wanted, at_least, [false, false], 4);
+}
+
+/// `polls`: whether the producer and the consumer wait by their descriptors. `preemptions`: how many to
+/// try.
+fn check_waits(words: u64, wanted: u64, at_least: usize, polls: [bool; 2], preemptions: usize) {
     let mut model = loom::model::Builder::new();
     // More preemptions find nothing more, and take hours.
-    model.preemption_bound = Some(4);
+    model.preemption_bound = Some(preemptions);
     model.check(move || {
         let ring = Arc::new(Ring::default());
-        let (producer, consumer) = (
+        let (mut producer, mut consumer) = (
             End::new(&ring, Role::Producer),
             End::new(&ring, Role::Consumer),
         );
+        [producer.polls, consumer.polls] = polls;
         let producing = thread::spawn(move || produce(producer, words));
         let got = consume(consumer, wanted, at_least);
         let put = producing.join().unwrap();
@@ -140,6 +209,13 @@ fn words_arrive_in_order_and_no_end_sleeps_forever() {
 #[test]
 fn a_consumer_that_closes_its_end_wakes_its_producer() {
     check(4, 1, 1);
+}
+
+#[test]
+fn an_end_that_waits_by_its_descriptor_is_woken() {
+    check_waits(3, 10, 1, [false, true], 3);
+    check_waits(3, 10, 1, [true, false], 3);
+    check_waits(3, 1, 1, [true, true], 3);
 }
 
 #[test]

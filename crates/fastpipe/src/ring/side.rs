@@ -3,15 +3,16 @@
 
 use std::hint;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid};
 
+use super::bell::{Bell, Other};
 use super::cursor::{Cursor, Role};
 use super::error::{Corrupt, RingError};
-use super::header::{EndState, Header};
+use super::header::{EndState, Header, Woken};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use crate::transfer::Counts;
@@ -44,6 +45,8 @@ pub(super) struct RingSide {
     peer: Option<Peer>,
     /// Generation of the other end for which `peer` is valid.
     peer_generation: u32,
+    /// Of an end that was offered or accepted.
+    bell: Option<Bell>,
     /// When `peer` was last checked.
     last_check: Instant,
     /// Position at the start, and the counts since, without bytes.
@@ -79,6 +82,7 @@ impl RingSide {
             backoff: Backoff::of_ring(Wait::default()),
             timeout: None,
             peer: None,
+            bell: None,
             last_check: Instant::now(),
             start_position: cursor.position(),
             counts: Counts::default(),
@@ -91,11 +95,43 @@ impl RingSide {
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
         self.backoff = Backoff::of_ring(wait);
-        let spins = matches!(wait, Wait::Spin | Wait::Never);
-        self.header().set_spins(self.role, spins);
+        self.publish_spins();
         // The thread may have been bound since.
         let bound_to = Bound::of_this_thread();
         self.header().set_bound(self.role, bound_to);
+    }
+
+    fn publish_spins(&self) {
+        let spins = match self.wait {
+            Wait::Spin => true,
+            Wait::Never => !self.bell.as_ref().is_some_and(|bell| bell.in_use),
+            _ => false,
+        };
+        self.header().set_spins(self.role, spins);
+    }
+
+    /// Adopts the socket by which the peer, which has the other end now, wakes this one.
+    pub(super) fn set_bell(&mut self, mut bell: Bell) {
+        bell.generation = self.header().peer_generation(self.role);
+        self.bell = Some(bell);
+    }
+
+    /// Returns the descriptor that becomes readable. See `ready_fd` of the ends.
+    pub(super) fn ready_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        match &mut self.bell {
+            Some(bell) => bell.in_use = true,
+            None => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "only an end of a ring that was offered and accepted has a descriptor to wait on",
+                ));
+            }
+        }
+        self.publish_spins();
+        match &self.bell {
+            Some(bell) => Ok(bell.as_fd()),
+            None => unreachable!("it was found above"),
+        }
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
@@ -149,8 +185,21 @@ impl RingSide {
     /// Makes the next `n` bytes available to the peer.
     #[inline]
     pub(super) fn publish(&mut self, n: usize) {
-        if self.memory.header().publish(self.role, &mut self.cursor, n) {
-            self.counts.syscalls += 1;
+        let header = self.memory.header();
+        let woken = header.publish(self.role, &mut self.cursor, n);
+        if woken != Woken::No {
+            self.woke(woken);
+        }
+    }
+
+    /// Completes waking the peer.
+    #[cold]
+    fn woke(&mut self, woken: Woken) {
+        self.counts.syscalls += 1;
+        if woken == Woken::ByDescriptor
+            && let Some(bell) = &self.bell
+        {
+            bell.ring();
         }
     }
 
@@ -246,6 +295,9 @@ impl RingSide {
                 continue;
             }
             if self.wait == Wait::Never {
+                if !self.arm(at_least)? {
+                    continue;
+                }
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if self.timeout.is_some_and(|limit| now - since >= limit) {
@@ -299,6 +351,36 @@ impl RingSide {
         }
     }
 
+    /// Asks the peer to make the descriptor readable, if somebody waits on it. Returns false if there
+    /// is nothing to wait for.
+    fn arm(&mut self, at_least: usize) -> io::Result<bool> {
+        let Some(bell) = self.bell.as_ref().filter(|bell| bell.in_use) else {
+            return Ok(true);
+        };
+        // Before arming: afterwards it is rung for good.
+        let other = bell.silence();
+        let generation = bell.generation;
+        self.counts.syscalls += 1;
+        let header = self.memory.header();
+        match header.arm(self.role, &mut self.cursor, at_least) {
+            Err(Corrupt) => self.mark_corrupt(),
+            Ok(true) if other == Other::Gone => {
+                header.disarm(self.role);
+                // The socket is closed after its end was closed or passed on.
+                if header.peer_generation(self.role) != generation {
+                    return Err(io::Error::new(
+                        io::ErrorKind::Unsupported,
+                        "the other end was passed on by its descriptor, and can't wake this one: \
+                         use another Wait",
+                    ));
+                }
+                self.died = true;
+                Ok(false)
+            }
+            Ok(waits) => Ok(waits),
+        }
+    }
+
     /// Checks from time to time whether the peer is alive. Returns true when it is
     /// found to have died.
     fn check_peer(&mut self, now: Instant) -> bool {
@@ -347,9 +429,14 @@ impl RingSide {
         Ok(file)
     }
 
+    fn close(&mut self, cleanly: bool) {
+        let woken = self.header().close(self.role, cleanly);
+        self.woke(woken);
+    }
+
     /// Closes the end as a panic would: the peer must not take it for a proper end.
     pub(super) fn abandon(mut self) {
-        self.header().close(self.role, false);
+        self.close(false);
         self.owner = None;
     }
 }
@@ -365,7 +452,7 @@ fn too_large_request<T>() -> io::Result<T> {
 impl Drop for RingSide {
     fn drop(&mut self) {
         if self.owner == Some(getpid()) {
-            self.header().close(self.role, !thread::panicking());
+            self.close(!thread::panicking());
         }
     }
 }

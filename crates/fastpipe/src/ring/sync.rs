@@ -1,9 +1,9 @@
 //! Synchronisation of two processes: the standard library's atomics and futex(2),
 //! or loom's models of them to check the memory orderings.
 
-#[cfg(fastpipe_loom)]
+#[cfg(all(test, fastpipe_loom))]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-#[cfg(not(fastpipe_loom))]
+#[cfg(not(all(test, fastpipe_loom)))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -15,7 +15,7 @@ use std::time::Duration;
 #[repr(C)]
 pub(super) struct Word {
     value: AtomicU32,
-    #[cfg(fastpipe_loom)]
+    #[cfg(all(test, fastpipe_loom))]
     queue: model::Queue,
 }
 
@@ -31,7 +31,7 @@ impl Word {
     }
 }
 
-#[cfg(not(fastpipe_loom))]
+#[cfg(not(all(test, fastpipe_loom)))]
 impl Word {
     /// Sleeps while the word is `value`, for `limit` at most, until woken or
     /// interrupted; may return early.
@@ -58,7 +58,7 @@ impl Word {
     }
 }
 
-#[cfg(fastpipe_loom)]
+#[cfg(all(test, fastpipe_loom))]
 impl Word {
     /// Without a time limit, so that a lost wake-up is a deadlock, which loom
     /// reports.
@@ -71,7 +71,7 @@ impl Word {
     }
 }
 
-#[cfg(fastpipe_loom)]
+#[cfg(all(test, fastpipe_loom))]
 mod model {
     use loom::sync::{Condvar, Mutex};
 

@@ -4,5 +4,6 @@ mod counts;
 mod handover;
 mod messages;
 mod models;
+mod ready;
 mod refusals;
 mod threads;

@@ -139,12 +139,16 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     watch();
     let good = copy_of_a_ring(2 * page_size(), BOTH);
     let bad = copy_of_a_ring(2 * page_size(), SealFlags::empty());
-    let offers: [(&[u8], Vec<BorrowedFd<'_>>); 5] = [
-        (b"ringget1", vec![]),
-        (b"ringget1", vec![bad.as_fd()]),
-        (b"ringput1", vec![good.as_fd()]),
-        (b"GET / HT", vec![good.as_fd()]),
-        (b"ringget1", vec![bad.as_fd(); 100]),
+    let (bell, _other) = UnixStream::pair().unwrap();
+    let (pipe, _writer) = std::io::pipe().unwrap();
+    let offers: [(&[u8], Vec<BorrowedFd<'_>>); 7] = [
+        (b"ringget2", vec![]),
+        (b"ringget2", vec![good.as_fd()]),
+        (b"ringget2", vec![good.as_fd(), pipe.as_fd()]),
+        (b"ringget2", vec![bad.as_fd(), bell.as_fd()]),
+        (b"ringput2", vec![good.as_fd(), bell.as_fd()]),
+        (b"GET / HT", vec![good.as_fd(), bell.as_fd()]),
+        (b"ringget2", vec![bad.as_fd(); 100]),
     ];
     for (bytes, fds) in offers {
         let (mut here, there) = UnixStream::pair().unwrap();
@@ -158,7 +162,9 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     // A valid offer is still accepted after these. Surplus descriptors are harmless, and
     // so is one that is no pidfd.
     let (here, there) = UnixStream::pair().unwrap();
-    send(&here, b"ringget1", &[good.as_fd(); 100]);
+    let mut fds = vec![good.as_fd(); 100];
+    fds[1] = bell.as_fd();
+    send(&here, b"ringget2", &fds);
     Consumer::accept(&there).unwrap();
 }
 

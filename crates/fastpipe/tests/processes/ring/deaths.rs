@@ -15,6 +15,7 @@ use crate::common::rings::{
 use crate::common::state::{until, watch};
 use fastpipe::ring::{Consumer, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Calls `try_out` for each way and wait, with a thread for each wait: an end checks for
 /// deaths every quarter of a second, and these times should overlap.
@@ -183,4 +184,24 @@ fn a_peer_that_closes_is_dead_after_its_bytes() {
         assert_eq!(consumer.read(&mut [0; 9]).unwrap(), 5);
         assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
     }
+}
+
+#[test]
+fn a_killed_peer_makes_the_descriptor_readable_at_once() {
+    const NAME: &str = "a_killed_peer_makes_the_descriptor_readable_at_once";
+    if is_child(&name("waits", Way::Socket)) {
+        let _producer = child_producer(Way::Socket);
+        park();
+    }
+    let (mut consumer, child) = with_child_producer(NAME, "waits", Way::Socket);
+    consumer.set_wait(Wait::Never);
+    consumer.ready_fd().unwrap();
+    assert_eq!(consumer.peek(1).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let killing = kill(child, false);
+    let socket = consumer.ready_fd().unwrap();
+    // Without a time limit.
+    while poll(&mut [PollFd::new(&socket, PollFlags::IN)], None).is_err() {}
+    let error = consumer.peek(1).map(drop).unwrap_err();
+    assert_eq!(error_of(&error), Some(RingError::PeerDied));
+    killing.join().unwrap();
 }

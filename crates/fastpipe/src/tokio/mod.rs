@@ -1,0 +1,63 @@
+//! Writers, readers, copies and rings for programs that run on
+//! [tokio](https://docs.rs/tokio): they wait in the runtime, and no call blocks its thread. Feature
+//! `tokio`.
+//!
+//! ```no_run
+//! use std::os::fd::AsFd;
+//! use fastpipe::tokio::Writer;
+//!
+//! # async fn produce() -> std::io::Result<()> {
+//! let mut out = Writer::new(std::io::stdout().as_fd().try_clone_to_owned()?)?;
+//! for number in 0..1_000_000_u64 {
+//!     let mut loan = out.lend(8).await?;
+//!     loan[..8].copy_from_slice(&number.to_le_bytes());
+//!     loan.commit(8)?;
+//! }
+//! let report = out.finish().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server passes connections on by [`copy_bidirectional`]:
+//!
+//! ```no_run
+//! use tokio::net::{TcpListener, TcpStream};
+//!
+//! # async fn serve() -> std::io::Result<()> {
+//! let listener = TcpListener::bind("127.0.0.1:8080").await?;
+//! loop {
+//!     let (client, _) = listener.accept().await?;
+//!     tokio::spawn(async move {
+//!         let server = TcpStream::connect("127.0.0.1:80").await?;
+//!         fastpipe::tokio::copy_bidirectional(&client, &server).await
+//!     });
+//! }
+//! # }
+//! ```
+//!
+//! # Cancellation
+//! A future can be dropped at any await point. Of writers, readers and rings no byte is lost or sent
+//! twice then: what was accepted remains queued, and what was not returned remains there to be read.
+//! A copy that is dropped may have taken bytes from its input that its output did not get.
+//!
+//! # Descriptors
+//! O_NONBLOCK need not be set, and is not changed: it belongs to the open file, which other processes
+//! may share. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
+//! ready; a call takes as long as the disk takes. A duplicate of each descriptor is registered with the
+//! runtime, so those of tokio's own types can be used, too.
+//!
+//! # Panics
+//! All constructors and copies panic outside of a runtime, and in one without I/O
+//! ([`tokio::runtime::Builder::enable_io`]).
+
+mod reader;
+mod registered;
+mod ring;
+mod writer;
+
+pub use self::reader::Reader;
+pub use self::ring::{Consumer, Producer};
+pub use self::writer::Writer;
+pub use crate::relay::polled::{copy, copy_bidirectional};
+
+pub(crate) use self::registered::Registered;

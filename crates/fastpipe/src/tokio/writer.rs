@@ -1,0 +1,142 @@
+//! [`Writer`] on tokio.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncWrite, Interest};
+
+use super::Registered;
+use crate::wait::Wait;
+use crate::writer::{self, Loan, Report, WriterBuilder};
+
+/// Output by the fastest safe method: a [`Writer`](crate::Writer) that waits in the runtime.
+///
+/// Bytes are produced in memory [lent](Self::lend) by the writer, or written as to any
+/// [`AsyncWrite`], which buffers them: [flush](tokio::io::AsyncWriteExt::flush) or
+/// [`finish`](Self::finish) the writer in the end. Dropping it sends what is possible without
+/// waiting.
+///
+/// [`Method::Auto`](crate::Method::Auto) copies here, in well-sized pieces, since it does not compare
+/// methods on a stream that never blocks. [`Method::Fresh`](crate::Method::Fresh) and the others can
+/// be [set](Self::with).
+///
+/// ```
+/// use std::io::Read;
+/// use fastpipe::tokio::Writer;
+/// use tokio::io::AsyncWriteExt;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+/// # runtime.block_on(async {
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let mut out = Writer::new(writer)?;
+/// out.write_all(b"hello").await?;
+/// out.finish().await?;
+/// let mut got = String::new();
+/// reader.read_to_string(&mut got)?;
+/// assert_eq!(got, "hello");
+/// # std::io::Result::Ok(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<F: AsFd = OwnedFd> {
+    inner: Registered<writer::Writer<F>>,
+}
+
+impl<F: AsFd> Writer<F> {
+    /// Creates a writer to `fd` with the default settings.
+    ///
+    /// # Errors
+    /// Those of mmap(2), dup(2) and epoll_ctl(2).
+    pub fn new(fd: F) -> io::Result<Self> {
+        Self::with(crate::Writer::builder(), fd)
+    }
+
+    /// Creates a writer to `fd` with these settings, except for how to wait.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with(settings: WriterBuilder, fd: F) -> io::Result<Self> {
+        let writer = settings.wait(Wait::Never).open(fd)?;
+        let duplicate = writer.as_fd().try_clone_to_owned()?;
+        let inner = Registered::new(writer, duplicate, Interest::WRITABLE)?;
+        Ok(Writer { inner })
+    }
+
+    /// Lends memory for the next bytes of the stream, as [`Writer::lend`](crate::Writer::lend), once
+    /// all bytes before them are sent.
+    ///
+    /// # Errors
+    /// Those of sending them; `OutOfMemory`.
+    pub async fn lend(&mut self, at_least: usize) -> io::Result<Loan<'_, F>> {
+        self.flush_queue().await?;
+        self.inner.get_mut().lend(at_least)
+    }
+
+    /// Sends all queued bytes, closes the descriptor, and returns a report.
+    ///
+    /// # Errors
+    /// Those of sending.
+    pub async fn finish(mut self) -> io::Result<Report> {
+        self.flush_queue().await?;
+        Ok(self.inner.into_inner().finish()?)
+    }
+
+    /// Returns the writer itself, for its counts and its report.
+    pub fn get_ref(&self) -> &crate::Writer<F> {
+        self.inner.get_ref()
+    }
+
+    async fn flush_queue(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_flush_queue(context)).await
+    }
+
+    fn poll_flush_queue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.inner.get_ref().queued() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        self.inner.poll_write(context, Write::flush)
+    }
+}
+
+impl<F: AsFd + Unpin> AsyncWrite for Writer<F> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let inner = &mut self.get_mut().inner;
+        inner.poll_write(context, |writer| writer.write(data))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let inner = &mut self.get_mut().inner;
+        inner.poll_write(context, |writer| writer.write_vectored(data))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush_queue(context)
+    }
+
+    /// Flushes. The descriptor is closed when the writer is finished or dropped.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+impl<F: AsFd> AsFd for Writer<F> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.get_ref().as_fd()
+    }
+}

@@ -1,0 +1,267 @@
+//! `copy` and `copy_bidirectional`.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::{beside, both, cancelled_after, counted, run};
+use crate::common::Directory;
+use crate::common::writers::{KIB, MIB, check, stream};
+use fastpipe::tokio::{copy, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LEN: usize = 5 * MIB + 3;
+
+/// Two ends of a TCP connection.
+fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (one, listener.accept().unwrap().0)
+}
+
+/// The same for tokio.
+fn nonblocking(stream: TcpStream) -> tokio::net::TcpStream {
+    stream.set_nonblocking(true).unwrap();
+    tokio::net::TcpStream::from_std(stream).unwrap()
+}
+
+fn read_all(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    beside(move || {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).unwrap();
+        all
+    })
+}
+
+fn write_all(mut to: impl Write + Send + 'static) -> std::thread::JoinHandle<()> {
+    beside(move || to.write_all(&stream(0, LEN)).unwrap())
+}
+
+fn is_whole(got: &[u8]) {
+    check(got, 0).unwrap();
+    assert_eq!(got.len(), LEN);
+}
+
+#[test]
+fn bytes_pass_between_ends_of_all_kinds() {
+    let directory = Directory::new();
+    let file = directory.file("f", &stream(0, LEN));
+    drop(file);
+    let path = directory.path("f");
+    // From a pipe to a pipe.
+    let ((reader, writer), (from, to)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    let (writing, reading) = (write_all(writer), read_all(from));
+    assert_eq!(run(copy(&reader, &to)).unwrap(), LEN as u64);
+    drop(to);
+    is_whole(&reading.join().unwrap());
+    writing.join().unwrap();
+
+    // From a file to a pipe, and from a pipe to a file.
+    let (from, to) = std::io::pipe().unwrap();
+    let reading = read_all(from);
+    assert_eq!(
+        run(copy(File::open(&path).unwrap(), &to)).unwrap(),
+        LEN as u64
+    );
+    drop(to);
+    is_whole(&reading.join().unwrap());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let writing = write_all(writer);
+    let other = directory.path("other");
+    run(copy(&reader, File::create(&other).unwrap())).unwrap();
+    writing.join().unwrap();
+    is_whole(&std::fs::read(&other).unwrap());
+
+    // From a file to a file, to and from a socket, and to a device.
+    let third = directory.path("third");
+    run(copy(
+        File::open(&path).unwrap(),
+        File::create(&third).unwrap(),
+    ))
+    .unwrap();
+    is_whole(&std::fs::read(&third).unwrap());
+    let null = File::options().write(true).open("/dev/null").unwrap();
+    assert_eq!(
+        run(copy(File::open(&path).unwrap(), null)).unwrap(),
+        LEN as u64
+    );
+    for blocking in [false, true] {
+        let (mine, theirs) = tcp();
+        mine.set_nonblocking(!blocking).unwrap();
+        let reading = read_all(theirs);
+        run(copy(File::open(&path).unwrap(), &mine)).unwrap();
+        drop(mine);
+        is_whole(&reading.join().unwrap());
+        let (mine, theirs) = UnixStream::pair().unwrap();
+        mine.set_nonblocking(!blocking).unwrap();
+        let writing = write_all(theirs);
+        run(copy(&mine, File::create(&other).unwrap())).unwrap();
+        writing.join().unwrap();
+        is_whole(&std::fs::read(&other).unwrap());
+    }
+}
+
+#[test]
+fn both_directions_pass_and_each_ends_by_itself() {
+    for threads in [1, 2] {
+        let (client, ours) = tcp();
+        let (theirs, server) = tcp();
+        let asking = beside({
+            let client = client.try_clone().unwrap();
+            move || {
+                (&client).write_all(&stream(0, LEN)).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+            }
+        });
+        let serving = beside(move || {
+            let mut question = Vec::new();
+            (&server).read_to_end(&mut question).unwrap();
+            // After the other direction has ended.
+            (&server).write_all(&question).unwrap();
+        });
+        let reading = read_all(client);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_io()
+            .build()
+            .unwrap();
+        let moved = runtime.block_on(async {
+            let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+            // In a task of its own, which may run in either thread.
+            tokio::spawn(async move { copy_bidirectional(&ours, &theirs).await })
+                .await
+                .unwrap()
+        });
+        assert_eq!(moved.unwrap(), (LEN as u64, LEN as u64));
+        is_whole(&reading.join().unwrap());
+        asking.join().unwrap();
+        serving.join().unwrap();
+    }
+}
+
+#[test]
+fn a_connection_that_is_reset_is_an_error() {
+    let (client, ours) = tcp();
+    let (theirs, server) = tcp();
+    // A reset, not an end: there are unread bytes.
+    (&ours).write_all(b"unread").unwrap();
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    let outcome = run(async {
+        let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+        let copying = copy_bidirectional(&ours, &theirs);
+        both(copying, async { drop(client) }).await.0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    drop(server);
+}
+
+#[test]
+fn an_output_without_reader_ends_a_copy_that_waits_for_its_input() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (from, to) = std::io::pipe().unwrap();
+    let outcome = run(async {
+        let copying = copy(&reader, &to);
+        both(copying, async {
+            tokio::task::yield_now().await;
+            drop(from);
+        })
+        .await
+        .0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+/// golang/go#75304: a splice between a pipe with bytes and an output that is full.
+#[test]
+fn a_copy_that_cannot_go_on_is_not_polled_again_and_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (idle, _held) = std::io::pipe().unwrap();
+        let (_unread, to) = std::io::pipe().unwrap();
+        let (endless, full) = (File::open("/dev/zero").unwrap(), std::io::pipe().unwrap());
+        let (many, (_stuck, stuck)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let feeding = beside({
+            let mut writer = many.1;
+            // Until its reader leaves.
+            move || while writer.write_all(&[1; 64 * KIB]).is_ok() {}
+        });
+        let (client, ours) = tcp();
+        let (theirs, server) = tcp();
+        let flooding = beside(move || while (&client).write_all(&[1; 64 * KIB]).is_ok() {});
+        let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+        let polls = [const { AtomicUsize::new(0) }; 4];
+        let waiting = async {
+            tokio::join!(
+                counted(&polls[0], copy(&idle, &to)),
+                counted(&polls[1], copy(&endless, &full.1)),
+                counted(&polls[2], copy(&many.0, &stuck)),
+                // Whose reader does not read.
+                counted(&polls[3], copy_bidirectional(&ours, &theirs)),
+            )
+        };
+        let limit = Duration::from_millis(300);
+        assert!(tokio::time::timeout(limit, waiting).await.is_err());
+        for polls in &polls {
+            let polls = polls.load(Ordering::Relaxed);
+            // A loop would take more than ten thousand.
+            assert!(polls < 2000, "{polls} polls");
+        }
+        drop((many.0, ours, theirs, server));
+        feeding.join().unwrap();
+        flooding.join().unwrap();
+    });
+}
+
+/// FASTPIPE_TEST_COPIES sets another number than 20,000.
+#[test]
+fn many_short_copies_pass_and_leave_nothing() {
+    let copies = std::env::var("FASTPIPE_TEST_COPIES").map_or(20_000, |n| n.parse().unwrap());
+    run(async {
+        let (mut inner, outer) = UnixStream::pair().unwrap();
+        outer.set_nonblocking(true).unwrap();
+        inner
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        for n in 0..copies {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let sent = (n as u64).to_le_bytes();
+            writer.write_all(&sent).unwrap();
+            drop(writer);
+            assert_eq!(copy(&reader, &outer).await.unwrap(), 8);
+            let mut got = [0; 8];
+            inner.read_exact(&mut got).unwrap();
+            assert_eq!(got, sent);
+        }
+    });
+}
+
+#[test]
+fn what_tokio_itself_reads_and_writes_afterwards_is_the_rest() {
+    let (client, ours) = tcp();
+    let (theirs, server) = tcp();
+    run(async {
+        let (mut ours, mut theirs) = (nonblocking(ours), nonblocking(theirs));
+        (&client).write_all(b"before").unwrap();
+        let mut got = [0; 6];
+        ours.read_exact(&mut got).await.unwrap();
+        // Nothing moves, and the copy is given up.
+        assert!(
+            cancelled_after(0, copy_bidirectional(&ours, &theirs))
+                .await
+                .is_none()
+        );
+        (&client).write_all(b"after!").unwrap();
+        ours.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"after!");
+        theirs.write_all(b"also").await.unwrap();
+        let mut got = [0; 4];
+        (&server).read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"also");
+    });
+}

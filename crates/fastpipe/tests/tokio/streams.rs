@@ -1,0 +1,206 @@
+//! Writers, readers and rings whose bytes arrive.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::{beside, both, counted, run};
+use crate::common::Directory;
+use crate::common::writers::{KIB, MIB, check, fill, stream};
+use fastpipe::tokio::{Consumer, Producer, Reader, Writer};
+use fastpipe::{Method, ring};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+const LEN: usize = 3 * MIB + 17;
+
+/// Lends and writes by turns, up to `LEN` bytes.
+async fn produce(mut out: Writer<std::io::PipeWriter>) {
+    let mut at = 0;
+    for size in [3, 70_000, 1, 4096, 9000].into_iter().cycle() {
+        let size = size.min(LEN - at);
+        if size == 0 {
+            break;
+        }
+        if size % 2 == 0 {
+            let mut loan = out.lend(size).await.unwrap();
+            fill(&mut loan[..size], at as u64);
+            loan.commit(size).unwrap();
+        } else {
+            out.write_all(&stream(at as u64, size)).await.unwrap();
+        }
+        at += size;
+    }
+    out.finish().await.unwrap();
+}
+
+async fn consume(mut input: Reader<std::io::PipeReader>) {
+    let mut at = 0;
+    loop {
+        let bytes = input.fill_buf().await.unwrap();
+        if bytes.is_empty() {
+            break;
+        }
+        let n = bytes.len().min(5000);
+        check(&bytes[..n], at as u64).unwrap();
+        input.consume(n);
+        at += n;
+        let mut few = [0; 77];
+        let n = input.read(&mut few).await.unwrap();
+        check(&few[..n], at as u64).unwrap();
+        at += n;
+    }
+    assert_eq!(at, LEN);
+}
+
+#[test]
+fn a_stream_passes_from_writer_to_reader_in_one_runtime() {
+    for method in [Method::Auto, Method::Fresh, Method::copy()] {
+        run(async {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let settings = fastpipe::Writer::builder().method(method);
+            let out = Writer::with(settings, writer).unwrap();
+            both(produce(out), consume(Reader::new(reader).unwrap())).await;
+        });
+    }
+}
+
+#[test]
+fn files_are_always_ready() {
+    let directory = Directory::new();
+    let path = directory.path("f");
+    run(async {
+        let mut out = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+        out.write_all(&stream(0, LEN)).await.unwrap();
+        out.flush().await.unwrap();
+        assert_eq!(out.finish().await.unwrap().counts.bytes, LEN as u64);
+        let mut got = Vec::new();
+        let mut input = Reader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        input.read_to_end(&mut got).await.unwrap();
+        check(&got, 0).unwrap();
+        assert_eq!(got.len(), LEN);
+    });
+}
+
+#[test]
+fn a_reader_that_leaves_is_a_broken_pipe() {
+    run(async {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut out = Writer::new(writer).unwrap();
+        let sending = async {
+            loop {
+                if let Err(error) = out.write_all(&[1; 64 * KIB]).await {
+                    break error.kind();
+                }
+            }
+        };
+        let (kind, ()) = both(sending, async { drop(reader) }).await;
+        assert_eq!(kind, ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_full_pipe_and_an_empty_one_are_not_polled_again_and_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut out = Writer::new(writer).unwrap();
+        let (mut empty, _held) = {
+            let (reader, writer) = std::io::pipe().unwrap();
+            (Reader::new(reader).unwrap(), writer)
+        };
+        let polls = [const { AtomicUsize::new(0) }; 2];
+        let full = counted(&polls[0], async {
+            loop {
+                out.write_all(&[1; 4 * MIB]).await.unwrap();
+            }
+        });
+        let starved = counted(&polls[1], empty.fill_buf());
+        // As long as they would spin.
+        let waiting = async { tokio::join!(full, async { starved.await.map(drop) }) };
+        let limit = Duration::from_millis(300);
+        assert!(tokio::time::timeout(limit, waiting).await.is_err());
+        for polls in &polls {
+            let polls = polls.load(Ordering::Relaxed);
+            assert!(polls < 20, "{polls} polls");
+        }
+        drop(reader);
+    });
+}
+
+fn ring(capacity: usize) -> (ring::Producer, ring::Consumer) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let accepting = beside(move || ring::Consumer::accept(&there).unwrap());
+    let producer = ring::Producer::offer(&here, capacity).unwrap();
+    (producer, accepting.join().unwrap())
+}
+
+#[test]
+fn messages_pass_through_a_ring_in_one_runtime() {
+    run(async {
+        let (producer, consumer) = ring(1);
+        let mut producer = Producer::new(producer).unwrap();
+        let mut consumer = Consumer::new(consumer).unwrap();
+        let sending = async move {
+            for n in 0..10_000_usize {
+                producer.send(&stream(n as u64, n % 900)).await.unwrap();
+            }
+        };
+        let receiving = async {
+            let mut message = Vec::new();
+            let mut count = 0;
+            while let Some(len) = consumer.recv(&mut message).await.unwrap() {
+                assert_eq!(len, count % 900);
+                check(&message, count as u64).unwrap();
+                count += 1;
+            }
+            assert_eq!(count, 10_000);
+        };
+        both(sending, receiving).await;
+    });
+}
+
+#[test]
+fn one_end_may_wait_in_the_runtime_and_the_other_asleep() {
+    // The consumer in the runtime.
+    let (mut producer, consumer) = ring(8 * KIB);
+    let sending = beside(move || {
+        for at in (0..LEN).step_by(1000) {
+            let n = 1000.min(LEN - at);
+            producer.write_all(&stream(at as u64, n)).unwrap();
+        }
+    });
+    run(async {
+        let mut consumer = Consumer::new(consumer).unwrap();
+        let mut got = Vec::new();
+        consumer.read_to_end(&mut got).await.unwrap();
+        check(&got, 0).unwrap();
+        assert_eq!(got.len(), LEN);
+    });
+    sending.join().unwrap();
+
+    // The producer.
+    let (producer, mut consumer) = ring(8 * KIB);
+    let receiving = beside(move || {
+        let mut got = Vec::new();
+        consumer.read_to_end(&mut got).unwrap();
+        got
+    });
+    run(async {
+        let mut producer = Producer::new(producer).unwrap();
+        let mut at = 0;
+        while at < LEN {
+            let n = 3000.min(LEN - at);
+            let mut slot = producer.lend(n).await.unwrap();
+            slot.write_at(0, &stream(at as u64, n));
+            slot.commit(n);
+            at += n;
+        }
+    });
+    let got = receiving.join().unwrap();
+    check(&got, 0).unwrap();
+    assert_eq!(got.len(), LEN);
+}
