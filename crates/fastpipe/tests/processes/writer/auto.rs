@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use crate::common::onward::splice;
 use crate::common::process::{Forked, in_own_process, set_huge_pages};
+use crate::common::seccomp::refuse;
 use crate::common::skip::skip;
 use crate::common::writers::{KIB, MIB, is_excused};
 use crate::common::{assert_same, pattern, pipe_of};
@@ -17,7 +18,7 @@ use crate::common::{smaps, vmsplice};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::method::Method;
 use fastpipe::probe::cow_check_works;
-use fastpipe::writer::{CopyReason, Report, Writer};
+use fastpipe::writer::{CopyReason, Report, Trial, Writer};
 
 const LOAN: usize = 256 * KIB;
 /// Sent after the wanted trial.
@@ -143,7 +144,8 @@ fn send_until(
 /// be tried here.
 fn send(writer: OwnedFd, way: Method) -> usize {
     let cycle = Cycle::new();
-    let mut out = Writer::builder().method(Method::Auto).open(writer).unwrap();
+    let settings = Writer::builder().allow_clone(way == Method::CowChecked);
+    let mut out = settings.open(writer).unwrap();
     let started = Instant::now();
     let at = send_until(&mut out, &cycle, 0, |report| {
         is_tried(report, way) || is_given_up(report)
@@ -173,7 +175,6 @@ fn auto_tries_fresh_pages_and_every_reader_gets_every_byte() {
         let (reader, writer) = pipe_of(64 * KIB);
         let cycle = &cycle;
         thread::scope(|scope| {
-            // A second thread, so that only fresh pages are tried.
             let got = scope.spawn(move || reading(reader, cycle));
             assert_eq!(send(writer, Method::Fresh), got.join().unwrap());
         });
@@ -204,6 +205,36 @@ fn auto_tries_cow_checked_pages_in_process_of_one_thread() {
             let got = reading(reader, &cycle);
             assert!(child.join());
             assert!(got >= MORE, "{got}");
+        }
+    });
+}
+
+/// clone(2) shows in audits, uses up process ids, and ends a process whose filter forbids it.
+#[test]
+fn auto_does_not_clone_unless_it_may_nor_under_a_seccomp_filter() {
+    in_own_process(|| {
+        for (allowed, filtered) in [(false, false), (true, true)] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let (mut own, mut other) = (Some(writer), Some(reader));
+            // A forked child has one thread, as the check requires.
+            let child = Forked::running(|| {
+                drop(other.take());
+                if filtered && !refuse(&[libc::SYS_getuid], libc::EPERM) {
+                    return true;
+                }
+                let settings = Writer::builder().allow_clone(allowed);
+                let mut out = settings.open(own.take().unwrap()).unwrap();
+                let cycle = Cycle::new();
+                let is_enough = |report: &Report| {
+                    let fresh = |trial: &&Trial| trial.challenger == Method::Fresh;
+                    report.trials.iter().filter(fresh).count() >= 3 || is_given_up(report)
+                };
+                send_until(&mut out, &cycle, 0, is_enough);
+                !is_tried(&out.finish().unwrap(), Method::CowChecked)
+            });
+            drop(own.take());
+            copy(other.take().unwrap(), &Cycle::new());
+            assert!(child.join(), "{allowed}, {filtered}");
         }
     });
 }
