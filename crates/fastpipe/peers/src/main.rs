@@ -10,6 +10,7 @@
 mod channel;
 mod by_hand;
 mod ours;
+mod round_trip;
 mod theirs;
 
 use std::io::{BufRead, BufReader};
@@ -26,6 +27,7 @@ const WARM_UP: Duration = Duration::from_millis(60);
 const TIMED: Duration = Duration::from_millis(150);
 
 fn main() -> Result<()> {
+    iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [role, kind, size, messages, name] = &args[..]
         && role == "consume"
@@ -42,6 +44,23 @@ fn main() -> Result<()> {
             measure(Shape::new(size, messages), rounds)?;
         }
     }
+    measure_round_trips(rounds)
+}
+
+fn measure_round_trips(rounds: usize) -> Result<()> {
+    let (mut ours, mut hand) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            ours.push(round_trip::of_rings()?.as_secs_f64());
+            hand.push(round_trip::by_hand()?.as_secs_f64());
+        } else {
+            hand.push(round_trip::by_hand()?.as_secs_f64());
+            ours.push(round_trip::of_rings()?.as_secs_f64());
+        }
+    }
+    let ratios = ours.iter().zip(&hand).map(|(ours, hand)| ours / hand).collect();
+    let [ours, hand] = [ours, hand].map(|seconds| median(seconds) * 1e9);
+    println!("round trip: rings {ours:.0} ns, words {hand:.0} ns, ratio {}", interval(ratios));
     Ok(())
 }
 
