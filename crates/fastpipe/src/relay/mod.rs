@@ -18,7 +18,7 @@
 //! })?;
 //! assert_eq!((done.given, done.technique), (9, Technique::Splice));
 //! # let mut got = [0; 9];
-//! # std::io::Read::read_exact(&mut std::fs::File::from(reader), &mut got)?;
+//! # std::io::Read::read_exact(&mut { reader }, &mut got)?;
 //! # assert_eq!(&got, b"[package]");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -15,8 +15,7 @@ use crate::writer::{self, Loan, Report, WriterBuilder};
 /// Output by the fastest safe method: a [`Writer`](crate::Writer) that waits in the runtime.
 ///
 /// Bytes are produced in memory [lent](Self::lend) by the writer, or written as to any
-/// [`AsyncWrite`], which buffers them: [flush](tokio::io::AsyncWriteExt::flush) or
-/// [`finish`](Self::finish) the writer in the end. Dropping it sends what is possible without
+/// [`AsyncWrite`], which buffers them: flush or [`finish`](Self::finish) the writer in the end. Dropping it sends what is possible without
 /// waiting.
 ///
 /// [`Method::Auto`](crate::Method::Auto) copies here, in well-sized pieces, since it does not compare
