@@ -11,6 +11,7 @@ mod channel;
 mod by_hand;
 mod ours;
 mod round_trip;
+mod statistics;
 mod theirs;
 
 use std::io::{BufRead, BufReader};
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::channel::{Kind, Shape, consumer, producer};
+use crate::statistics::{median, ratios};
 
 const SIZES: [usize; 8] = [8, 64, 512, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20];
 const MESSAGES: [usize; 3] = [2, 4, 16];
@@ -58,9 +60,9 @@ fn measure_round_trips(rounds: usize) -> Result<()> {
             ours.push(round_trip::of_rings()?.as_secs_f64());
         }
     }
-    let ratios = ours.iter().zip(&hand).map(|(ours, hand)| ours / hand).collect();
-    let [ours, hand] = [ours, hand].map(|seconds| median(seconds) * 1e9);
-    println!("round trip: rings {ours:.0} ns, words {hand:.0} ns, ratio {}", interval(ratios));
+    let ratio = ratios(&ours, &hand);
+    let [ours, hand] = [ours, hand].map(|seconds| median(&seconds) * 1e9);
+    println!("round trip: rings {ours:.0} ns, words {hand:.0} ns, ratio {ratio}");
     Ok(())
 }
 
@@ -75,11 +77,10 @@ fn measure(shape: Shape, rounds: usize) -> Result<()> {
         }
     }
     let of = |kind: Kind| &rates[Kind::ALL.iter().position(|one| *one == kind).unwrap_or(0)];
-    let ours = median(of(Kind::Spinning).clone());
+    let ours = median(of(Kind::Spinning));
     print!("{:>9} {:>3}  {}", shape.size, shape.messages, per_s(ours, shape));
     for (one, other) in Kind::PAIRS {
-        let ratios = of(one).iter().zip(of(other)).map(|(one, other)| one / other);
-        print!("  {one}/{other} {}", interval(ratios.collect()));
+        print!("  {one}/{other} {}", ratios(of(one), of(other)));
     }
     println!();
     Ok(())
@@ -92,20 +93,6 @@ fn per_s(rate: f64, shape: Shape) -> String {
     } else {
         format!("{:5.1} M/s", rate / 1e6)
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// The median, and the order statistics that enclose it with 95 %.
-fn interval(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let from_end = ((count as f64 - 1.96 * (count as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
-    let (low, high) = (values[from_end], values[count - 1 - from_end]);
-    format!("{:.2} [{low:.2}, {high:.2}]", values[count / 2])
 }
 
 /// Messages per second.

@@ -8,13 +8,18 @@
 //! All take turns within a round; ratios are paired by round. The last lines are of many short
 //! connections.
 
+#[path = "../statistics.rs"]
+mod statistics;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::statistics::{cpu_time, median, ratios};
 
 const KINDS: [&str; 4] = ["fastpipe", "tokio", "tokio-128k", "tokio-splice2"];
 const SHORT: usize = 3000;
@@ -44,31 +49,14 @@ fn main() -> Result<()> {
         let what = if short { "connections of 100 bytes: CPU us each, per s" } else { "CPU ms/GiB, GiB/s" };
         println!("{what}; ratios of fastpipe's to it");
         for at in 0..KINDS.len() {
-            let ratios = |of: &[Vec<f64>]| {
-                interval(of[0].iter().zip(&of[at]).map(|(ours, other)| ours / other).collect())
-            };
+            let (cost, rate) = (ratios(&costs[0], &costs[at]), ratios(&rates[0], &rates[at]));
             println!(
-                "{:>14} {:8.1} {:8.2}   cost {}   rate {}",
-                KINDS[at], median(&costs[at]), median(&rates[at]), ratios(&costs), ratios(&rates)
+                "{:>14} {:8.1} {:8.2}   cost {cost}   rate {rate}",
+                KINDS[at], median(&costs[at]), median(&rates[at])
             );
         }
     }
     Ok(())
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// The median, and the order statistics that enclose it with 95 %.
-fn interval(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let from_end = ((count as f64 - 1.96 * (count as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
-    let (low, high) = (values[from_end], values[count - 1 - from_end]);
-    format!("{:.2} [{low:.2}, {high:.2}]", values[count / 2])
 }
 
 /// Cost and rate: of one connection with this many bytes, or of many short ones.
@@ -136,16 +124,6 @@ fn short(listener: &TcpListener, address: SocketAddr) -> Result<Duration> {
         drop(client);
     }
     Ok(started.elapsed())
-}
-
-/// Sum over all threads, by the kernel's nanoseconds (schedstat), so that ticks do not matter.
-fn cpu_time(proxy: &Child) -> Result<Duration> {
-    let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{}/task", proxy.id()))? {
-        let stat = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        sum += stat.split(' ').next().context("schedstat")?.parse::<u64>()?;
-    }
-    Ok(Duration::from_nanos(sum))
 }
 
 async fn serve(kind: &str, server: SocketAddr) -> Result<()> {
