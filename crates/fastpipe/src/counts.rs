@@ -9,7 +9,7 @@ pub struct Counts {
     pub syscalls: u64,
     /// System calls that moved at least one byte.
     pub moving_calls: u64,
-    /// System calls that found the pipe full or empty.
+    /// Attempts that found the pipe, or the ring, full or empty.
     pub would_blocks: u64,
     /// System calls that were poll(2).
     pub polls: u64,

@@ -16,16 +16,16 @@
 //! use fastpipe::Writer;
 //!
 //! let mut out = Writer::stdout()?;
-//! let mut number = 0u64;
-//! while number < 1_000_000_000 {
+//! let mut numbers = 0..1_000_000_000u64;
+//! while !numbers.is_empty() {
 //!     // As much memory as suits the method in use.
 //!     let mut page = out.lend(0)?;
-//!     for word in page.as_chunks_mut::<8>().0 {
+//!     let mut filled = 0;
+//!     for (word, number) in page.as_chunks_mut::<8>().0.iter_mut().zip(&mut numbers) {
 //!         *word = number.to_le_bytes();
-//!         number += 1;
+//!         filled += 8;
 //!     }
-//!     let n = page.len();
-//!     page.commit(n)?;
+//!     page.commit(filled)?;
 //! }
 //! out.finish()?;
 //! # Ok::<(), std::io::Error>(())

@@ -141,6 +141,7 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result
         match sent {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => wait(stream, PollFlags::OUT, stream.write_timeout()?)?,
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(closed()),
             // So few bytes are never sent partially.
             sent => return sent.map(drop).map_err(io::Error::from),
         }
@@ -165,13 +166,9 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
                 wait(stream, PollFlags::IN, stream.read_timeout()?)?;
                 continue;
             }
+            Err(Errno::CONNRESET) => return Err(closed()),
             Err(errno) => return Err(errno.into()),
-            Ok(message) if message.bytes == 0 => {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "the socket was closed while a ring was being handed over",
-                ));
-            }
+            Ok(message) if message.bytes == 0 => return Err(closed()),
             Ok(message) => {
                 filled += message.bytes;
                 cut_off |= message.flags.contains(ReturnFlags::CTRUNC);
@@ -184,6 +181,13 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
         }
     }
     Ok((fds, cut_off))
+}
+
+fn closed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the socket was closed while a ring was being handed over",
+    )
 }
 
 /// Waits until `stream` is ready for `events`, even if it is non-blocking, since a

@@ -45,19 +45,32 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The child takes it by `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)`.
+//! The child takes it by `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)`, and watches
+//! [`Peer::parent`]. Nothing else may be written to that descriptor, `println!` included: it is a file, so
+//! text would overwrite the ring's header ([`Corrupt`](RingError::Corrupt)). With standard input nothing
+//! can happen by accident.
+//!
+//! | | [`pair`] and `into_fd` | [`offer`](Producer::offer) and [`accept`](Consumer::accept) |
+//! |---|---|---|
+//! | needs | a child | a Unix socket, also as a child's standard input: `Stdio::from(OwnedFd::from(there))`, where the `Command` must be dropped before the parent can notice its end |
+//! | death of the peer | noticed after [`watch`](Producer::watch) | noticed |
+//! | [event loops](Producer::ready_fd), tokio | no | yes |
+//!
+//! The crate's examples `frames` and `messages` are complete programs of each kind.
 //!
 //! # Waiting
-//! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about as
-//! long as a wake-up takes, if that was successful before, and then sleeps by futex(2); the peer makes a system call only to
-//! wake it, when the bytes or the room it waits for are there. `Spin` makes no
+//! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about as long as a wake-up takes, if
+//! that was successful before, and then sleeps by futex(2); the peer makes a system call only to wake
+//! it, when the bytes or the room it waits for are there. `Spin` makes no
 //! system calls and is fastest if each end has a processor of its own. `Adaptive`
 //! spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
 //! not spin if both ends are bound to the same processor (sched_setaffinity(2), at
 //! the time of `set_wait`).
 //!
-//! The death of the peer is noticed within a second, by a pidfd or by the hang-up
-//! of the socket over which the ring was passed; see [`Peer`]. An end keeps
+//! While an end waits, the death of the peer is noticed within a second, by a pidfd or by the hang-up
+//! of the socket over which the ring was passed; see [`Peer`]. A producer that always finds room has
+//! to ask for [`peer_state`](Producer::peer_state), and [`wait_drained`](Producer::wait_drained) shows
+//! that everything was taken. An end keeps
 //! waiting for a peer that is merely stopped:
 //! [`peer_state`](Producer::peer_state) shows that, and
 //! [`set_timeout`](Producer::set_timeout) limits the wait.

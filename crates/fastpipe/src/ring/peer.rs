@@ -44,11 +44,12 @@ impl Peer {
         Self::from_pid(Pid::from_child(child))
     }
 
-    /// The process that spawned this one. Call this early: if that process has died,
-    /// this one has another parent (usually the init of its pid namespace).
+    /// The process that spawned this one. Call this early: if that process died before, this is the one
+    /// that has adopted it (usually the init of its pid namespace). An end that was
+    /// [accepted](super::Consumer::accept) needs no such care.
     ///
     /// # Errors
-    /// Those of [`child`](Self::child); `NotFound` if the parent is gone.
+    /// Those of [`child`](Self::child); `NotFound` if the parent dies during the call.
     pub fn parent() -> io::Result<Self> {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "the parent process is gone");
         let parent = getppid().ok_or_else(gone)?;

@@ -66,6 +66,18 @@ impl Producer {
         }
     }
 
+    /// Waits until the consumer has released all bytes. Dropping the producer does not wait, so bytes
+    /// that the consumer never takes are lost without an error.
+    ///
+    /// # Errors
+    /// Those of [`Producer`].
+    pub fn wait_drained(&mut self) -> io::Result<()> {
+        match self.side.wait_for_all()? {
+            WaitOutcome::Enough => Ok(()),
+            WaitOutcome::Ended(end) => Err(end.into()),
+        }
+    }
+
     /// Returns the number of free bytes, at the moment.
     ///
     /// # Errors

@@ -261,6 +261,17 @@ impl RingSide {
         if at_least > self.capacity() / 2 {
             return too_large_request();
         }
+        self.wait_until_available(at_least)
+    }
+
+    /// Waits until the whole capacity is available: for room, that the peer has taken all bytes.
+    pub(super) fn wait_for_all(&mut self) -> io::Result<WaitOutcome> {
+        self.refresh()?;
+        self.wait_until_available(self.capacity())
+    }
+
+    #[inline]
+    fn wait_until_available(&mut self, at_least: usize) -> io::Result<WaitOutcome> {
         if self.cursor.available() >= at_least {
             self.backoff.record_success();
             return Ok(WaitOutcome::Enough);
@@ -393,6 +404,11 @@ impl RingSide {
             self.counts.syscalls += 1;
             self.counts.polls += 1;
             self.died = self.peer_is(Peer::is_dead);
+            if !self.died && self.peer.as_ref().is_some_and(Peer::is_dead) {
+                // It has passed its end on, or something has overwritten the header.
+                let intact = self.header().check(self.capacity() as u64).is_ok();
+                self.corrupt |= !intact;
+            }
         }
         self.died && !died_before
     }

@@ -8,10 +8,16 @@
 //!
 //! # async fn produce() -> std::io::Result<()> {
 //! let mut out = Writer::new(std::io::stdout().as_fd().try_clone_to_owned()?)?;
-//! for number in 0..1_000_000_u64 {
-//!     let mut loan = out.lend(8).await?;
-//!     loan[..8].copy_from_slice(&number.to_le_bytes());
-//!     loan.commit(8)?;
+//! let mut numbers = 0..1_000_000_u64;
+//! while !numbers.is_empty() {
+//!     // As much memory as suits the method in use.
+//!     let mut loan = out.lend(0).await?;
+//!     let mut filled = 0;
+//!     for (word, number) in loan.as_chunks_mut::<8>().0.iter_mut().zip(&mut numbers) {
+//!         *word = number.to_le_bytes();
+//!         filled += 8;
+//!     }
+//!     loan.commit(filled)?;
 //! }
 //! let report = out.finish().await?;
 //! # Ok(())
@@ -44,7 +50,8 @@
 //! O_NONBLOCK need not be set, and is not changed: it belongs to the open file, which other processes
 //! may share. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
 //! ready; a call takes as long as the disk takes. A duplicate of each descriptor is registered with the
-//! runtime, so those of tokio's own types can be used, too.
+//! runtime, so those of tokio's own types can be used, too. A connection passed on by
+//! [`copy_bidirectional`] thus has four descriptors.
 //!
 //! # Panics
 //! All constructors and copies panic outside of a runtime, and in one without I/O

@@ -23,7 +23,8 @@ pub struct Report {
     pub counts: Counts,
     /// Number of bytes that were handed over rather than copied.
     pub zero_copy_bytes: u64,
-    /// Number of used-up slabs whose pages were replaced by new ones.
+    /// Number of used-up slabs (parts of the memory to send from, usually a huge page) whose pages were
+    /// replaced by new ones.
     pub slabs_renewed: u64,
     /// Number of used-up slabs whose pages were written again.
     pub slabs_reused: u64,

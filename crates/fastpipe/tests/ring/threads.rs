@@ -343,3 +343,27 @@ fn sizes_beyond_a_slot_or_a_view_panic() {
         assert!(common::writers::said(&why).contains(expected), "{expected}");
     }
 }
+
+#[test]
+fn a_producer_can_wait_until_all_is_taken() {
+    for wait in WAITS {
+        let (mut producer, mut consumer) = ring();
+        producer.set_wait(wait);
+        producer.wait_drained().unwrap();
+        producer.write_all(&[7; 100]).unwrap();
+        producer.set_timeout(Some(Duration::from_millis(1)));
+        let error = producer.wait_drained().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        producer.set_timeout(None);
+        consumer.read_exact(&mut [0; 99]).unwrap();
+        let taking = as_soon_as_we_wait(wait, move || {
+            consumer.read_exact(&mut [0]).unwrap();
+            consumer
+        });
+        producer.wait_drained().unwrap();
+        producer.write_all(&[7; 100]).unwrap();
+        drop(taking.join().unwrap());
+        let error = producer.wait_drained().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+}

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::common::WAITS;
@@ -13,7 +13,8 @@ use crate::common::rings::{
     produce, with_child_consumer, with_child_producer,
 };
 use crate::common::state::{until, watch};
-use fastpipe::ring::{Consumer, PeerState, Producer, RingError};
+use crate::common::writers::KIB;
+use fastpipe::ring::{self, Consumer, Peer, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -204,4 +205,26 @@ fn a_killed_peer_makes_the_descriptor_readable_at_once() {
     let error = consumer.peek(1).map(drop).unwrap_err();
     assert_eq!(error_of(&error), Some(RingError::PeerDied));
     killing.join().unwrap();
+}
+
+/// As by a child that prints instead of taking its end, which is its standard output.
+#[test]
+fn a_dead_child_that_has_overwritten_the_header_ends_the_wait() {
+    for len in [64, 512, 4096, 8192] {
+        watch();
+        let (producer, mut consumer) = ring::pair(64 * KIB).unwrap();
+        let file = producer.into_fd().unwrap();
+        let script = format!("head -c {len} /dev/zero");
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", &script]).stdout(file).spawn().unwrap();
+        drop(command);
+        consumer.watch(Peer::child(&child).unwrap());
+        child.wait().unwrap();
+        let error = consumer.peek(1).map(drop).unwrap_err();
+        let expected = [RingError::PeerDied, RingError::Corrupt];
+        assert!(
+            error_of(&error).is_some_and(|e| expected.contains(&e)),
+            "{error}"
+        );
+    }
 }
