@@ -2,7 +2,9 @@
 //! people use?
 //!
 //! `cargo bench -p pipespeed --bench readers [-- --slow STEPS] [--readers wc,cat] [--rounds N]
-//! [--seconds S] [--trials]`
+//! [--seconds S] [--trials] [--allow-clone]`
+//!
+//! With `--allow-clone`, `CowChecked` is among the methods, and `Auto` may try it.
 //!
 //! For each reader, a few rounds of every safe method find the best one, and the one that
 //! takes the least processor time of those within 5 % of it. Then these and `Auto` run in
@@ -70,6 +72,7 @@ struct Options {
     speed: Speed,
     readers: Option<String>,
     trials: bool,
+    allow_clone: bool,
 }
 
 /// What one run of a producer and a reader showed.
@@ -118,8 +121,10 @@ fn compare(name: &str, command: &str, options: &Options) -> anyhow::Result<bool>
         capacity: CAPACITY,
         speed: options.speed,
         seconds: options.seconds,
+        allow_clone: options.allow_clone,
     };
-    let mut pilots = FORCED.map(|way| (way, Vec::new(), Vec::new()));
+    let forced = FORCED.iter().filter(|way| options.allow_clone || **way != Way::CowChecked);
+    let mut pilots: Vec<_> = forced.map(|way| (*way, Vec::new(), Vec::new())).collect();
     for round in 0..PILOT_ROUNDS {
         for turn in 0..pilots.len() {
             let at = (round + turn) % pilots.len();
@@ -227,6 +232,7 @@ fn asked_for() -> anyhow::Result<Options> {
         speed: Speed::Fast,
         readers: None,
         trials: false,
+        allow_clone: false,
     };
     options::each(|option, value| {
         match option {
@@ -234,6 +240,7 @@ fn asked_for() -> anyhow::Result<Options> {
             "--seconds" => options.seconds = value()?.parse()?,
             "--readers" => options.readers = Some(value()?),
             "--trials" => options.trials = true,
+            "--allow-clone" => options.allow_clone = true,
             "--slow" => {
                 let steps = value()?.parse()?;
                 options.speed = Speed::Slow { steps };

@@ -39,6 +39,8 @@ pub struct Plan {
     pub capacity: usize,
     pub speed: Speed,
     pub seconds: f64,
+    /// Whether `Auto` may try `CowChecked`.
+    pub allow_clone: bool,
 }
 
 /// How much work each byte is.
@@ -92,7 +94,7 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
         Way::CowChecked => Method::CowChecked,
     };
     let builder = Writer::builder().capacity(plan.capacity).method(method);
-    let mut out = builder.stdout()?;
+    let mut out = builder.allow_clone(plan.allow_clone).stdout()?;
     match produce(plan, &mut out) {
         // The reader wants no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
