@@ -1,89 +1,174 @@
 //! [`Bell`]: how an end that waits by a descriptor is woken.
 //!
-//! Two connected sockets, one at each end. Not an eventfd(2): that belongs to both processes, so
-//! that a peer could clear its O_NONBLOCK, or fill it, and our call would block. A call on a socket
-//! can be made non-blocking by itself. A socket also shows that the peer's end is gone.
+//! A pipe for each direction. Not an eventfd(2): that belongs to both processes, so that a peer could
+//! clear its O_NONBLOCK, or fill it, and our call would block; a call on a pipe can be made
+//! non-blocking by itself. Not a socket, over which a peer can send descriptors whose closing blocks.
+//! A pipe also shows that the peer's end is gone.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, sockopt};
+use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::pipe::is_pipe;
 use crate::sealed::refused;
+use crate::transfer::{Counts, Nowait};
 
-/// This end's socket.
+/// This end's part.
 #[derive(Debug)]
 pub(super) struct Bell {
-    socket: OwnedFd,
+    /// Becomes readable when the other end rings.
+    own: OwnedFd,
+    own_nowait: Nowait,
+    other: OwnedFd,
+    other_nowait: Nowait,
     /// Whether somebody waits for it to become readable.
     pub(super) in_use: bool,
-    /// Generation of the other end that has the other socket.
+    /// Generation of the other end that has the other part.
     pub(super) generation: u32,
 }
 
-/// What was found when the bell was silenced.
+/// Whether the other end still has its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Other {
-    /// The other end still has its socket.
+pub(super) enum Link {
     Connected,
-    /// It has none any more: dropped, passed on, or dead.
+    /// The end was dropped or passed on, or its process has died.
     Gone,
 }
 
+/// More bytes are left unread: the peer rings once or twice, and one that rings for ever only keeps
+/// the descriptor readable.
+const MAX_READS: u32 = 8;
+
 impl Bell {
-    /// Creates the bells of both ends.
-    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
-        let (here, there) = UnixStream::pair()?;
-        Ok((Self::new(here.into()), there.into()))
+    /// Creates the bells of both ends, both of which have been rung: whoever waits for one before the
+    /// first call that would block finds out that there is something to do.
+    pub(super) fn pair() -> io::Result<(Self, [OwnedFd; 2])> {
+        let (own, there) = one_way()?;
+        let (theirs, other) = one_way()?;
+        let mut bell = Self::new(own, other);
+        bell.ring();
+        rustix::io::write(&there, &[1])?;
+        Ok((bell, [theirs, there]))
     }
 
-    /// Takes the socket that the other process sent.
-    pub(super) fn received(socket: OwnedFd) -> io::Result<Self> {
-        let kind = (
-            sockopt::socket_domain(&socket),
-            sockopt::socket_type(&socket),
-        );
-        if kind != (Ok(AddressFamily::UNIX), Ok(SocketType::STREAM)) {
-            return Err(refused(
-                "the offer of a ring had no socket to wake its ends",
-            ));
+    /// Checks the descriptors that the other process sent.
+    pub(super) fn check(own: &OwnedFd, other: &OwnedFd) -> io::Result<()> {
+        let is_open_for = |fd: &OwnedFd, access: &[OFlags]| {
+            is_pipe(fd).is_ok_and(|is_pipe| is_pipe)
+                && fcntl_getfl(fd).is_ok_and(|flags| access.contains(&(flags & OFlags::ACCMODE)))
+        };
+        let may_ring = [OFlags::RDWR, OFlags::WRONLY];
+        if !is_open_for(own, &[OFlags::RDONLY]) || !is_open_for(other, &may_ring) {
+            return Err(refused("the offer of a ring had no pipes to wake its ends"));
         }
-        Ok(Self::new(socket))
+        Ok(())
     }
 
-    fn new(socket: OwnedFd) -> Self {
+    /// `own` becomes readable when the other end rings; `other` rings the other end.
+    pub(super) fn new(own: OwnedFd, other: OwnedFd) -> Self {
         Bell {
-            socket,
+            own,
+            own_nowait: Nowait::default(),
+            other,
+            other_nowait: Nowait::default(),
             in_use: false,
             generation: 0,
         }
     }
 
-    /// Makes the other end's socket readable.
-    pub(super) fn ring(&self) {
-        // EAGAIN: so much is unread that it is readable. EPIPE: the other end finds out itself.
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        while send(&self.socket, &[1], flags) == Err(Errno::INTR) {}
+    /// Makes the other end's descriptor readable.
+    pub(super) fn ring(&mut self) {
+        // EAGAIN: so much is unread that it is readable.
+        let fd = self.other.as_fd();
+        let mut counts = Counts::default();
+        while self.other_nowait.write(fd, &[1], &mut counts) == Err(Errno::INTR) {}
     }
 
     /// Takes back that it was rung, so that it is no longer readable.
-    pub(super) fn silence(&self) -> Other {
-        // The other end rings once or twice. One that floods the socket only keeps it readable.
-        let mut bytes = [0; 64];
-        loop {
-            match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
-                Err(Errno::INTR) => {}
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Other::Gone,
-                _ => return Other::Connected,
+    pub(super) fn silence(&mut self) -> Link {
+        let fd = self.own.as_fd();
+        let mut counts = Counts::default();
+        for _ in 0..MAX_READS {
+            match self.own_nowait.read(fd, &mut [0; 64], &mut counts) {
+                Ok(1..) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Link::Connected,
+                Ok(0) | Err(_) => return Link::Gone,
             }
         }
+        Link::Connected
     }
+}
+
+/// Creates a pipe. Its second end is open for reading, too, so that writing to it never raises
+/// SIGPIPE.
+fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Not /proc/self: this thread may have its own table of descriptors.
+    let path = format!("/proc/thread-self/fd/{}", writer.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    // Without /proc, a peer that dies at the wrong moment costs a SIGPIPE.
+    let writer = open(path, flags, Mode::empty()).unwrap_or(writer);
+    Ok((reader, writer))
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.own.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::poll_now;
+    use rustix::event::PollFlags;
+
+    fn bells() -> (Bell, Bell) {
+        let (one, [own, other]) = Bell::pair().unwrap();
+        Bell::check(&own, &other).unwrap();
+        (one, Bell::new(own, other))
+    }
+
+    fn is_readable(bell: &Bell) -> bool {
+        !poll_now(bell.as_fd(), PollFlags::IN).unwrap().is_empty()
+    }
+
+    #[test]
+    fn a_bell_is_readable_from_its_ringing_until_it_is_silenced() {
+        let (mut one, mut other) = bells();
+        for _ in 0..3 {
+            for bell in [&mut one, &mut other] {
+                assert!(is_readable(bell));
+                assert_eq!(bell.silence(), Link::Connected);
+                assert!(!is_readable(bell));
+                assert_eq!(bell.silence(), Link::Connected);
+            }
+            one.ring();
+            assert!(!is_readable(&one));
+            other.ring();
+        }
+    }
+
+    #[test]
+    fn a_bell_that_is_rung_for_ever_stays_readable_and_blocks_nobody() {
+        let (mut one, mut other) = bells();
+        for _ in 0..100_000 {
+            one.ring();
+        }
+        assert_eq!(other.silence(), Link::Connected);
+        assert!(is_readable(&other));
+    }
+
+    #[test]
+    fn a_bell_whose_other_end_is_gone_shows_that_behind_the_last_ringing() {
+        let (mut one, mut other) = bells();
+        one.ring();
+        drop(one);
+        assert!(is_readable(&other));
+        assert_eq!(other.silence(), Link::Gone);
+        other.ring();
     }
 }

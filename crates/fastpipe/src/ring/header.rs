@@ -170,7 +170,8 @@ impl Header {
     ///
     /// A peer that is just publishing may miss the change and not wake us if we
     /// fall asleep at that moment. Sleeps are limited, so this costs at most 250 ms,
-    /// once.
+    /// once. An end that begins to wait by its descriptor has been rung before, and so
+    /// calls once more before it waits.
     pub(super) fn set_spins(&self, role: Role, spins: bool) {
         self.end(role).spins.store(u32::from(spins), Relaxed);
         fence(SeqCst);

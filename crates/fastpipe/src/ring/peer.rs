@@ -75,9 +75,13 @@ impl Peer {
         })
     }
 
-    /// The process that sent `pidfd` over `stream`. Ignores `pidfd` if it is not one.
+    /// Whether `fd` is a pidfd.
+    pub(super) fn is_pidfd(fd: &OwnedFd) -> bool {
+        pid_of(fd).is_some()
+    }
+
+    /// The process that sent its `pidfd` over `stream`.
     pub(super) fn handed_over(pidfd: Option<OwnedFd>, stream: &UnixStream) -> io::Result<Self> {
-        let pidfd = pidfd.filter(|fd| pid_of(fd).is_some());
         Ok(Peer {
             pidfd,
             ..Self::socket(stream)?
@@ -170,15 +174,13 @@ mod tests {
     #[test]
     fn only_a_pidfd_is_accepted_as_one() {
         let (mine, theirs) = UnixStream::pair().unwrap();
-        let peer = Peer::handed_over(Some(theirs.try_clone().unwrap().into()), &mine).unwrap();
-        assert!(peer.pidfd.is_none());
+        assert!(!Peer::is_pidfd(&theirs.into()));
         let Some(own) = own_pidfd() else {
             skip("no pidfd_open here");
             return;
         };
+        assert!(Peer::is_pidfd(&own));
         let peer = Peer::handed_over(Some(own), &mine).unwrap();
-        assert!(peer.pidfd.is_some());
-        assert!(!peer.is_dead());
         assert!(!peer.is_stopped());
     }
 

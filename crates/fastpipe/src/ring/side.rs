@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid};
 
-use super::bell::{Bell, Other};
+use super::bell::{Bell, Link};
 use super::cursor::{Cursor, Role};
 use super::error::{Corrupt, RingError};
 use super::header::{EndState, Header, Woken};
@@ -110,7 +110,7 @@ impl RingSide {
         self.header().set_spins(self.role, spins);
     }
 
-    /// Adopts the socket by which the peer, which has the other end now, wakes this one.
+    /// Adopts the bell by which the peer, which has the other end now, wakes this one.
     pub(super) fn set_bell(&mut self, mut bell: Bell) {
         bell.generation = self.header().peer_generation(self.role);
         self.bell = Some(bell);
@@ -188,16 +188,16 @@ impl RingSide {
         let header = self.memory.header();
         let woken = header.publish(self.role, &mut self.cursor, n);
         if woken != Woken::No {
-            self.woke(woken);
+            self.complete_wake_up(woken);
         }
     }
 
-    /// Completes waking the peer.
+    /// Rings the peer's bell if it waits by its descriptor.
     #[cold]
-    fn woke(&mut self, woken: Woken) {
+    fn complete_wake_up(&mut self, woken: Woken) {
         self.counts.syscalls += 1;
         if woken == Woken::ByDescriptor
-            && let Some(bell) = &self.bell
+            && let Some(bell) = &mut self.bell
         {
             bell.ring();
         }
@@ -365,19 +365,19 @@ impl RingSide {
     /// Asks the peer to make the descriptor readable, if somebody waits on it. Returns false if there
     /// is nothing to wait for.
     fn arm(&mut self, at_least: usize) -> io::Result<bool> {
-        let Some(bell) = self.bell.as_ref().filter(|bell| bell.in_use) else {
+        let Some(bell) = self.bell.as_mut().filter(|bell| bell.in_use) else {
             return Ok(true);
         };
         // Before arming: afterwards it is rung for good.
-        let other = bell.silence();
+        let link = bell.silence();
         let generation = bell.generation;
         self.counts.syscalls += 1;
         let header = self.memory.header();
         match header.arm(self.role, &mut self.cursor, at_least) {
             Err(Corrupt) => self.mark_corrupt(),
-            Ok(true) if other == Other::Gone => {
+            Ok(true) if link == Link::Gone => {
                 header.disarm(self.role);
-                // The socket is closed after its end was closed or passed on.
+                // The bell is dropped after its end was closed or passed on.
                 if header.peer_generation(self.role) != generation {
                     return Err(io::Error::new(
                         io::ErrorKind::Unsupported,
@@ -447,7 +447,7 @@ impl RingSide {
 
     fn close(&mut self, cleanly: bool) {
         let woken = self.header().close(self.role, cleanly);
-        self.woke(woken);
+        self.complete_wake_up(woken);
     }
 
     /// Closes the end as a panic would: the peer must not take it for a proper end.

@@ -33,7 +33,7 @@ const CURRENT_POSITION: u64 = u64::MAX;
 
 /// Technique for non-blocking calls on a descriptor.
 #[derive(Debug, Default)]
-pub(super) enum Nowait {
+pub(crate) enum Nowait {
     /// Not determined yet.
     #[default]
     Unknown,
@@ -48,7 +48,7 @@ pub(super) enum Nowait {
 }
 
 impl Nowait {
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         fd: BorrowedFd<'_>,
         data: &[u8],
@@ -83,7 +83,7 @@ impl Nowait {
         }
     }
 
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         fd: BorrowedFd<'_>,
         buffer: &mut [u8],

@@ -1,7 +1,7 @@
 //! Ends that wait by a descriptor, as in an event loop.
 
 use std::io::{Error, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::common::state::watch;
 use crate::common::writers::{KIB, check, fill};
 use fastpipe::ring::{self, Consumer, Producer, RingError};
 use fastpipe::wait::Wait;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 /// A ring of a page, which was handed over.
@@ -170,17 +171,14 @@ fn only_ends_that_were_handed_over_have_a_descriptor() {
 }
 
 #[test]
-fn a_flooded_socket_only_wakes_for_nothing() {
-    let (mut producer, mut consumer) = polled_ring();
-    for _ in 0..3 {
-        would_block(consumer.peek(1));
-        // As a peer would that rings without need: both ends' sockets are the same kind.
-        let socket = producer.ready_fd().unwrap();
-        while rustix::net::send(socket, &[0; 512], rustix::net::SendFlags::DONTWAIT).is_ok() {}
-        wait_for(consumer.ready_fd().unwrap());
-    }
-    producer.write_all(b"x").unwrap();
-    assert_eq!(consumer.peek(1).unwrap().len(), 1);
+fn a_descriptor_that_is_asked_for_late_loses_no_wake_up() {
+    let (mut producer, mut consumer) = ring();
+    consumer.set_wait(Wait::Never);
+    // As one writes it: try, and only then ask what to wait for.
+    would_block(consumer.peek(5));
+    producer.write_all(b"12345").unwrap();
+    wait_for(consumer.ready_fd().unwrap());
+    assert_eq!(consumer.peek(5).unwrap().len(), 5);
 }
 
 #[test]
@@ -196,4 +194,36 @@ fn an_abandoned_end_is_an_error_at_once() {
     let error = consumer.peek(1).map(drop).unwrap_err();
     let error = error.get_ref().and_then(|e| e.downcast_ref::<RingError>());
     assert_eq!(error, Some(&RingError::PeerDied));
+}
+
+/// Each change is reported once there (EPOLLET), as to mio.
+#[test]
+fn the_end_of_the_peer_is_seen_behind_its_last_bytes_when_edges_are_waited_for() {
+    let (mut producer, mut consumer) = polled_ring();
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    would_block(consumer.peek(100));
+    let (flags, data) = (
+        epoll::EventFlags::IN | epoll::EventFlags::ET,
+        epoll::EventData::new_u64(0),
+    );
+    epoll::add(&epoll, consumer.ready_fd().unwrap(), data, flags).unwrap();
+    // Fewer than it wants, so that only the end rings.
+    producer.write_all(b"x").unwrap();
+    let ending = thread::spawn(move || {
+        let _producer = producer;
+        std::panic::resume_unwind(Box::new(()));
+    });
+    let _ = ending.join();
+    wait_for_edge(&epoll);
+    assert_eq!(consumer.peek(100).unwrap().len(), 1);
+    consumer.peek(1).unwrap().release(1);
+    let error = consumer.peek(1).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+fn wait_for_edge(epoll: &OwnedFd) {
+    let limit = Timespec::try_from(Duration::from_secs(60)).unwrap();
+    let mut events = Vec::with_capacity(1);
+    let found = epoll::wait(epoll, spare_capacity(&mut events), Some(&limit));
+    assert_eq!(found.unwrap(), 1, "a wake-up was lost");
 }

@@ -139,15 +139,16 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     watch();
     let good = copy_of_a_ring(2 * page_size(), BOTH);
     let bad = copy_of_a_ring(2 * page_size(), SealFlags::empty());
-    let (bell, _other) = UnixStream::pair().unwrap();
-    let (pipe, _writer) = std::io::pipe().unwrap();
-    let offers: [(&[u8], Vec<BorrowedFd<'_>>); 7] = [
+    let (own, other) = std::io::pipe().unwrap();
+    let (own, other) = (own.as_fd(), other.as_fd());
+    let offers: [(&[u8], Vec<BorrowedFd<'_>>); 8] = [
         (b"ringget2", vec![]),
         (b"ringget2", vec![good.as_fd()]),
-        (b"ringget2", vec![good.as_fd(), pipe.as_fd()]),
-        (b"ringget2", vec![bad.as_fd(), bell.as_fd()]),
-        (b"ringput2", vec![good.as_fd(), bell.as_fd()]),
-        (b"GET / HT", vec![good.as_fd(), bell.as_fd()]),
+        (b"ringget2", vec![good.as_fd(), other, own]),
+        (b"ringget2", vec![good.as_fd(), own, good.as_fd()]),
+        (b"ringget2", vec![bad.as_fd(), own, other]),
+        (b"ringput2", vec![good.as_fd(), own, other]),
+        (b"GET / HT", vec![good.as_fd(), own, other]),
         (b"ringget2", vec![bad.as_fd(); 100]),
     ];
     for (bytes, fds) in offers {
@@ -163,7 +164,7 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     // so is one that is no pidfd.
     let (here, there) = UnixStream::pair().unwrap();
     let mut fds = vec![good.as_fd(); 100];
-    fds[1] = bell.as_fd();
+    fds[1..3].copy_from_slice(&[own, other]);
     send(&here, b"ringget2", &fds);
     Consumer::accept(&there).unwrap();
 }
