@@ -1,8 +1,9 @@
-//! As the example `proxy`, for thousands of connections: on tokio.
+//! Passes each TCP connection on to another address, on tokio: for thousands of connections.
 //!
 //! `cargo run --release --features tokio --example async_proxy 127.0.0.1:8080 127.0.0.1:80`
 
 use std::io;
+use std::time::Duration;
 
 use fastpipe::tokio::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,15 @@ async fn main() -> io::Result<()> {
     // With port 0 the system chooses one.
     eprintln!("listening on {}", listener.local_addr()?);
     loop {
-        let (client, _) = listener.accept().await?;
+        let client = match listener.accept().await {
+            Ok((client, _)) => client,
+            Err(error) => {
+                // As at the limit of descriptors: four for each connection.
+                eprintln!("{error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
         let there = there.clone();
         tokio::spawn(async move {
             if let Err(error) = pass(client, &there).await {

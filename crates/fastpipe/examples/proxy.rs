@@ -5,6 +5,7 @@
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -15,7 +16,16 @@ fn main() -> io::Result<()> {
     // With port 0 the system chooses one.
     eprintln!("listening on {}", listener.local_addr()?);
     for client in listener.incoming() {
-        let (client, there) = (client?, there.clone());
+        let client = match client {
+            Ok(client) => client,
+            Err(error) => {
+                // As at the limit of descriptors.
+                eprintln!("{error}");
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let there = there.clone();
         thread::spawn(move || {
             if let Err(error) = pass(&client, &there) {
                 eprintln!("{error}");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::SocketType;
 use rustix::thread::CpuSet;
 
 use crate::counts::Counts;
@@ -367,7 +368,13 @@ fn poll_forever(fds: &mut [PollFd<'_>], counts: &mut Counts) -> rustix::io::Resu
 /// `None` if it can still be written to. That is so for a socket with a message in
 /// its error queue, and for the master of a pseudo-terminal, which "hangs up"
 /// while no slave is open.
+///
+/// The error of a stream socket is not taken (SO_ERROR): whoever reads from it would then find the end
+/// of the data instead.
 pub(crate) fn failure_of_output(output: BorrowedFd<'_>, found: PollFlags) -> Option<Errno> {
+    if rustix::net::sockopt::socket_type(output) == Ok(SocketType::STREAM) {
+        return found.contains(PollFlags::HUP).then_some(Errno::PIPE);
+    }
     match rustix::net::sockopt::socket_error(output) {
         Ok(Err(errno)) => Some(errno),
         Ok(Ok(())) => found.contains(PollFlags::HUP).then_some(Errno::PIPE),

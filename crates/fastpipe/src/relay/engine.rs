@@ -249,7 +249,7 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
     }
 
     /// Whether the next attempt copies, whatever the technique is.
-    fn is_copying(&self) -> bool {
+    pub(super) fn is_copying(&self) -> bool {
         self.technique == Technique::Copy || self.end_unconfirmed || self.copies_last_pipeful
     }
 

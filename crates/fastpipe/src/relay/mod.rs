@@ -164,11 +164,11 @@ use self::engine::Engine;
 /// error is a [`RelayError`], which has them ([`io::Error::downcast`]).
 pub fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
     let options = Options::new().interval(Duration::MAX);
-    given(relay(input, output, &options, |_| Flow::Continue))
+    bytes_moved(relay(input, output, &options, |_| Flow::Continue))
 }
 
-/// The bytes given; an error with the bytes that would be lost.
-fn given(outcome: Result<Relayed, RelayError>) -> io::Result<u64> {
+/// Number of bytes given. An error has those that would be lost.
+fn bytes_moved(outcome: Result<Relayed, RelayError>) -> io::Result<u64> {
     match outcome {
         Ok(relayed) => Ok(relayed.given),
         Err(error) if error.undelivered.is_empty() => Err(error.source),

@@ -2,9 +2,10 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::is_ready;
-use super::{check_ends, given, spare};
+use super::{bytes_moved, check_ends, spare};
 use crate::tokio::Registered;
 use crate::wait::{Wait, failure_of_output, poll_now};
 
@@ -36,9 +37,10 @@ type Failure = (Side, io::Error);
 /// # Errors
 /// Those of [`copy`](fn@crate::copy), of dup(2) and of epoll_ctl(2).
 pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
-    let input = Place::new(&input, Interest::READABLE)?;
-    let output = Place::new(&output, Interest::WRITABLE | Interest::ERROR)?;
-    given(relay(&input, &output).await)
+    let input = RuntimeEnd::new(&input, Interest::READABLE)?;
+    let output = RuntimeEnd::new(&output, Interest::WRITABLE)?;
+    let watches_output = output.end.has_reader();
+    bytes_moved(relay(&input, &output, watches_output).await)
 }
 
 /// Moves bytes in both directions between two connections, until both have ended. Returns the numbers
@@ -50,39 +52,66 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 /// # Errors
 /// As of [`copy`].
 pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, u64)> {
-    let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-    let (a, b) = (Place::new(&a, all)?, Place::new(&b, all)?);
-    let (mut there, mut back) = (pin!(connect(&a, &b)), pin!(connect(&b, &a)));
-    let mut moved = (None, None);
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let (a, b) = (RuntimeEnd::new(&a, both)?, RuntimeEnd::new(&b, both)?);
+    let (there, back) = (pin!(copy_one_way(&a, &b)), pin!(copy_one_way(&b, &a)));
+    let (mut there, mut back) = (Direction::new(there), Direction::new(back));
     poll_fn(|context| {
-        if moved.0.is_none()
-            && let Poll::Ready(bytes) = there.as_mut().poll(context)
-        {
-            moved.0 = Some(bytes?);
+        there.poll(context);
+        back.poll(context);
+        if back.has_failed() {
+            // What has arrived is passed on: a request before a reset, as the answer above.
+            there.poll(context);
         }
-        if moved.1.is_none()
-            && let Poll::Ready(bytes) = back.as_mut().poll(context)
-        {
-            moved.1 = Some(bytes?);
-        }
-        match moved {
-            (Some(there), Some(back)) => Poll::Ready(Ok((there, back))),
+        match (&mut there.ended, &mut back.ended) {
+            (Some(Ok(there)), Some(Ok(back))) => Poll::Ready(Ok((*there, *back))),
+            (Some(ended @ Err(_)), _) | (_, Some(ended @ Err(_))) => {
+                // It is not polled again.
+                Poll::Ready(mem::replace(ended, Ok(0)).map(|bytes| (bytes, 0)))
+            }
             _ => Poll::Pending,
         }
     })
     .await
 }
 
+/// A direction of a copy, and how it has ended.
+struct Direction<'a, F> {
+    copying: Pin<&'a mut F>,
+    ended: Option<io::Result<u64>>,
+}
+
+impl<'a, F: Future<Output = io::Result<u64>>> Direction<'a, F> {
+    fn new(copying: Pin<&'a mut F>) -> Self {
+        Direction {
+            copying,
+            ended: None,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) {
+        if self.ended.is_none()
+            && let Poll::Ready(ended) = self.copying.as_mut().poll(context)
+        {
+            self.ended = Some(ended);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
+    }
+}
+
 /// One end of a copy.
-struct Place<'a> {
+struct RuntimeEnd<'a> {
     end: Endpoint<'a>,
     ready: Registered<()>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RuntimeEnd<'a> {
     fn new(fd: &'a impl AsFd, interest: Interest) -> io::Result<Self> {
         let fd = fd.as_fd();
-        Ok(Place {
+        Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
             ready: Registered::new((), fd.try_clone_to_owned()?, interest)?,
         })
@@ -90,8 +119,9 @@ impl<'a> Place<'a> {
 }
 
 /// One direction between two connections.
-async fn connect(input: &Place<'_>, output: &Place<'_>) -> io::Result<u64> {
-    let bytes = given(relay(input, output).await)?;
+async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> io::Result<u64> {
+    // The other direction notices that the output has no reader, and reads what it sent before.
+    let bytes = bytes_moved(relay(input, output, false).await)?;
     match rustix::net::shutdown(output.end.fd, Shutdown::Write) {
         // The other end is gone, or it is no connection.
         Ok(()) | Err(Errno::NOTCONN | Errno::NOTSOCK) => Ok(bytes),
@@ -99,7 +129,11 @@ async fn connect(input: &Place<'_>, output: &Place<'_>) -> io::Result<u64> {
     }
 }
 
-async fn relay(input: &Place<'_>, output: &Place<'_>) -> Result<Relayed, RelayError> {
+async fn relay(
+    input: &RuntimeEnd<'_>,
+    output: &RuntimeEnd<'_>,
+    watches_output: bool,
+) -> Result<Relayed, RelayError> {
     let options = Options::new().interval(Duration::MAX).wait(Wait::Poll);
     check_ends(&input.end, &output.end, &options)?;
     let mut readiness = Readiness {
@@ -107,7 +141,7 @@ async fn relay(input: &Place<'_>, output: &Place<'_>) -> Result<Relayed, RelayEr
         output,
         input_guard: None,
         output_guard: None,
-        watches_output: output.end.has_reader(),
+        watches_output,
     };
     let look = None::<fn(&[u8]) -> Flow>;
     let mut engine = Engine::new(input.end, output.end, &options, look);
@@ -136,7 +170,7 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
             Attempted::Ended(end) => return Ok(end),
             Attempted::Blocked(needs) => {
                 keep_pipe(engine);
-                readiness.wait(needs).await?;
+                readiness.wait(needs, engine.is_copying()).await?;
                 engine.lend_pipe(spare::take);
                 if engine.is_futile() {
                     // Not the runtime's clock, which may not be enabled.
@@ -149,8 +183,8 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
 
 /// What the runtime knows of the two ends.
 struct Readiness<'a> {
-    input: &'a Place<'a>,
-    output: &'a Place<'a>,
+    input: &'a RuntimeEnd<'a>,
+    output: &'a RuntimeEnd<'a>,
     /// Got before the last attempt, so that what became ready since is not forgotten when that
     /// attempt would have blocked.
     input_guard: Guard<'a>,
@@ -161,15 +195,17 @@ struct Readiness<'a> {
 
 impl Readiness<'_> {
     /// Waits until each of `needs` has been ready once, or the output has no reader any more.
-    async fn wait(&mut self, needs: Needs) -> Result<(), Failure> {
-        // EAGAIN does not show which end would block, and one that is ready does not become ready.
-        let both = needs.input && needs.output;
+    ///
+    /// `copies`: the attempt was a read or a write.
+    async fn wait(&mut self, needs: Needs, copies: bool) -> Result<(), Failure> {
+        // EAGAIN of a splice shows neither which end would block nor that one would: it stops at urgent
+        // data, too. And an end that is ready does not become ready.
         let (input, output) = (self.input.end.fd, self.output.end.fd);
-        if needs.input && !(both && is_ready(input, PollFlags::IN)) {
+        if needs.input && (copies || !is_ready(input, PollFlags::IN)) {
             forget(&mut self.input_guard);
             self.wait_for_input().await?;
         }
-        if needs.output && !(both && is_ready(output, PollFlags::OUT)) {
+        if needs.output && (copies || !is_ready(output, PollFlags::OUT)) {
             forget(&mut self.output_guard);
             let ready = self.output.ready.ready(Interest::WRITABLE).await;
             self.output_guard = ready.map_err(|error| (Side::Output, error))?;
@@ -179,28 +215,38 @@ impl Readiness<'_> {
 
     async fn wait_for_input(&mut self) -> Result<(), Failure> {
         let mut arrived = pin!(self.input.ready.ready(Interest::READABLE));
-        let mut failed = pin!(self.output.ready.ready(Interest::ERROR));
         loop {
             let watches_output = self.watches_output;
+            let mut failed = pin!(self.output.ready.ready(Interest::WRITABLE));
             let ready = poll_fn(|context| {
                 if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
-                    return Poll::Ready(Some(guard));
+                    return Poll::Ready(Ok(guard));
                 }
-                if watches_output && failed.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(None);
+                if watches_output && let Poll::Ready(guard) = failed.as_mut().poll(context) {
+                    return Poll::Ready(Err(guard));
                 }
                 Poll::Pending
             });
-            if let Some(guard) = ready.await {
-                self.input_guard = guard.map_err(|error| (Side::Input, error))?;
-                return Ok(());
+            match ready.await {
+                Ok(guard) => {
+                    self.input_guard = guard.map_err(|error| (Side::Input, error))?;
+                    return Ok(());
+                }
+                // Being writable is no failure.
+                Err(Ok(Some(mut guard))) if !guard.ready().is_write_closed() => guard.clear_ready(),
+                Err(_) => self.check_output()?,
             }
-            self.watches_output = false;
-            let fd = self.output.end.fd;
-            let found = poll_now(fd, PollFlags::empty()).unwrap_or(PollFlags::empty());
-            if let Some(errno) = failure_of_output(fd, found) {
-                return Err((Side::Output, errno.into()));
-            }
+        }
+    }
+
+    /// Fails if the output has no reader any more, and does not watch it otherwise.
+    fn check_output(&mut self) -> Result<(), Failure> {
+        self.watches_output = false;
+        let fd = self.output.end.fd;
+        let found = poll_now(fd, PollFlags::empty()).unwrap_or(PollFlags::empty());
+        match failure_of_output(fd, found) {
+            Some(errno) => Err((Side::Output, errno.into())),
+            None => Ok(()),
         }
     }
 }

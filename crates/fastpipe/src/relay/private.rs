@@ -11,6 +11,8 @@ use super::ends::Endpoint;
 use super::options::TARGET_CAPACITY;
 use super::report::Side;
 use super::step::{Needs, Step};
+#[cfg(feature = "tokio")]
+use crate::fork::Origin;
 use crate::pipe;
 
 /// A pipe that no other code knows, and the number of bytes in it.
@@ -19,6 +21,9 @@ pub(super) struct PrivatePipe {
     reader: OwnedFd,
     writer: OwnedFd,
     held: u64,
+    /// Where it was created: a forked child shares it.
+    #[cfg(feature = "tokio")]
+    origin: Origin,
 }
 
 impl PrivatePipe {
@@ -37,7 +42,15 @@ impl PrivatePipe {
             reader,
             writer,
             held: 0,
+            #[cfg(feature = "tokio")]
+            origin: Origin::this_process(),
         })
+    }
+
+    /// Whether this process has created it.
+    #[cfg(feature = "tokio")]
+    pub(super) fn is_ours(&self) -> bool {
+        self.origin.is_this_process()
     }
 
     /// Returns the number of bytes in the pipe.

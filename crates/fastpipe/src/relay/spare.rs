@@ -1,26 +1,25 @@
 //! Empty pipes, for the next copy that needs one.
 //!
 //! A copy in the runtime keeps a pipe only while there are bytes in it. So a thousand connections that
-//! wait need none: an unprivileged user's pipes have 16 MiB together before they become small
+//! wait need none: an unprivileged user's pipes have 64 MiB together before they become small
 //! (fs.pipe-user-pages-soft; pipe(7)).
 
 use std::sync::Mutex;
 
 use super::private::PrivatePipe;
-use crate::fork::Origin;
 
 /// More are closed.
-const MAX_SPARE: usize = 16;
+const MAX_SPARE: usize = 8;
 
-/// With the process that put it here: a forked child shares its parent's pipes.
-static SPARE: Mutex<Vec<(Origin, PrivatePipe)>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<PrivatePipe>> = Mutex::new(Vec::new());
 
 /// Returns an empty pipe, if there is one.
 pub(super) fn take() -> Option<PrivatePipe> {
     // Not while another thread has the lock: in a forked child it would have it for ever.
     let mut spare = SPARE.try_lock().ok()?;
-    while let Some((origin, pipe)) = spare.pop() {
-        if origin.is_this_process() {
+    while let Some(pipe) = spare.pop() {
+        // A forked child shares its parent's.
+        if pipe.is_ours() {
             return Some(pipe);
         }
     }
@@ -30,9 +29,10 @@ pub(super) fn take() -> Option<PrivatePipe> {
 /// Keeps a pipe that must be empty, or closes it.
 pub(super) fn put(pipe: PrivatePipe) {
     debug_assert_eq!(pipe.held(), 0);
-    if let Ok(mut spare) = SPARE.try_lock()
+    if pipe.is_ours()
+        && let Ok(mut spare) = SPARE.try_lock()
         && spare.len() < MAX_SPARE
     {
-        spare.push((Origin::this_process(), pipe));
+        spare.push(pipe);
     }
 }

@@ -113,7 +113,8 @@ macro_rules! both_ends {
             ///
             /// It does so once for each call that failed with `WouldBlock`, under
             #[doc = concat!("[`Wait::Never`]. While none has failed, the ", $other, " makes no system call for it. It may")]
-            /// also become readable for nothing. Don't read from it: this end does.
+            /// also become readable when there is nothing, as once before the first such call. Don't read
+            /// from it: this end does.
             ///
             /// If the peer has forked children that don't exec, its death is not seen here while
             /// one of them lives.

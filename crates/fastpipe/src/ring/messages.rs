@@ -9,8 +9,8 @@ use super::{Consumer, Producer};
 /// Length of a message's length, in bytes.
 const HEADER: usize = 8;
 
-/// The bytes that a message takes up; `None` if they are more than half of the capacity.
-fn framed(len: u64, capacity: usize) -> Option<usize> {
+/// Number of bytes that a message takes up; `None` if they are more than half of the capacity.
+fn frame_len(len: u64, capacity: usize) -> Option<usize> {
     let len = usize::try_from(len).ok()?;
     let whole = len.checked_next_multiple_of(HEADER)?.checked_add(HEADER)?;
     (whole <= capacity / 2).then_some(whole)
@@ -26,7 +26,7 @@ impl Producer {
     /// bytes.
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         let capacity = self.capacity();
-        let whole = framed(message.len() as u64, capacity).ok_or_else(|| {
+        let whole = frame_len(message.len() as u64, capacity).ok_or_else(|| {
             let text = format!(
                 "a message of {} bytes in a ring of {capacity}: at most {} are possible",
                 message.len(),
@@ -61,7 +61,7 @@ impl Consumer {
         view.read_at(0, &mut len);
         // The producer may change it meanwhile: it is read once.
         let len = u64::from_ne_bytes(len);
-        let whole = framed(len, capacity).ok_or(RingError::NotAMessage)?;
+        let whole = frame_len(len, capacity).ok_or(RingError::NotAMessage)?;
         let mut view = self.peek(whole)?;
         if view.len() < whole {
             return Err(RingError::NotAMessage.into());

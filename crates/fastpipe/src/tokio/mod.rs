@@ -27,12 +27,17 @@
 //! A server passes connections on by [`copy_bidirectional`]:
 //!
 //! ```no_run
+//! use std::time::Duration;
 //! use tokio::net::{TcpListener, TcpStream};
 //!
 //! # async fn serve() -> std::io::Result<()> {
 //! let listener = TcpListener::bind("127.0.0.1:8080").await?;
 //! loop {
-//!     let (client, _) = listener.accept().await?;
+//!     let Ok((client, _)) = listener.accept().await else {
+//!         // Too many descriptors, for example.
+//!         tokio::time::sleep(Duration::from_millis(100)).await;
+//!         continue;
+//!     };
 //!     tokio::spawn(async move {
 //!         let server = TcpStream::connect("127.0.0.1:80").await?;
 //!         fastpipe::tokio::copy_bidirectional(&client, &server).await
@@ -44,11 +49,13 @@
 //! # Cancellation
 //! A future can be dropped at any await point. Of writers, readers and rings no byte is lost or sent
 //! twice then: what was accepted remains queued, and what was not returned remains there to be read.
-//! A copy that is dropped may have taken bytes from its input that its output did not get.
+//! A copy that is dropped may have taken bytes from its input that its output did not get. tokio's own
+//! `write_all`, `read_exact` and `read_line` do not show how far they came.
 //!
 //! # Descriptors
 //! O_NONBLOCK need not be set, and is not changed: it belongs to the open file, which other processes
-//! may share. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
+//! may share. But where a socket's is set, a copy expects that it stays so: if another process clears it,
+//! a call may block. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
 //! ready; a call takes as long as the disk takes. A duplicate of each descriptor is registered with the
 //! runtime, so those of tokio's own types can be used, too. A connection passed on by
 //! [`copy_bidirectional`] thus has four descriptors.

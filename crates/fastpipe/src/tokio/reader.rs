@@ -61,6 +61,11 @@ impl<F: AsFd> Reader<F> {
         self.inner.get_ref()
     }
 
+    /// Returns the reader itself, under [`Wait::Never`].
+    pub fn into_inner(self) -> crate::Reader<F> {
+        self.inner.into_inner()
+    }
+
     fn is_empty(&self) -> bool {
         self.get_ref().buffer().is_empty()
     }

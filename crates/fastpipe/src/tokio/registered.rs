@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
-use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::io::{Interest, Ready};
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
 ///
@@ -18,7 +18,23 @@ pub(crate) struct Registered<T> {
     inner: T,
     /// `None` for a file, which is always ready.
     ready: Option<AsyncFd<OwnedFd>>,
+    interest: Interest,
 }
+
+/// Registers `fd`; `None` if it is a file.
+fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    // SAFETY: an OwnedFd is open and the same as long as it lives, and the AsyncFd owns it.
+    match unsafe { AsyncFd::register_with_interest(fd, interest) } {
+        Ok(ready) => Ok(Some(ready)),
+        Err(error) => match error.into_parts().1 {
+            cause if Errno::from_io_error(&cause) == Some(Errno::PERM) => Ok(None),
+            cause => Err(cause),
+        },
+    }
+}
+
+/// Attempts of one poll that may fail although the descriptor was ready.
+const MAX_ATTEMPTS: u32 = 32;
 
 impl<T> Registered<T> {
     /// Registers `duplicate`.
@@ -26,15 +42,11 @@ impl<T> Registered<T> {
     /// # Errors
     /// Those of epoll_ctl(2), except for EPERM.
     pub(crate) fn new(inner: T, duplicate: OwnedFd, interest: Interest) -> io::Result<Self> {
-        // SAFETY: an OwnedFd is open and the same as long as it lives, and the AsyncFd owns it.
-        let ready = match unsafe { AsyncFd::register_with_interest(duplicate, interest) } {
-            Ok(ready) => Some(ready),
-            Err(error) => match error.into_parts().1 {
-                cause if Errno::from_io_error(&cause) == Some(Errno::PERM) => None,
-                cause => return Err(cause),
-            },
-        };
-        Ok(Registered { inner, ready })
+        Ok(Registered {
+            inner,
+            ready: register(duplicate, interest)?,
+            interest,
+        })
     }
 
     pub(crate) fn get_ref(&self) -> &T {
@@ -68,34 +80,56 @@ impl<T> Registered<T> {
     pub(super) fn poll_read<R>(
         &mut self,
         context: &mut Context<'_>,
-        mut attempt: impl FnMut(&mut T) -> io::Result<R>,
+        attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        let Some(polled) = &self.ready else {
-            return Poll::Ready(attempt(&mut self.inner));
-        };
-        loop {
-            let mut guard = ready!(polled.poll_read_ready(context))?;
-            if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
-                return Poll::Ready(done);
-            }
-        }
+        self.poll_io(
+            context,
+            AsyncFd::poll_read_ready,
+            Ready::is_read_closed,
+            attempt,
+        )
     }
 
     /// As [`poll_read`](Self::poll_read), ready to be written.
     pub(super) fn poll_write<R>(
         &mut self,
         context: &mut Context<'_>,
+        attempt: impl FnMut(&mut T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io(
+            context,
+            AsyncFd::poll_write_ready,
+            Ready::is_write_closed,
+            attempt,
+        )
+    }
+
+    fn poll_io<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        poll_ready: PollReady,
+        is_closed: fn(Ready) -> bool,
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        let Some(polled) = &self.ready else {
-            return Poll::Ready(attempt(&mut self.inner));
-        };
-        loop {
-            let mut guard = ready!(polled.poll_write_ready(context))?;
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(polled) = &self.ready else {
+                return Poll::Ready(attempt(&mut self.inner));
+            };
+            let mut guard = ready!(poll_ready(polled, context))?;
+            let was_closed = is_closed(guard.ready());
             if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
                 return Poll::Ready(done);
             }
+            if was_closed {
+                // A FIFO whose other side left and came back. The runtime does not forget that it
+                // was closed.
+                let again = polled.get_ref().try_clone()?;
+                self.ready = register(again, self.interest)?;
+            }
         }
+        // Ready, and yet not: others have their turn first.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Calls `attempt` until it does not fail with `WouldBlock`. After each such failure the descriptor
@@ -105,7 +139,7 @@ impl<T> Registered<T> {
         context: &mut Context<'_>,
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        loop {
+        for _ in 0..MAX_ATTEMPTS {
             match attempt(&mut self.inner) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
@@ -115,5 +149,13 @@ impl<T> Registered<T> {
                 ready!(polled.poll_read_ready(context))?.clear_ready();
             }
         }
+        // The peer wakes this end for nothing, again and again.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }
+
+type PollReady = for<'a> fn(
+    &'a AsyncFd<OwnedFd>,
+    &mut Context<'_>,
+) -> Poll<io::Result<AsyncFdReadyGuard<'a, OwnedFd>>>;

@@ -31,6 +31,11 @@ macro_rules! end {
                 self.inner.get_ref()
             }
 
+            #[doc = concat!("Returns the ", $mine, " itself, under [`Wait::Never`].")]
+            pub fn into_inner(self) -> ring::$End {
+                self.inner.into_inner()
+            }
+
             fn poll<R>(
                 &mut self,
                 context: &mut Context<'_>,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncWrite, Interest};
 
 use super::Registered;
 use crate::wait::Wait;
-use crate::writer::{self, Loan, Report, WriterBuilder};
+use crate::writer::{self, FinishError, Loan, Report, WriterBuilder};
 
 /// Output by the fastest safe method: a [`Writer`](crate::Writer) that waits in the runtime.
 ///
@@ -78,10 +78,12 @@ impl<F: AsFd> Writer<F> {
     /// Sends all queued bytes, closes the descriptor, and returns a report.
     ///
     /// # Errors
-    /// Those of sending.
-    pub async fn finish(mut self) -> io::Result<Report> {
-        self.flush_queue().await?;
-        Ok(self.inner.into_inner().finish()?)
+    /// Those of sending, with the writer and what was not sent.
+    pub async fn finish(mut self) -> Result<Report, FinishError<F>> {
+        match self.flush_queue().await {
+            Ok(()) => self.inner.into_inner().finish(),
+            Err(error) => Err(FinishError::new(error, self.inner.into_inner())),
+        }
     }
 
     /// Returns the writer itself, for its counts and its report.

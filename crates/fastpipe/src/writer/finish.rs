@@ -144,7 +144,7 @@ pub struct FinishError<F: AsFd> {
 }
 
 impl<F: AsFd> FinishError<F> {
-    pub(super) fn new(error: io::Error, writer: Writer<F>) -> Self {
+    pub(crate) fn new(error: io::Error, writer: Writer<F>) -> Self {
         FinishError {
             error,
             writer: Box::new(writer),

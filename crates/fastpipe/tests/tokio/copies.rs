@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
+use crate::common::process::mappings_and_descriptors;
+use crate::common::state::until;
 use crate::common::writers::{KIB, MIB, check, stream};
 use fastpipe::tokio::{copy, copy_bidirectional};
+use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LEN: usize = 5 * MIB + 3;
@@ -222,6 +225,7 @@ fn a_copy_that_cannot_go_on_is_not_polled_again_and_again() {
 #[test]
 fn many_short_copies_pass_and_leave_nothing() {
     let copies = std::env::var("FASTPIPE_TEST_COPIES").map_or(20_000, |n| n.parse().unwrap());
+    let before = mappings_and_descriptors();
     run(async {
         let (mut inner, outer) = UnixStream::pair().unwrap();
         outer.set_nonblocking(true).unwrap();
@@ -239,6 +243,79 @@ fn many_short_copies_pass_and_leave_nothing() {
             assert_eq!(got, sent);
         }
     });
+    // Other tests of this program open and close some, too.
+    until("nothing is left", || {
+        let after = mappings_and_descriptors();
+        after.0 <= before.0 + 100 && after.1 <= before.1 + 100
+    });
+}
+
+/// A server that answers early and closes with unread bytes, so that its connection is reset.
+#[test]
+fn an_answer_before_a_reset_is_passed_on() {
+    for len in [100, 20 * KIB] {
+        let (client, ours) = tcp();
+        let (theirs, server) = tcp();
+        (&client).write_all(&[1; 64 * KIB]).unwrap();
+        let serving = beside(move || {
+            (&server).read_exact(&mut [0; 100]).unwrap();
+            (&server).write_all(&stream(0, len)).unwrap();
+            drop(server);
+        });
+        let reading = beside(move || {
+            let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+            while let Ok(n @ 1..) = (&client).read(&mut piece) {
+                all.extend_from_slice(&piece[..n]);
+            }
+            all
+        });
+        let outcome = run(async move {
+            let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+            copy_bidirectional(&ours, &theirs).await
+        });
+        serving.join().unwrap();
+        let got = reading.join().unwrap();
+        check(&got, 0).unwrap();
+        assert_eq!(got.len(), len);
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+/// splice(2) stops at it, though poll(2) says that there is more.
+#[test]
+fn bytes_around_urgent_ones_are_passed_on() {
+    let (client, ours) = tcp();
+    let (theirs, server) = tcp();
+    let reading = read_all(server);
+    let copying = beside(move || {
+        run(async move {
+            let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+            copy(&ours, &theirs).await
+        })
+    });
+    (&client).write_all(b"one ").unwrap();
+    send(&client, b"!", SendFlags::OOB).unwrap();
+    (&client).write_all(b"two").unwrap();
+    drop(client);
+    copying.join().unwrap().unwrap();
+    assert_eq!(reading.join().unwrap(), b"one two");
+}
+
+#[test]
+fn a_unix_socket_whose_reader_leaves_ends_a_copy_that_waits_for_its_input() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (to, from) = UnixStream::pair().unwrap();
+    to.set_nonblocking(true).unwrap();
+    let outcome = run(async {
+        let copying = copy(&reader, &to);
+        both(copying, async {
+            tokio::task::yield_now().await;
+            drop(from);
+        })
+        .await
+        .0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::BrokenPipe);
 }
 
 #[test]
