@@ -13,7 +13,8 @@ use self::delay::cause_of_delay;
 pub(super) use self::delay::per_s;
 pub use self::room::Room;
 use self::room::room;
-use self::unnamed::{shares_its_wait, shares_of, turns};
+pub use self::unnamed::ActiveStage;
+use self::unnamed::{shares_its_wait, shares_of, unnamed};
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, reach};
 use crate::observe::Observation;
@@ -315,7 +316,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let clearest = clearest(&candidates, &levels, stages);
     let best = clearest.or_else(|| busiest(&candidates));
     let Some(best) = best.filter(|best| !polls_busy_children(best.stage)) else {
-        return turns(observation, stages);
+        return unnamed(observation, stages, &candidates);
     };
     let stage = best.stage;
     // It waits for those of another pipeline.

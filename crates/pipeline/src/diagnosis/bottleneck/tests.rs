@@ -664,6 +664,15 @@ fn busy_stage_after_short_children_is_the_bottleneck_whatever_the_fill() {
         assert_eq!(bottleneck.stage.pid, 2, "{fills:?}");
         assert_eq!(bottleneck.certainty, Certainty::Likely);
     }
+    // The children run as much.
+    let mut stages = chain(&[(0.0, 0.0, 0.0), (0.87, 0.03, 0.04), (0.38, 0.0, 0.38)]);
+    stages[0] = loop_of_cats(0.80, 0.06, 0.14);
+    let findings = found_beside(stages, &[0.0, 0.06, 0.24], &[0.5, 0.5], 0.87);
+    let [Finding::Unclear { stages }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(stages[0].who.pid, 2);
+    assert!(stages[1].are_children, "{stages:?}");
 }
 
 /// The same loop before two openssl and md5sum, beside two busy loops.
@@ -724,4 +733,19 @@ fn idle_processors_do_not_lack() {
     assert_eq!(delay(0.62, 0.45, 0.31), None);
     assert_eq!(delay(0.62, 0.38, 0.40), None);
     assert!(delay(0.95, 0.45, 0.31).is_some());
+}
+
+#[test]
+fn pipelines_that_are_mostly_idle_are_not_unclear() {
+    let found = |shares: &[(f64, f64, f64)], queued: &[f64], busy: f64| {
+        found_beside(chain(shares), queued, &[0.5], busy)
+    };
+    // They keep up.
+    let idle = [(0.2, 0.0, 0.35), (0.2, 0.0, 0.35)];
+    assert_eq!(found(&idle, &[0.0, 0.0], 0.3), []);
+    let is_unclear = |findings: &[Finding]| matches!(findings, [Finding::Unclear { .. }]);
+    // One runs for most of the time, or the processors are full.
+    let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
+    assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
+    assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
 }
