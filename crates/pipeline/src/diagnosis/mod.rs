@@ -94,7 +94,7 @@ pub enum Finding {
     /// No stage stands out, though at least one is busy: one may hold up the others.
     Unclear {
         /// The stages, the busiest first.
-        stages: Vec<ActiveStage>,
+        active: Vec<ActiveStage>,
     },
     /// A reader gets no end of file because of a process that wrote nothing.
     LeakedWriteEnd(LeakedWriteEnd),
@@ -144,7 +144,7 @@ impl Finding {
             Finding::Held { holder, .. } => holder.iter().collect(),
             Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
             Finding::PingPong { stages, .. } => stages.iter().collect(),
-            Finding::Unclear { stages } => stages.iter().map(|stage| &stage.who).collect(),
+            Finding::Unclear { active } => active.iter().map(|stage| &stage.who).collect(),
             Finding::LeakedWriteEnd(leaked) => {
                 let ends = [&leaked.reader, &leaked.holder].into_iter();
                 ends.chain(&leaked.waits_for).collect()
@@ -471,7 +471,7 @@ mod tests {
             stages: Vec::new(),
             delay: None,
         };
-        let unclear = Finding::Unclear { stages: Vec::new() };
+        let unclear = Finding::Unclear { active: Vec::new() };
         for (finding, expected) in [
             (
                 Finding::Deadlock(deadlock),
@@ -493,7 +493,7 @@ mod tests {
             (Finding::MutualWait(mutual), "mutual_wait sides"),
             (small, "small_pipe between capacity cause pipe"),
             (turns, "ping_pong delay stages"),
-            (unclear, "unclear stages"),
+            (unclear, "unclear active"),
         ] {
             let value = serde_json::to_value(finding).unwrap();
             let keys = value.as_object().unwrap().keys().map(String::as_str);

@@ -18,11 +18,11 @@ use crate::style::{GREEN, RED, YELLOW};
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
     let (verdict, finding) = verdict(findings);
     let text = match finding {
-        Some(Finding::Unclear { stages }) if verdict == Severity::CantTell => {
+        Some(Finding::Unclear { active }) if verdict == Severity::CantTell => {
             format!(
                 " which of {} stages holds up the others{}.",
-                stages.len(),
-                describe_active(stages).map_or(String::new(), |text| format!(": {text}"))
+                active.len(),
+                describe_active(active).map_or(String::new(), |text| format!(": {text}"))
             )
         }
         Some(finding) if verdict != Severity::NothingWrong => {

@@ -24,7 +24,6 @@ const MIN_STARVED: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ActiveStage {
     /// The stage.
-    #[serde(flatten)]
     pub who: Who,
     /// The share of the time in which it ran.
     pub runs: f64,
@@ -66,7 +65,7 @@ fn unclear(
         are_children: !std::ptr::eq(shares_of(stage), &stage.shares),
     });
     Some(Finding::Unclear {
-        stages: active.collect(),
+        active: active.collect(),
     })
 }
 
