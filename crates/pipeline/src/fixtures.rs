@@ -193,6 +193,7 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         is_stopped: false,
         room: Room::Usual,
         waits: 0.0,
+        iowait: 0.0,
         before: Vec::new(),
         after: Vec::new(),
     }

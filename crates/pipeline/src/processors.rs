@@ -13,6 +13,7 @@ struct Ticks {
     total: u64,
     busy: u64,
     steal: u64,
+    iowait: u64,
 }
 
 /// Times of all processors since boot (proc_stat(5)), by number.
@@ -45,6 +46,7 @@ impl ProcessorTimes {
             let usage = ProcessorUsage {
                 busy: share(now.busy, before.busy).min(1.0),
                 steal: share(now.steal, before.steal).min(1.0),
+                iowait: share(now.iowait, before.iowait).min(1.0),
             };
             Some((*cpu, usage))
         });
@@ -63,7 +65,13 @@ fn parse_line(line: &str) -> Option<(usize, Ticks)> {
     };
     let busy = user + nice + system + irq + softirq + steal;
     let total = busy + idle + iowait;
-    Some((cpu, Ticks { total, busy, steal }))
+    let ticks = Ticks {
+        total,
+        busy,
+        steal,
+        iowait,
+    };
+    Some((cpu, ticks))
 }
 
 /// How a processor was used.
@@ -73,6 +81,8 @@ pub struct ProcessorUsage {
     pub busy: f64,
     /// Share of the time in which the hypervisor ran something else.
     pub steal: f64,
+    /// Share of the time in which it was idle, and something on it waited for a disk.
+    pub iowait: f64,
 }
 
 /// How each processor was used, by number; empty if not known.
@@ -89,6 +99,19 @@ impl Load {
         let all = self.0.iter();
         all.filter(move |(cpu, _)| is_allowed(cpu))
             .map(|(_, usage)| usage)
+    }
+
+    /// The mean share of the time in which the processors were busy; 0 if not known.
+    pub(crate) fn mean_busy(&self) -> f64 {
+        let busy: f64 = self.0.values().map(|usage| usage.busy).sum();
+        busy / self.0.len().max(1) as f64
+    }
+
+    /// The mean share of the time in which the processors that a process may use were idle while
+    /// something waited for a disk; 0 if not known.
+    pub(crate) fn mean_iowait(&self, allowed: Option<&CpuList>) -> f64 {
+        let waits: Vec<f64> = self.among(allowed).map(|usage| usage.iowait).collect();
+        waits.iter().sum::<f64>() / waits.len().max(1) as f64
     }
 
     /// The largest share of the time in which a process may have had to wait while others used all
@@ -163,7 +186,10 @@ mod tests {
     use super::*;
 
     fn usage(busy: f64) -> ProcessorUsage {
-        ProcessorUsage { busy, steal: 0.0 }
+        ProcessorUsage {
+            busy,
+            ..ProcessorUsage::default()
+        }
     }
 
     #[test]
@@ -183,6 +209,7 @@ mod tests {
         let expected = ProcessorUsage {
             busy: 45.0 / 110.0,
             steal: 10.0 / 110.0,
+            iowait: 5.0 / 110.0,
         };
         assert_eq!(load, Load([(0, expected)].into()));
         // lxcfs

@@ -16,6 +16,8 @@ const MIN_MENTIONED: f64 = 0.1;
 const MIN_LARGEST: f64 = 0.6;
 /// A stage that runs for a smaller share has something else to wait for, too.
 const MIN_ONLY: f64 = 0.5;
+/// So has one that is ready to run for this share, whatever keeps it from that.
+const MAX_ONLY_QUEUED: f64 = 0.3;
 
 /// What a stage mainly does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,19 +253,13 @@ fn remedy(
         MainActivity::Runs if has_small_calls && bottleneck.children.is_none() => {
             format!("Fewer calls would help (see below){pipes}.")
         }
-        MainActivity::Runs => {
-            let also_disk = shares.disk >= MIN_MENTIONED;
-            let is_only = delay.is_none() && !also_disk && !waits_for_pipes && !is_emptied;
-            let only = if is_only && shares.runs >= MIN_ONLY {
-                "Only a"
-            } else {
-                "A"
-            };
-            let disk = if also_disk { " or a faster disk" } else { "" };
-            let delay = delay.map_or(String::new(), |delay| {
-                format!(" More processor time helps, too: {delay}.")
-            });
-            format!("{only} faster {name}{disk} helps{pipes}.{delay}")
+        MainActivity::Runs if is_filled_by_children(bottleneck) => {
+            let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
+            format!("More processor time helps: {delay}.")
+        }
+        MainActivity::Runs => faster_text(bottleneck, shares, name, pipes),
+        MainActivity::WaitsForProcessor if bottleneck.children.is_some() && delay.is_none() => {
+            format!("A faster {name} helps{pipes}.")
         }
         MainActivity::WaitsForProcessor => {
             let delay = delay.unwrap_or_else(|| UNKNOWN_DELAY.to_owned());
@@ -319,6 +315,55 @@ fn remedy(
         String::new()
     };
     (text + &room + &stopped).trim().to_owned()
+}
+
+/// That a faster program helps, and what else does, if it mainly runs.
+fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str) -> String {
+    let also_disk = shares.disk >= MIN_MENTIONED;
+    let iowait = disk_text(bottleneck).filter(|_| !also_disk);
+    let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
+    let waits = bottleneck.waits >= MIN_MENTIONED || shares.queued >= MAX_ONLY_QUEUED;
+    let is_helped = also_disk || iowait.is_some() || waits || is_emptied;
+    let is_only = bottleneck.delay.is_none() && !is_helped;
+    let only = if is_only && shares.runs >= MIN_ONLY {
+        "Only a"
+    } else {
+        "A"
+    };
+    let disk = if also_disk { " or a faster disk" } else { "" };
+    let delay = bottleneck.delay.as_ref().map_or(String::new(), |delay| {
+        format!(
+            " More processor time helps, too: {}.",
+            describe_delay(delay)
+        )
+    });
+    let iowait = iowait.unwrap_or_default();
+    format!("{only} faster {name}{disk} helps{pipes}.{delay}{iowait}")
+}
+
+/// Whether the stages share all processors, and several children of the stage use most of them.
+fn is_filled_by_children(bottleneck: &Bottleneck) -> bool {
+    let is_largest = |delay: &Delay| match delay {
+        Delay::OwnStages {
+            largest,
+            are_children,
+            ..
+        } => *are_children && *largest == bottleneck.stage,
+        _ => false,
+    };
+    bottleneck.children.is_some() && bottleneck.delay.as_ref().is_some_and(is_largest)
+}
+
+/// That a faster disk may help, where children work while processors wait for disks: which of them
+/// waited is not known of short-lived ones.
+fn disk_text(bottleneck: &Bottleneck) -> Option<String> {
+    let waits = bottleneck.children.is_some() && bottleneck.iowait >= MIN_MENTIONED;
+    waits.then(|| {
+        format!(
+            " A faster disk may help, too: the processors waited for disks {} of the time.",
+            percent(bottleneck.iowait)
+        )
+    })
 }
 
 /// Whether a larger pipe may help, too.
@@ -386,6 +431,7 @@ fn describe_delay(delay: &Delay) -> String {
             stages,
             largest,
             used,
+            are_children,
             allowed,
             processors,
         } => {
@@ -394,7 +440,14 @@ fn describe_delay(delay: &Delay) -> String {
                 (_, 1) => "one processor".to_owned(),
                 (_, several) => format!("{several} processors"),
             };
-            let less = if *used >= MIN_LARGEST * *processors as f64 {
+            let is_most = *used >= MIN_LARGEST * *processors as f64;
+            let less = if is_most && *are_children {
+                format!(
+                    "of which the children of {} use {}, so less work in any of them helps",
+                    largest.name,
+                    significant(*used)
+                )
+            } else if is_most {
                 format!(
                     "of which {} uses {}, so less work in it helps most",
                     largest.name,
@@ -447,6 +500,7 @@ mod tests {
                     name: "tr".to_owned(),
                 },
                 used: 0.12,
+                are_children: false,
                 allowed: CpuList::parse("1"),
                 processors: 1,
             },
@@ -507,6 +561,44 @@ mod tests {
         ];
         let texts = texts.map(|children| text(|bottleneck| bottleneck.children = Some(children)));
         insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn children_are_not_said_to_be_all_that_helps() {
+        let change = |bottleneck: &mut Bottleneck, runs: f64, queued: f64| {
+            bottleneck.room = Room::Unknown;
+            bottleneck.children = Some(Children {
+                names: vec!["sort".to_owned(), "gzip".to_owned()],
+                shares: Shares {
+                    runs,
+                    queued,
+                    ..Shares::default()
+                },
+                outside: [].into(),
+                on: Vec::new(),
+                processors: 2.0 * runs,
+                are_short: false,
+            });
+        };
+        // make -j2 on two processors; xargs -P2 on cold files; a loop whose children start and end.
+        let shared = text(|bottleneck| {
+            change(bottleneck, 0.93, 0.05);
+            bottleneck.delay = Some(Delay::OwnStages {
+                stages: 3,
+                largest: bottleneck.stage.clone(),
+                used: 1.86,
+                are_children: true,
+                allowed: None,
+                processors: 2,
+            });
+        });
+        let cold = text(|bottleneck| {
+            change(bottleneck, 0.9, 0.05);
+            bottleneck.iowait = 0.16;
+        });
+        let starts = text(|bottleneck| change(bottleneck, 0.55, 0.4));
+        let mostly_queued = text(|bottleneck| change(bottleneck, 0.4, 0.45));
+        insta::assert_snapshot!([shared, cold, starts, mostly_queued].join("\n"));
     }
 
     #[test]

@@ -451,6 +451,13 @@ mod tests {
     }
 
     #[test]
+    fn stages_of_which_none_stands_out_are_not_called_fine() {
+        let tr = busy(process(41, "tr", vec![writes(1, 7)]), 0.87, 0.02, 0.0);
+        let wc = busy(process(42, "wc", vec![reads(0, 7)]), 0.82, 0.0, 0.05);
+        insta::assert_snapshot!(screen(vec![tr, wc], |_| {}));
+    }
+
+    #[test]
     fn nothing_found_is_said_too() {
         let alone = frozen(process(41, "sleep", Vec::new()), waiting(Outside::Timer));
         insta::assert_snapshot!(screen(vec![alone], |_| {}));

@@ -428,6 +428,8 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
         None if pipeline.lacks_processors && is_long => "processors are lacking".to_owned(),
         None if pipeline.lacks_processors => "lacks CPU".to_owned(),
         None if pipeline.is_by_turns => "by turns".to_owned(),
+        None if pipeline.is_unclear && is_long => "no stage stands out".to_owned(),
+        None if pipeline.is_unclear => "unclear".to_owned(),
         None => String::new(),
     }
 }

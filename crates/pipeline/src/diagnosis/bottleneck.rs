@@ -2,16 +2,19 @@
 
 mod delay;
 mod room;
+mod unnamed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 pub use self::delay::Delay;
-use self::delay::delay;
+use self::delay::cause_of_delay;
 pub(super) use self::delay::per_s;
 pub use self::room::Room;
 use self::room::room;
+pub use self::unnamed::ActiveStage;
+use self::unnamed::{shares_its_wait, shares_of, unnamed};
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, reach};
 use crate::observe::Observation;
@@ -29,6 +32,10 @@ const MIN_MARGIN: f64 = 0.1;
 const MIN_TURNS: f64 = 0.1;
 /// A stage that waits for a processor for less than this share is not held up by that.
 const MIN_QUEUED: f64 = 0.1;
+/// A stage that runs or is ready to for this share of the time, and runs for most of it, is busy.
+const MIN_AWAKE: f64 = 0.8;
+/// A busy stage is the bottleneck if the others do something else than wait for pipes for as much less.
+const MIN_LEAD: f64 = 0.15;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
@@ -39,8 +46,6 @@ const MIN_OWN_PIPELINE: f64 = 0.3;
 pub(super) const MIN_LACKING: f64 = 0.3;
 /// A stage of which less is known, as of one that has just started, is not named.
 const MIN_KNOWN: f64 = 0.5;
-/// Stages don't wait only for each other if one waits outside for this share.
-const MAX_OUTSIDE: f64 = 0.2;
 
 /// How certain it is that a stage is the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -74,6 +79,8 @@ pub struct Bottleneck {
     /// The share of the time in which it waited on pipes of the pipeline: about what it would gain at
     /// most if it never had to.
     pub waits: f64,
+    /// The share of the time in which its processors were idle while something waited for a disk.
+    pub iowait: f64,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
     /// The stages that get their data only through it, and their shares of waiting for input.
@@ -227,6 +234,12 @@ impl<'a> Candidate<'a> {
         }
     }
 
+    /// The share of the time in which it, or its children, waited on this side of its pipes.
+    fn waits_on(&self, side: LinkSide) -> f64 {
+        let on = self.stage.on.iter().chain(self.stage.children_on());
+        on.filter(|on| on.side == side).map(|on| on.share).sum()
+    }
+
     /// Its shares. A socket whose other side is not part of the pipeline is outside of it.
     fn shares(&self) -> Shares {
         let shares = self.stage.shares;
@@ -300,21 +313,12 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let candidates: Vec<Candidate<'_>> = candidates
         .map(|stage| Candidate::new(stage, &flow))
         .collect();
-    let evidence = candidates
-        .iter()
-        .map(|candidate| (candidate.evidence(&levels), candidate));
-    let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
-    evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let next = evidence.get(1).map_or(0.0, |next| next.0);
-    let (evidence, best) = *evidence.first()?;
-    let margin = evidence - next;
-    let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
-    // Who never waits on a pipe loses nothing by what the others wait for.
-    let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
+    let clearest = clearest(&candidates, &levels, stages);
+    let best = clearest.or_else(|| busiest(&candidates));
+    let Some(best) = best.filter(|best| !polls_busy_children(best.stage)) else {
+        return unnamed(observation, stages, &candidates);
+    };
     let stage = best.stage;
-    if is_unclear || takes_turns || polls_busy_children(stage) {
-        return turns(observation, stages);
-    }
     // It waits for those of another pipeline.
     if best.private_waits > 1.0 - MIN_OWN_PIPELINE && has_known_writers(observation, best) {
         return None;
@@ -333,15 +337,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         them.map(|stage| (stage.who(), share(&stage.shares)))
             .collect()
     };
-    let is_clear = best.evidence(&by_waits) >= MIN_CLEAR;
-    let children = best.awaited_children().cloned();
-    let of_children = children
-        .as_ref()
-        .map_or(0.0, |children| children.shares.queued);
-    let queued = of_children.max(stage.shares.queued);
-    let delay = (queued >= MIN_QUEUED).then(|| delay(observation, stages, stage, queued));
-    // Starting a program takes some time on an idle machine, too.
-    let delay = delay.filter(|delay| queued >= MIN_LACKING || *delay != Delay::Unknown);
+    let is_clear = clearest.is_some() && best.evidence(&by_waits) >= MIN_CLEAR;
+    let children = best.awaited_children();
     Some(Finding::Bottleneck(Box::new(Bottleneck {
         stage: best.stage.who(),
         certainty: if is_clear {
@@ -351,14 +348,59 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         },
         shares: best.shares(),
         outside: best.outside(),
-        children,
-        delay,
+        children: children.cloned(),
+        delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),
         waits: best.waits,
+        iowait: observation.load.mean_iowait(stage.allowed.as_ref()),
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// The stage with the most evidence, if that is enough, and if it does not only take turns.
+fn clearest<'c, 'a>(
+    candidates: &'c [Candidate<'a>],
+    levels: &BTreeMap<LinkId, FillLevel>,
+    stages: &[&Observed],
+) -> Option<&'c Candidate<'a>> {
+    let evidence = candidates
+        .iter()
+        .map(|candidate| (candidate.evidence(levels), candidate));
+    let mut evidence: Vec<(f64, &Candidate<'_>)> = evidence.collect();
+    evidence.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let next = evidence.get(1).map_or(0.0, |next| next.0);
+    let (evidence, best) = *evidence.first()?;
+    let margin = evidence - next;
+    let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
+    // Who never waits on a pipe loses nothing by what the others wait for.
+    let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
+    (!is_unclear && !takes_turns).then_some(best)
+}
+
+/// The stage that runs for most of the time while all others wait for pipes more often: those before
+/// it for room, those after it for input. That holds however full the pipes are when looked at.
+fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
+    let mut all = candidates.iter();
+    all.find(|busy| {
+        let shares = shares_of(busy.stage);
+        let awake = shares.runs + shares.queued;
+        let mut others = candidates
+            .iter()
+            .filter(|other| other.stage.process.id != busy.stage.process.id);
+        let waits_for_it = others.all(|other| {
+            let pid = other.stage.process.id.pid;
+            let (room, input) = (
+                other.waits_on(LinkSide::Room),
+                other.waits_on(LinkSide::Input),
+            );
+            let is_before = !busy.before.contains(&pid) || room > input;
+            let is_after = !busy.after.contains(&pid) || input > room;
+            is_before && is_after && 1.0 - other.waits <= awake - MIN_LEAD
+        });
+        shares.runs >= MIN_OWN && awake >= MIN_AWAKE && waits_for_it
+    })
 }
 
 /// Whether a stage polls for the end of children that work, and that were not sampled.
@@ -395,73 +437,6 @@ fn without_replaced<'a>(stages: &[&'a Observed]) -> Vec<&'a Observed> {
     };
     let current = stages.iter().copied().filter(|stage| !is_replaced(stage));
     current.collect()
-}
-
-/// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets
-/// one when the other one does not.
-fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
-    let queued = queued_of(stage);
-    let is_other = |other: &&&Observed| other.process.id != stage.process.id;
-    let mut others = stages.iter().filter(is_other);
-    queued >= MIN_LACKING
-        && queued > stage.shares.runs
-        && others.any(|other| 2.0 * queued_of(other) >= queued)
-}
-
-/// The shares of a stage, or those of the children for which it mainly waits.
-fn shares_of(stage: &Observed) -> &Shares {
-    match &stage.children {
-        Some(children) if stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN => {
-            &children.shares
-        }
-        _ => &stage.shares,
-    }
-}
-
-/// The share of the time in which a stage, or its children, waited for a processor.
-fn queued_of(stage: &Observed) -> f64 {
-    shares_of(stage).queued.max(stage.shares.queued)
-}
-
-/// Two or more stages that wait for each other by turns: one waits for room and one for input, both
-/// for a while. Or processors are lacking, so that all take turns with them.
-fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
-    let waits = |stage: &&&Observed, side| {
-        let mut waits = stage.on.iter();
-        waits.any(|on| on.side == side && on.share >= MIN_TURNS)
-    };
-    let blocked = stages.iter().any(|stage| waits(&stage, LinkSide::Room));
-    let starved = stages.iter().any(|stage| waits(&stage, LinkSide::Input));
-    let is_still = stages.iter().all(|stage| stage.is_frozen);
-    // Shells wait for what their children do.
-    let waits_outside = stages.iter().any(|stage| {
-        let for_children = stage.waits_or_polls_for_children();
-        let outside = stage.shares.elsewhere + stage.shares.disk;
-        outside - for_children >= MAX_OUTSIDE
-    });
-    let most = stages
-        .iter()
-        .max_by(|a, b| a.shares.queued.total_cmp(&b.shares.queued))?;
-    let queued = most.shares.queued;
-    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
-    let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
-    let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
-    let queued: Vec<&&Observed> = queued.collect();
-    // What waits on pipes for much longer is held up by others.
-    let mostly_queued = queued.iter().filter(|stage| {
-        let shares = shares_of(stage);
-        queued_of(stage) >= (shares.blocked + shares.starved) / 2.0
-    });
-    let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
-    let named = match (&delay, mostly_queued.len()) {
-        (None, _) => stages.iter().collect(),
-        (Some(_), 0 | 1) => queued,
-        (Some(_), _) => mostly_queued,
-    };
-    is_found.then(|| Finding::PingPong {
-        stages: named.iter().map(|stage| stage.who()).collect(),
-        delay,
-    })
 }
 
 #[cfg(test)]

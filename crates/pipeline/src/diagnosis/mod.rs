@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use self::bottleneck::{Bottleneck, Certainty, Delay, Room};
+pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, Room};
 pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};
@@ -91,6 +91,11 @@ pub enum Finding {
         /// What keeps them from running, if they mainly wait for processors.
         delay: Option<Delay>,
     },
+    /// No stage stands out, though at least one is busy: one may hold up the others.
+    Unclear {
+        /// The stages, the busiest first.
+        active: Vec<ActiveStage>,
+    },
     /// A reader gets no end of file because of a process that wrote nothing.
     LeakedWriteEnd(LeakedWriteEnd),
     /// A process that moves few bytes a call.
@@ -139,6 +144,7 @@ impl Finding {
             Finding::Held { holder, .. } => holder.iter().collect(),
             Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
             Finding::PingPong { stages, .. } => stages.iter().collect(),
+            Finding::Unclear { active } => active.iter().map(|stage| &stage.who).collect(),
             Finding::LeakedWriteEnd(leaked) => {
                 let ends = [&leaked.reader, &leaked.holder].into_iter();
                 ends.chain(&leaked.waits_for).collect()
@@ -306,6 +312,24 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
             .map(Finding::SmallCalls),
     );
     findings.extend(habits::small_pipes(observation));
+    without_explained(findings)
+}
+
+/// Leaves out that no stage stands out where something else was found about one of them.
+fn without_explained(findings: Vec<Finding>) -> Vec<Finding> {
+    let explains = findings
+        .iter()
+        .filter(|finding| finding.verdict() > Severity::CantTell);
+    let explained: BTreeSet<i32> = explains
+        .flat_map(Finding::named)
+        .map(|who| who.pid)
+        .collect();
+    let mut findings = findings;
+    findings.retain(|finding| {
+        let is_unclear = matches!(finding, Finding::Unclear { .. });
+        let mut named = finding.named().into_iter();
+        !is_unclear || !named.any(|who| explained.contains(&who.pid))
+    });
     findings
 }
 
@@ -447,6 +471,7 @@ mod tests {
             stages: Vec::new(),
             delay: None,
         };
+        let unclear = Finding::Unclear { active: Vec::new() };
         for (finding, expected) in [
             (
                 Finding::Deadlock(deadlock),
@@ -468,6 +493,7 @@ mod tests {
             (Finding::MutualWait(mutual), "mutual_wait sides"),
             (small, "small_pipe between capacity cause pipe"),
             (turns, "ping_pong delay stages"),
+            (unclear, "unclear active"),
         ] {
             let value = serde_json::to_value(finding).unwrap();
             let keys = value.as_object().unwrap().keys().map(String::as_str);

@@ -10,6 +10,8 @@ use super::{Certainty, Finding};
 pub enum Severity {
     /// Nothing was found that holds anything up.
     NothingWrong,
+    /// A stage may hold up the others, and it does not show which.
+    CantTell,
     /// Data moves as fast as one stage, or what the stages share, allows.
     Slow,
     /// Something is waited for that may come.
@@ -44,6 +46,7 @@ impl Finding {
             Finding::Bottleneck(_) | Finding::PingPong { .. } | Finding::SmallCalls(_) => {
                 Severity::Slow
             }
+            Finding::Unclear { .. } => Severity::CantTell,
             Finding::LeakedWriteEnd(_) | Finding::SmallPipe { .. } => Severity::NothingWrong,
         }
     }

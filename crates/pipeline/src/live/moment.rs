@@ -49,6 +49,8 @@ pub struct Pipeline {
     pub is_by_turns: bool,
     /// Whether no stage stands out, but stages wait for processors.
     pub lacks_processors: bool,
+    /// Whether no stage stands out, though one may hold up the others.
+    pub is_unclear: bool,
     /// For how long no stage has run.
     pub still_s: f64,
     /// The stages, in the order of the flow.
@@ -58,6 +60,19 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Notes what is said if no stage stands out, of those that it `has`.
+    fn note_undecided(&mut self, finding: &Finding, has: impl Fn(i32) -> bool) {
+        let is_its = finding.named().iter().any(|who| has(who.pid));
+        match finding {
+            Finding::PingPong { delay, .. } => {
+                self.is_by_turns |= is_its && delay.is_none();
+                self.lacks_processors |= is_its && delay.is_some();
+            }
+            Finding::Unclear { .. } => self.is_unclear |= is_its,
+            _ => {}
+        }
+    }
+
     /// Whether a process of a deadlock is a stage.
     pub(super) fn has_member(&self, deadlock: &Deadlock) -> bool {
         let mut members = deadlock.members.iter().map(|member| member.who.pid);
@@ -205,12 +220,7 @@ pub(super) fn pipelines(
                             pipeline.unread.get_or_insert_with(|| unread.clone());
                         }
                     }
-                    Finding::PingPong { stages, delay } => {
-                        let is_its = stages.iter().any(|stage| has(stage.pid));
-                        pipeline.is_by_turns |= is_its && delay.is_none();
-                        pipeline.lacks_processors |= is_its && delay.is_some();
-                    }
-                    _ => {}
+                    _ => pipeline.note_undecided(finding, has),
                 }
             }
             pipeline

@@ -114,7 +114,10 @@ fn conclude(observation: &Observation) -> Vec<Finding> {
     let mut findings = diagnose(observation);
     if observation.is_too_short() {
         findings.retain(|finding| {
-            !matches!(finding, Finding::Bottleneck(_) | Finding::PingPong { .. })
+            !matches!(
+                finding,
+                Finding::Bottleneck(_) | Finding::PingPong { .. } | Finding::Unclear { .. }
+            )
         });
     }
     findings

@@ -75,6 +75,9 @@ pub(super) fn describe(
             list(stages.iter().map(full)),
             boost_line(observation, stages)
         )),
+        Finding::Unclear { .. } => style.sentence(
+            "No stage stands out as the bottleneck. A longer look may show one (--time 10).",
+        ),
         Finding::LeakedWriteEnd(leaked) => {
             style.sentence(&leaked_text(observation, leaked, alike))
         }

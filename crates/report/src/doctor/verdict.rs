@@ -1,7 +1,7 @@
 //! The first line: the verdict in one sentence.
 
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Certainty, Finding, LeakedWriteEnd, Severity, Unread, verdict,
+    ActiveStage, Bottleneck, Certainty, Finding, LeakedWriteEnd, Severity, Unread, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -9,6 +9,7 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
 use super::names::{descriptor, duration, full, stream, written_as};
+use super::table::percent;
 use super::{count_stages, other_networks, unread_bytes};
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
@@ -17,6 +18,13 @@ use crate::style::{GREEN, RED, YELLOW};
 pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) -> String {
     let (verdict, finding) = verdict(findings);
     let text = match finding {
+        Some(Finding::Unclear { active }) if verdict == Severity::CantTell => {
+            format!(
+                " which of {} stages holds up the others{}.",
+                active.len(),
+                describe_active(active).map_or(String::new(), |text| format!(": {text}"))
+            )
+        }
         Some(finding) if verdict != Severity::NothingWrong => {
             format!(": {}", describe(observation, finding))
         }
@@ -34,6 +42,7 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
         (Severity::Unread, _) => "UNREAD".to_owned(),
         (Severity::WaitingFor, Some(finding)) => format!("WAITING FOR {}", awaited(finding)),
         (Severity::WaitingFor, None) | (Severity::Slow, _) => "SLOW".to_owned(),
+        (Severity::CantTell, _) => "CAN'T TELL".to_owned(),
         (Severity::NothingWrong, _) => "NOTHING WRONG SEEN".to_owned(),
     };
     name + &text
@@ -42,7 +51,7 @@ pub(super) fn describe_verdict(observation: &Observation, findings: &[Finding]) 
 pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static str {
     match verdict(findings).0 {
         Severity::Stuck | Severity::ProbablyStuck => RED,
-        Severity::Unread | Severity::WaitingFor | Severity::Slow => YELLOW,
+        Severity::Unread | Severity::WaitingFor | Severity::Slow | Severity::CantTell => YELLOW,
         Severity::NothingWrong if unseen(observation).is_some() => YELLOW,
         Severity::NothingWrong => GREEN,
     }
@@ -161,7 +170,7 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
             format!("{} {verb} few bytes a call.", full(&calls.process))
         }
         Finding::FifoPeer { process, .. } => format!("{}.", full(process)),
-        Finding::SmallPipe { .. } => String::new(),
+        Finding::Unclear { .. } | Finding::SmallPipe { .. } => String::new(),
     }
 }
 
@@ -171,6 +180,35 @@ fn describe_bottleneck(bottleneck: &Bottleneck) -> String {
         Certainty::Likely => "probably ",
     };
     format!("{} is {probably}the bottleneck.", full(&bottleneck.stage))
+}
+
+/// What the busiest of stages did of which none stands out, if any did much.
+pub(super) fn describe_active(stages: &[ActiveStage]) -> Option<String> {
+    const MAX_NAMED: usize = 3;
+    const MIN_ACTIVE: f64 = 0.1;
+    let active = stages
+        .iter()
+        .filter(|stage| stage.runs + stage.queued >= MIN_ACTIVE);
+    let texts = active.take(MAX_NAMED).map(|stage| {
+        let s = if stage.are_children { "" } else { "s" };
+        let children = if stage.are_children {
+            "the children of "
+        } else {
+            ""
+        };
+        let states = [
+            (stage.runs, format!("run{s} {}", percent(stage.runs))),
+            (
+                stage.queued,
+                format!("wait{s} for a processor {}", percent(stage.queued)),
+            ),
+        ];
+        let states = states.into_iter().filter(|(share, _)| *share >= MIN_ACTIVE);
+        let states = list(states.map(|(_, text)| text));
+        format!("{children}{} {states}", stage.who.name)
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn describe_unread(observation: &Observation, unread: &Unread) -> String {

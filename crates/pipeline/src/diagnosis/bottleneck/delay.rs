@@ -3,10 +3,11 @@
 use pipespeed_host::CpuList;
 use serde::Serialize;
 
+use super::{MIN_LACKING, MIN_QUEUED};
 use crate::diagnosis::Who;
 use crate::observe::Observation;
-use crate::processors::Quota;
-use crate::sample::Observed;
+use crate::processors::{ProcessorUsage, Quota};
+use crate::sample::{Children, Observed};
 
 /// Others hold a stage up if they take this share of what its processors did. What the kernel does for
 /// the pipeline's terminals and sockets looks like others, too.
@@ -18,6 +19,10 @@ const MIN_THROTTLED: f64 = 0.1;
 /// A quota that is used up in this share of its periods allows no more, however short it stops its
 /// processes: other load delays them before.
 const MIN_USED_UP: f64 = 0.8;
+/// Processors that are idle for this share of the time are to be had.
+const MIN_IDLE: f64 = 0.25;
+/// Children that use more processors than this run at once.
+const MIN_AT_ONCE: f64 = 1.1;
 
 /// What keeps a stage from running, as far as it shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,6 +50,8 @@ pub enum Delay {
         largest: Who,
         /// How much of them it uses, in processors.
         used: f64,
+        /// Whether that are several children of it at once.
+        are_children: bool,
         /// The processors that it may use; `None` if all.
         allowed: Option<CpuList>,
         /// Their number.
@@ -66,6 +73,11 @@ pub(in crate::diagnosis) fn per_s(process: &Observed, seconds: f64) -> f64 {
 /// How many processors a process and the children that it waits for use.
 fn load_of(process: &Observed) -> f64 {
     per_s(process, process.ran_s + process.children_ran_s)
+}
+
+/// Whether several children of a process use processors at once.
+fn has_several(process: &Observed) -> bool {
+    per_s(process, process.children_ran_s) >= MIN_AT_ONCE
 }
 
 /// Processor time of the stages and of what they have started, in processors.
@@ -108,6 +120,41 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
             .sum::<f64>()
 }
 
+/// Whether children that run at once use most of these processors.
+fn fill(children: &Children, processors: &[&ProcessorUsage]) -> bool {
+    let all = processors.len() as f64;
+    children.processors >= (MIN_BUSY * all).max(MIN_AT_ONCE) && all > 0.0
+}
+
+/// What keeps a stage, or the children for which it mainly waits, from running more often, if they
+/// are often ready to run or already use the processors that there are.
+pub(super) fn cause_of_delay(
+    observation: &Observation,
+    stages: &[&Observed],
+    stage: &Observed,
+    children: Option<&Children>,
+) -> Option<Delay> {
+    let of_children = children.map_or(0.0, |children| children.shares.queued);
+    let queued = of_children.max(stage.shares.queued);
+    let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
+    let are_filled = children.is_some_and(|children| fill(children, &processors));
+    if queued < MIN_QUEUED && !are_filled {
+        return None;
+    }
+    let delay = delay(observation, stages, stage, queued);
+    if delay != Delay::Unknown {
+        return Some(delay);
+    }
+    // Starting a program takes some time on an idle machine, too.
+    let busy: f64 = processors.iter().map(|processor| processor.busy).sum();
+    let all = processors.len() as f64;
+    let are_idle = all > 0.0 && busy <= (1.0 - MIN_IDLE) * all;
+    let runs = children.map_or(stage.shares.runs, |children| children.shares.runs);
+    let mostly_runs = children.is_some_and(|children| children.are_short) || runs >= queued;
+    let is_lacking = queued >= MIN_LACKING && !(are_idle && mostly_runs);
+    is_lacking.then_some(delay)
+}
+
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
 /// used up often, and stop its processes for a small part of the time that they wait.
 pub(super) fn delay(
@@ -127,6 +174,8 @@ pub(super) fn delay(
     let usages: Vec<_> = observation.load.among(allowed).collect();
     let loads = stages.iter().map(|stage| (stage, load_of(stage)));
     let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
+    let children = stage.children.as_ref();
+    let are_filled = children.is_some_and(|children| fill(children, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     // While stages ran that have ended, others had no more than what these left.
@@ -147,11 +196,13 @@ pub(super) fn delay(
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
-    } else if stages.len() > usages.len() && busy >= MIN_BUSY * usages.len() as f64 {
+    } else if (stages.len() > usages.len() || are_filled) && busy >= MIN_BUSY * usages.len() as f64
+    {
         Delay::OwnStages {
             stages: stages.len(),
             largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),
             used: largest.map_or(0.0, |(_, used)| used),
+            are_children: largest.is_some_and(|(stage, _)| has_several(stage)),
             allowed: allowed.cloned(),
             processors: usages.len(),
         }

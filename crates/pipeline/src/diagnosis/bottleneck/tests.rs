@@ -246,7 +246,7 @@ fn stages_that_lack_processors_do_not_take_turns() {
     let mut observation = observation(stages);
     let usage = ProcessorUsage {
         busy: 1.0,
-        steal: 0.0,
+        ..ProcessorUsage::default()
     };
     observation.load = Load([(0, usage)].into());
     let findings = bottlenecks(&observation, &BTreeSet::new());
@@ -271,7 +271,7 @@ fn on_busy_processors(shares: &[(f64, f64, f64, f64)]) -> Vec<Finding> {
     let mut observation = observation(stages);
     let usage = ProcessorUsage {
         busy: 1.0,
-        steal: 0.0,
+        ..ProcessorUsage::default()
     };
     observation.load = Load([(0, usage), (1, usage)].into());
     bottlenecks(&observation, &BTreeSet::new())
@@ -408,7 +408,11 @@ fn what_keeps_a_stage_from_running_is_named() {
         stages[1].allowed.clone_from(&allowed);
         change(&mut stages[1]);
         let mut observation = observation(stages);
-        let usage = |busy, steal| ProcessorUsage { busy, steal };
+        let usage = |busy, steal| ProcessorUsage {
+            busy,
+            steal,
+            iowait: 0.0,
+        };
         observation.load = Load([(0, usage(0.1, 0.0)), (1, usage(busy_share, steal))].into());
         let findings = bottlenecks(&observation, &BTreeSet::new());
         only_pace(&findings).delay.clone().unwrap()
@@ -428,6 +432,7 @@ fn what_keeps_a_stage_from_running_is_named() {
             name: "s2".to_owned(),
         },
         used: 0.75,
+        are_children: false,
         allowed: allowed.clone(),
         processors: 1,
     };
@@ -599,4 +604,148 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         };
         assert_eq!(found.children.is_some(), is_child, "{found:?}");
     }
+}
+
+/// What a shell's loop of short children did, as seen by its parent: shares of running, being queued
+/// and blocked.
+fn loop_of_cats(runs: f64, queued: f64, blocked: f64) -> Observed {
+    let mut bash = frozen(process(9, "bash", vec![writes(1, 1)]), on_child());
+    (bash.is_frozen, bash.has_reaped, bash.io) = (false, true, None);
+    bash.children = Some(Children {
+        names: vec!["cat".to_owned()],
+        shares: Shares {
+            runs,
+            queued,
+            blocked,
+            ..Shares::default()
+        },
+        outside: BTreeMap::new(),
+        on: vec![OnLink {
+            pipe: LinkId::pipe(1),
+            side: LinkSide::Room,
+            share: blocked,
+        }],
+        processors: runs,
+        are_short: true,
+    });
+    bash
+}
+
+/// Findings on stages with these queues, whose processors were busy for these shares.
+fn found_beside(stages: Vec<Observed>, queued: &[f64], fills: &[f64], busy: f64) -> Vec<Finding> {
+    let mut observation = observation(stages);
+    for (stage, queued) in observation.processes.iter_mut().zip(queued) {
+        stage.shares.queued = *queued;
+    }
+    for (pipe, fill) in observation.pipes.iter_mut().zip(fills) {
+        pipe.fill = Some(*fill);
+    }
+    let usage = ProcessorUsage {
+        busy,
+        ..ProcessorUsage::default()
+    };
+    observation.load = Load([(0, usage), (1, usage)].into());
+    bottlenecks(&observation, &BTreeSet::new())
+}
+
+/// `while cat text; do :; done | tr a-z A-Z | wc -l`, whose pipes are read and written 100,000 times
+/// a second: at eight looks they are anything from 17 to 98 % full.
+#[test]
+fn busy_stage_after_short_children_is_the_bottleneck_whatever_the_fill() {
+    for (cat, tr, fills) in [
+        ((0.40, 0.24, 0.36), (0.87, 0.06), [0.17, 0.36]),
+        ((0.43, 0.25, 0.32), (0.88, 0.06), [0.52, 0.20]),
+        ((0.42, 0.24, 0.34), (0.88, 0.04), [0.98, 0.09]),
+    ] {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (tr.0, 0.03, 0.04), (0.38, 0.0, 0.38)]);
+        stages[0] = loop_of_cats(cat.0, cat.1, cat.2);
+        let findings = found_beside(stages, &[0.0, tr.1, 0.24], &fills, 0.87);
+        let bottleneck = only_pace(&findings);
+        assert_eq!(bottleneck.stage.pid, 2, "{fills:?}");
+        assert_eq!(bottleneck.certainty, Certainty::Likely);
+    }
+    // The children run as much.
+    let mut stages = chain(&[(0.0, 0.0, 0.0), (0.87, 0.03, 0.04), (0.38, 0.0, 0.38)]);
+    stages[0] = loop_of_cats(0.80, 0.06, 0.14);
+    let findings = found_beside(stages, &[0.0, 0.06, 0.24], &[0.5, 0.5], 0.87);
+    let [Finding::Unclear { active }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(active[0].who.pid, 2);
+    assert!(active[1].are_children, "{active:?}");
+}
+
+/// The same loop before two openssl and md5sum, beside two busy loops.
+#[test]
+fn children_that_wait_for_a_processor_count_as_their_shell() {
+    let mut stages = chain(&[
+        (0.0, 0.0, 0.0),
+        (0.21, 0.02, 0.59),
+        (0.13, 0.0, 0.78),
+        (0.32, 0.0, 0.38),
+    ]);
+    stages[0] = loop_of_cats(0.17, 0.40, 0.40);
+    let queued = [0.0, 0.18, 0.09, 0.30];
+    let findings = found_beside(stages, &queued, &[0.0, 0.0, 0.0], 1.0);
+    let [Finding::PingPong { stages, delay }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(stages.iter().map(|who| who.pid).collect::<Vec<_>>(), [9, 4]);
+    assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
+}
+
+/// `make -j2 | tee | grep -c`, on two processors.
+#[test]
+fn children_that_fill_all_processors_share_them() {
+    let make = |processors: f64, busy: f64| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 1.0)]);
+        stages[0] = loop_of_cats(0.93, 0.05, 0.0);
+        let children = stages[0].children.as_mut().unwrap();
+        (children.processors, children.are_short) = (processors, false);
+        stages[0].children_ran_s = 2.0 * processors;
+        let findings = found_beside(stages, &[0.0, 0.0, 0.0], &[0.0, 0.0], busy);
+        only_pace(&findings).delay.clone()
+    };
+    let delay = make(1.86, 0.96);
+    let Some(Delay::OwnStages {
+        largest,
+        are_children,
+        ..
+    }) = &delay
+    else {
+        panic!("{delay:?}");
+    };
+    assert!(largest.pid == 9 && *are_children, "{delay:?}");
+    assert_eq!(make(0.95, 0.5), None);
+    assert_eq!(make(1.29, 0.77), None);
+}
+
+/// A shell's loop of `echo | cut` on processors that are idle for 38 % of the time.
+#[test]
+fn idle_processors_do_not_lack() {
+    let delay = |busy: f64, runs: f64, queued: f64| {
+        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.01, 0.0, 0.99)]);
+        stages[0] = loop_of_cats(runs, queued, 0.0);
+        stages[0].children_ran_s = 2.0 * 2.0 * busy;
+        let findings = found_beside(stages, &[0.03, 0.0], &[0.0], busy);
+        only_pace(&findings).delay.clone()
+    };
+    assert_eq!(delay(0.62, 0.45, 0.31), None);
+    assert_eq!(delay(0.62, 0.38, 0.40), None);
+    assert!(delay(0.95, 0.45, 0.31).is_some());
+}
+
+#[test]
+fn pipelines_that_are_mostly_idle_are_not_unclear() {
+    let found = |shares: &[(f64, f64, f64)], queued: &[f64], busy: f64| {
+        found_beside(chain(shares), queued, &[0.5], busy)
+    };
+    // They keep up.
+    let idle = [(0.2, 0.0, 0.35), (0.2, 0.0, 0.35)];
+    assert_eq!(found(&idle, &[0.0, 0.0], 0.3), []);
+    let is_unclear = |findings: &[Finding]| matches!(findings, [Finding::Unclear { .. }]);
+    // One runs for most of the time, or the processors are full.
+    let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
+    assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
+    assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
 }

@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 25] = [
+const MAY_BE_MISSING: [(&str, &str); 26] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -30,6 +30,7 @@ const MAY_BE_MISSING: [(&str, &str); 25] = [
     ("exit/signal", "how a stage ends depends on the moment"),
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
+    ("finding/active", "so does whether a stage stands out"),
     (
         "finding/sides",
         "nobody waits for a message in an event loop",

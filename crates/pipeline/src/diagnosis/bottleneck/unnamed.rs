@@ -1,0 +1,152 @@
+//! Pipelines of which no stage is named.
+
+use serde::Serialize;
+
+use super::delay::{Delay, delay};
+use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_THROUGH_CHILDREN, MIN_TURNS};
+use crate::diagnosis::{Finding, Who};
+use crate::graph::LinkSide;
+use crate::observe::Observation;
+use crate::sample::{Observed, Shares};
+
+/// Stages don't wait only for each other if one waits outside for this share.
+const MAX_OUTSIDE: f64 = 0.2;
+/// A stage that runs or is ready to for this share of the time may hold up the others.
+const MIN_BUSY: f64 = 0.6;
+/// Processors are full if they are busy for this share of the time.
+const MIN_FULL: f64 = 0.95;
+/// On full processors, a stage that waits for one for this share of the time is slowed down.
+const MIN_SLOWED: f64 = 0.2;
+/// Stages that wait for input for this share of the time get too little.
+const MIN_STARVED: f64 = 0.5;
+
+/// A stage of a pipeline of which none stands out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ActiveStage {
+    /// The stage.
+    pub who: Who,
+    /// The share of the time in which it ran.
+    pub runs: f64,
+    /// The share in which it was ready to run, and did not.
+    pub queued: f64,
+    /// Whether these are the shares of the children for which it mainly waits.
+    pub are_children: bool,
+}
+
+/// What is said of stages of which none is the bottleneck.
+pub(super) fn unnamed(
+    observation: &Observation,
+    stages: &[&Observed],
+    candidates: &[Candidate<'_>],
+) -> Option<Finding> {
+    turns(observation, stages).or_else(|| unclear(observation, stages, candidates))
+}
+
+/// That one of the stages may hold up the others, unless all are mostly idle.
+fn unclear(
+    observation: &Observation,
+    stages: &[&Observed],
+    candidates: &[Candidate<'_>],
+) -> Option<Finding> {
+    let awake = |stage: &Observed| shares_of(stage).runs + queued_of(stage);
+    let mut own = candidates.iter().map(|candidate| candidate.stage);
+    let is_busy = own.any(|stage| awake(stage) >= MIN_BUSY);
+    let is_slowed = observation.load.mean_busy() >= MIN_FULL
+        && stages.iter().any(|stage| queued_of(stage) >= MIN_SLOWED);
+    if !is_busy && !is_slowed && !is_source_unknown(stages, candidates) {
+        return None;
+    }
+    let mut stages: Vec<&Observed> = stages.to_vec();
+    stages.sort_by(|a, b| awake(b).total_cmp(&awake(a)));
+    let active = stages.into_iter().map(|stage| ActiveStage {
+        who: stage.who(),
+        runs: shares_of(stage).runs,
+        queued: queued_of(stage),
+        are_children: !std::ptr::eq(shares_of(stage), &stage.shares),
+    });
+    Some(Finding::Unclear {
+        active: active.collect(),
+    })
+}
+
+/// Whether it is not known what a stage did for whose data all that are known wait.
+fn is_source_unknown(stages: &[&Observed], candidates: &[Candidate<'_>]) -> bool {
+    let Some((first, rest)) = stages.split_first() else {
+        return false;
+    };
+    let mut known = candidates.iter();
+    let are_starved = known.all(|candidate| {
+        candidate.stage.process.id == first.process.id
+            || candidate.stage.shares.starved >= MIN_STARVED
+    });
+    first.shares.sum() < MIN_KNOWN && !rest.is_empty() && are_starved
+}
+
+/// Whether a stage mainly waits for a processor, and another one for at least half as long: it gets
+/// one when the other one does not.
+pub(super) fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
+    let queued = queued_of(stage);
+    let is_other = |other: &&&Observed| other.process.id != stage.process.id;
+    let mut others = stages.iter().filter(is_other);
+    queued >= MIN_LACKING
+        && queued > stage.shares.runs
+        && others.any(|other| 2.0 * queued_of(other) >= queued)
+}
+
+/// The shares of a stage, or those of the children for which it mainly waits.
+pub(super) fn shares_of(stage: &Observed) -> &Shares {
+    match &stage.children {
+        Some(children) if stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN => {
+            &children.shares
+        }
+        _ => &stage.shares,
+    }
+}
+
+/// The share of the time in which a stage, or its children, waited for a processor.
+fn queued_of(stage: &Observed) -> f64 {
+    shares_of(stage).queued.max(stage.shares.queued)
+}
+
+/// Two or more stages that wait for each other by turns: one waits for room and one for input, both
+/// for a while. Or processors are lacking, so that all take turns with them.
+fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
+    let waits = |stage: &&&Observed, side| {
+        let mut waits = stage.on.iter();
+        waits.any(|on| on.side == side && on.share >= MIN_TURNS)
+    };
+    let blocked = stages.iter().any(|stage| waits(&stage, LinkSide::Room));
+    let starved = stages.iter().any(|stage| waits(&stage, LinkSide::Input));
+    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    // Shells wait for what their children do.
+    let waits_outside = stages.iter().any(|stage| {
+        let for_children = stage.waits_or_polls_for_children();
+        let outside = stage.shares.elsewhere + stage.shares.disk;
+        outside - for_children >= MAX_OUTSIDE
+    });
+    let most = stages
+        .iter()
+        .max_by(|a, b| queued_of(a).total_cmp(&queued_of(b)))?;
+    let queued = queued_of(most);
+    let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
+    // Children are ready for a while when they start, on an idle machine, too.
+    let delay = delay.filter(|delay| *delay != Delay::Unknown || most.shares.queued >= MIN_LACKING);
+    let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
+    let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
+    let queued: Vec<&&Observed> = queued.collect();
+    // What waits on pipes for much longer is held up by others.
+    let mostly_queued = queued.iter().filter(|stage| {
+        let shares = shares_of(stage);
+        queued_of(stage) >= (shares.blocked + shares.starved) / 2.0
+    });
+    let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
+    let named = match (&delay, mostly_queued.len()) {
+        (None, _) => stages.iter().collect(),
+        (Some(_), 0 | 1) => queued,
+        (Some(_), _) => mostly_queued,
+    };
+    is_found.then(|| Finding::PingPong {
+        stages: named.iter().map(|stage| stage.who()).collect(),
+        delay,
+    })
+}
