@@ -26,6 +26,9 @@ use super::{bytes_moved, check_ends, spare};
 use crate::tokio::Registered;
 use crate::wait::{Wait, failure_of_output, poll_now};
 
+/// The longest of ever longer pauses.
+const MAX_STUCK_PAUSE: Duration = Duration::from_millis(50);
+
 type Guard<'a> = Option<AsyncFdReadyGuard<'a, OwnedFd>>;
 type Failure = (Side, io::Error);
 
@@ -162,11 +165,12 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
     readiness: &mut Readiness<'_>,
 ) -> Result<End, Failure> {
     engine.lend_pipe(spare::take);
+    let mut pause = STUCK_PAUSE;
     loop {
         // Other tasks have their turn.
         coop::consume_budget().await;
         match engine.advance(u64::MAX)? {
-            Attempted::Progress => {}
+            Attempted::Progress => pause = STUCK_PAUSE,
             Attempted::Ended(end) => return Ok(end),
             Attempted::Blocked(needs) => {
                 keep_pipe(engine);
@@ -174,7 +178,8 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
                 engine.lend_pipe(spare::take);
                 if engine.is_futile() {
                     // Not the runtime's clock, which may not be enabled.
-                    let _ = spawn_blocking(|| thread::sleep(STUCK_PAUSE)).await;
+                    let _ = spawn_blocking(move || thread::sleep(pause)).await;
+                    pause = (pause * 2).min(MAX_STUCK_PAUSE);
                 }
             }
         }
