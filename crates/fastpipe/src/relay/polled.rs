@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -62,16 +61,15 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
     poll_fn(|context| {
         there.poll(context);
         back.poll(context);
-        if back.has_failed() {
-            // What has arrived is passed on: a request before a reset, as the answer above.
+        if let Some(Err(_)) = back.ended {
+            // A request that arrived before the reset is passed on, as the answer was.
             there.poll(context);
         }
-        match (&mut there.ended, &mut back.ended) {
+        if let Some(error) = there.take_error().or_else(|| back.take_error()) {
+            return Poll::Ready(Err(error));
+        }
+        match (&there.ended, &back.ended) {
             (Some(Ok(there)), Some(Ok(back))) => Poll::Ready(Ok((*there, *back))),
-            (Some(ended @ Err(_)), _) | (_, Some(ended @ Err(_))) => {
-                // It is not polled again.
-                Poll::Ready(mem::replace(ended, Ok(0)).map(|bytes| (bytes, 0)))
-            }
             _ => Poll::Pending,
         }
     })
@@ -100,8 +98,14 @@ impl<'a, F: Future<Output = io::Result<u64>>> Direction<'a, F> {
         }
     }
 
-    fn has_failed(&self) -> bool {
-        matches!(self.ended, Some(Err(_)))
+    fn take_error(&mut self) -> Option<io::Error> {
+        match self.ended.take() {
+            Some(Err(error)) => Some(error),
+            ended => {
+                self.ended = ended;
+                None
+            }
+        }
     }
 }
 
@@ -186,12 +190,12 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
     }
 }
 
-/// What the runtime knows of the two ends.
+/// Readiness of the two ends, as the runtime has recorded it.
 struct Readiness<'a> {
     input: &'a RuntimeEnd<'a>,
     output: &'a RuntimeEnd<'a>,
-    /// Got before the last attempt, so that what became ready since is not forgotten when that
-    /// attempt would have blocked.
+    /// Readiness as of before the last attempt. If that would have blocked, this is cleared, and what
+    /// became ready meanwhile is not.
     input_guard: Guard<'a>,
     output_guard: Guard<'a>,
     /// Whether the output has a reader that may leave.
@@ -207,11 +211,11 @@ impl Readiness<'_> {
         // data, too. And an end that is ready does not become ready.
         let (input, output) = (self.input.end.fd, self.output.end.fd);
         if needs.input && (copies || !is_ready(input, PollFlags::IN)) {
-            forget(&mut self.input_guard);
+            clear(&mut self.input_guard);
             self.wait_for_input().await?;
         }
         if needs.output && (copies || !is_ready(output, PollFlags::OUT)) {
-            forget(&mut self.output_guard);
+            clear(&mut self.output_guard);
             let ready = self.output.ready.ready(Interest::WRITABLE).await;
             self.output_guard = ready.map_err(|error| (Side::Output, error))?;
         }
@@ -256,8 +260,8 @@ impl Readiness<'_> {
     }
 }
 
-/// The end is not ready, unless it became so since.
-fn forget(guard: &mut Guard<'_>) {
+/// Clears the readiness of an end, unless it became ready again since the guard was taken.
+fn clear(guard: &mut Guard<'_>) {
     if let Some(mut guard) = guard.take() {
         guard.clear_ready();
     }
