@@ -147,6 +147,8 @@ mod counts;
 mod fork;
 pub mod method;
 pub mod reader;
+#[cfg(feature = "tokio")]
+mod registered;
 pub mod relay;
 pub mod ring;
 mod sealed;

@@ -22,7 +22,7 @@ use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::is_ready;
 use super::{bytes_moved, check_ends, spare};
-use crate::tokio::Registered;
+use crate::registered::Registered;
 use crate::wait::{Wait, failure_of_output, poll_now};
 
 /// The longest of ever longer pauses.

@@ -32,8 +32,8 @@ pub(super) struct Bell {
 
 /// Whether the other end still has its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    Connected,
+pub(super) enum Connection {
+    Open,
     /// The end was dropped or passed on, or its process has died.
     Gone,
 }
@@ -88,17 +88,17 @@ impl Bell {
     }
 
     /// Takes back that it was rung, so that it is no longer readable.
-    pub(super) fn silence(&mut self) -> Link {
+    pub(super) fn silence(&mut self) -> Connection {
         let fd = self.own.as_fd();
         let mut counts = Counts::default();
         for _ in 0..MAX_READS {
             match self.own_nowait.read(fd, &mut [0; 64], &mut counts) {
                 Ok(1..) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Link::Connected,
-                Ok(0) | Err(_) => return Link::Gone,
+                Err(Errno::AGAIN) => return Connection::Open,
+                Ok(0) | Err(_) => return Connection::Gone,
             }
         }
-        Link::Connected
+        Connection::Open
     }
 }
 
@@ -142,9 +142,9 @@ mod tests {
         for _ in 0..3 {
             for bell in [&mut one, &mut other] {
                 assert!(is_readable(bell));
-                assert_eq!(bell.silence(), Link::Connected);
+                assert_eq!(bell.silence(), Connection::Open);
                 assert!(!is_readable(bell));
-                assert_eq!(bell.silence(), Link::Connected);
+                assert_eq!(bell.silence(), Connection::Open);
             }
             one.ring();
             assert!(!is_readable(&one));
@@ -158,7 +158,7 @@ mod tests {
         for _ in 0..100_000 {
             one.ring();
         }
-        assert_eq!(other.silence(), Link::Connected);
+        assert_eq!(other.silence(), Connection::Open);
         assert!(is_readable(&other));
     }
 
@@ -168,7 +168,7 @@ mod tests {
         one.ring();
         drop(one);
         assert!(is_readable(&other));
-        assert_eq!(other.silence(), Link::Gone);
+        assert_eq!(other.silence(), Connection::Gone);
         other.ring();
     }
 }

@@ -24,11 +24,11 @@ struct Ring {
     header: Header,
     data: [UnsafeCell<u64>; CAPACITY],
     /// Of the producer and the consumer.
-    bells: [Bell; 2],
+    bells: [ModelBell; 2],
 }
 
 impl Ring {
-    fn bell(&self, role: Role) -> &Bell {
+    fn bell(&self, role: Role) -> &ModelBell {
         match role {
             Role::Producer => &self.bells[0],
             Role::Consumer => &self.bells[1],
@@ -37,21 +37,21 @@ impl Ring {
 }
 
 /// As the socket of an end that waits by its descriptor.
-struct Bell {
+struct ModelBell {
     rung: Mutex<bool>,
     rings: Condvar,
 }
 
-impl Default for Bell {
+impl Default for ModelBell {
     fn default() -> Self {
-        Bell {
+        ModelBell {
             rung: Mutex::new(false),
             rings: Condvar::new(),
         }
     }
 }
 
-impl Bell {
+impl ModelBell {
     fn ring(&self) {
         *self.rung.lock().unwrap() = true;
         self.rings.notify_one();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid};
 
-use super::bell::{Bell, Link};
+use super::bell::{Bell, Connection};
 use super::cursor::{Cursor, Role};
 use super::error::{Corrupt, RingError};
 use super::header::{EndState, Header, Woken};
@@ -369,13 +369,13 @@ impl RingSide {
             return Ok(true);
         };
         // Before arming: afterwards it is rung for good.
-        let link = bell.silence();
+        let connection = bell.silence();
         let generation = bell.generation;
         self.counts.syscalls += 1;
         let header = self.memory.header();
         match header.arm(self.role, &mut self.cursor, at_least) {
             Err(Corrupt) => self.mark_corrupt(),
-            Ok(true) if link == Link::Gone => {
+            Ok(true) if connection == Connection::Gone => {
                 header.disarm(self.role);
                 // The bell is dropped after its end was closed or passed on.
                 if header.peer_generation(self.role) != generation {

@@ -65,7 +65,6 @@
 //! ([`tokio::runtime::Builder::enable_io`]).
 
 mod reader;
-mod registered;
 mod ring;
 mod writer;
 
@@ -73,5 +72,3 @@ pub use self::reader::Reader;
 pub use self::ring::{Consumer, Producer};
 pub use self::writer::Writer;
 pub use crate::relay::polled::{copy, copy_bidirectional};
-
-pub(crate) use self::registered::Registered;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, Interest, ReadBuf};
 
-use super::Registered;
 use crate::reader::{self, ReaderBuilder};
+use crate::registered::Registered;
 use crate::wait::Wait;
 
 /// Buffered input with few, large reads: a [`Reader`](crate::Reader) that waits in the runtime.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use super::Registered;
+use crate::registered::Registered;
 use crate::ring::{self, Slot, View};
 use crate::wait::Wait;
 

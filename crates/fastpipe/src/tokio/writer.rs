@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, Interest};
 
-use super::Registered;
+use crate::registered::Registered;
 use crate::wait::Wait;
 use crate::writer::{self, FinishError, Loan, Report, WriterBuilder};
 

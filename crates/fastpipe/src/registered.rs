@@ -53,11 +53,11 @@ impl<T> Registered<T> {
         &self.inner
     }
 
-    pub(super) fn get_mut(&mut self) -> &mut T {
+    pub(crate) fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    pub(super) fn into_inner(self) -> T {
+    pub(crate) fn into_inner(self) -> T {
         self.inner
     }
 
@@ -77,7 +77,7 @@ impl<T> Registered<T> {
 
     /// Calls `attempt` whenever the descriptor is ready to be read, until it does not fail with
     /// `WouldBlock`.
-    pub(super) fn poll_read<R>(
+    pub(crate) fn poll_read<R>(
         &mut self,
         context: &mut Context<'_>,
         attempt: impl FnMut(&mut T) -> io::Result<R>,
@@ -91,7 +91,7 @@ impl<T> Registered<T> {
     }
 
     /// As [`poll_read`](Self::poll_read), ready to be written.
-    pub(super) fn poll_write<R>(
+    pub(crate) fn poll_write<R>(
         &mut self,
         context: &mut Context<'_>,
         attempt: impl FnMut(&mut T) -> io::Result<R>,
@@ -134,7 +134,7 @@ impl<T> Registered<T> {
 
     /// Calls `attempt` until it does not fail with `WouldBlock`. After each such failure the descriptor
     /// becomes ready to be read once another attempt makes sense.
-    pub(super) fn poll_armed<R>(
+    pub(crate) fn poll_armed<R>(
         &mut self,
         context: &mut Context<'_>,
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
