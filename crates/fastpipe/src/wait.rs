@@ -369,11 +369,16 @@ fn poll_forever(fds: &mut [PollFd<'_>], counts: &mut Counts) -> rustix::io::Resu
 /// its error queue, and for the master of a pseudo-terminal, which "hangs up"
 /// while no slave is open.
 ///
-/// The error of a stream socket is not taken (SO_ERROR): whoever reads from it would then find the end
-/// of the data instead.
+/// The error of a stream socket is not taken (SO_ERROR), and is nearly always a reset: whoever reads from
+/// the socket would find the end of the data instead.
 pub(crate) fn failure_of_output(output: BorrowedFd<'_>, found: PollFlags) -> Option<Errno> {
     if rustix::net::sockopt::socket_type(output) == Ok(SocketType::STREAM) {
-        return found.contains(PollFlags::HUP).then_some(Errno::PIPE);
+        let errno = if found.contains(PollFlags::ERR) {
+            Errno::CONNRESET
+        } else {
+            Errno::PIPE
+        };
+        return found.contains(PollFlags::HUP).then_some(errno);
     }
     match rustix::net::sockopt::socket_error(output) {
         Ok(Err(errno)) => Some(errno),
