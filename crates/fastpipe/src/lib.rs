@@ -69,6 +69,29 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! Nothing waits in the writer there, since committing sends. Where output is not as long as input, write
+//! it as to any `io::Write`, and flush before the next read, so that lines appear as they come:
+//!
+//! ```no_run
+//! use std::io::{BufRead, Write};
+//! use fastpipe::{Reader, Writer};
+//!
+//! let mut input = Reader::stdin();
+//! let mut out = Writer::stdout()?;
+//! loop {
+//!     let bytes = input.fill_buf()?;
+//!     if bytes.is_empty() {
+//!         break;
+//!     }
+//!     write!(out, "{}", bytes.escape_ascii())?;
+//!     let n = bytes.len();
+//!     input.consume(n);
+//!     out.flush()?;
+//! }
+//! out.finish()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Constant data is produced once and sent repeatedly:
 //!
 //! ```no_run
@@ -79,7 +102,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`copy`](fn@copy) moves bytes from any descriptor to any other without looking at them. The crate's `examples/` are complete programs.
+//! [`copy`](fn@copy) moves bytes from any descriptor to any other without looking at them. The crate's
+//! source has complete programs in `examples/`: filters, a log, `tee`, proxies, frames and messages between
+//! processes, event loops.
 //!
 //! # Hazards of zero copy, and how they are handled
 //!

@@ -49,7 +49,10 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 /// of bytes from `a` to `b` and from `b` to `a`.
 ///
 /// When one direction ends, the connection that it goes to is shut down for writing
-/// (shutdown(2)), and the other direction continues. The first error ends both.
+/// (shutdown(2)), and the other direction continues. The first error ends both. A reset is not passed on:
+/// dropping the other connection ends it as usual, unless SO_LINGER says otherwise.
+///
+/// Nothing else may read from or write to the connections meanwhile.
 ///
 /// # Errors
 /// As of [`copy`].

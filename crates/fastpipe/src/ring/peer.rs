@@ -28,7 +28,7 @@ pub enum PeerState {
 ///
 /// Both are reported by the kernel. A hostile peer can substitute another process
 /// and so appear to live on, just as it could live on itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Peer {
     pidfd: Option<OwnedFd>,
     socket: Option<OwnedFd>,

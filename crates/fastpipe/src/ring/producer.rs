@@ -29,7 +29,7 @@ use crate::wait::Wait;
 /// | kind | [`RingError`](super::RingError) | |
 /// |---|---|---|
 /// | `BrokenPipe` | `PeerClosed` | the consumer was dropped |
-/// | `ConnectionReset` | `PeerDied` | the consumer's process has died; noticed while there is no room |
+/// | `ConnectionReset` | `PeerDied` | the consumer's process has died (noticed while there is no room), or it dropped its end while panicking |
 /// | `InvalidData` | `Corrupt` | the shared header is invalid |
 /// | `TimedOut` | `TimedOut` | see [`set_timeout`](Self::set_timeout) |
 /// | `WouldBlock` | | there is no room, under [`Wait::Never`] |

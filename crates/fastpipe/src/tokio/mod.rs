@@ -58,7 +58,8 @@
 //! a call may block. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
 //! ready; a call takes as long as the disk takes. A duplicate of each descriptor is registered with the
 //! runtime, so those of tokio's own types can be used, too. A connection passed on by
-//! [`copy_bidirectional`] thus has four descriptors.
+//! [`copy_bidirectional`] thus has four descriptors, and up to eight while bytes are under way. Where
+//! there are none for pipes, bytes are copied.
 //!
 //! # Panics
 //! All constructors and copies panic outside of a runtime, and in one without I/O

@@ -8,6 +8,24 @@ use super::{Writer, ignore_would_block};
 
 /// Memory for the next bytes of a stream, from
 /// [`Writer::lend`](super::Writer::lend). Dropping it sends nothing.
+///
+/// It is a `[u8]`, whose first bytes are sent by [`commit`](Self::commit). Or bytes are written to it
+/// from its start on, and sent by [`commit_written`](Self::commit_written):
+///
+/// ```
+/// use std::io::{Read, Write};
+///
+/// # let (mut reader, writer) = std::io::pipe()?;
+/// # let mut out = fastpipe::Writer::new(writer)?;
+/// let mut loan = out.lend(64)?;
+/// write!(loan, "{} and {}", 1, 2)?;
+/// loan.commit_written()?;
+/// # out.finish()?;
+/// # let mut got = String::new();
+/// # reader.read_to_string(&mut got)?;
+/// # assert_eq!(got, "1 and 2");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a loan that is not committed sends nothing"]
 pub struct Loan<'a, F: AsFd> {
@@ -25,6 +43,12 @@ impl<'a, F: AsFd> Loan<'a, F> {
             asked,
             written: 0,
         }
+    }
+
+    /// Returns the number of bytes written through [`Write`]. If a write fails because the loan is full
+    /// (`WriteZero`), they include a part of what it wrote.
+    pub fn written(&self) -> usize {
+        self.written
     }
 
     /// Sends what was written to the loan through [`Write`].
