@@ -123,8 +123,11 @@ impl<T> Registered<T> {
             if was_closed {
                 // A FIFO whose other side left and came back. The runtime does not forget that it
                 // was closed.
-                let again = polled.get_ref().try_clone()?;
-                self.ready = register(again, self.interest)?;
+                let again = polled.get_ref().try_clone();
+                // Without a descriptor, attempts are all that is left.
+                if let Ok(ready) = again.and_then(|again| register(again, self.interest)) {
+                    self.ready = ready;
+                }
             }
         }
         // Ready, and yet not: others have their turn first.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFdReadyGuard;
-use tokio::task::{coop, spawn_blocking};
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
 use super::engine::{Attempted, Engine, STUCK_PAUSE};
@@ -24,6 +24,9 @@ use super::waiting::is_ready;
 use super::{bytes_moved, check_ends, spare};
 use crate::registered::Registered;
 use crate::wait::{Wait, failure_of_output, poll_now};
+
+/// Attempts that move bytes before others have their turn.
+const MAX_ATTEMPTS: u64 = 32;
 
 /// The longest of ever longer pauses.
 const MAX_STUCK_PAUSE: Duration = Duration::from_millis(50);
@@ -41,15 +44,15 @@ type Failure = (Side, io::Error);
 pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
     let input = RuntimeEnd::new(&input, Interest::READABLE)?;
     let output = RuntimeEnd::new(&output, Interest::WRITABLE)?;
-    let watches_output = output.end.has_reader();
-    bytes_moved(relay(&input, &output, watches_output).await)
+    bytes_moved(relay(&input, &output).await)
 }
 
 /// Moves bytes in both directions between two connections, until both have ended. Returns the numbers
 /// of bytes from `a` to `b` and from `b` to `a`.
 ///
 /// When one direction ends, the connection that it goes to is shut down for writing
-/// (shutdown(2)), and the other direction continues. The first error ends both. A reset is not passed on:
+/// (shutdown(2)), and the other direction continues. When a connection fails, what came from it before is
+/// still passed on, and then the copy ends with the error. A reset is not passed on:
 /// dropping the other connection ends it as usual, unless SO_LINGER says otherwise.
 ///
 /// Nothing else may read from or write to the connections meanwhile.
@@ -61,19 +64,28 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
     let (a, b) = (RuntimeEnd::new(&a, both)?, RuntimeEnd::new(&b, both)?);
     let (there, back) = (pin!(copy_one_way(&a, &b)), pin!(copy_one_way(&b, &a)));
     let (mut there, mut back) = (Direction::new(there), Direction::new(back));
+    let mut backwards = false;
     poll_fn(|context| {
-        there.poll(context);
-        back.poll(context);
-        if let Some(Err(_)) = back.ended {
-            // A request that arrived before the reset is passed on, as the answer was.
+        // Neither uses up all of the task's budget before the other has its turn.
+        backwards = !backwards;
+        if backwards {
+            back.poll(context);
             there.poll(context);
+        } else {
+            there.poll(context);
+            back.poll(context);
         }
-        if let Some(error) = there.take_error().or_else(|| back.take_error()) {
-            return Poll::Ready(Err(error));
+        let is_over = [&there.ended, &back.ended].into_iter().all(Option::is_some);
+        if !is_over && !there.has_lost_its_input() && !back.has_lost_its_input() {
+            return Poll::Pending;
         }
-        match (&there.ended, &back.ended) {
-            (Some(Ok(there)), Some(Ok(back))) => Poll::Ready(Ok((*there, *back))),
-            _ => Poll::Pending,
+        match (there.ended.take(), back.ended.take()) {
+            (Some(Err((_, error))), _) | (_, Some(Err((_, error)))) => Poll::Ready(Err(error)),
+            (there, back) => {
+                let bytes =
+                    |ended: Option<Result<u64, Failure>>| ended.map_or(0, |b| b.unwrap_or(0));
+                Poll::Ready(Ok((bytes(there), bytes(back))))
+            }
         }
     })
     .await
@@ -82,10 +94,10 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
 /// A direction of a copy, and how it has ended.
 struct Direction<'a, F> {
     copying: Pin<&'a mut F>,
-    ended: Option<io::Result<u64>>,
+    ended: Option<Result<u64, Failure>>,
 }
 
-impl<'a, F: Future<Output = io::Result<u64>>> Direction<'a, F> {
+impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
     fn new(copying: Pin<&'a mut F>) -> Self {
         Direction {
             copying,
@@ -101,14 +113,10 @@ impl<'a, F: Future<Output = io::Result<u64>>> Direction<'a, F> {
         }
     }
 
-    fn take_error(&mut self) -> Option<io::Error> {
-        match self.ended.take() {
-            Some(Err(error)) => Some(error),
-            ended => {
-                self.ended = ended;
-                None
-            }
-        }
+    /// The connection that it reads from has failed, so that nothing can be sent to it either. After a
+    /// failure of its output, the other direction still passes on what came from there before.
+    fn has_lost_its_input(&self) -> bool {
+        matches!(self.ended, Some(Err((Side::Input, _))))
     }
 }
 
@@ -129,21 +137,20 @@ impl<'a> RuntimeEnd<'a> {
 }
 
 /// One direction between two connections.
-async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> io::Result<u64> {
-    // The other direction notices that the output has no reader, and reads what it sent before.
-    let bytes = bytes_moved(relay(input, output, false).await)?;
+async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<u64, Failure> {
+    let moved = relay(input, output).await;
+    let side = moved
+        .as_ref()
+        .map_or_else(|error| error.side, |_| Side::Output);
+    let bytes = bytes_moved(moved).map_err(|error| (side, error))?;
     match rustix::net::shutdown(output.end.fd, Shutdown::Write) {
         // The other end is gone, or it is no connection.
         Ok(()) | Err(Errno::NOTCONN | Errno::NOTSOCK) => Ok(bytes),
-        Err(errno) => Err(errno.into()),
+        Err(errno) => Err((Side::Output, errno.into())),
     }
 }
 
-async fn relay(
-    input: &RuntimeEnd<'_>,
-    output: &RuntimeEnd<'_>,
-    watches_output: bool,
-) -> Result<Relayed, RelayError> {
+async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relayed, RelayError> {
     let options = Options::new().interval(Duration::MAX).wait(Wait::Poll);
     check_ends(&input.end, &output.end, &options)?;
     let mut readiness = Readiness {
@@ -151,7 +158,7 @@ async fn relay(
         output,
         input_guard: None,
         output_guard: None,
-        watches_output,
+        watches_output: output.end.has_reader(),
     };
     let look = None::<fn(&[u8]) -> Flow>;
     let mut engine = Engine::new(input.end, output.end, &options, look);
@@ -173,9 +180,13 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
 ) -> Result<End, Failure> {
     engine.lend_pipe(spare::take);
     let mut pause = STUCK_PAUSE;
+    let mut attempts = 0_u64;
     loop {
-        // Other tasks have their turn.
-        coop::consume_budget().await;
+        attempts += 1;
+        if attempts.is_multiple_of(MAX_ATTEMPTS) {
+            // The other direction, and other tasks, have their turn.
+            yield_now().await;
+        }
         match engine.advance(u64::MAX)? {
             Attempted::Progress => pause = STUCK_PAUSE,
             Attempted::Ended(end) => return Ok(end),

@@ -202,7 +202,6 @@ pub struct Relayed {
 ///
 /// [`Display`](fmt::Display) does not include the cause, which
 /// [`Error::source`](std::error::Error::source) returns.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct RelayError {
     /// The end that failed.
@@ -223,6 +222,21 @@ pub struct RelayError {
     /// The other techniques, with reasons.
     pub passed_over: Vec<PassedOver>,
     pub(super) output_has_reader: bool,
+}
+
+/// Without the undelivered bytes, which belong in no log.
+impl fmt::Debug for RelayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayError")
+            .field("side", &self.side)
+            .field("source", &self.source)
+            .field("taken", &self.taken)
+            .field("given", &self.given)
+            .field("undelivered", &self.undelivered.len())
+            .field("technique", &self.technique)
+            .field("passed_over", &self.passed_over)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RelayError {

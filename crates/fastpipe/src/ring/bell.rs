@@ -8,13 +8,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
+use rustix::event::PollFlags;
+use rustix::fs::{Mode, OFlags, fcntl_getfl, open, readlink};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::pipe::is_pipe;
+use crate::pipe::capacity;
 use crate::sealed::refused;
 use crate::transfer::{Counts, Nowait};
+use crate::wait::poll_now;
 
 /// This end's part.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Bell {
     /// Checks the descriptors that the other process sent.
     pub(super) fn check(own: &OwnedFd, other: &OwnedFd) -> io::Result<()> {
         let is_open_for = |fd: &OwnedFd, access: &[OFlags]| {
-            is_pipe(fd).is_ok_and(|is_pipe| is_pipe)
+            is_anonymous_pipe(fd)
                 && fcntl_getfl(fd).is_ok_and(|flags| access.contains(&(flags & OFlags::ACCMODE)))
         };
         let may_ring = [OFlags::RDWR, OFlags::WRONLY];
@@ -71,9 +73,9 @@ impl Bell {
     pub(super) fn new(own: OwnedFd, other: OwnedFd) -> Self {
         Bell {
             own,
-            own_nowait: Nowait::default(),
+            own_nowait: Nowait::PerCall,
             other,
-            other_nowait: Nowait::default(),
+            other_nowait: Nowait::PerCall,
             in_use: false,
             generation: 0,
         }
@@ -81,8 +83,12 @@ impl Bell {
 
     /// Makes the other end's descriptor readable.
     pub(super) fn ring(&mut self) {
-        // EAGAIN: so much is unread that it is readable.
         let fd = self.other.as_fd();
+        // Where it could not be opened for reading, too.
+        if poll_now(fd, PollFlags::empty()).is_ok_and(|found| found.contains(PollFlags::ERR)) {
+            return;
+        }
+        // EAGAIN: so much is unread that it is readable.
         let mut counts = Counts::default();
         while self.other_nowait.write(fd, &[1], &mut counts) == Err(Errno::INTR) {}
     }
@@ -102,15 +108,25 @@ impl Bell {
     }
 }
 
+/// Whether `fd` is of pipe(2). By calls that no file system answers, which could take its time.
+fn is_anonymous_pipe(fd: &OwnedFd) -> bool {
+    let link = readlink(descriptor_path(fd), Vec::new());
+    // Without /proc it is not known whether it is a FIFO with a name.
+    capacity(fd).is_ok() && link.map_or(true, |link| link.to_bytes().starts_with(b"pipe:["))
+}
+
+/// Path of a descriptor. Not in /proc/self: this thread may have its own table of descriptors.
+fn descriptor_path(fd: &OwnedFd) -> String {
+    format!("/proc/thread-self/fd/{}", fd.as_raw_fd())
+}
+
 /// Creates a pipe. Its second end is open for reading, too, so that writing to it never raises
 /// SIGPIPE.
 fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Not /proc/self: this thread may have its own table of descriptors.
-    let path = format!("/proc/thread-self/fd/{}", writer.as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    // Without /proc, a peer that dies at the wrong moment costs a SIGPIPE.
-    let writer = open(path, flags, Mode::empty()).unwrap_or(writer);
+    // Without /proc, a peer that dies while it is being woken costs a SIGPIPE.
+    let writer = open(descriptor_path(&writer), flags, Mode::empty()).unwrap_or(writer);
     Ok((reader, writer))
 }
 
@@ -123,8 +139,6 @@ impl AsFd for Bell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::poll_now;
-    use rustix::event::PollFlags;
 
     fn bells() -> (Bell, Bell) {
         let (one, [own, other]) = Bell::pair().unwrap();

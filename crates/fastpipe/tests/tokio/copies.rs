@@ -277,8 +277,35 @@ fn an_answer_before_a_reset_is_passed_on() {
         let got = reading.join().unwrap();
         check(&got, 0).unwrap();
         assert_eq!(got.len(), len);
-        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let kind = outcome.unwrap_err().kind();
+        assert!(
+            matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+            "{kind}"
+        );
     }
+}
+
+/// The other side is idle, and its own connection tells nothing.
+#[test]
+fn a_connection_that_is_reset_after_its_end_is_an_error() {
+    let (client, ours) = tcp();
+    let (theirs, _server) = tcp();
+    // Its end is passed on before the reset.
+    client.shutdown(Shutdown::Write).unwrap();
+    let outcome = run(async move {
+        let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+        let copying = copy_bidirectional(&ours, &theirs);
+        both(copying, async {
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+            drop(client);
+        })
+        .await
+        .0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 /// splice(2) stops at it, though poll(2) says that there is more.
