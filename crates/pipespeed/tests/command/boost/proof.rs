@@ -302,6 +302,19 @@ fn an_input_that_can_be_read_only_once_is_refused() {
 }
 
 #[test]
+fn input_that_becomes_a_fifo_during_the_runs_is_refused_as_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("in"), "one\n").unwrap();
+    let mut command = boost("--prove=1 --yes --input", "in");
+    command.arg("cat; rm in; mkfifo in").current_dir(&directory);
+    let words = [
+        "--input: in is a pipe, which only the first run could read",
+        "keep the input in a file first",
+    ];
+    run(command).failed(1, &words);
+}
+
+#[test]
 fn an_output_held_open_is_said_and_not_waited_for() {
     let mut command = boost("--prove=1 --json -", "sleep 1000 & seq 3");
     let mark = Mark::on(&mut command);
