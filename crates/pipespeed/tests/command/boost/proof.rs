@@ -246,7 +246,10 @@ fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
     command.current_dir(&directory);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    says(&outcome.err, &["trials failed: input: No such file"]);
+    says(
+        &outcome.err,
+        &["trials failed: --input: input: No such file"],
+    );
     let record = json_file(&directory.path().join("run.json"));
     let settings = &record["settings"];
     assert_eq!(
@@ -311,7 +314,9 @@ fn input_that_becomes_a_fifo_during_the_runs_is_refused_as_at_the_start() {
         "--input: in is a pipe, which only the first run could read",
         "keep the input in a file first",
     ];
-    run(command).failed(1, &words);
+    let outcome = run(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    says(&outcome.err, &words);
 }
 
 #[test]
