@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-pub use self::ends::Ends;
+pub use self::ends::HeldEnds;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::scanner::Scanner;
@@ -52,7 +52,7 @@ pub struct Process {
     /// Its name.
     pub name: String,
     /// Its ends of links.
-    pub ends: Ends,
+    pub ends: HeldEnds,
     /// Its descriptors of sockets, with their inode numbers.
     #[serde(skip)]
     pub sockets: Vec<(i32, u64)>,

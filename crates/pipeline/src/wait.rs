@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use self::call::{Call, parse_call};
 use self::thread::Thread;
-use crate::graph::{Ends, Graph, LinkSide};
+use crate::graph::{Graph, HeldEnds, LinkSide};
 use crate::proc::files::{FdBudget, ProcessFiles, ThreadFiles};
 use crate::proc::{LinkId, Proc, Target};
 
@@ -208,7 +208,7 @@ pub enum ThreadState {
 
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
-pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &Ends) -> Option<(ThreadState, bool)> {
+pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &HeldEnds) -> Option<(ThreadState, bool)> {
     let files = ProcessFiles::new(proc, pid);
     let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
     Some((seen.state, seen.is_uncounted))
@@ -228,7 +228,7 @@ pub(crate) struct ThreadSample {
 pub(crate) fn examine_files(
     files: ProcessFiles<'_>,
     thread: &mut ThreadFiles,
-    ends: &Ends,
+    ends: &HeldEnds,
     fd_budget: Option<&FdBudget>,
 ) -> Option<ThreadSample> {
     let text = thread.call(files, fd_budget);
@@ -497,7 +497,7 @@ mod tests {
     fn read_of_a_pipe_that_is_gone_waits_for_anything() {
         let files = Files::new("pipe_read");
         let proc = Proc::below(Root(files.0.path().to_owned()));
-        let state = examine(&proc, 7, 7, &Ends::default()).map(|(state, _)| state);
+        let state = examine(&proc, 7, 7, &HeldEnds::default()).map(|(state, _)| state);
         let other = ThreadState::Waiting(BlockedOn::Outside(Outside::Other));
         assert_eq!(state, Some(other));
     }

@@ -420,7 +420,7 @@ mod tests {
         for (change, words) in [
             (
                 (|observation| observation.scan_s = 2.5) as fn(&mut Observation),
-                "note: reading all processes took 2.5 s,",
+                "note: reading all processes took 2.50 s,",
             ),
             (
                 |observation| observation.unlisted_sockets = Some("quota exceeded".to_owned()),

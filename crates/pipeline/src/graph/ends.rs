@@ -11,13 +11,13 @@ const MIN_INDEXED: usize = 32;
 
 /// The ends of links that a process has, in the order of their descriptors.
 #[derive(Debug, Clone, Default)]
-pub struct Ends {
+pub struct HeldEnds {
     ends: Vec<LinkFd>,
     /// Their positions, in the order of the links, once one was looked for.
     by_link: OnceLock<Vec<u32>>,
 }
 
-impl Ends {
+impl HeldEnds {
     /// Those of a link.
     pub fn of_link(&self, link: LinkId) -> impl Iterator<Item = &LinkFd> + Clone {
         let (few, found): (&[LinkFd], &[u32]) = if self.ends.len() < MIN_INDEXED {
@@ -60,21 +60,21 @@ impl Ends {
 
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
-        *self = Ends::default();
+        *self = HeldEnds::default();
     }
 }
 
-impl From<Vec<LinkFd>> for Ends {
+impl From<Vec<LinkFd>> for HeldEnds {
     fn from(mut ends: Vec<LinkFd>) -> Self {
         ends.sort_by_key(|end| end.fd);
-        Ends {
+        HeldEnds {
             ends,
             by_link: OnceLock::new(),
         }
     }
 }
 
-impl std::ops::Deref for Ends {
+impl std::ops::Deref for HeldEnds {
     type Target = [LinkFd];
 
     fn deref(&self) -> &[LinkFd] {
@@ -82,7 +82,7 @@ impl std::ops::Deref for Ends {
     }
 }
 
-impl<'a> IntoIterator for &'a Ends {
+impl<'a> IntoIterator for &'a HeldEnds {
     type Item = &'a LinkFd;
     type IntoIter = std::slice::Iter<'a, LinkFd>;
 
@@ -91,15 +91,15 @@ impl<'a> IntoIterator for &'a Ends {
     }
 }
 
-impl PartialEq for Ends {
+impl PartialEq for HeldEnds {
     fn eq(&self, other: &Self) -> bool {
         self.ends == other.ends
     }
 }
 
-impl Eq for Ends {}
+impl Eq for HeldEnds {}
 
-impl Serialize for Ends {
+impl Serialize for HeldEnds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.ends.serialize(serializer)
     }
@@ -118,8 +118,8 @@ mod tests {
                 let fd = 2 * pipe as i32;
                 all.extend([writes(fd + 1, pipe), reads(fd, pipe)]);
             }
-            let mut ends = Ends::from(all);
-            let fds = |ends: &Ends, link| -> Vec<i32> {
+            let mut ends = HeldEnds::from(all);
+            let fds = |ends: &HeldEnds, link| -> Vec<i32> {
                 ends.of_link(LinkId::pipe(link)).map(|end| end.fd).collect()
             };
             assert_eq!(fds(&ends, 2), [4, 5]);

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
-use crate::graph::{Ends, Process};
+use crate::graph::{HeldEnds, Process};
 use crate::proc::{LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, ThreadState, examine};
 
@@ -87,7 +87,7 @@ struct Child {
 
 impl Child {
     /// Whether it waits on pipes that its parent does not have: for another child, mostly.
-    fn waits_for_others(&self, ends: &Ends) -> bool {
+    fn waits_for_others(&self, ends: &HeldEnds) -> bool {
         let is_own = |pipe: LinkId| ends.of_link(pipe).next().is_none();
         let mut states = self.states.iter();
         states.any(|state| match state {
@@ -249,7 +249,7 @@ fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
 fn examine_child(
     proc: &Proc,
     pid: i32,
-    ends: &Ends,
+    ends: &HeldEnds,
     depth: u32,
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {

@@ -2,14 +2,14 @@
 
 use super::call::Call;
 use super::{Asleep, BlockedOn, LinkSide, LinkWait, Outside};
-use crate::graph::Ends;
+use crate::graph::HeldEnds;
 use crate::proc::files::ProcessFiles;
 use crate::proc::{LinkId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.
 pub(super) struct Thread<'a> {
     pub(super) files: ProcessFiles<'a>,
-    pub(super) ends: &'a Ends,
+    pub(super) ends: &'a HeldEnds,
 }
 
 impl Thread<'_> {
