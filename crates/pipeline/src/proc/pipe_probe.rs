@@ -194,6 +194,12 @@ impl PipeProbe {
         }
     }
 
+    /// Whether so many helpers got no answer that some files are not read, or no other is started.
+    pub fn lacks_helpers(&self) -> bool {
+        let state = self.0.borrow();
+        state.silent.len() >= MAX_SILENT || state.left_behind.len() >= MAX_SILENT
+    }
+
     /// Starts the helper process, so that the first request need not wait for it.
     pub fn prepare(&self, proc: &Proc) {
         self.0.borrow_mut().prepare(proc);
