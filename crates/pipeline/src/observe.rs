@@ -17,6 +17,7 @@ use serde::Serialize;
 pub(crate) use self::chores::Chores;
 pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
 use crate::graph::Scope;
+use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
 use crate::sample::Observed;
@@ -80,6 +81,10 @@ pub struct Observation {
     pub load: Load,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// The processes that were left out because they do not answer.
+    pub silent: Vec<SilentProcess>,
+    /// Whether other processes were examined only in part, because too many did not answer.
+    pub has_given_up: bool,
     /// Whether there may be processes that are not even listed.
     pub hides_processes: bool,
     /// The number of processes asked for whose system calls may not be read.

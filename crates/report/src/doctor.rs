@@ -16,6 +16,7 @@ use pipespeed_base::text::escape;
 use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::proc::silent::SilentProcess;
 use pipespeed_pipeline::sample::Observed;
 
 use self::sentences::describe;
@@ -62,6 +63,8 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
+    let text = silent(&observation.silent, observation.has_given_up);
+    blocks.extend(text.map(|text| style.note(&text, DIM)));
     let severity = verdict(findings).0;
     let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
     if severity >= Severity::Unread || is_doubtful || style.verbose {
@@ -114,6 +117,39 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     };
     Some(format!(
         "note: {what}; they may hold ends of these pipes, too"
+    ))
+}
+
+/// Which processes do not answer, and whether others were examined only in part for that reason.
+pub(super) fn silent(processes: &[SilentProcess], has_given_up: bool) -> Option<String> {
+    const MAX_NAMED: usize = 3;
+    let in_part = "files of other processes whose reading may block were not read, since too many did not answer";
+    if processes.is_empty() {
+        return has_given_up.then(|| format!("note: {in_part}"));
+    }
+    let names = processes
+        .iter()
+        .map(|process| format!("{} ({})", process.pid, process.name));
+    let text = match processes.len() {
+        1 => format!(
+            "process {} answers nothing (reading it in /proc blocks), and was left out; it",
+            list(names)
+        ),
+        2..=MAX_NAMED => format!(
+            "processes {} answer nothing (reading them in /proc blocks), and were left out; they",
+            list(names)
+        ),
+        count => format!(
+            "{count} processes answer nothing (reading them in /proc blocks), and were left out; they"
+        ),
+    };
+    let more = if has_given_up {
+        format!("; {in_part}")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "note: {text} may hold ends of these pipes, too{more}"
     ))
 }
 
@@ -341,6 +377,28 @@ mod tests {
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn processes_that_do_not_answer_are_named() {
+        let of = |pid| SilentProcess {
+            pid,
+            name: "sleep".to_owned(),
+        };
+        let one = silent(&[of(7)], false).unwrap();
+        let start = "note: process 7 (sleep) answers nothing (reading it in /proc blocks), and was left out; it may";
+        assert!(one.starts_with(start), "{one}");
+        let two = silent(&[of(7), of(8)], true).unwrap();
+        assert!(
+            two.contains("processes 7 (sleep) and 8 (sleep) answer nothing"),
+            "{two}"
+        );
+        assert!(two.contains("too; files of other processes"), "{two}");
+        let many: Vec<SilentProcess> = (1..=5).map(of).collect();
+        let many = silent(&many, false).unwrap();
+        assert!(many.contains("5 processes answer nothing"), "{many}");
+        assert!(silent(&[], true).unwrap().starts_with("note: files of"));
+        assert_eq!(silent(&[], false), None);
     }
 
     #[test]

@@ -495,7 +495,9 @@ impl Observer<'_> {
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
             load,
-            hidden: graph.hidden.len(),
+            hidden: graph.count_hidden(self.proc),
+            silent: self.proc.left_out(),
+            has_given_up: self.proc.has_given_up(),
             hides_processes: self.proc.hides_processes(),
             hidden_calls: asked
                 .filter(|tally| tally.hides_calls && !tally.has_ended)

@@ -123,7 +123,9 @@ fn compare(name: &str, command: &str, options: &Options) -> anyhow::Result<bool>
         seconds: options.seconds,
         allow_clone: options.allow_clone,
     };
-    let forced = FORCED.iter().filter(|way| options.allow_clone || **way != Way::CowChecked);
+    let forced = FORCED
+        .iter()
+        .filter(|way| options.allow_clone || **way != Way::CowChecked);
     let mut pilots: Vec<_> = forced.map(|way| (*way, Vec::new(), Vec::new())).collect();
     for round in 0..PILOT_ROUNDS {
         for turn in 0..pilots.len() {
