@@ -24,7 +24,7 @@ use self::files::{ProcessFiles, ThreadFiles};
 pub use self::language::Language;
 pub use self::link::{LinkFd, LinkId};
 use self::pipe_probe::PipeProbe;
-use self::silent::{Reading, SilentList, SilentProcess, Watch};
+use self::silent::{ReadGuard, ReadWatch, SilentList, SilentProcess};
 
 /// Command lines are read up to this length, in bytes.
 const MAX_COMMAND_LINE: usize = 4096;
@@ -35,7 +35,7 @@ pub struct Proc {
     root: Root,
     hides_calls: bool,
     slow_files: SlowFiles,
-    watch: Option<Watch>,
+    watch: Option<ReadWatch>,
 }
 
 /// How files are read whose reading may block for good (see [`pipe_probe`]).
@@ -150,7 +150,7 @@ impl Proc {
     }
 
     /// The same files, with marks of each read for a thread that supervises this one.
-    pub(crate) fn watched_by(self, watch: Watch) -> Self {
+    pub(crate) fn watched_by(self, watch: ReadWatch) -> Self {
         Proc {
             watch: Some(watch),
             ..self
@@ -159,10 +159,10 @@ impl Proc {
 
     /// Marks that files of a process are being read, which may block (see [`silent`]). `None` if it is left
     /// out.
-    pub(crate) fn reading(&self, pid: i32) -> Option<Reading<'_>> {
+    pub(crate) fn reading(&self, pid: i32) -> Option<ReadGuard<'_>> {
         match &self.watch {
             Some(watch) => watch.begin(pid),
-            None => Some(Reading(None)),
+            None => Some(ReadGuard(None)),
         }
     }
 

@@ -22,7 +22,7 @@ use rustix::thread::gettid;
 
 use crate::proc::Proc;
 use crate::proc::pipe_probe::PipeProbe;
-use crate::proc::silent::{CurrentRead, ENDED, SilentList, SilentProcess, Watch};
+use crate::proc::silent::{CurrentRead, ENDED, ReadWatch, SilentList, SilentProcess};
 
 /// Interval of looking at signals, and whether the reader is blocked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -81,7 +81,7 @@ pub struct Supervisor {
 
 /// A thread that reads processes, and sends answers.
 #[derive(Debug)]
-pub struct Reader<A> {
+pub struct ReaderThread<A> {
     answers: Receiver<A>,
     thread: JoinHandle<()>,
     current: Arc<CurrentRead>,
@@ -135,7 +135,7 @@ impl Supervisor {
     pub fn start<A: Send + 'static>(
         &self,
         read: impl FnOnce(&Proc, &Sender<A>) + Send + 'static,
-    ) -> io::Result<Reader<A>> {
+    ) -> io::Result<ReaderThread<A>> {
         let (sender, answers) = channel();
         let (program, silent) = (self.program, self.silent.clone());
         let current = Arc::new(CurrentRead::default());
@@ -146,14 +146,14 @@ impl Supervisor {
                 current: Arc::clone(&watched),
                 silent: silent.clone(),
             };
-            let watch = Watch {
+            let watch = ReadWatch {
                 current: watched,
                 silent: silent.clone(),
             };
             let proc = Supervisor::proc(program, silent).watched_by(watch);
             read(&proc, &sender);
         })?;
-        Ok(Reader {
+        Ok(ReaderThread {
             answers,
             thread,
             current,
@@ -168,7 +168,10 @@ impl Supervisor {
     ///
     /// # Panics
     /// The reader did.
-    pub fn receive<A>(&mut self, reader: Reader<A>) -> Result<Option<(A, Reader<A>)>, Unanswered> {
+    pub fn receive<A>(
+        &mut self,
+        reader: ReaderThread<A>,
+    ) -> Result<Option<(A, ReaderThread<A>)>, Unanswered> {
         let mut blocked = Blocked::default();
         let mut signalled: Option<Instant> = None;
         loop {
@@ -191,7 +194,7 @@ impl Supervisor {
     }
 
     /// Leaves a reader behind that is blocked by a process.
-    fn leave_behind<A>(&mut self, reader: &Reader<A>, pid: i32) -> Result<(), Unanswered> {
+    fn leave_behind<A>(&mut self, reader: &ReaderThread<A>, pid: i32) -> Result<(), Unanswered> {
         let name = Proc::default().name(pid).unwrap_or_else(|| "?".to_owned());
         let process = SilentProcess { pid, name };
         self.silent.leave_out(process.clone());

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::{Live, Moment};
 use crate::observe::ObservationPlan;
-use crate::supervise::{Reader, Supervisor, Unanswered};
+use crate::supervise::{ReaderThread, Supervisor, Unanswered};
 
 /// What the thread is asked to do.
 #[derive(Debug, Clone, Copy)]
-enum Request {
+enum LiveRequest {
     /// To take a sample.
     Step,
     /// To end the current second.
@@ -17,7 +17,7 @@ enum Request {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct LiveAnswer {
     /// How long to wait before the next step.
     interval: Duration,
     moment: Option<Moment>,
@@ -29,7 +29,7 @@ struct Answer {
 #[derive(Debug)]
 pub struct LiveThread {
     plan: ObservationPlan,
-    thread: Option<(Sender<Request>, Reader<Answer>)>,
+    thread: Option<(Sender<LiveRequest>, ReaderThread<LiveAnswer>)>,
     next_moment: Instant,
     has_processes: bool,
 }
@@ -51,7 +51,7 @@ impl LiveThread {
     /// # Errors
     /// As of [`Supervisor::receive`], or a thread can't be started.
     pub fn step(&mut self, supervisor: &mut Supervisor) -> Result<Option<Duration>, Unanswered> {
-        let answer = self.ask(supervisor, Request::Step)?;
+        let answer = self.ask(supervisor, LiveRequest::Step)?;
         Ok(answer.map(|answer| answer.interval))
     }
 
@@ -60,7 +60,7 @@ impl LiveThread {
     /// # Errors
     /// As of [`step`](Self::step).
     pub fn moment(&mut self, supervisor: &mut Supervisor) -> Result<Option<Moment>, Unanswered> {
-        let answer = self.ask(supervisor, Request::Moment)?;
+        let answer = self.ask(supervisor, LiveRequest::Moment)?;
         let moment = answer.and_then(|answer| answer.moment);
         if moment.is_some() {
             supervisor.succeed();
@@ -81,8 +81,8 @@ impl LiveThread {
     fn ask(
         &mut self,
         supervisor: &mut Supervisor,
-        request: Request,
-    ) -> Result<Option<Answer>, Unanswered> {
+        request: LiveRequest,
+    ) -> Result<Option<LiveAnswer>, Unanswered> {
         let (requests, reader) = match self.thread.take() {
             Some(thread) => thread,
             None => start(self.plan.clone(), supervisor).map_err(Unanswered::NoThread)?,
@@ -102,16 +102,16 @@ impl LiveThread {
 fn start(
     plan: ObservationPlan,
     supervisor: &Supervisor,
-) -> std::io::Result<(Sender<Request>, Reader<Answer>)> {
+) -> std::io::Result<(Sender<LiveRequest>, ReaderThread<LiveAnswer>)> {
     let (requests, received) = channel();
     let reader = supervisor.start(move |proc, answers| {
         let mut live = Live::new(proc, &plan);
         for request in received {
             let (interval, moment) = match request {
-                Request::Step => (live.step(), None),
-                Request::Moment => (Duration::ZERO, Some(live.moment())),
+                LiveRequest::Step => (live.step(), None),
+                LiveRequest::Moment => (Duration::ZERO, Some(live.moment())),
             };
-            let answer = Answer {
+            let answer = LiveAnswer {
                 interval,
                 moment,
                 next_moment: live.next_moment(),

@@ -15,7 +15,7 @@ use rustix::io::pread;
 
 use pipespeed_base::limits::{Resource, soft_limit};
 
-use super::silent::Reading;
+use super::silent::ReadGuard;
 use super::{
     Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
 };
@@ -94,7 +94,7 @@ impl<'a> ProcessFiles<'a> {
     ///
     /// # Errors
     /// It is left out, since it does not answer.
-    fn reading(self) -> io::Result<Reading<'a>> {
+    fn reading(self) -> io::Result<ReadGuard<'a>> {
         let reading = self.proc.reading(self.pid);
         reading.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }

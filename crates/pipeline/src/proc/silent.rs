@@ -34,10 +34,10 @@ pub struct SilentProcess {
 
 /// What could not be read because it blocked. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct SilentList(Arc<Shared>);
+pub struct SilentList(Arc<SharedList>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedList {
     /// The number of processes left out.
     count: AtomicUsize,
     entries: Mutex<Entries>,
@@ -201,14 +201,14 @@ impl CurrentRead {
 
 /// The marks of a thread, and the processes that it leaves out.
 #[derive(Debug, Clone)]
-pub(crate) struct Watch {
+pub(crate) struct ReadWatch {
     pub(crate) current: Arc<CurrentRead>,
     pub(crate) silent: SilentList,
 }
 
-impl Watch {
+impl ReadWatch {
     /// Marks the beginning of a read. `None` if the process is left out.
-    pub(super) fn begin(&self, pid: i32) -> Option<Reading<'_>> {
+    pub(super) fn begin(&self, pid: i32) -> Option<ReadGuard<'_>> {
         if self.current.is_abandoned.load(Ordering::Relaxed) || self.silent.find(pid).is_some() {
             return None;
         }
@@ -217,14 +217,14 @@ impl Watch {
         let count = (before >> 32).wrapping_add(1);
         let mark = count << 32 | u64::from(pid as u32);
         self.current.mark.store(mark, Ordering::Relaxed);
-        Some(Reading(Some((&self.current, before as u32))))
+        Some(ReadGuard(Some((&self.current, before as u32))))
     }
 }
 
 /// Marks that files of a process are being read. Within another one it takes its place.
-pub(crate) struct Reading<'a>(pub(super) Option<(&'a CurrentRead, u32)>);
+pub(crate) struct ReadGuard<'a>(pub(super) Option<(&'a CurrentRead, u32)>);
 
-impl Drop for Reading<'_> {
+impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         if let Some((current, pid_before)) = self.0 {
             let now = current.mark.load(Ordering::Relaxed);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_mark_lasts_as_long_as_one_read() {
-        let watch = Watch {
+        let watch = ReadWatch {
             current: Arc::default(),
             silent: SilentList::default(),
         };
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_process_is_left_out_until_it_is_taken_back() {
-        let watch = Watch {
+        let watch = ReadWatch {
             current: Arc::default(),
             silent: SilentList::default(),
         };

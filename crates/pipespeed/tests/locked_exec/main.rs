@@ -97,26 +97,17 @@ impl Drop for Silent {
     }
 }
 
-/// The device of FUSE; a node of its own where there is none and this process may make one.
+/// The device of FUSE: a node of its own if this process may make one, since the usual one may be closed to
+/// ordinary users.
 fn device(directory: &TempDir) -> PathBuf {
-    let usual = PathBuf::from("/dev/fuse");
-    if usual.exists() {
-        return usual;
-    }
     let node = directory.path().join("fuse");
-    let mode = Mode::from_raw_mode(0o666);
-    if mknodat(
-        CWD,
-        &node,
-        FileType::CharacterDevice,
-        mode,
-        makedev(10, 229),
-    )
-    .is_err()
-    {
-        return usual;
+    let all = Mode::from_raw_mode(0o666);
+    let is_made = mknodat(CWD, &node, FileType::CharacterDevice, all, makedev(10, 229)).is_ok();
+    if !is_made {
+        return PathBuf::from("/dev/fuse");
     }
-    let _ = std::fs::set_permissions(&node, std::fs::Permissions::from_mode(0o666));
+    let all = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&node, all).unwrap();
     node
 }
 
