@@ -65,7 +65,7 @@ impl<'a> Observer<'a> {
         Observer {
             proc,
             plan,
-            fd_budget: FdBudget::new(),
+            fd_budget: FdBudget::beside_left_behind(proc),
             scanner: Scanner::default(),
             users: BTreeMap::new(),
             arguments: BTreeMap::new(),

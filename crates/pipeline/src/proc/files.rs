@@ -426,6 +426,15 @@ impl FdBudget {
         FdBudget::with_count(half.min(MAX_KEPT))
     }
 
+    /// Fewer where readers were left behind, which keep theirs: in all at most three quarters.
+    pub(crate) fn beside_left_behind(proc: &Proc) -> Self {
+        let usual = FdBudget::new();
+        if proc.left_out().is_empty() {
+            return usual;
+        }
+        FdBudget::with_count(usual.0.get() / 32)
+    }
+
     /// An allowance of `count` files.
     pub(crate) fn with_count(count: u64) -> Self {
         FdBudget(Rc::new(Cell::new(count)))
