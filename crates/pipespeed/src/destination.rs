@@ -18,13 +18,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pipespeed_base::failure::with_remedy;
+use pipespeed_base::failure::{say, with_remedy};
 use pipespeed_base::output::Patient;
 use pipespeed_base::standard::duplicate_inherited;
 use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
-use self::regular::{Regular, append};
+use self::regular::{Regular, append, no_longer_regular};
 
 /// Symbolic links are followed at most this often, as by the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
@@ -36,6 +36,8 @@ pub(crate) struct Destination {
     place: DestinationKind,
     /// The file that [`append`](Self::append) has begun.
     begun: Option<File>,
+    /// Whether it was said that this file is gone.
+    is_loss_said: bool,
 }
 
 /// What is at the path.
@@ -64,6 +66,7 @@ impl Destination {
             path: path.to_owned(),
             place,
             begun: None,
+            is_loss_said: false,
         })
     }
 
@@ -73,6 +76,7 @@ impl Destination {
             path,
             place: DestinationKind::Later,
             begun: None,
+            is_loss_said: false,
         }
     }
 
@@ -131,19 +135,54 @@ impl Destination {
     }
 
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and
-    /// later ones follow it. Readers see each as soon as it is complete.
+    /// later ones follow it. Readers see each as soon as it is complete. If the file was removed
+    /// or replaced meanwhile, says so once, and goes on in a new one, or in that which is there now.
     ///
     /// # Errors
-    /// As for [`save`](Self::save). A regular file then has the parts before this one.
+    /// As for [`save`](Self::save). A regular file then has the parts before this one. None if there
+    /// can't be a new file: what is lost was said.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.is_regular() {
             return self.save(bytes);
         }
         let appended = match &self.begun {
-            Some(file) => append(file, bytes),
+            Some(file) if self.is_still(file) => append(file, bytes),
+            Some(_) => {
+                self.say_loss();
+                if let Ok(file) = self.begin_anew(bytes) {
+                    self.begun = Some(file);
+                }
+                Ok(())
+            }
             None => self.save_regular(bytes).map(|file| self.begun = Some(file)),
         };
         appended.map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    /// Whether the file that was begun is still where it was.
+    fn is_still(&self, begun: &File) -> bool {
+        match &self.place {
+            DestinationKind::Regular(file) => file.is_still(begun),
+            _ => true,
+        }
+    }
+
+    fn say_loss(&mut self) {
+        if !std::mem::replace(&mut self.is_loss_said, true) {
+            say(&format!(
+                "pipespeed: {} was removed or replaced: what follows goes to a new file, or to the one \
+                 that is there now, where that is possible",
+                self.path.display()
+            ));
+        }
+    }
+
+    /// Goes on in a new file, or in the one that is there now.
+    fn begin_anew(&self, bytes: &[u8]) -> io::Result<File> {
+        match &self.place {
+            DestinationKind::Regular(file) if !file.is_new() => file.append_anew(bytes),
+            _ => self.save_regular(bytes),
+        }
     }
 
     /// Saves to a regular file, and returns it.
@@ -158,7 +197,7 @@ impl Destination {
         }
         match DestinationKind::find(&self.path)? {
             DestinationKind::Regular(file) => file.save(bytes),
-            _ => Err(io::Error::other("it is no longer a regular file")),
+            _ => Err(no_longer_regular()),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use crate::step::arguments;
 use clap::{Args, FromArgMatches};
-use pipespeed_base::failure::{exit_code, require_stack, require_stdout, usage};
+use pipespeed_base::failure::{
+    AlreadyReported, exit_code, full_message, require_stack, require_stdout, say, usage,
+};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::size;
 use pipespeed_base::standard::has_colours;
@@ -37,9 +39,25 @@ pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
             command: super::Command::Boost(Box::new(args)),
         }),
         None => {
-            require_stack(MIN_STACK).map_err(|error| exit_code(program, Err(error)))?;
+            require_stack(MIN_STACK).map_err(|error| exit_code(program, Err(failure(error))))?;
             parse_command(program, super::command())
         }
+    }
+}
+
+/// The failure with the exit status that the subcommand has for it: where 1 has a meaning of its own,
+/// another one.
+fn failure(error: anyhow::Error) -> anyhow::Error {
+    // Of `meter`: data can't be passed on, as in pv(1).
+    const TRANSFER: u8 = 16;
+    let subcommand = arguments().into_iter().nth(1);
+    match subcommand.as_ref().and_then(|word| word.to_str()) {
+        Some("doctor") => usage(full_message(&error)),
+        Some("meter") => {
+            say(&format!("pipespeed: {}", full_message(&error)));
+            AlreadyReported(TRANSFER).into()
+        }
+        _ => error,
     }
 }
 

@@ -150,6 +150,8 @@ impl Regular {
         let open = |mode| openat(&self.directory, &self.name, flags | mode, Mode::empty());
         let file = match open(OFlags::RDWR) {
             Err(Errno::ACCESS) => open(OFlags::WRONLY)?,
+            // A socket can't be opened.
+            Err(Errno::NXIO) => return Err(no_longer_regular()),
             opened => opened?,
         };
         require_regular(&fstat(&file)?)?;
@@ -174,6 +176,21 @@ impl Regular {
         let (flags, mask) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
         statx(&self.directory, name, flags, mask)
             .is_ok_and(|found| found.stx_attributes.contains(attribute))
+    }
+
+    /// Whether this file, which was saved, is still there; true if that can't be known.
+    pub(super) fn is_still(&self, saved: &File) -> bool {
+        match (self.existing(), fstat(saved)) {
+            (Ok(None), _) => false,
+            (Ok(Some(now)), Ok(saved)) => (now.st_dev, now.st_ino) == (saved.st_dev, saved.st_ino),
+            _ => true,
+        }
+    }
+
+    /// Adds a part to the file that has taken the place of one that was saved, and returns it.
+    pub(super) fn append_anew(&self, bytes: &[u8]) -> io::Result<File> {
+        let file = self.open_existing()?;
+        append(&file, bytes).map(|()| file)
     }
 
     /// Whether nothing is there yet.
@@ -206,8 +223,13 @@ fn require_regular(file: &Stat) -> io::Result<()> {
     match FileType::from_raw_mode(file.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Symlink => Err(Errno::LOOP.into()),
-        _ => Err(io::Error::other("it is no longer a regular file")),
+        _ => Err(no_longer_regular()),
     }
+}
+
+/// The error for what has taken the place of a regular file.
+pub(super) fn no_longer_regular() -> io::Error {
+    io::Error::other("it is no longer a regular file")
 }
 
 /// Whether nobody would notice that a file is another one than before.

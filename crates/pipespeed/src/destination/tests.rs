@@ -209,6 +209,42 @@ fn parts_follow_each_other_after_first_has_replaced_old_contents() {
 }
 
 #[test]
+fn parts_go_on_in_a_new_file_or_the_one_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let mut file = Destination::open(&path).unwrap();
+    let read = || fs::read_to_string(&path).unwrap();
+    file.append(b"1\n").unwrap();
+    assert!(!file.is_loss_said);
+    fs::remove_file(&path).unwrap();
+    file.append(b"2\n").unwrap();
+    assert!(file.is_loss_said);
+    file.append(b"3\n").unwrap();
+    assert_eq!(read(), "2\n3\n");
+    fs::rename(&path, dir.path().join("rotated")).unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    file.append(b"4\n").unwrap();
+    assert_eq!(read(), "theirs\n4\n");
+    // There can be none.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    file.append(b"5\n").unwrap();
+    fs::remove_dir(&path).unwrap();
+    file.append(b"6\n").unwrap();
+    assert_eq!(read(), "6\n");
+}
+
+#[test]
+fn socket_in_place_of_a_regular_file_is_refused_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let file = Destination::open(&path).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let error = file.save(b"one").unwrap_err().to_string();
+    assert!(error.contains("no longer a regular file"), "{error}");
+}
+
+#[test]
 fn a_fifo_needs_a_reader_which_stays_connected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fifo");

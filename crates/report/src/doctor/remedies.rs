@@ -154,8 +154,8 @@ fn by_hand(unread: &Unread) -> String {
         .find_map(|reader| Some((reader.who.pid, reader.fd?)));
     match reader {
         Some((pid, fd)) if unread.pipe.is_pipe() || unread.pipe.is_fifo() => format!(
-            "By hand, 'timeout 5 cat /proc/{pid}/fd/{fd}' frees {}: what it prints is lost for its \
-             reader.",
+            "By hand, 'timeout 5 cat /proc/{pid}/fd/{fd} > /dev/null' frees {}: what it reads is lost \
+             for its reader.",
             unread.writer.name
         ),
         _ => {

@@ -1,7 +1,6 @@
 //! `pipespeed boost --prove`: plain and boosted runs of a pipeline.
 
-use std::fmt::Display;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{self, BufRead, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -12,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::output::{CommandOutput, QUIET};
@@ -75,7 +74,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     }
     let files = SavedFiles::new([("--json", &args.proof.json)])?;
     if let Some(input) = &args.proof.input {
-        check_input(input)?;
+        open(input).map_err(|error| usage(error.to_string()))?;
     }
     // Before there are other processes.
     let interrupt = Interrupt::install().context("signal handlers")?;
@@ -186,38 +185,49 @@ fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Resul
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// Opens the input of a run. Refuses one that the next run would not find again: a file may have
+/// become one since the first run.
 fn open(input: &Path) -> anyhow::Result<File> {
+    let failed =
+        |error: &io::Error| anyhow!("--input: {}: {}", input.display(), with_remedy(error));
+    // A writer may wait for a reader of a FIFO: that is not opened.
+    let about = std::fs::metadata(input).map_err(|error| failed(&error))?;
+    check_kind(input, about.file_type())?;
+    // Neither must opening what was put there since wait, nor a terminal become ours.
+    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
     let mut options = File::options();
-    // A terminal must not become ours before it is refused.
-    let options = options
-        .read(true)
-        .custom_flags(OFlags::NOCTTY.bits() as i32);
-    let opened = options.open(input);
-    opened.map_err(|error| anyhow!("{}: {}", input.display(), with_remedy(&error)))
+    options.read(true).custom_flags(flags.bits() as i32);
+    let file = options.open(input).map_err(|error| failed(&error))?;
+    let about = file.metadata().map_err(|error| failed(&error))?;
+    check_kind(input, about.file_type())?;
+    if file.is_terminal() {
+        return Err(readable_once(input, "a terminal"));
+    }
+    let flags = fcntl_getfl(&file).map_err(|errno| failed(&errno.into()))?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|errno| failed(&errno.into()))?;
+    Ok(file)
 }
 
-/// Refuses an input that the next run would not find again.
-fn check_input(input: &Path) -> anyhow::Result<()> {
-    let name = input.display();
-    let unusable = |error: &dyn Display| usage(format!("--input: {error}"));
-    let about = std::fs::metadata(input).map_err(|error| unusable(&format!("{name}: {error}")))?;
-    let kind = about.file_type();
-    // Opening a FIFO would wait for a writer.
-    let what = if kind.is_fifo() {
-        "a pipe"
+/// Refuses a kind of file that can be read only once, or not at all.
+fn check_kind(input: &Path, kind: FileType) -> anyhow::Result<()> {
+    if kind.is_fifo() {
+        Err(readable_once(input, "a pipe"))
     } else if kind.is_socket() {
-        "a socket"
+        Err(readable_once(input, "a socket"))
     } else if kind.is_dir() {
-        return Err(unusable(&format!("{name} is a directory: name a file")));
-    } else if open(input).map_err(|error| unusable(&error))?.is_terminal() {
-        "a terminal"
+        let name = input.display();
+        Err(anyhow!("--input: {name} is a directory: name a file"))
     } else {
-        return Ok(());
-    };
-    Err(unusable(&format!(
-        "{name} is {what}, which only the first run could read: keep the input in a file first \
-         (cat > FILE), and name that"
-    )))
+        Ok(())
+    }
+}
+
+fn readable_once(input: &Path, what: &str) -> anyhow::Error {
+    anyhow!(
+        "--input: {} is {what}, which only the first run could read: keep the input in a file first \
+         (cat > FILE), and name that",
+        input.display()
+    )
 }
 
 /// The cases in which the pipes of one of several names are left out, in the order of the

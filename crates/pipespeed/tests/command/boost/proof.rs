@@ -246,7 +246,10 @@ fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
     command.current_dir(&directory);
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    says(&outcome.err, &["trials failed: input: No such file"]);
+    says(
+        &outcome.err,
+        &["trials failed: --input: input: No such file"],
+    );
     let record = json_file(&directory.path().join("run.json"));
     let settings = &record["settings"];
     assert_eq!(
@@ -299,6 +302,21 @@ fn an_input_that_can_be_read_only_once_is_refused() {
     std::fs::write(&file, "one\n").unwrap();
     let file = std::fs::File::open(file).unwrap();
     prove("/dev/stdin", file.into()).succeeded();
+}
+
+#[test]
+fn input_that_becomes_a_fifo_during_the_runs_is_refused_as_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("in"), "one\n").unwrap();
+    let mut command = boost("--prove=1 --yes --input", "in");
+    command.arg("cat; rm in; mkfifo in").current_dir(&directory);
+    let words = [
+        "--input: in is a pipe, which only the first run could read",
+        "keep the input in a file first",
+    ];
+    let outcome = run(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    says(&outcome.err, &words);
 }
 
 #[test]
