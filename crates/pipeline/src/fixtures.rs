@@ -225,7 +225,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         scan_s: 0.004,
         hidden: 0,
         silent: Vec::new(),
-        has_given_up: false,
+        lacks_helpers: false,
         hides_processes: false,
         hidden_calls: 0,
         other_networks: Vec::new(),

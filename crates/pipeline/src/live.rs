@@ -224,7 +224,7 @@ impl<'a> Live<'a> {
             pipelines,
             hidden: self.observer.scanner.graph.count_hidden(self.observer.proc),
             silent: self.observer.proc.left_out(),
-            has_given_up: self.observer.proc.has_given_up(),
+            lacks_helpers: self.observer.proc.lacks_helpers(),
             hides_processes: self.observer.proc.hides_processes(),
             hidden_calls,
         }

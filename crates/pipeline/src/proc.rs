@@ -183,8 +183,8 @@ impl Proc {
     }
 
     /// Whether files of some processes were not read because too many helpers were blocked.
-    pub(crate) fn has_given_up(&self) -> bool {
-        self.silent().is_some_and(SilentList::has_given_up)
+    pub(crate) fn lacks_helpers(&self) -> bool {
+        self.silent().is_some_and(SilentList::lacks_helpers)
     }
 
     /// Whether nobody waits for what this thread reads.

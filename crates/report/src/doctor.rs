@@ -63,7 +63,7 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
     }
-    let text = silent(&observation.silent, observation.has_given_up);
+    let text = silent(&observation.silent, observation.lacks_helpers);
     blocks.extend(text.map(|text| style.note(&text, DIM)));
     let severity = verdict(findings).0;
     let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
@@ -121,11 +121,11 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
 }
 
 /// Which processes do not answer, and whether others were examined only in part for that reason.
-pub(super) fn silent(processes: &[SilentProcess], has_given_up: bool) -> Option<String> {
+pub(super) fn silent(processes: &[SilentProcess], lacks_helpers: bool) -> Option<String> {
     const MAX_NAMED: usize = 3;
     let in_part = "files of other processes whose reading may block were not read, since too many did not answer";
     if processes.is_empty() {
-        return has_given_up.then(|| format!("note: {in_part}"));
+        return lacks_helpers.then(|| format!("note: {in_part}"));
     }
     let names = processes
         .iter()
@@ -143,7 +143,7 @@ pub(super) fn silent(processes: &[SilentProcess], has_given_up: bool) -> Option<
             "{count} processes answer nothing (reading them in /proc blocks), and were left out; they"
         ),
     };
-    let more = if has_given_up {
+    let more = if lacks_helpers {
         format!("; {in_part}")
     } else {
         String::new()

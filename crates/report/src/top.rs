@@ -91,7 +91,7 @@ pub fn top_screen(moment: &Moment, view: &TopView<'_>) -> DrawnScreen {
         let notes = [
             hidden(moment.hidden, moment.hides_processes),
             hidden_calls(moment.hidden_calls),
-            silent(&moment.silent, moment.has_given_up),
+            silent(&moment.silent, moment.lacks_helpers),
         ];
         for note in notes.into_iter().flatten() {
             foot.extend(paragraph(&note, view, DIM));

@@ -33,8 +33,9 @@ pub struct Moment {
     pub hidden: usize,
     /// The processes that were left out because they do not answer.
     pub silent: Vec<SilentProcess>,
-    /// Whether other processes were examined only in part, because too many did not answer.
-    pub has_given_up: bool,
+    /// Whether so many helpers got no answer that some processes were not examined.
+    #[serde(skip)]
+    pub lacks_helpers: bool,
     /// Whether there may be processes that are not even listed.
     pub hides_processes: bool,
     /// The number of stages whose system calls may not be read.

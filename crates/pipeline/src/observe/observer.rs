@@ -497,7 +497,7 @@ impl Observer<'_> {
             load,
             hidden: graph.count_hidden(self.proc),
             silent: self.proc.left_out(),
-            has_given_up: self.proc.has_given_up(),
+            lacks_helpers: self.proc.lacks_helpers(),
             hides_processes: self.proc.hides_processes(),
             hidden_calls: asked
                 .filter(|tally| tally.hides_calls && !tally.has_ended)

@@ -100,7 +100,7 @@ impl SilentList {
     }
 
     /// Whether something was not read because too many helpers were blocked.
-    pub(crate) fn has_given_up(&self) -> bool {
+    pub(crate) fn lacks_helpers(&self) -> bool {
         self.entries().gave_up
     }
 

@@ -178,7 +178,7 @@ fn moment() -> Moment {
         pipelines: vec![still(), packing(), fetching()],
         hidden: 0,
         silent: Vec::new(),
-        has_given_up: false,
+        lacks_helpers: false,
         hides_processes: false,
         hidden_calls: 0,
     }
