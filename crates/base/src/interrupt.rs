@@ -27,7 +27,8 @@ use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::net::{SendFlags, send};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 use crate::standard::is_ignored;
 
@@ -67,7 +68,7 @@ pub(crate) fn is_noticed() -> bool {
 
 /// The first signal that this process has received, of those that it handles by [`Interrupt`]
 /// or [`SignalFlag`].
-pub(crate) fn first_signal() -> Option<i32> {
+pub fn first_signal() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
@@ -152,8 +153,8 @@ fn not_ignored() -> impl Iterator<Item = i32> {
 }
 
 fn register(number: i32, handle: impl Fn() + Sync + Send + 'static) -> io::Result<()> {
-    // SAFETY: the handlers of this module read the clock, store to atomics, send a byte by a
-    // system call that leaves errno alone, and let signal-hook emulate the default handler: all
+    // SAFETY: the handlers of this module read the clock, store to atomics, send a byte or look at a
+    // child by a system call that leaves errno alone, and let signal-hook emulate the default handler: all
     // that is allowed in a signal handler (signal-safety(7)).
     unsafe { signal_hook::low_level::register(number, handle) }.map(drop)
 }
@@ -295,6 +296,57 @@ impl AsFd for PassedOn {
     }
 }
 
+/// When a child ended, by SIGCHLD: however late this process looks for its end.
+#[derive(Debug, Clone)]
+pub struct EndTime {
+    installed: Instant,
+    child: Arc<AtomicI32>,
+    /// Microseconds from the installation to the child's end, and 1; 0 before it.
+    at: Arc<AtomicU64>,
+}
+
+impl EndTime {
+    /// Handles SIGCHLD, before the child is started.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn install() -> io::Result<Self> {
+        let time = EndTime {
+            installed: Instant::now(),
+            child: Arc::default(),
+            at: Arc::default(),
+        };
+        let noted = time.clone();
+        register(SIGCHLD, move || noted.look())?;
+        Ok(time)
+    }
+
+    /// Names the child, which must be one of this process until [`at`](Self::at) has been asked for.
+    pub fn watch(&self, child: &Child) {
+        self.child.store(child.id() as i32, Ordering::SeqCst);
+        self.look();
+    }
+
+    /// Notes that the child has ended, if it has. Leaves it to be waited for.
+    fn look(&self) {
+        let child = Pid::from_raw(self.child.load(Ordering::SeqCst));
+        let (Some(child), 0) = (child, self.at.load(Ordering::SeqCst)) else {
+            return;
+        };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::Pid(child), options), Ok(Some(_))) {
+            let now = self.installed.elapsed().as_micros() as u64 + 1;
+            self.at.store(now, Ordering::SeqCst);
+        }
+    }
+
+    /// When the child ended; `None` if it is not known.
+    pub fn at(&self) -> Option<Instant> {
+        let micros = self.at.load(Ordering::SeqCst).checked_sub(1)?;
+        Some(self.installed + Duration::from_micros(micros))
+    }
+}
+
 /// SIGTSTP (Ctrl-Z) and SIGCONT, handled by a process that has changed its terminal.
 #[derive(Debug, Default)]
 pub struct StopRequest {
@@ -378,5 +430,35 @@ pub fn without_signals<T>(task: impl FnOnce() -> T) -> io::Result<T> {
 impl AsFd for Interrupt {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn end_of_a_child_is_noted_before_it_is_looked_for() {
+        let time = EndTime::install().unwrap();
+        let start = Instant::now();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        time.watch(&child);
+        assert_eq!(time.at(), None);
+        drop(child.stdin.take());
+        // Without reaping it.
+        let pid = WaitId::Pid(Pid::from_child(&child));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::io::retry_on_intr(|| waitid(pid.clone(), options)).unwrap();
+        let looked = Instant::now();
+        // The signal was sent before the wait returned, but another thread may handle it.
+        while time.at().is_none() {
+            std::thread::yield_now();
+        }
+        let at = time.at().unwrap();
+        assert!(start <= at);
+        child.wait().unwrap();
+        assert!(at.saturating_duration_since(looked) < Duration::from_secs(5));
     }
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use rustix::process::{
 };
 
 use crate::failure::{fork_error, say};
+use crate::interrupt::first_signal;
 
 /// Interval of polling for the end of a process without a pidfd.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -153,6 +155,45 @@ impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Reads what a child prints on its standard output, a pipe, and waits for it. One that is not done in
+/// time, or when this process has received a signal, is killed, which also ends one that was stopped.
+///
+/// # Errors
+/// `TimedOut` and `Interrupted` for these; those of read(2).
+pub fn read_output(child: &mut Child, within: Duration) -> io::Result<(Vec<u8>, ExitStatus)> {
+    let start = Instant::now();
+    let mut bytes = Vec::new();
+    let outcome = loop {
+        let Some(output) = &mut child.stdout else {
+            break Ok(());
+        };
+        if first_signal().is_some() {
+            break Err(io::ErrorKind::Interrupted.into());
+        }
+        if start.elapsed() > within {
+            break Err(io::ErrorKind::TimedOut.into());
+        }
+        let interval = Timespec::try_from(POLL_INTERVAL).ok();
+        match is_any_ready(&mut [PollFd::new(output, PollFlags::IN)], interval.as_ref()) {
+            Ok(false) => continue,
+            Ok(true) => {}
+            Err(error) => break Err(error),
+        }
+        let mut part = [0; 1 << 16];
+        match output.read(&mut part) {
+            Ok(0) => break Ok(()),
+            Ok(count) => bytes.extend(&part[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    if outcome.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    outcome.map(|()| (bytes, status))
 }
 
 /// Waits until a descriptor is ready, at most for `within`. False after a signal, too.
@@ -296,6 +337,22 @@ mod tests {
         drop(cat.stdin.take());
         assert!(is_readable(&ended, None));
         assert!(cat.wait().unwrap().success());
+    }
+
+    #[test]
+    fn output_is_read_to_its_end_and_a_stopped_child_is_killed() {
+        let start = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]).stdout(Stdio::piped());
+            shell.spawn().unwrap()
+        };
+        let mut shell = start("echo out; exit 3");
+        let (bytes, status) = read_output(&mut shell, Duration::MAX).unwrap();
+        assert_eq!((&bytes[..], status.code()), (&b"out\n"[..], Some(3)));
+        let mut stopped = start("kill -STOP $$");
+        let outcome = read_output(&mut stopped, Duration::from_millis(10));
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(stopped.try_wait().unwrap().is_some());
     }
 
     #[test]

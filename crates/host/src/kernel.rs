@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use pipespeed_base::process::read_output;
 use serde::{Deserialize, Serialize};
 
 use super::root::{CPUS, Root};
@@ -123,17 +125,22 @@ fn init_on_alloc(root: &Root, release: Option<&str>) -> Option<bool> {
     Some(configuration.lines().any(is_default))
 }
 
+/// The kernel's configuration, some 50 KiB, is unpacked in less time.
+const MAX_GZIP: Duration = Duration::from_secs(5);
+
 /// The configuration in the kernel itself (CONFIG_IKCONFIG_PROC).
 fn built_in_configuration(root: &Root) -> Option<String> {
     let file = File::open(root.path("proc/config.gz")).ok()?;
-    let output = Command::new("gzip")
+    let mut gzip = Command::new("gzip")
         .arg("-dc")
         .stdin(file)
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output()
+        .spawn()
         .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success() && !text.is_empty()).then_some(text)
+    let (bytes, status) = read_output(&mut gzip, MAX_GZIP).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    (status.success() && !text.is_empty()).then_some(text)
 }
 
 /// Whether pressure-stall accounting is on. If it is compiled in but off

@@ -1,5 +1,6 @@
 //! The processes and the pipes between them at one moment.
 
+mod ends;
 mod links;
 mod scanner;
 mod stages;
@@ -9,10 +10,11 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+pub use self::ends::HeldEnds;
 pub use self::links::{Link, LinkEnd, groups, links};
 pub(crate) use self::links::{connected, with_flow};
 pub use self::scanner::Scanner;
-pub use self::stages::{Adjacency, Edge, Node, Stages, pipelines, reach};
+pub use self::stages::{Adjacency, Edge, Holders, Node, Stages, pipelines, reach};
 use crate::proc::sockets::{SocketPeer, Sockets};
 use crate::proc::terminals::{TerminalFd, TerminalId};
 use crate::proc::{LinkFd, LinkId, OtherFiles, Proc, ProcessId, Stat};
@@ -50,7 +52,7 @@ pub struct Process {
     /// Its name.
     pub name: String,
     /// Its ends of links.
-    pub ends: Vec<LinkFd>,
+    pub ends: HeldEnds,
     /// Its descriptors of sockets, with their inode numbers.
     #[serde(skip)]
     pub sockets: Vec<(i32, u64)>,
@@ -71,8 +73,7 @@ pub struct Process {
 impl Process {
     /// Whether it has this side of a pipe: it can read from it (`Input`) or write to it.
     pub fn holds(&self, pipe: LinkId, side: LinkSide) -> bool {
-        let mut ends = self.ends.iter().filter(|end| end.pipe == pipe);
-        ends.any(|end| match side {
+        self.ends.of_link(pipe).any(|end| match side {
             LinkSide::Input => end.reads,
             LinkSide::Room => end.writes,
         })
@@ -107,7 +108,6 @@ impl Process {
             [end(inode, true), end(peer, false)]
         });
         self.ends.extend(ends);
-        self.ends.sort_by_key(|end| end.fd);
     }
 
     /// Makes ends of its descriptors of these terminals.
@@ -116,7 +116,6 @@ impl Process {
         let own = self.terminals.iter();
         let own = own.filter(|own| joined.contains(&own.terminal));
         self.ends.extend(own.flat_map(|own| own.ends()));
-        self.ends.sort_by_key(|end| end.fd);
     }
 
     /// Its links.

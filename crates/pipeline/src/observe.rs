@@ -2,21 +2,24 @@
 //! what, and what it moved.
 
 mod chores;
+mod idle;
 mod observer;
 mod rate;
 mod registered;
-mod sockets;
 mod terminals;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 pub(crate) use self::chores::Chores;
 pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
-use crate::graph::Scope;
+pub(crate) use self::rate::UsedLinks;
+use crate::graph::{Holders, Scope};
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
@@ -83,9 +86,6 @@ pub struct Observation {
     pub hidden: usize,
     /// The processes that were left out because they do not answer.
     pub silent: Vec<SilentProcess>,
-    /// Whether so many helpers got no answer that some processes were not examined.
-    #[serde(skip)]
-    pub lacks_helpers: bool,
     /// Whether there may be processes that are not even listed.
     pub hides_processes: bool,
     /// The number of processes asked for whose system calls may not be read.
@@ -99,6 +99,36 @@ pub struct Observation {
     /// The parent of the observer, which may wait for its end.
     #[serde(skip)]
     pub own_parent: Option<i32>,
+    /// Whether a signal arrived before all processes were read.
+    #[serde(skip)]
+    pub is_cut_short: bool,
+    /// Why sockets could not be listed, where a process asked for has one.
+    #[serde(skip)]
+    pub unlisted_sockets: Option<String>,
+    /// Whether so many helpers got no answer that some processes were not examined.
+    #[serde(skip)]
+    pub lacks_helpers: bool,
+    /// Where to find what belongs to a link.
+    #[serde(skip)]
+    pub(crate) index: CachedIndex,
+}
+
+/// What belongs to each link of an observation.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkIndex {
+    pub(crate) holders: Holders,
+    /// Its position among the links.
+    pub(crate) links: BTreeMap<LinkId, usize>,
+}
+
+/// The index of an observation, made when it is first needed. It is no part of what was observed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CachedIndex(pub(crate) OnceLock<LinkIndex>);
+
+impl PartialEq for CachedIndex {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A pipe during the observation.

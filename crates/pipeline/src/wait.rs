@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use self::call::{Call, parse_call};
 use self::thread::Thread;
-use crate::graph::{Graph, LinkSide};
+use crate::graph::{Graph, HeldEnds, LinkSide};
 use crate::proc::files::{FdBudget, ProcessFiles, ThreadFiles};
-use crate::proc::{LinkFd, LinkId, Proc, Target};
+use crate::proc::{LinkId, Proc, Target};
 
 named! {
     /// The kind of kernel function in which a thread sleeps, and what it waits for there.
@@ -208,7 +208,7 @@ pub enum ThreadState {
 
 /// The state of a thread, and whether it sleeps in a call whose bytes the kernel does not
 /// count. `None` if it has ended.
-pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &[LinkFd]) -> Option<(ThreadState, bool)> {
+pub fn examine(proc: &Proc, pid: i32, tid: i32, ends: &HeldEnds) -> Option<(ThreadState, bool)> {
     let files = ProcessFiles::new(proc, pid);
     let seen = examine_files(files, &mut ThreadFiles::new(tid), ends, None)?;
     Some((seen.state, seen.is_uncounted))
@@ -228,7 +228,7 @@ pub(crate) struct ThreadSample {
 pub(crate) fn examine_files(
     files: ProcessFiles<'_>,
     thread: &mut ThreadFiles,
-    ends: &[LinkFd],
+    ends: &HeldEnds,
     fd_budget: Option<&FdBudget>,
 ) -> Option<ThreadSample> {
     let text = thread.call(files, fd_budget);
@@ -370,7 +370,7 @@ mod tests {
             if self.0.path().join("proc/7/fd/7").is_symlink() {
                 ends.extend([reads(7, 99), writes(9, 99)]);
             }
-            examine(&proc, 7, 7, &ends).map(|(state, _)| state)
+            examine(&proc, 7, 7, &ends.into()).map(|(state, _)| state)
         }
 
         #[track_caller]
@@ -497,7 +497,7 @@ mod tests {
     fn read_of_a_pipe_that_is_gone_waits_for_anything() {
         let files = Files::new("pipe_read");
         let proc = Proc::below(Root(files.0.path().to_owned()));
-        let state = examine(&proc, 7, 7, &[]).map(|(state, _)| state);
+        let state = examine(&proc, 7, 7, &HeldEnds::default()).map(|(state, _)| state);
         let other = ThreadState::Waiting(BlockedOn::Outside(Outside::Other));
         assert_eq!(state, Some(other));
     }

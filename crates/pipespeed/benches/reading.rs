@@ -153,6 +153,7 @@ fn take_turns(
         speed: Speed::Fast,
         // Until the pipe is closed.
         seconds: 3600.0,
+        allow_clone: false,
     };
     let writer = producer::start(plan, to)?;
     let mut end = End::new(consumer)?;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_base::text::escape;
+use pipespeed_base::text::{escape, without_error_numbers};
 use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
@@ -58,12 +58,23 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         blocks.extend(too_short(observation).map(|text| style.sentence(&text)));
     }
     blocks.push(style.note(&effort(observation), DIM));
+    blocks.extend(slow_scans(observation).map(|text| style.note(&text, DIM)));
+    if observation.is_cut_short {
+        let text = "note: a signal arrived before all processes were read: what depends on them is \
+                    not reported";
+        blocks.push(style.note(text, DIM));
+    }
     blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
+    if verdict(findings).0 == Severity::NothingWrong && observation.lacks_helpers {
+        let text = format!("note: {LACKS_HELPERS}");
+        blocks.push(style.note(&text, DIM));
+    }
     if verdict(findings).0 != Severity::NothingWrong {
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
+        blocks.extend(unexamined(observation).map(|text| style.note(&text, DIM)));
     }
-    let text = silent(&observation.silent, observation.lacks_helpers);
+    let text = silent(&observation.silent, false);
     blocks.extend(text.map(|text| style.note(&text, DIM)));
     let severity = verdict(findings).0;
     let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
@@ -85,6 +96,18 @@ fn effort(observation: &Observation) -> String {
         significant(observation.cost * 100.0),
         significant(observation.scan_s * 1e3)
     )
+}
+
+/// That reading all processes took long, if it did.
+pub fn slow_scans(observation: &Observation) -> Option<String> {
+    const MIN_SLOW_S: f64 = 1.0;
+    (observation.scan_s > MIN_SLOW_S).then(|| {
+        let seconds = significant(observation.scan_s);
+        format!(
+            "note: reading all processes took {seconds} s, in which nothing was sampled: some have very \
+             many descriptors"
+        )
+    })
 }
 
 /// `3 stages in 1 pipeline`.
@@ -120,10 +143,14 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     ))
 }
 
+/// Where files or pipes were not looked at because helpers were blocked.
+const LACKS_HELPERS: &str =
+    "so many processes gave no answer that the pipes of some could not be examined";
+
 /// Which processes do not answer, and whether others were examined only in part for that reason.
 pub(super) fn silent(processes: &[SilentProcess], lacks_helpers: bool) -> Option<String> {
     const MAX_NAMED: usize = 3;
-    let in_part = "files of other processes whose reading may block were not read, since too many did not answer";
+    let in_part = LACKS_HELPERS;
     if processes.is_empty() {
         return lacks_helpers.then(|| format!("note: {in_part}"));
     }
@@ -151,6 +178,18 @@ pub(super) fn silent(processes: &[SilentProcess], lacks_helpers: bool) -> Option
     Some(format!(
         "note: {text} may hold ends of these pipes, too{more}"
     ))
+}
+
+/// What could not be looked at: sockets, or the pipes of processes that did not answer.
+fn unexamined(observation: &Observation) -> Option<String> {
+    let sockets = observation.unlisted_sockets.as_ref();
+    let sockets = sockets.map(|error| {
+        let error = without_error_numbers(error);
+        format!("the sockets of this machine can't be listed ({error}), and join no processes here")
+    });
+    let pipes = observation.lacks_helpers.then(|| LACKS_HELPERS.to_owned());
+    let all: Vec<String> = sockets.into_iter().chain(pipes).collect();
+    (!all.is_empty()).then(|| format!("note: {}", all.join("; ")))
 }
 
 /// Whose sockets are in another network namespace, and how to look at them.
@@ -393,11 +432,11 @@ mod tests {
             two.contains("processes 7 (sleep) and 8 (sleep) answer nothing"),
             "{two}"
         );
-        assert!(two.contains("too; files of other processes"), "{two}");
+        assert!(two.contains("too; so many processes"), "{two}");
         let many: Vec<SilentProcess> = (1..=5).map(of).collect();
         let many = silent(&many, false).unwrap();
         assert!(many.contains("5 processes answer nothing"), "{many}");
-        assert!(silent(&[], true).unwrap().starts_with("note: files of"));
+        assert!(silent(&[], true).unwrap().starts_with("note: so many"));
         assert_eq!(silent(&[], false), None);
     }
 
@@ -426,6 +465,44 @@ mod tests {
         let text = screen(stages, |observation| observation.hidden = 31);
         assert!(text.starts_with("UNREAD"), "{text}");
         assert!(text.contains("note: 31 other processes can't"), "{text}");
+        // A stranger's bytes may steer a terminal.
+        let remedy = "'timeout 5 cat /proc/42/fd/3 > /dev/null' frees yes";
+        assert!(text.replace("\n  ", " ").contains(remedy), "{text}");
+    }
+
+    #[test]
+    fn slow_scans_and_what_could_not_be_examined_are_said() {
+        let text = |change: fn(&mut Observation)| {
+            let cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
+            let daemon = process(42, "daemon", vec![writes(7, 7)]);
+            let daemon = frozen(daemon, waiting(Outside::Timer));
+            screen(vec![cat, daemon], change)
+                .split_whitespace()
+                .join(" ")
+        };
+        let plain = text(|_| {});
+        for (change, words) in [
+            (
+                (|observation| observation.scan_s = 2.5) as fn(&mut Observation),
+                "note: reading all processes took 2.50 s,",
+            ),
+            (
+                |observation| observation.unlisted_sockets = Some("quota exceeded".to_owned()),
+                "the sockets of this machine can't be listed (quota exceeded)",
+            ),
+            (
+                |observation| observation.is_cut_short = true,
+                "a signal arrived before all processes were read",
+            ),
+            (
+                |observation| observation.lacks_helpers = true,
+                "the pipes of some could not be examined",
+            ),
+        ] {
+            let changed = text(change);
+            assert!(changed.contains(words), "{changed}");
+            assert!(!plain.contains(words), "{plain}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use self::compared::{comparison_chart, comparison_table};
 pub use self::conditions::origin;
 pub use self::costs::costs_table;
 pub use self::counted::counted_cases;
-pub use self::doctor::doctor;
+pub use self::doctor::{doctor, slow_scans};
 pub use self::format::{interval, pluralize, ratio, ratio_interval, significant, times};
 pub use self::latency::{latency_chart, latency_notes, latency_table};
 pub use self::page::{Records, Saved, page};

@@ -134,9 +134,8 @@ fn is_unused(observation: &Observation, pipe: LinkId) -> bool {
     };
     if pipe.is_direction() {
         // Mostly one direction of a connection is used at a time.
-        let mut links = observation.pipes.iter();
-        let has_data =
-            links.any(|link| link.id == pipe && link.unread.is_some_and(|bytes| bytes > 0));
+        let link = observation.link(pipe);
+        let has_data = link.is_some_and(|link| link.unread.is_some_and(|bytes| bytes > 0));
         let mut all = observation.processes.iter();
         let is_waited_on =
             all.any(|process| waits(process, LinkSide::Input) || waits(process, LinkSide::Room));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{Finding, Observed, SmallCalls, Who};
-use crate::graph::LinkSide;
+use crate::graph::{Adjacency, LinkSide};
 use crate::observe::{NewPipe, Observation, ObservedLink, default_capacity};
 use crate::proc::LinkId;
 use crate::wait::{BlockedOn, ThreadState};
@@ -62,21 +62,24 @@ pub(super) fn fifo_peers(observation: &Observation, tied: &BTreeSet<i32>) -> Vec
 /// Processes that move few bytes a call, many times. A reader that gets as few at a time has no choice.
 pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     let edges = observation.edges();
+    let adjacency = Adjacency::new(&edges);
     let mut findings = Vec::new();
     for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
-        let takes = small(observation, observed, LinkSide::Input).filter(|calls| {
-            let mut before = edges.iter().filter(|(_, to, _)| *to == own);
-            before.all(|(from, ..)| {
+        let takes = small(observation, &adjacency, observed, LinkSide::Input).filter(|calls| {
+            let mut before = adjacency.before.get(&own).into_iter().flatten();
+            before.all(|(from, _)| {
                 let writer = observation.find(*from);
                 writer.is_some_and(|writer| gives_more(writer, calls.bytes_per_call))
             })
         });
-        let gives = small(observation, observed, LinkSide::Room).filter(|_| {
-            let mut before = edges.iter().filter(|(_, to, _)| *to == own);
-            !before.any(|(from, ..)| {
+        let gives = small(observation, &adjacency, observed, LinkSide::Room).filter(|_| {
+            let mut before = adjacency.before.get(&own).into_iter().flatten();
+            !before.any(|(from, _)| {
                 let writer = observation.find(*from);
-                writer.is_some_and(|writer| small(observation, writer, LinkSide::Room).is_some())
+                writer.is_some_and(|writer| {
+                    small(observation, &adjacency, writer, LinkSide::Room).is_some()
+                })
             })
         });
         findings.extend(takes.into_iter().chain(gives));
@@ -97,22 +100,34 @@ fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
     writer.splices || bytes_per_write.is_some_and(|bytes| bytes >= MIN_MORE * bytes_per_read)
 }
 
-fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Option<SmallCalls> {
+fn small(
+    observation: &Observation,
+    adjacency: &Adjacency,
+    observed: &Observed,
+    side: LinkSide,
+) -> Option<SmallCalls> {
     let io = observed.io.filter(|_| !observed.splices)?;
     let (bytes, calls) = match side {
         LinkSide::Input => (io.read_bytes, io.reads),
         LinkSide::Room => (io.written_bytes, io.writes),
     };
-    let mut ends = observation.pipes.iter();
-    let has_end = ends.any(|pipe| observed.process.holds(pipe.id, side));
-    let is_vain =
-        observed.has_vain_calls && !(side == LinkSide::Room && has_room(observation, observed));
+    let mut ends = observed.process.ends.iter();
+    let has_end = ends.any(|end| {
+        let is_side = match side {
+            LinkSide::Input => end.reads,
+            LinkSide::Room => end.writes,
+        };
+        is_side && observation.link(end.pipe).is_some()
+    });
+    let is_vain = observed.has_vain_calls
+        && !(side == LinkSide::Room && has_room(observation, adjacency, observed));
     let calls_per_s = calls as f64 / observed.counted_s;
     let bytes_per_call = bytes as f64 / calls.max(1) as f64;
     if !has_end || is_vain || bytes_per_call >= MAX_SMALL || calls_per_s < MIN_WAKES_PER_S {
         return None;
     }
-    let wakes = woken(observation, observed, calls_per_s).filter(|_| side == LinkSide::Room);
+    let wakes =
+        woken(observation, adjacency, observed, calls_per_s).filter(|_| side == LinkSide::Room);
     let is_costly = calls_per_s >= MIN_CALLS_PER_S || wakes.is_some();
     is_costly.then(|| SmallCalls {
         process: observed.who(),
@@ -124,12 +139,10 @@ fn small(observation: &Observation, observed: &Observed, side: LinkSide) -> Opti
 }
 
 /// Whether there is room for nearly every write to the next stages, so that hardly any is in vain.
-fn has_room(observation: &Observation, observed: &Observed) -> bool {
-    let edges = observation.edges().into_iter();
-    let mut outputs = edges
-        .filter(|(from, ..)| *from == observed.process.id.pid)
-        .map(|(.., link)| observation.pipes.iter().find(|pipe| pipe.id == link))
-        .peekable();
+fn has_room(observation: &Observation, adjacency: &Adjacency, observed: &Observed) -> bool {
+    let next = adjacency.after.get(&observed.process.id.pid);
+    let next = next.into_iter().flatten();
+    let mut outputs = next.map(|(_, link)| observation.link(*link)).peekable();
     let is_roomy = |pipe: Option<&ObservedLink>| {
         let fill = pipe.and_then(|pipe| pipe.fill);
         fill.is_some_and(|fill| fill < MAX_ROOMY)
@@ -139,13 +152,17 @@ fn has_room(observation: &Observation, observed: &Observed) -> bool {
 
 /// The reader of a process that waits for it most of the time and reads about as often as that
 /// writes: line by line.
-fn woken(observation: &Observation, writer: &Observed, writes_per_s: f64) -> Option<Who> {
-    let edges = observation.edges().into_iter();
-    let mut readers = edges.filter(|(from, ..)| *from == writer.process.id.pid);
-    readers.find_map(|(_, to, pipe)| {
-        let reader = observation.find(to)?;
+fn woken(
+    observation: &Observation,
+    adjacency: &Adjacency,
+    writer: &Observed,
+    writes_per_s: f64,
+) -> Option<Who> {
+    let readers = adjacency.after.get(&writer.process.id.pid);
+    readers.into_iter().flatten().find_map(|(to, pipe)| {
+        let reader = observation.find(*to)?;
         let reads_per_s = reader.io?.reads as f64 / reader.counted_s;
-        let is_woken = reader.share_on(pipe, LinkSide::Input) > 0.5
+        let is_woken = reader.share_on(*pipe, LinkSide::Input) > 0.5
             && (0.5..2.0).contains(&(reads_per_s / writes_per_s));
         is_woken.then(|| reader.who())
     })

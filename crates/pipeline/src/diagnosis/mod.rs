@@ -312,6 +312,9 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
             .map(Finding::SmallCalls),
     );
     findings.extend(habits::small_pipes(observation));
+    if observation.is_cut_short {
+        findings.retain(|finding| !finding.needs_all());
+    }
     without_explained(findings)
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Who;
 use super::bottleneck::{MIN_LACKING, per_s};
-use crate::graph::{Edge, LinkSide, Node, Process, Stages, pipelines};
-use crate::observe::{Observation, ObservedLink};
+use crate::graph::{Edge, Holders, LinkSide, Node, Process, Stages, pipelines};
+use crate::observe::{LinkIndex, Observation, ObservedLink};
 use crate::proc::LinkId;
 use crate::sample::{Observed, OnLink};
 use crate::wait::{Outside, ThreadState};
@@ -125,9 +125,28 @@ impl Observation {
 
     /// The processes that held an end of a pipe, also those that have ended.
     pub(crate) fn holders(&self, pipe: LinkId, side: LinkSide) -> impl Iterator<Item = &Observed> {
-        self.processes
-            .iter()
+        let positions = self.index().holders.of_link(pipe).iter();
+        positions
+            .filter_map(|position| self.processes.get(*position))
             .filter(move |process| process.process.holds(pipe, side))
+    }
+
+    /// A link by its identity.
+    pub fn link(&self, id: LinkId) -> Option<&ObservedLink> {
+        let position = *self.index().links.get(&id)?;
+        self.pipes.get(position)
+    }
+
+    fn index(&self) -> &LinkIndex {
+        self.index.0.get_or_init(|| LinkIndex {
+            holders: Holders::new(self.processes.iter().map(|observed| &observed.process)),
+            links: self
+                .pipes
+                .iter()
+                .enumerate()
+                .map(|(position, link)| (link.id, position))
+                .collect(),
+        })
     }
 
     /// Whether a process descends from another one.
@@ -139,6 +158,7 @@ impl Observation {
         let min = self.min_samples();
         Stages {
             nodes: &self.processes,
+            holders: &self.index().holders,
             is_lasting: move |process: &Observed, _| process.is_lasting(min),
         }
     }

@@ -116,25 +116,25 @@ pub(crate) fn with_flow(
         let link = &links[&end.pipe];
         let is_own = || end.fd > 2 && link.holders(side).len() < 2;
         let is_opened = || {
-            let own = process.ends.iter().filter(|other| {
+            let own = process.ends.of_link(end.pipe).filter(|other| {
                 let is_side = match side {
                     LinkSide::Input => other.reads && !other.writes,
                     LinkSide::Room => other.writes && !other.reads,
                 };
-                other.pipe == end.pipe && other.fd > 2 && is_side
+                other.fd > 2 && is_side
             });
             end.fd > 2 && own.count() > 1
         };
         end.fd == standard || used.contains_key(&(end.pipe, side)) || is_own() || is_opened()
     };
-    let mut ends = process.ends.clone();
+    let mut ends = process.ends.to_vec();
     for end in &mut ends {
         end.reads &= flows(end, LinkSide::Input, 0);
         end.writes &= flows(end, LinkSide::Room, 1);
     }
     ends.retain(|end| end.reads || end.writes);
     (!ends.is_empty()).then(|| Process {
-        ends,
+        ends: ends.into(),
         name: process.name.clone(),
         sockets: process.sockets.clone(),
         terminals: process.terminals.clone(),
@@ -170,7 +170,7 @@ mod tests {
         let links = links(all.iter());
         let unused = BTreeMap::new();
         let flowing = with_flow(&all[0], &unused, &links).unwrap();
-        assert_eq!(flowing.ends, [writes(1, 7)]);
+        assert_eq!(*flowing.ends, [writes(1, 7)]);
         assert_eq!(with_flow(&all[2], &unused, &links), Some(all[2].clone()));
         let inherits = process(4, "c", vec![writes(2, 9)]);
         assert_eq!(with_flow(&inherits, &unused, &links), None);
@@ -180,8 +180,8 @@ mod tests {
         let both = [paste, inherits];
         let of_paste = super::links(both.iter());
         let flowing = |at: usize| with_flow(&both[at], &unused, &of_paste).unwrap().ends;
-        assert_eq!(flowing(0), [reads(3, 12), reads(63, 12)]);
-        assert_eq!(flowing(1), [writes(1, 13)]);
+        assert_eq!(*flowing(0), [reads(3, 12), reads(63, 12)]);
+        assert_eq!(*flowing(1), [writes(1, 13)]);
         let used = [9, 8].map(|inode| ((LinkId::pipe(inode), LinkSide::Room), 1));
         let flowing = with_flow(&all[0], &used.into(), &links);
         assert_eq!(flowing, Some(all[0].clone()));

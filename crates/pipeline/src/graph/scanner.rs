@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
+use pipespeed_base::interrupt;
 use rustix::process::getpid;
 
 use super::{Graph, Process};
@@ -18,6 +20,8 @@ const MAX_NETWORKS: usize = 8;
 const MAX_TERMINALS: usize = 256;
 /// With more sockets than this, those of the own namespace are not followed.
 const MAX_OWN_SOCKETS: usize = 250_000;
+/// After a signal, processes are read for at most this long: what was found so far may depend on it.
+const MAX_AFTER_SIGNAL: Duration = Duration::from_millis(250);
 
 /// Reads processes again and again: those that may have changed.
 #[derive(Debug, Default)]
@@ -32,12 +36,20 @@ pub struct Scanner {
     listed_networks: BTreeSet<u64>,
     /// Those that could not be listed: they are not tried again.
     refused_networks: BTreeSet<u64>,
+    /// Why those of the own namespace could not be listed.
+    pub(crate) unlisted: Option<String>,
     /// Processes with sockets in another namespace that are not in the list.
     pub(crate) other_networks: Vec<i32>,
     stamps: BTreeMap<i32, FdTableStamp>,
     counts_descriptors: bool,
     /// Whether sockets are not followed: listing all of them takes longer than reading a process.
     is_without_sockets: bool,
+    /// Whether a signal to this process ends a scan.
+    is_interruptible: bool,
+    /// When it was noticed.
+    interrupted: Option<Instant>,
+    /// Whether one has: not all processes are known.
+    pub(crate) is_cut_short: bool,
     /// Whether pseudo-terminals are followed.
     pub(crate) follows_terminals: bool,
 }
@@ -51,22 +63,51 @@ impl Scanner {
         }
     }
 
-    /// Reads all processes, except `excluded`.
+    /// A scanner that soon reads no more processes once this one has received a signal: see
+    /// [`is_cut_short`](Self::is_cut_short).
+    pub(crate) fn interruptible() -> Self {
+        Scanner {
+            is_interruptible: true,
+            ..Scanner::default()
+        }
+    }
+
+    /// Reads all processes, except `excluded`. If that is cut short, those that were known before
+    /// stay as they are.
     pub fn read_all(&mut self, proc: &Proc, excluded: &[i32]) {
-        *self = Scanner {
+        let mut fresh = Scanner {
             counts_descriptors: proc.counts_descriptors(),
             is_without_sockets: self.is_without_sockets,
             follows_terminals: self.follows_terminals,
-            networks: std::mem::take(&mut self.networks),
-            refused_networks: std::mem::take(&mut self.refused_networks),
+            is_interruptible: self.is_interruptible,
+            interrupted: self.interrupted,
+            networks: self.networks.clone(),
+            refused_networks: self.refused_networks.clone(),
             ..Scanner::default()
         };
         for pid in proc.processes() {
+            if fresh.is_interrupted() {
+                break;
+            }
             if !excluded.contains(&pid) {
-                self.read(proc, pid);
+                fresh.read(proc, pid);
             }
         }
-        self.join(proc);
+        if fresh.is_cut_short && !self.graph.processes.is_empty() {
+            (self.is_cut_short, self.interrupted) = (true, fresh.interrupted);
+            return;
+        }
+        fresh.join(proc);
+        *self = fresh;
+    }
+
+    /// Whether a scan must end, which is remembered.
+    fn is_interrupted(&mut self) -> bool {
+        if self.is_interruptible && interrupt::first_signal().is_some() {
+            let noticed = *self.interrupted.get_or_insert_with(Instant::now);
+            self.is_cut_short |= noticed.elapsed() > MAX_AFTER_SIGNAL;
+        }
+        self.is_cut_short
     }
 
     /// Reads those processes that are new, that have more or fewer descriptors than before, or
@@ -89,6 +130,9 @@ impl Scanner {
     /// As [`read_changed`](Self::read_changed), only among `pids`.
     pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
         for pid in pids {
+            if self.is_interrupted() {
+                break;
+            }
             let is_known = self.counts_descriptors && {
                 let stamp = ProcessFiles::new(proc, *pid).fd_table_stamp();
                 stamp.is_some() && self.stamps.get(pid) == stamp.as_ref()
@@ -142,7 +186,9 @@ impl Scanner {
     /// [`find_networks`](Self::find_networks).
     pub(crate) fn list_sockets(&mut self, proc: &Proc) {
         // Without permission, or the kernel's support, sockets join nothing.
-        self.sockets = sockets::list(MAX_OWN_SOCKETS).unwrap_or_default();
+        let listed = sockets::list(MAX_OWN_SOCKETS);
+        self.unlisted = listed.as_ref().err().map(ToString::to_string);
+        self.sockets = listed.unwrap_or_default();
         self.listed_networks.clear();
         let Some(pipe_probe) = proc.pipe_probe() else {
             return;
@@ -286,7 +332,7 @@ fn read_process(
         parent: stat.parent,
         group: stat.group,
         name,
-        ends: table.ends,
+        ends: table.ends.into(),
         sockets: table.sockets,
         terminals: terminals
             .into_iter()

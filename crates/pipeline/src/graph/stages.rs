@@ -45,8 +45,8 @@ pub trait Node {
             LinkSide::Input => &[STDIN],
             LinkSide::Room => &[STDOUT, STDERR],
         };
-        let mut ends = self.process().ends.iter();
-        ends.any(|end| end.pipe == link && standard.contains(&end.fd))
+        let mut ends = self.process().ends.of_link(link);
+        ends.any(|end| standard.contains(&end.fd))
     }
 
     /// Whether it may have written to a link that others have, too: it waited there, or the link is
@@ -59,8 +59,8 @@ pub trait Node {
 
     /// Whether it has an end of a link under this descriptor.
     fn has_as(&self, link: LinkId, fd: i32) -> bool {
-        let mut ends = self.process().ends.iter();
-        ends.any(|end| end.pipe == link && end.fd == fd)
+        let mut ends = self.process().ends.of_link(link);
+        ends.any(|end| end.fd == fd)
     }
 
     /// Whether it holds an end of a link without using it: it never waited there, and only waits for
@@ -77,11 +77,38 @@ pub trait Node {
 /// A writer and a reader, by their numbers, and the link between them.
 pub type Edge = (i32, i32, LinkId);
 
+/// By a link, the positions of the processes that have an end of it.
+#[derive(Debug, Clone, Default)]
+pub struct Holders(BTreeMap<LinkId, Vec<usize>>);
+
+impl Holders {
+    /// Finds the holders among these processes.
+    pub fn new<'a>(processes: impl IntoIterator<Item = &'a Process>) -> Self {
+        let mut holders: BTreeMap<LinkId, Vec<usize>> = BTreeMap::new();
+        for (position, process) in processes.into_iter().enumerate() {
+            for end in &process.ends {
+                let positions = holders.entry(end.pipe).or_default();
+                if positions.last() != Some(&position) {
+                    positions.push(position);
+                }
+            }
+        }
+        Holders(holders)
+    }
+
+    /// The positions of those of a link.
+    pub fn of_link(&self, link: LinkId) -> &[usize] {
+        self.0.get(&link).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Finds the processes that use links.
 #[derive(Debug)]
 pub struct Stages<'a, N, L> {
     /// The processes.
     pub nodes: &'a [N],
+    /// Which of them hold the ends of each link.
+    pub holders: &'a Holders,
     /// Whether one was there for long enough to be the user of a link.
     pub is_lasting: L,
 }
@@ -91,8 +118,10 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
     /// shell that waits for one short-lived child after another, any of them may.
     pub fn users(&self, link: LinkId, side: LinkSide) -> Vec<&'a N> {
         let holders: Vec<&N> = self
-            .nodes
+            .holders
+            .of_link(link)
             .iter()
+            .filter_map(|position| self.nodes.get(*position))
             .filter(|node| node.process().holds(link, side) && (self.is_lasting)(node, link))
             .collect();
         let mut above: BTreeSet<i32> = BTreeSet::new();
@@ -100,10 +129,15 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
             above.insert(holder.process().parent);
             above.extend(holder.ancestors());
         }
+        let mut by_pid: BTreeMap<i32, Vec<&N>> = BTreeMap::new();
+        for holder in &holders {
+            let pid = holder.process().id.pid;
+            by_pid.entry(pid).or_default().push(holder);
+        }
         let mut users = holders.clone();
         users.retain(|node| {
             let is_wrapper = above.contains(&node.process().id.pid);
-            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &holders);
+            let is_inherited = !node.waited_on(link, side) && inherits(*node, link, &by_pid);
             !node.holds_idly(link, side, is_wrapper) && !is_inherited
         });
         let uses = |node: &&N| node.waited_on(link, side) || !node.is_idle(side);
@@ -121,9 +155,10 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         let (mut edges, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for link in links {
             let writers = self.users(link, LinkSide::Room);
+            let readers = self.users(link, LinkSide::Input);
             for writer in &writers {
                 let is_silent = writers.len() > 1 && !writer.seems_to_write(link);
-                for reader in self.users(link, LinkSide::Input) {
+                for reader in &readers {
                     if writer.process().id != reader.process().id {
                         let found = if is_silent { &mut silent } else { &mut edges };
                         found.insert((writer.number(), reader.number(), link));
@@ -133,8 +168,9 @@ impl<'a, N: Node, L: Fn(&N, LinkId) -> bool> Stages<'a, N, L> {
         }
         let groups = groups_of(&edges);
         let is_output = |number: i32, link: LinkId| {
-            let mut nodes = self.nodes.iter().filter(|node| node.number() == number);
-            nodes.any(|node| node.has_as(link, STDOUT))
+            let holders = self.holders.of_link(link).iter();
+            let mut nodes = holders.filter_map(|position| self.nodes.get(*position));
+            nodes.any(|node| node.number() == number && node.has_as(link, STDOUT))
         };
         // The standard output of one pipeline alone goes on to what reads it.
         let mut outputs: BTreeMap<LinkId, BTreeSet<i32>> = BTreeMap::new();
@@ -167,19 +203,18 @@ fn groups_of(edges: &BTreeSet<Edge>) -> BTreeMap<i32, i32> {
 
 /// Whether all ends that a process has of a link were left to it by an ancestor that uses them under
 /// the same number, as the second filter of `tee >(a) >(b)` has the pipe to the first.
-fn inherits<N: Node>(node: &N, link: LinkId, holders: &[&N]) -> bool {
+fn inherits<N: Node>(node: &N, link: LinkId, holders: &BTreeMap<i32, Vec<&N>>) -> bool {
     let fds = |node: &N| -> BTreeSet<i32> {
-        let ends = node.process().ends.iter();
-        ends.filter(|end| end.pipe == link)
-            .map(|end| end.fd)
-            .collect()
+        let ends = node.process().ends.of_link(link);
+        ends.map(|end| end.fd).collect()
     };
     let own = fds(node);
+    let above = [node.process().parent].into_iter();
+    let mut above = above.chain(node.ancestors().iter().copied());
     own.iter().all(|fd| *fd > STDERR)
-        && holders.iter().any(|holder| {
-            let pid = holder.process().id.pid;
-            let descends = node.process().parent == pid || node.ancestors().contains(&pid);
-            descends && !holder.only_waits_for_children() && own.is_subset(&fds(holder))
+        && above.any(|pid| {
+            let mut same = holders.get(&pid).into_iter().flatten();
+            same.any(|holder| !holder.only_waits_for_children() && own.is_subset(&fds(holder)))
         })
 }
 

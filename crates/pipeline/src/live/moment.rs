@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::history::{History, StageWindow, TICK};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
-use crate::observe::{Observation, ObservedLink};
+use crate::observe::{Observation, ObservedLink, UsedLinks};
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
@@ -186,6 +186,7 @@ pub(super) fn pipelines(
     let by_id = members.iter().map(|member| (member.process.id, member));
     let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
     let groups = minute.pipelines().into_iter();
+    let mut used = UsedLinks::default();
     groups
         .map(|group| {
             let pids: BTreeSet<i32> = group.iter().map(|process| process.process.id.pid).collect();
@@ -202,7 +203,7 @@ pub(super) fn pipelines(
                         from: *from,
                         to: *to,
                         pipe: ObservedLink {
-                            bytes_per_s: second.rate(*pipe),
+                            bytes_per_s: second.rate(*pipe, &mut used),
                             ..pipes[pipe].clone()
                         },
                     })

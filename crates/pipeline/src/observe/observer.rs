@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use pipespeed_base::interrupt;
 use pipespeed_base::thread::own_time;
 use rustix::process::getppid;
 
@@ -27,6 +28,8 @@ const MIN_DELAY: f64 = 0.03;
 pub(crate) const BATCH: usize = 16;
 /// Of more processes that have ended, those with the fewest samples are forgotten.
 const MAX_ENDED: usize = 256;
+/// A look at more pipes is continued at the next one: each is a question to the helper.
+const MAX_LOOKED: usize = 1024;
 
 /// What was seen of a pipe so far.
 #[derive(Debug, Default)]
@@ -54,6 +57,8 @@ pub(crate) struct Observer<'a> {
     pub(crate) pipes: BTreeMap<LinkId, PipeSamples>,
     /// The pipes to look into. `None`: all.
     pub(crate) wanted: Option<BTreeSet<LinkId>>,
+    /// The pipe looked into last.
+    looked: Option<LinkId>,
     pub(crate) began: Instant,
     pub(crate) times: ProcessorTimes,
     pub(crate) quotas: Quotas,
@@ -66,7 +71,7 @@ impl<'a> Observer<'a> {
             proc,
             plan,
             fd_budget: FdBudget::beside_left_behind(proc),
-            scanner: Scanner::default(),
+            scanner: Scanner::interruptible(),
             users: BTreeMap::new(),
             arguments: BTreeMap::new(),
             asked: BTreeSet::new(),
@@ -74,6 +79,7 @@ impl<'a> Observer<'a> {
             sampled: None,
             pipes: BTreeMap::new(),
             wanted: None,
+            looked: None,
             began: Instant::now(),
             times: ProcessorTimes::read(proc),
             quotas: Quotas::default(),
@@ -335,7 +341,7 @@ impl Observer<'_> {
         self.observation()
     }
 
-    /// Looks into each pipe by one of its read ends.
+    /// Looks into each pipe by one of its read ends; of very many, only into some at a time.
     pub(super) fn look(&mut self) {
         let Some(pipe_probe) = self.proc.pipe_probe().filter(|_| self.plan.opens_pipes) else {
             return;
@@ -358,10 +364,19 @@ impl Observer<'_> {
                 ends.entry(end.pipe).or_insert((id.pid, end.fd));
             }
         }
+        self.leave_idle_looks(&mut ends);
         let (sockets, pipes): (Vec<LinkId>, Vec<LinkId>) =
             ends.keys().partition(|link| link.is_socket());
         self.look_at_sockets(&sockets);
-        for pipe in pipes {
+        // Those after the last one come first.
+        let first = pipes.partition_point(|pipe| Some(*pipe) <= self.looked);
+        let count = pipes.len().min(MAX_LOOKED);
+        self.looked = None;
+        for pipe in pipes.iter().cycle().skip(first).take(count).copied() {
+            if interrupt::first_signal().is_some() {
+                return;
+            }
+            self.looked = Some(pipe);
             let (pid, fd) = ends[&pipe];
             let seen = self.pipes.entry(pipe).or_default();
             if seen.is_held {
@@ -384,7 +399,8 @@ impl Observer<'_> {
                 PipeState::Held => {
                     seen.is_held = true;
                     let holders = self.tallies.values().map(|tally| &tally.process);
-                    let mut holders = holders.filter(|process| process.pipes().contains(&pipe));
+                    let mut holders =
+                        holders.filter(|process| process.ends.of_link(pipe).next().is_some());
                     seen.held_by = holders
                         .find(|process| is_moving(self.proc, process.id.pid, pipe))
                         .map(|process| process.id.pid);
@@ -479,12 +495,14 @@ impl Observer<'_> {
                 pipes.entry(end.pipe).or_insert_with(|| end.path.clone());
             }
         }
-        self.leave_idle_sockets(&mut processes, &mut pipes);
+        self.leave_idle(&mut processes, &mut pipes);
         let pipes = pipes.into_iter();
         let asked = self
             .tallies
             .values()
             .filter(|tally| self.asked.contains(&tally.process.id));
+        let mut with_sockets = asked.clone();
+        let has_sockets = with_sockets.any(|tally| !tally.process.sockets.is_empty());
         let mut observation = Observation {
             samples: self
                 .tallies
@@ -504,6 +522,8 @@ impl Observer<'_> {
                 .count(),
             other_networks: self.scanner.other_networks.clone(),
             is_survey: self.plan.scope.root().is_none(),
+            is_cut_short: self.scanner.is_cut_short,
+            unlisted_sockets: self.scanner.unlisted.clone().filter(|_| has_sockets),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()
         };

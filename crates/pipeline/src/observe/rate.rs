@@ -4,9 +4,11 @@
 //! went through this pipe, as far as can be seen. Where both ends count and differ, one of them also
 //! moves data elsewhere, or moves some by calls that are not counted.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Observation;
 use crate::graph::LinkSide;
-use crate::proc::LinkId;
+use crate::proc::{LinkId, ProcessId};
 use crate::sample::Observed;
 
 /// The ends of a pipe may differ by what it holds, and by what a program reads when it starts.
@@ -32,22 +34,29 @@ enum Moved {
     Unknown,
 }
 
+/// Through which links a process may have moved its bytes on a side: the first two of them, which
+/// shows of each link whether there is another one.
+pub(crate) type UsedLinks = BTreeMap<(ProcessId, LinkSide), [Option<LinkId>; 2]>;
+
 impl Observation {
     /// Sets the rates of all pipes.
     pub(crate) fn set_rates(&mut self) {
-        let rates: Vec<Option<f64>> = self.pipes.iter().map(|pipe| self.rate(pipe.id)).collect();
+        let mut used = UsedLinks::default();
+        let rates: Vec<Option<f64>> = self
+            .pipes
+            .iter()
+            .map(|pipe| self.rate(pipe.id, &mut used))
+            .collect();
         for (pipe, rate) in self.pipes.iter_mut().zip(rates) {
             pipe.bytes_per_s = rate;
         }
     }
 
     /// Bytes per second through a pipe; `None` if not known.
-    pub(crate) fn rate(&self, pipe: LinkId) -> Option<f64> {
-        let ends = [LinkSide::Input, LinkSide::Room].map(|side| self.moved(pipe, side));
-        let mut pipes = self.pipes.iter();
-        let change = pipes
-            .find(|known| known.id == pipe)
-            .and_then(|pipe| pipe.fill_change);
+    pub(crate) fn rate(&self, pipe: LinkId, used: &mut UsedLinks) -> Option<f64> {
+        let sides = [LinkSide::Input, LinkSide::Room];
+        let ends = sides.map(|side| self.moved(pipe, side, used));
+        let change = self.link(pipe).and_then(|pipe| pipe.fill_change);
         let changes = change.is_some_and(|change| !change.is_constant);
         match ends {
             [Moved::Nothing, _] => Some(0.0),
@@ -108,31 +117,43 @@ impl Observation {
     /// Whether a process may have moved its bytes through another pipe on this side. Not through one
     /// that was left to it by accident, which others have, too; and standard error mostly carries
     /// little.
-    fn uses_others(&self, process: &Observed, pipe: LinkId, side: LinkSide) -> bool {
-        let mut ends = process.process.ends.iter();
-        ends.any(|end| {
+    fn uses_others(
+        &self,
+        process: &Observed,
+        pipe: LinkId,
+        side: LinkSide,
+        used: &mut UsedLinks,
+    ) -> bool {
+        let id = (process.process.id, side);
+        let used = used.entry(id).or_insert_with(|| self.used(process, side));
+        used.iter().flatten().any(|link| *link != pipe)
+    }
+
+    fn used(&self, process: &Observed, side: LinkSide) -> [Option<LinkId>; 2] {
+        let waited = process.on.iter().filter(|on| on.side == side);
+        let waited: BTreeSet<LinkId> = waited.map(|on| on.pipe).collect();
+        let used = process.process.ends.iter().filter(|end| {
             let (is_open, standard) = match side {
                 LinkSide::Input => (end.reads, 0),
                 LinkSide::Room => (end.writes, 1),
             };
-            let is_other = end.pipe != pipe && is_open;
             let is_inherited = || {
                 let active = self
                     .holders(end.pipe, side)
                     .filter(|holder| !holder.is_frozen);
                 active.count() > 1
             };
-            is_other
+            is_open
                 && (end.fd == standard
-                    || process
-                        .on
-                        .iter()
-                        .any(|on| (on.pipe, on.side) == (end.pipe, side))
+                    || waited.contains(&end.pipe)
                     || end.fd > 2 && !is_inherited())
-        })
+        });
+        let mut links = used.map(|end| end.pipe);
+        let first = links.next();
+        [first, links.find(|link| Some(*link) != first)]
     }
 
-    fn moved(&self, pipe: LinkId, side: LinkSide) -> Moved {
+    fn moved(&self, pipe: LinkId, side: LinkSide, used: &mut UsedLinks) -> Moved {
         let (mut bytes, mut calls, mut seconds) = (0, 0, 0.0_f64);
         let mut is_shared = false;
         let holders: Vec<&Observed> = self.holders(pipe, side).collect();
@@ -143,7 +164,7 @@ impl Observation {
         }
         for process in &active {
             // Children that have ended may have moved some.
-            let uses_others = process.has_reaped || self.uses_others(process, pipe, side);
+            let uses_others = process.has_reaped || self.uses_others(process, pipe, side, used);
             let Some(io) = process.io.filter(|_| !process.splices && !uses_others) else {
                 return Moved::Unknown;
             };
@@ -176,7 +197,7 @@ mod tests {
 
     /// The rate in bytes per 2 s of a pipe between these two.
     fn rate(writer: Observed, reader: Observed) -> Option<f64> {
-        let rate = observation(vec![writer, reader]).rate(LinkId::pipe(7));
+        let rate = observation(vec![writer, reader]).rate(LinkId::pipe(7), &mut UsedLinks::new());
         rate.map(|rate| rate * 2.0)
     }
 
@@ -283,7 +304,10 @@ mod tests {
         let mut noisy = moves(&noisy, 9000, 9);
         noisy.on.clear();
         let all = observation(vec![noisy, splices, parent]);
-        assert_eq!(all.rate(LinkId::pipe(7)), Some(4500.0));
+        assert_eq!(
+            all.rate(LinkId::pipe(7), &mut UsedLinks::new()),
+            Some(4500.0)
+        );
     }
 
     #[test]

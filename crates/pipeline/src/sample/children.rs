@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counts::{Awake, SampledActivity, StateCounts, activity, least_ran};
 use super::{Children, Shares, ticks};
-use crate::graph::Process;
-use crate::proc::{LinkFd, LinkId, Proc, Stat};
+use crate::graph::{HeldEnds, Process};
+use crate::proc::{LinkId, Proc, Stat};
 use crate::wait::{BlockedOn, ThreadState, examine};
 
 /// Children of a process, and of one of them, that are examined in a sample.
@@ -87,8 +87,8 @@ struct Child {
 
 impl Child {
     /// Whether it waits on pipes that its parent does not have: for another child, mostly.
-    fn waits_for_others(&self, ends: &[LinkFd]) -> bool {
-        let is_own = |pipe: LinkId| !ends.iter().any(|end| end.pipe == pipe);
+    fn waits_for_others(&self, ends: &HeldEnds) -> bool {
+        let is_own = |pipe: LinkId| ends.of_link(pipe).next().is_none();
         let mut states = self.states.iter();
         states.any(|state| match state {
             ThreadState::Waiting(BlockedOn::Pipes { any_of, or: None }) => {
@@ -249,7 +249,7 @@ fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
 fn examine_child(
     proc: &Proc,
     pid: i32,
-    ends: &[LinkFd],
+    ends: &HeldEnds,
     depth: u32,
     seen: &mut Vec<Child>,
 ) -> Option<Stat> {

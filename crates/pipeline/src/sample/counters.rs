@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::ticks;
+use crate::graph::HeldEnds;
 use crate::proc::files::{FdBudget, ProcessFiles, SchedStat, ThreadFiles};
-use crate::proc::{Io, LinkFd, Proc};
+use crate::proc::{Io, Proc};
 use crate::wait::{ThreadSample, ThreadState, examine_files};
 
 /// The running time of a thread is counted at each tick of a processor, up to 10 ms apart. If it
@@ -139,7 +140,7 @@ impl WatchedThread {
 
     /// Reads its state, unless it has been asleep since that was read. Returns whether it may
     /// have run; `None` if it has ended.
-    pub(super) fn sample(&mut self, at: &At<'_>, ends: &[LinkFd]) -> Option<bool> {
+    pub(super) fn sample(&mut self, at: &At<'_>, ends: &HeldEnds) -> Option<bool> {
         let schedule = self.files.schedule(at.files, Some(at.fd_budget))?;
         self.note_carried(schedule);
         let turns = schedule.turns;

@@ -2,13 +2,14 @@
 
 use super::call::Call;
 use super::{Asleep, BlockedOn, LinkSide, LinkWait, Outside};
+use crate::graph::HeldEnds;
 use crate::proc::files::ProcessFiles;
-use crate::proc::{LinkFd, LinkId, Target, visible};
+use crate::proc::{LinkId, Target, visible};
 
 /// A sleeping thread of a process, and its pipes.
 pub(super) struct Thread<'a> {
     pub(super) files: ProcessFiles<'a>,
-    pub(super) ends: &'a [LinkFd],
+    pub(super) ends: &'a HeldEnds,
 }
 
 impl Thread<'_> {
@@ -76,7 +77,7 @@ impl Thread<'_> {
     /// The wait on this side of a socket, if it is connected with another one on this machine, or of a
     /// pseudo-terminal. Who waits for input at the terminal itself waits for a person.
     fn direction_wait(&self, fd: i32, side: LinkSide) -> Option<LinkWait> {
-        let mut ends = self.ends.iter().filter(|end| end.fd == fd);
+        let mut ends = self.ends.of_descriptor(fd);
         let is_typed =
             |link: LinkId| matches!(link, LinkId::Terminal { is_output, .. } if !is_output);
         let end = ends.find(|end| {
@@ -242,15 +243,17 @@ impl Thread<'_> {
     /// Whether it has both ends of a pipe. Who keeps a terminal open beside its master reads what others
     /// write there.
     fn is_own(&self, pipe: LinkId) -> bool {
-        let ends = self.ends.iter().filter(|end| !end.pipe.is_terminal());
-        let mut ends = ends.filter(|end| end.pipe == pipe);
+        if pipe.is_terminal() {
+            return false;
+        }
+        let mut ends = self.ends.of_link(pipe);
         ends.clone().any(|end| end.reads) && ends.any(|end| end.writes)
     }
 
     /// Whether a descriptor is an end of the pipe that ever gets input, or room.
     fn permits(&self, fd: i32, pipe: LinkId, side: LinkSide) -> bool {
-        let mut ends = self.ends.iter();
-        let end = ends.find(|end| end.fd == fd && end.pipe == pipe);
+        let mut ends = self.ends.of_descriptor(fd);
+        let end = ends.find(|end| end.pipe == pipe);
         end.is_none_or(|end| match side {
             LinkSide::Input => end.reads,
             LinkSide::Room => end.writes,

@@ -18,7 +18,7 @@ use crate::commands::{
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
 };
-use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::interrupt::{EndTime, Interrupt};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_base::text::{pluralize, significant};
 use pipespeed_host::Machine;
@@ -31,7 +31,7 @@ use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::supervise::Supervisor;
 use pipespeed_pipeline::terminate;
-use pipespeed_report::{Style, doctor as report};
+use pipespeed_report::{Style, doctor as report, slow_scans};
 
 /// The saved record.
 #[derive(Serialize)]
@@ -243,15 +243,17 @@ impl Doctor<'_> {
 
     /// Runs a command and examines it.
     fn run_command(&mut self) -> anyhow::Result<()> {
+        let ended = EndTime::install().context("signal handlers")?;
         let command = start(&self.args.watched.command, |_| {})?;
+        ended.watch(&command.child);
         match self.args.if_stuck {
             Some(limit) => self.guard(command, limit),
-            None => self.examine(command),
+            None => self.examine(command, &ended),
         }
     }
 
     /// Reports on a command once, and lets it go on.
-    fn examine(&mut self, mut command: Started) -> anyhow::Result<()> {
+    fn examine(&mut self, mut command: Started, ended: &EndTime) -> anyhow::Result<()> {
         let start = Instant::now();
         let mut observation = match self.observe_command(&command, self.args.time) {
             Ok(observation) => observation,
@@ -276,14 +278,18 @@ impl Doctor<'_> {
         let is_short = observation.seconds < MIN_TIME.as_secs_f64() || observation.is_too_short();
         if is_short && self.is_over(&command) && self.interrupt.signal().is_none() {
             let status = wait(&Proc::default(), &self.interrupt, &mut command)?;
-            // Not that of the observation, which may have failed earlier.
-            let seconds = significant(start.elapsed().as_secs_f64());
+            // Not that of the observation, which may have failed earlier, nor when its end was
+            // noticed: reading many descriptors takes a while.
+            let ended = ended.at().unwrap_or_else(Instant::now);
+            let seconds = significant(ended.saturating_duration_since(start).as_secs_f64());
             let how = match status.code() {
                 Some(0) => String::new(),
                 _ => format!(" ({status})"),
             };
             self.print(&format!(
-                "pipespeed: the command ended after {seconds} s{how}, too soon to be examined\n"
+                "pipespeed: the command ended after {seconds} s{how}, too soon to be examined\n{}",
+                slow_scans(&observation)
+                    .map_or(String::new(), |line| format!("pipespeed: {line}\n"))
             ));
             self.save(&observation, &[])?;
             return self.outcome(&[]);

@@ -74,7 +74,7 @@ pub(super) fn duration(observation: &Observation, who: &Who) -> String {
 
 /// `pipe 131780 (64KiB, 97 % full)`, or `FIFO /tmp/x`.
 pub(super) fn pipe_name(observation: &Observation, id: LinkId) -> String {
-    let pipe = observation.pipes.iter().find(|pipe| pipe.id == id);
+    let pipe = observation.link(id);
     let name = match pipe.and_then(|pipe| pipe.path.as_deref()) {
         Some(path) => format!("FIFO {path}"),
         None if id.is_socket() => format!("socket {}", id.inode()),

@@ -74,9 +74,7 @@ pub(super) fn table(observation: &Observation, stages: &[&Observed], style: Styl
         let pid = observed.process.id.pid;
         let outputs = edges.iter().filter(|(from, ..)| *from == pid);
         let outputs = outputs.map(|(.., pipe)| *pipe).unique();
-        let outputs: Vec<&ObservedLink> = outputs
-            .filter_map(|id| observation.pipes.iter().find(|pipe| pipe.id == id))
-            .collect();
+        let outputs: Vec<&ObservedLink> = outputs.filter_map(|id| observation.link(id)).collect();
         table.row(row(observed, &states, &outputs));
     }
     table.render(style)

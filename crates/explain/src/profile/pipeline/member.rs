@@ -288,13 +288,13 @@ impl Member {
     pub(super) fn update(&mut self, proc: &Proc, process: &Process) {
         let is_new = self.process.is_none();
         let is_other_program = process.name != self.name;
-        let mut ends = process.ends.clone();
+        let mut ends = process.ends.to_vec();
         // The other end of its pipe may be gone, and it may close or reuse its descriptors.
         if let Some(before) = self.process.take().filter(|_| !is_other_program) {
-            let standard = before.ends.into_iter().filter(|end| end.fd < 2);
+            let standard = before.ends.iter().filter(|end| end.fd < 2);
             for end in standard {
                 if !ends.iter().any(|now| now.fd == end.fd) {
-                    ends.push(end);
+                    ends.push(end.clone());
                 }
             }
         }
@@ -310,7 +310,7 @@ impl Member {
             };
         }
         self.process = Some(Process {
-            ends,
+            ends: ends.into(),
             ..process.clone()
         });
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pipespeed_pipeline::graph::{Adjacency, Edge, LinkSide, Node, Stages, links, pipelines};
+use pipespeed_pipeline::graph::{
+    Adjacency, Edge, Holders, LinkSide, Node, Stages, links, pipelines,
+};
 use pipespeed_pipeline::proc::LinkId;
 
 use super::member::Member;
@@ -116,8 +118,10 @@ fn find_edges(members: &[Member]) -> Vec<Edge> {
             *life = member.life().max(*life);
         }
     }
+    let holders = Holders::new(members.iter().map(Node::process));
     let stages = Stages {
         nodes: members,
+        holders: &holders,
         is_lasting: |member: &Member, link| member.life() >= longest[&link].mul_f64(MIN_PRESENT),
     };
     stages.edges(links(members.iter().map(Node::process)).into_keys())

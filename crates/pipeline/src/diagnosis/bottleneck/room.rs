@@ -41,9 +41,7 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
     let own = candidate.stage.process.pipes();
     let around = candidate.inputs.union(&candidate.outputs);
     let next = around.filter(|pipe| own.contains(pipe));
-    let next: Vec<_> = next
-        .map(|id| observation.pipes.iter().find(|pipe| pipe.id == *id))
-        .collect();
+    let next: Vec<_> = next.map(|id| observation.link(*id)).collect();
     let small = next.iter().flatten().filter(|pipe| pipe.is_small());
     let smallest = small.min_by_key(|pipe| pipe.capacity);
     match smallest {
@@ -80,8 +78,7 @@ fn emptied(observation: &Observation, candidate: &Candidate<'_>) -> Option<u64> 
         .iter()
         .filter(|pipe| stage.process.holds(**pipe, LinkSide::Input));
     let input = inputs.next().filter(|_| inputs.next().is_none())?;
-    let mut pipes = observation.pipes.iter();
-    let capacity = pipes.find(|pipe| pipe.id == *input)?.capacity?;
+    let capacity = observation.link(*input)?.capacity?;
     let per_read = io.read_bytes as f64 / io.reads as f64;
     (per_read >= MIN_EMPTIED * capacity as f64).then_some(capacity)
 }

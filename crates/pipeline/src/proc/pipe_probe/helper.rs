@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use pipespeed_base::interrupt::first_signal;
 use pipespeed_base::orphan::run_orphan;
 use pipespeed_base::standard;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
@@ -20,6 +21,11 @@ use crate::proc::{Proc, ProcessId, sockets};
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// No answer is waited for longer than this, on a machine that is too busy to run the helper.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// A helper that takes longer to start is given up, on a machine that is too busy, or where it was
+/// stopped.
+const MAX_START: Duration = Duration::from_secs(10);
+/// The same once this process has received a signal.
+const MAX_START_AFTER_SIGNAL: Duration = Duration::from_millis(250);
 /// Opens pipes and files so that nothing else comes of it.
 const HARMLESS: OFlags = OFlags::NONBLOCK
     .union(OFlags::NOCTTY)
@@ -46,17 +52,23 @@ impl Helper {
     pub(super) fn start(launch: HelperLaunch, proc: &Proc) -> io::Result<Helper> {
         let (input, requests) = io::pipe()?;
         let (answers, output) = io::pipe()?;
+        let mut answers = BufReader::new(answers);
         match launch {
             HelperLaunch::Program(program) => {
                 let mut command = program();
                 command.stdin(input).stdout(output).stderr(Stdio::null());
-                command.status()?;
+                let mut child = command.spawn()?;
+                // It holds the other end of the answers.
+                drop(command);
+                await_start(&answers);
+                // It has started the helper, or was stopped.
+                let _ = child.kill();
+                child.wait()?;
             }
             HelperLaunch::Copy(answer) => {
                 run_orphan(|| use_only(input, output).map(|()| move || drop(serve(answer))))?;
             }
         }
-        let mut answers = BufReader::new(answers);
         if !is_readable(&answers, MAX_WAIT) {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -112,6 +124,21 @@ impl Helper {
     fn is_blocked(&self, proc: &Proc) -> bool {
         let stat = proc.stat(self.id.pid);
         stat.is_some_and(|stat| stat.start == self.id.start && stat.state == 'D')
+    }
+}
+
+/// Waits for the helper's first line, or for its end; after a signal only for a short while.
+fn await_start(answers: &BufReader<PipeReader>) {
+    let start = Instant::now();
+    while !is_readable(answers, CHECK_INTERVAL) {
+        let most = if first_signal().is_some() {
+            MAX_START_AFTER_SIGNAL
+        } else {
+            MAX_START
+        };
+        if start.elapsed() > most {
+            return;
+        }
     }
 }
 

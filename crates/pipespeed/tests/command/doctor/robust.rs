@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
+use super::hangs::has_python;
 use super::{Group, pipe, yes_to_cat};
 use crate::common::procs::{Mark, Stat, eventually};
-use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, skip, start, start_marked};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start, start_marked};
 
 #[test]
 fn short_lived_and_killed_processes_confuse_nothing() {
@@ -145,4 +146,26 @@ fn the_helper_that_opens_pipes_keeps_no_inherited_descriptor() {
     running.send(Signal::KILL);
     running.finish();
     mark.nobody_left();
+}
+
+#[test]
+fn very_many_idle_pipes_of_one_process_are_left_out() {
+    if !has_python("import resource; assert resource.getrlimit(7)[1] >= 2000") {
+        return;
+    }
+    let script = "import os, resource\n\
+                  resource.setrlimit(7, (2000, resource.getrlimit(7)[1]))\n\
+                  pipes = [os.pipe() for _ in range(600)]\n\
+                  os.write(1, b'.'); os.read(0, 1)";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    let (input, _open) = pipe();
+    let (mut output, into) = std::io::pipe().unwrap();
+    let mut group = Group::default();
+    let pid = group.start(python, [input, Some(into.into()), None]);
+    std::io::Read::read_exact(&mut output, &mut [0]).unwrap();
+    let outcome = run_alone(pipespeed(&format!("doctor --time 0.3 --json - {pid}")));
+    let record = json(&outcome.succeeded().out);
+    let pipes = record["pipes"].as_array().unwrap();
+    assert!(pipes.len() < 10, "{}", pipes.len());
 }
