@@ -224,6 +224,7 @@ pub fn observation(processes: Vec<Observed>) -> Observation {
         pipes: pipes.into_values().collect(),
         scan_s: 0.004,
         hidden: 0,
+        silent: Vec::new(),
         hides_processes: false,
         hidden_calls: 0,
         other_networks: Vec::new(),

@@ -236,6 +236,12 @@ impl Graph {
         each.max().unwrap_or_default()
     }
 
+    /// The number of processes whose descriptors may not be read.
+    pub(crate) fn count_hidden(&self, proc: &Proc) -> usize {
+        let hidden = self.hidden.keys();
+        hidden.filter(|pid| !proc.is_left_out(**pid)).count()
+    }
+
     /// The descendants of a process, and itself.
     pub fn below(&self, pid: i32) -> BTreeSet<i32> {
         let children = |of: i32| {

@@ -7,6 +7,7 @@
 //! | module | task |
 //! |---|---|
 //! | [`proc`] | reads /proc |
+//! | [`supervise`] | reads /proc in a thread that is left behind where a read blocks |
 //! | [`processors`] | how busy the processors are, and who may use them |
 //! | [`graph`] | processes, the links between them, and their order |
 //! | [`wait`] | what a thread waits for |
@@ -32,5 +33,6 @@ pub mod proc;
 pub mod processors;
 pub mod raise;
 pub mod sample;
+pub mod supervise;
 pub mod terminate;
 pub mod wait;

@@ -2,6 +2,7 @@
 
 mod history;
 mod moment;
+mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use crate::sample::slice::ProcessorLimits;
 
 pub use self::history::{StageWindow, TICK};
 pub use self::moment::{LiveStage, Moment, Pipeline, StageLink};
+pub use self::thread::LiveThread;
 
 /// The longest time between two moments, however much each costs.
 const MAX_TICK: Duration = Duration::from_secs(10);
@@ -220,7 +222,9 @@ impl<'a> Live<'a> {
             samples,
             cost: self.account.cost(),
             pipelines,
-            hidden: self.observer.scanner.graph.hidden.len(),
+            hidden: self.observer.scanner.graph.count_hidden(self.observer.proc),
+            silent: self.observer.proc.left_out(),
+            lacks_helpers: self.observer.proc.lacks_helpers(),
             hides_processes: self.observer.proc.hides_processes(),
             hidden_calls,
         }

@@ -20,6 +20,7 @@ pub(crate) use self::chores::Chores;
 pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
 pub(crate) use self::rate::UsedLinks;
 use crate::graph::{Holders, Scope};
+use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
 use crate::sample::Observed;
@@ -83,6 +84,8 @@ pub struct Observation {
     pub load: Load,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// The processes that were left out because they do not answer.
+    pub silent: Vec<SilentProcess>,
     /// Whether there may be processes that are not even listed.
     pub hides_processes: bool,
     /// The number of processes asked for whose system calls may not be read.

@@ -4,6 +4,7 @@ pub(crate) mod files;
 mod language;
 mod link;
 pub mod pipe_probe;
+pub mod silent;
 pub mod sockets;
 pub mod terminals;
 
@@ -11,6 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pipespeed_base::text::{command_line, is_printable};
@@ -22,6 +24,7 @@ use self::files::{ProcessFiles, ThreadFiles};
 pub use self::language::Language;
 pub use self::link::{LinkFd, LinkId};
 use self::pipe_probe::PipeProbe;
+use self::silent::{ReadGuard, ReadWatch, SilentList, SilentProcess};
 
 /// Command lines are read up to this length, in bytes.
 const MAX_COMMAND_LINE: usize = 4096;
@@ -32,6 +35,7 @@ pub struct Proc {
     root: Root,
     hides_calls: bool,
     slow_files: SlowFiles,
+    watch: Option<ReadWatch>,
 }
 
 /// How files are read whose reading may block for good (see [`pipe_probe`]).
@@ -132,6 +136,7 @@ impl Proc {
             root,
             hides_calls: false,
             slow_files: SlowFiles::Plain,
+            watch: None,
         }
     }
 
@@ -142,6 +147,50 @@ impl Proc {
             slow_files: SlowFiles::By(pipe_probe),
             ..Proc::default()
         }
+    }
+
+    /// The same files, with marks of each read for a thread that supervises this one.
+    pub(crate) fn watched_by(self, watch: ReadWatch) -> Self {
+        Proc {
+            watch: Some(watch),
+            ..self
+        }
+    }
+
+    /// Marks that files of a process are being read, which may block (see [`silent`]). `None` if it is left
+    /// out.
+    pub(crate) fn reading(&self, pid: i32) -> Option<ReadGuard<'_>> {
+        match &self.watch {
+            Some(watch) => watch.begin(pid),
+            None => Some(ReadGuard(None)),
+        }
+    }
+
+    fn silent(&self) -> Option<&SilentList> {
+        let by_probe = || self.pipe_probe().map(PipeProbe::silent);
+        let watch = self.watch.as_ref();
+        watch.map(|watch| &watch.silent).or_else(by_probe)
+    }
+
+    /// The processes that are left out because they do not answer.
+    pub(crate) fn left_out(&self) -> Vec<SilentProcess> {
+        self.silent().map_or(Vec::new(), SilentList::left_out)
+    }
+
+    /// Whether a process is left out because it does not answer.
+    pub(crate) fn is_left_out(&self, pid: i32) -> bool {
+        self.silent().is_some_and(|list| list.find(pid).is_some())
+    }
+
+    /// Whether files of some processes were not read because too many helpers were blocked.
+    pub(crate) fn lacks_helpers(&self) -> bool {
+        self.silent().is_some_and(SilentList::lacks_helpers)
+    }
+
+    /// Whether nobody waits for what this thread reads.
+    pub fn is_abandoned(&self) -> bool {
+        let watch = self.watch.as_ref();
+        watch.is_some_and(|watch| watch.current.is_abandoned.load(Ordering::Relaxed))
     }
 
     /// The helper process, if there is one.
@@ -179,6 +228,18 @@ impl Proc {
         self.root.text(path)
     }
 
+    /// The text of a file below a process's directory.
+    fn text_of(&self, pid: i32, file: &str) -> Option<String> {
+        let _reading = self.reading(pid)?;
+        self.text(&format!("proc/{pid}/{file}"))
+    }
+
+    /// A value in the `status` of a process.
+    fn status_field(&self, pid: i32, key: &str) -> Option<String> {
+        let _reading = self.reading(pid)?;
+        self.root.field(format!("proc/{pid}/status"), key)
+    }
+
     fn numbers_in(&self, path: &str) -> io::Result<Vec<i32>> {
         let entries = fs::read_dir(self.root.path(path))?.flatten();
         Ok(entries
@@ -212,7 +273,7 @@ impl Proc {
     pub fn children(&self, pid: i32) -> Vec<i32> {
         let mut children = Vec::new();
         for task in self.threads(pid) {
-            let list = self.text(&format!("proc/{pid}/task/{task}/children"));
+            let list = self.text_of(pid, &format!("task/{task}/children"));
             let list = list.unwrap_or_default();
             let pids = list.split_ascii_whitespace();
             children.extend(pids.filter_map(|pid| pid.parse::<i32>().ok()));
@@ -243,13 +304,19 @@ impl Proc {
     /// The processes that a process has opened ([`pipespeed_base::process`]). Empty without
     /// permission, and without a [pipe_probe](Self::with_pipe_probe).
     pub(crate) fn opened_processes(&self, pid: i32) -> Vec<i32> {
+        let listing = self.reading(pid);
         let descriptors = self.numbers_in(&format!("proc/{pid}/fdinfo"));
+        if listing.is_none() {
+            return Vec::new();
+        }
+        drop(listing);
         let by_pidfd = |fd: i32| {
             let text = ProcessFiles::new(self, pid).fdinfo(fd)?;
             let mut lines = text.lines();
             lines.find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
         };
         let by_directory = |fd: i32| {
+            let _reading = self.reading(pid)?;
             let path = fs::read_link(self.path(&format!("proc/{pid}/fd/{fd}"))).ok()?;
             path.strip_prefix("/proc").ok()?.to_str()?.parse().ok()
         };
@@ -283,60 +350,76 @@ impl Proc {
     /// (CONFIG_SCHED_DEBUG). Of many threads only the first are looked at.
     pub fn idle_time(&self, pid: i32) -> Option<Duration> {
         const MAX_THREADS: usize = 64;
-        let last = |tid: i32| self.last_run(&format!("proc/{pid}/task/{tid}/sched"));
+        let last = |tid: i32| {
+            self.text_of(pid, &format!("task/{tid}/sched"))
+                .as_deref()
+                .and_then(last_run)
+        };
         let threads = self.threads(pid).into_iter().take(MAX_THREADS);
         let times: Option<Vec<Duration>> = threads.map(last).collect();
         // This process runs right now.
-        let now = self.last_run("proc/thread-self/sched")?;
+        let now = last_run(&self.text("proc/thread-self/sched")?)?;
         now.checked_sub(times?.into_iter().max()?)
-    }
-
-    /// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
-    /// kernel/sched/debug.c).
-    fn last_run(&self, file: &str) -> Option<Duration> {
-        let text = self.text(file)?;
-        let lines = text.lines();
-        let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
-        let value = starts.next()?.trim_start_matches([' ', ':']);
-        let milliseconds: f64 = value.trim().parse().ok()?;
-        // A thread that was moved to another processor while it slept has 0.
-        let time = Duration::try_from_secs_f64(milliseconds / 1e3).ok();
-        time.filter(|time| !time.is_zero())
     }
 
     /// The inode number of a process's network namespace; `None` without permission.
     pub(crate) fn network(&self, pid: i32) -> Option<u64> {
+        let _reading = self.reading(pid)?;
         let namespace = fs::metadata(self.path(&format!("proc/{pid}/ns/net"))).ok()?;
         Some(namespace.ino())
     }
 
     /// The fields of a process's `stat`.
     pub fn stat(&self, pid: i32) -> Option<Stat> {
-        parse_stat(&self.text(&format!("proc/{pid}/stat"))?)
+        parse_stat(&self.text_of(pid, "stat")?)
+    }
+
+    /// State, parent and group of a process as in [`stat`](Self::stat), by its `status`, whose reading
+    /// never blocks: for threads that nobody supervises, and for processes that are left out.
+    pub(crate) fn status(&self, pid: i32) -> Option<Stat> {
+        let text = self.text(&format!("proc/{pid}/status"))?;
+        let value = |key: &str| {
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+            value.split_ascii_whitespace().next()
+        };
+        Some(Stat {
+            state: value("State")?.chars().next()?,
+            parent: value("PPid")?.parse().ok()?,
+            group: value("NSpgid").map_or(Some(0), |group| group.parse().ok())?,
+            // Not known: as late as any.
+            start: u64::MAX,
+            ..Stat::default()
+        })
+    }
+
+    /// Whether a process exists and is not a zombie.
+    pub fn runs(&self, pid: i32) -> bool {
+        self.status(pid).is_some_and(|stat| stat.state != 'Z')
     }
 
     /// The state of a thread, by the third field of proc_pid_stat(5).
     pub fn thread_state(&self, pid: i32, tid: i32) -> Option<char> {
-        let text = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
+        let text = self.text_of(pid, &format!("task/{tid}/stat"))?;
         Some(parse_stat(&text)?.state)
     }
 
     /// The real user id of a process.
     pub fn user(&self, pid: i32) -> Option<u32> {
-        let users = self.root.field(format!("proc/{pid}/status"), "Uid")?;
+        let users = self.status_field(pid, "Uid")?;
         users.split_ascii_whitespace().next()?.parse().ok()
     }
 
     /// The signals that a process handles, as a bit mask: bit 0 is signal 1.
     pub fn handled_signals(&self, pid: i32) -> Option<u64> {
-        let mask = self.root.field(format!("proc/{pid}/status"), "SigCgt")?;
+        let mask = self.status_field(pid, "SigCgt")?;
         u64::from_str_radix(&mask, 16).ok()
     }
 
     /// The number of times that a thread gave up or lost its processor. It stays the same
     /// exactly as long as the thread does not run or runs without a break.
     pub fn switches(&self, pid: i32, tid: i32) -> Option<u64> {
-        let text = self.text(&format!("proc/{pid}/task/{tid}/status"))?;
+        let text = self.text_of(pid, &format!("task/{tid}/status"))?;
         let mut counts = text.lines().filter_map(|line| {
             let (key, value) = line.split_once(':')?;
             let count = value.trim().parse::<u64>().ok()?;
@@ -347,11 +430,7 @@ impl Proc {
 
     /// The processors on which a process may run.
     pub fn allowed_processors(&self, pid: i32) -> Option<CpuList> {
-        CpuList::parse(
-            &self
-                .root
-                .field(format!("proc/{pid}/status"), "Cpus_allowed_list")?,
-        )
+        CpuList::parse(&self.status_field(pid, "Cpus_allowed_list")?)
     }
 
     /// Whether this process may exceed the limits on pipes: it has CAP_SYS_RESOURCE or
@@ -367,7 +446,7 @@ impl Proc {
 
     /// The control groups of a process: the text of proc_pid_cgroup(5).
     pub(crate) fn control_groups(&self, pid: i32) -> Option<String> {
-        self.text(&format!("proc/{pid}/cgroup"))
+        self.text_of(pid, "cgroup")
     }
 
     /// The directory that contains `proc` and `sys`.
@@ -378,7 +457,7 @@ impl Proc {
     /// Running time of a thread, and its time waiting for a processor
     /// (Documentation/scheduler/sched-stats.rst).
     pub fn schedule(&self, pid: i32, tid: i32) -> Option<(Duration, Duration)> {
-        let text = self.text(&format!("proc/{pid}/task/{tid}/schedstat"))?;
+        let text = self.text_of(pid, &format!("task/{tid}/schedstat"))?;
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         let mut next = || Some(Duration::from_nanos(numbers.next()?.ok()?));
         Some((next()?, next()?))
@@ -387,16 +466,12 @@ impl Proc {
     /// Bytes and calls of a process, also of a zombie. Those of its children that have ended
     /// are included.
     pub fn io(&self, pid: i32) -> Option<Io> {
-        self.io_of(&format!("proc/{pid}"))
+        parse_io(&self.text_of(pid, "io")?)
     }
 
     /// Bytes and calls of one thread.
     pub fn thread_io(&self, pid: i32, tid: i32) -> Option<Io> {
-        self.io_of(&format!("proc/{pid}/task/{tid}"))
-    }
-
-    fn io_of(&self, directory: &str) -> Option<Io> {
-        parse_io(&self.text(&format!("{directory}/io"))?)
+        parse_io(&self.text_of(pid, &format!("task/{tid}/io"))?)
     }
 
     /// The kernel function in which a thread sleeps. `None` if it does not, or if this
@@ -454,6 +529,18 @@ fn parse_command_line(text: &str) -> String {
     } else {
         command_line(&words)
     }
+}
+
+/// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
+/// kernel/sched/debug.c), by the text of its `sched`.
+fn last_run(text: &str) -> Option<Duration> {
+    let lines = text.lines();
+    let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
+    let value = starts.next()?.trim_start_matches([' ', ':']);
+    let milliseconds: f64 = value.trim().parse().ok()?;
+    // A thread that was moved to another processor while it slept has 0.
+    let time = Duration::try_from_secs_f64(milliseconds / 1e3).ok();
+    time.filter(|time| !time.is_zero())
 }
 
 /// Parses proc_pid_io(5).

@@ -18,7 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// adopts orphans (PR_SET_CHILD_SUBREAPER), except to `others` and theirs.
 pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) {
     let own = getpid().as_raw_pid();
-    let parent = |pid: i32| Some(proc.stat(pid)?.parent);
+    // Not by `stat`, whose reading may block (see `proc::silent`).
+    let parent = |pid: i32| Some(proc.status(pid)?.parent);
     let parents: Vec<(i32, i32)> = proc
         .processes()
         .into_iter()
@@ -70,8 +71,7 @@ pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> bool {
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
         // The helper that opens pipes ends without being waited for.
-        let runs = |pid: &i32| proc.stat(*pid).is_some_and(|stat| stat.state != 'Z');
-        let is_left = |pid: &i32| !others.contains(pid) && runs(pid);
+        let is_left = |pid: &i32| !others.contains(pid) && proc.runs(*pid);
         if is_childless || !others.is_empty() && !proc.children(own).iter().any(is_left) {
             return true;
         }

@@ -16,6 +16,7 @@ use pipespeed_base::text::{escape, without_error_numbers};
 use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
+use pipespeed_pipeline::proc::silent::SilentProcess;
 use pipespeed_pipeline::sample::Observed;
 
 use self::sentences::describe;
@@ -64,11 +65,17 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
         blocks.push(style.note(text, DIM));
     }
     blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
+    if verdict(findings).0 == Severity::NothingWrong && observation.lacks_helpers {
+        let text = format!("note: {LACKS_HELPERS}");
+        blocks.push(style.note(&text, DIM));
+    }
     if verdict(findings).0 != Severity::NothingWrong {
         let text = other_networks(observation).map(|text| format!("note: {text}"));
         blocks.extend(text.map(|text| style.note(&text, DIM)));
         blocks.extend(unexamined(observation).map(|text| style.note(&text, DIM)));
     }
+    let text = silent(&observation.silent, false);
+    blocks.extend(text.map(|text| style.note(&text, DIM)));
     let severity = verdict(findings).0;
     let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
     if severity >= Severity::Unread || is_doubtful || style.verbose {
@@ -136,6 +143,43 @@ pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
     ))
 }
 
+/// Where files or pipes were not looked at because helpers were blocked.
+const LACKS_HELPERS: &str =
+    "so many processes gave no answer that the pipes of some could not be examined";
+
+/// Which processes do not answer, and whether others were examined only in part for that reason.
+pub(super) fn silent(processes: &[SilentProcess], lacks_helpers: bool) -> Option<String> {
+    const MAX_NAMED: usize = 3;
+    let in_part = LACKS_HELPERS;
+    if processes.is_empty() {
+        return lacks_helpers.then(|| format!("note: {in_part}"));
+    }
+    let names = processes
+        .iter()
+        .map(|process| format!("{} ({})", process.pid, process.name));
+    let text = match processes.len() {
+        1 => format!(
+            "process {} answers nothing (reading it in /proc blocks), and was left out; it",
+            list(names)
+        ),
+        2..=MAX_NAMED => format!(
+            "processes {} answer nothing (reading them in /proc blocks), and were left out; they",
+            list(names)
+        ),
+        count => format!(
+            "{count} processes answer nothing (reading them in /proc blocks), and were left out; they"
+        ),
+    };
+    let more = if lacks_helpers {
+        format!("; {in_part}")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "note: {text} may hold ends of these pipes, too{more}"
+    ))
+}
+
 /// What could not be looked at: sockets, or the pipes of processes that did not answer.
 fn unexamined(observation: &Observation) -> Option<String> {
     let sockets = observation.unlisted_sockets.as_ref();
@@ -143,9 +187,7 @@ fn unexamined(observation: &Observation) -> Option<String> {
         let error = without_error_numbers(error);
         format!("the sockets of this machine can't be listed ({error}), and join no processes here")
     });
-    let pipes = observation.lacks_helpers.then(|| {
-        "so many processes gave no answer that the pipes of some could not be examined".to_owned()
-    });
+    let pipes = observation.lacks_helpers.then(|| LACKS_HELPERS.to_owned());
     let all: Vec<String> = sockets.into_iter().chain(pipes).collect();
     (!all.is_empty()).then(|| format!("note: {}", all.join("; ")))
 }
@@ -374,6 +416,28 @@ mod tests {
         let unread = screen(vec![parent(wait.clone()), child(on_room(2))], |_| {});
         let unclosed = screen(vec![parent(wait), child(on_input(1))], |_| {});
         insta::assert_snapshot!([both_write, unread, unclosed].join("\n"));
+    }
+
+    #[test]
+    fn processes_that_do_not_answer_are_named() {
+        let of = |pid| SilentProcess {
+            pid,
+            name: "sleep".to_owned(),
+        };
+        let one = silent(&[of(7)], false).unwrap();
+        let start = "note: process 7 (sleep) answers nothing (reading it in /proc blocks), and was left out; it may";
+        assert!(one.starts_with(start), "{one}");
+        let two = silent(&[of(7), of(8)], true).unwrap();
+        assert!(
+            two.contains("processes 7 (sleep) and 8 (sleep) answer nothing"),
+            "{two}"
+        );
+        assert!(two.contains("too; so many processes"), "{two}");
+        let many: Vec<SilentProcess> = (1..=5).map(of).collect();
+        let many = silent(&many, false).unwrap();
+        assert!(many.contains("5 processes answer nothing"), "{many}");
+        assert!(silent(&[], true).unwrap().starts_with("note: so many"));
+        assert_eq!(silent(&[], false), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use self::line::{
     Layout, MARKER, MIN_MEDIUM, NUMBER, NUMBERS, PID, RATE, SHARES, STATES, ScreenLine,
 };
 use super::bottleneck::waits_for;
-use super::doctor::{hidden, hidden_calls};
+use super::doctor::{hidden, hidden_calls, silent};
 use super::format::{fixed, list, pluralize};
 use super::style::{BOLD, DIM, Style};
 
@@ -91,6 +91,7 @@ pub fn top_screen(moment: &Moment, view: &TopView<'_>) -> DrawnScreen {
         let notes = [
             hidden(moment.hidden, moment.hides_processes),
             hidden_calls(moment.hidden_calls),
+            silent(&moment.silent, moment.lacks_helpers),
         ];
         for note in notes.into_iter().flatten() {
             foot.extend(paragraph(&note, view, DIM));

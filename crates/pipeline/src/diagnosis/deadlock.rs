@@ -267,10 +267,11 @@ fn deadlock(
         }),
         _ => false,
     };
+    let hides_any = observation.hidden > 0 || !observation.silent.is_empty();
     let is_hidden = observation.hides_processes
         || observed.iter().any(|process| process.unseen != Unseen::None)
         // Anybody may have opened it.
-        || observation.hidden > 0 && reasons().any(is_fifo);
+        || hides_any && reasons().any(is_fifo);
     let may_handle = |process: &&Observed| REQUESTS.iter().any(|signal| handles(process, *signal));
     let is_limited = |process: &&Observed| has_timeout(observation, process);
     let doubts = [

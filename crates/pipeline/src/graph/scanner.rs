@@ -259,6 +259,10 @@ impl Scanner {
     }
 
     fn read(&mut self, proc: &Proc, pid: i32) {
+        if proc.is_left_out(pid) {
+            self.graph.hidden.insert(pid, proc.status(pid));
+            return;
+        }
         let files = ProcessFiles::new(proc, pid);
         // Files below it belong to one process.
         let directory = match files.directory() {

@@ -8,6 +8,7 @@ use super::history::{History, StageWindow, TICK};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
 use crate::observe::{Observation, ObservedLink, UsedLinks};
+use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
 use crate::sample::Observed;
@@ -30,6 +31,11 @@ pub struct Moment {
     pub pipelines: Vec<Pipeline>,
     /// The number of processes whose descriptors may not be read.
     pub hidden: usize,
+    /// The processes that were left out because they do not answer.
+    pub silent: Vec<SilentProcess>,
+    /// Whether so many helpers got no answer that some processes were not examined.
+    #[serde(skip)]
+    pub lacks_helpers: bool,
     /// Whether there may be processes that are not even listed.
     pub hides_processes: bool,
     /// The number of stages whose system calls may not be read.

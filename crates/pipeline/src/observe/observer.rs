@@ -12,7 +12,7 @@ use super::{FillChange, FillSample, NewPipe, Observation, ObservationPlan, Obser
 use super::{registered, terminals};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
-use crate::proc::pipe_probe::{PipeProbe, PipeState};
+use crate::proc::pipe_probe::PipeState;
 use crate::proc::{LinkId, Proc, ProcessId};
 use crate::processors::{Load, ProcessorTimes, Quotas};
 use crate::sample::Observed;
@@ -70,7 +70,7 @@ impl<'a> Observer<'a> {
         Observer {
             proc,
             plan,
-            fd_budget: FdBudget::new(),
+            fd_budget: FdBudget::beside_left_behind(proc),
             scanner: Scanner::interruptible(),
             users: BTreeMap::new(),
             arguments: BTreeMap::new(),
@@ -513,7 +513,9 @@ impl Observer<'_> {
             pipes: pipes.map(|(id, path)| self.pipe(id, path)).collect(),
             processes,
             load,
-            hidden: graph.hidden.len(),
+            hidden: graph.count_hidden(self.proc),
+            silent: self.proc.left_out(),
+            lacks_helpers: self.proc.lacks_helpers(),
             hides_processes: self.proc.hides_processes(),
             hidden_calls: asked
                 .filter(|tally| tally.hides_calls && !tally.has_ended)
@@ -522,7 +524,6 @@ impl Observer<'_> {
             is_survey: self.plan.scope.root().is_none(),
             is_cut_short: self.scanner.is_cut_short,
             unlisted_sockets: self.scanner.unlisted.clone().filter(|_| has_sockets),
-            lacks_helpers: self.proc.pipe_probe().is_some_and(PipeProbe::lacks_helpers),
             own_parent: getppid().map(|pid| pid.as_raw_pid()),
             ..Observation::default()
         };

@@ -15,6 +15,7 @@ use rustix::io::pread;
 
 use pipespeed_base::limits::{Resource, soft_limit};
 
+use super::silent::ReadGuard;
 use super::{
     Io, LinkFd, LinkId, OtherFiles, Proc, SlowFiles, Stat, Target, parse_io, parse_stat, visible,
 };
@@ -89,8 +90,18 @@ impl<'a> ProcessFiles<'a> {
         self.thread
     }
 
+    /// Marks that its files are being read.
+    ///
+    /// # Errors
+    /// It is left out, since it does not answer.
+    fn reading(self) -> io::Result<ReadGuard<'a>> {
+        let reading = self.proc.reading(self.pid);
+        reading.ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
     /// Opens the directory, for [`below`](Self::below).
     pub(crate) fn directory(self) -> io::Result<OwnedFd> {
+        let _reading = self.reading()?;
         self.open(".", OFlags::PATH | OFlags::DIRECTORY)
     }
 
@@ -124,6 +135,7 @@ impl<'a> ProcessFiles<'a> {
     }
 
     fn entries(self, directory: &str) -> io::Result<(OwnedFd, Vec<i32>)> {
+        let _reading = self.reading()?;
         let fd = self.open(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let numbers = Dir::read_from(&fd)?.filter_map(|entry| {
             let entry = entry.ok()?;
@@ -140,6 +152,7 @@ impl<'a> ProcessFiles<'a> {
 
     /// The number of threads: their directory has two links more.
     pub(crate) fn thread_count(self) -> Option<usize> {
+        let _reading = self.reading().ok()?;
         let (directory, path) = self.place("task");
         let found = statx(directory, path, AtFlags::empty(), StatxFlags::NLINK).ok()?;
         usize::try_from(found.stx_nlink).ok()?.checked_sub(2)
@@ -147,6 +160,7 @@ impl<'a> ProcessFiles<'a> {
 
     /// Whether the descriptors may have changed.
     pub(crate) fn fd_table_stamp(self) -> Option<FdTableStamp> {
+        let _reading = self.reading().ok()?;
         let (directory, path) = self.place("fd");
         let wanted = StatxFlags::INO | StatxFlags::SIZE;
         let found = statx(directory, path, AtFlags::empty(), wanted).ok()?;
@@ -170,6 +184,7 @@ impl<'a> ProcessFiles<'a> {
     /// # Errors
     /// Those of reading it: no such process, or no permission.
     pub(crate) fn stat(self) -> io::Result<(Stat, String)> {
+        let _reading = self.reading()?;
         let text = read(&self.open("stat", OFlags::RDONLY)?)?;
         let name = text.split_once('(').and_then(|(_, after)| {
             let (name, _) = after.rsplit_once(')')?;
@@ -183,6 +198,7 @@ impl<'a> ProcessFiles<'a> {
     /// At most `len` bytes of a file whose reading may block for good. `None` if it can't be read,
     /// or is empty.
     pub(crate) fn slow(self, file: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let reading = self.reading().ok()?;
         match self.proc.slow_files() {
             SlowFiles::Unread => None,
             SlowFiles::Plain => {
@@ -193,6 +209,8 @@ impl<'a> ProcessFiles<'a> {
                 (filled > 0).then_some(bytes)
             }
             SlowFiles::By(pipe_probe) => {
+                // The helper is waited for with a timeout.
+                drop(reading);
                 let bytes = pipe_probe.read(self.proc, self.pid, &self.name(file), offset, len)?;
                 // As long as a process exists, no other one has its number.
                 self.thread_count().map(|_| bytes)
@@ -239,6 +257,7 @@ impl<'a> ProcessFiles<'a> {
 
     /// What a symbolic link below its directory contains; `None` without permission.
     pub(crate) fn linked(self, file: &str) -> Option<PathBuf> {
+        let _reading = self.reading().ok()?;
         let (directory, path) = self.place(file);
         let link = readlinkat(directory, path, Vec::new()).ok()?;
         Some(PathBuf::from(link.to_string_lossy().into_owned()))
@@ -246,12 +265,14 @@ impl<'a> ProcessFiles<'a> {
 
     /// The file of a descriptor. `None` if it does not exist.
     pub(crate) fn about(self, fd: i32) -> Option<Statx> {
+        let _reading = self.reading().ok()?;
         let (directory, path) = self.place(&format!("fd/{fd}"));
         statx(directory, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()
     }
 
     /// What a descriptor refers to. `None` if it does not exist.
     pub(crate) fn target(self, fd: i32) -> Option<Target> {
+        let _reading = self.reading().ok()?;
         let (directory, path) = self.place(&format!("fd/{fd}"));
         target(directory, &path)
     }
@@ -271,6 +292,7 @@ impl<'a> ProcessFiles<'a> {
             mut others,
         } = DescriptorTable::default();
         for fd in fds {
+            let _reading = self.reading()?;
             let path = PathBuf::from(fd.to_string());
             let access = || access(directory.as_fd(), &path);
             match target(directory.as_fd(), &path) {
@@ -404,6 +426,15 @@ impl FdBudget {
         FdBudget::with_count(half.min(MAX_KEPT))
     }
 
+    /// Fewer where readers were left behind, which keep theirs: in all at most three quarters.
+    pub(crate) fn beside_left_behind(proc: &Proc) -> Self {
+        let usual = FdBudget::new();
+        if proc.left_out().is_empty() {
+            return usual;
+        }
+        FdBudget::with_count(usual.0.get() / 32)
+    }
+
     /// An allowance of `count` files.
     pub(crate) fn with_count(count: u64) -> Self {
         FdBudget(Rc::new(Cell::new(count)))
@@ -519,6 +550,7 @@ impl ThreadFiles {
     /// the process has waited.
     pub(crate) fn io(&self, files: ProcessFiles<'_>) -> Option<Io> {
         let place = format!("task/{}/io", self.tid);
+        let _reading = files.reading().ok()?;
         parse_io(&read(&files.open(&place, OFlags::RDONLY).ok()?).ok()?)
     }
 
@@ -541,6 +573,7 @@ fn text(
     name: &str,
     fd_budget: Option<&FdBudget>,
 ) -> Option<String> {
+    let _reading = files.reading().ok()?;
     let text = match kept {
         Some(kept) => read(&kept.file).ok()?,
         None => {

@@ -7,8 +7,11 @@
 //! - Reading files of /proc that need a process's memory map (`mem`, `cmdline`, `environ`, `maps`,
 //!   `smaps`, `numa_maps`, `pagemap`, `map_files`), or the lock of an epoll instance, which is held
 //!   while events are copied to memory (`fdinfo`). A thread that waits for a dead or frozen file
-//!   system in a page fault holds the map's lock. `stat`, `status`, `comm`, `syscall`, `wchan`, `io`,
-//!   `schedstat` and the links `fd`, `cwd` and `exe` don't need it (tried on Linux 6.18).
+//!   system in a page fault holds the map's lock.
+//!
+//! The other files that are read here need neither, but many of them (`stat`, `syscall`, `wchan`, `io` and the
+//! links `fd/N`, `cwd`, `exe` and `ns/net`; tried on Linux 6.18) wait for a process in execve(2). See
+//! [`silent`](super::silent) for these.
 //!
 //! # Security
 //!
@@ -28,7 +31,8 @@
 //!
 //! - Have it hang: it is killed and replaced, and that pipe, or that process (by number and start
 //!   time), is not tried again, nor that network namespace. After 16 such processes no file of this kind is read,
-//!   and while 16 killed helpers are still blocked no other is started.
+//!   and while 16 killed helpers are still blocked no other is started; while 4 are blocked by processes of one
+//!   user, none of these is asked for. The report says if something was not examined for that reason.
 //! - Have a huge command line, or huge lists in poll(2): answers are bounded (32 KiB; a list of sockets, which
 //!   is the kernel's, 4 MiB: messages of others are dropped), and parsed only as numbers and words.
 //! - Write escape sequences into its name or its arguments: [`visible`](crate::proc::visible)
@@ -39,7 +43,6 @@
 mod helper;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::io::{BufReader, PipeReader};
 use std::process::Command;
 use std::rc::Rc;
@@ -52,6 +55,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use self::helper::Helper;
 pub(crate) use self::helper::open;
 pub use self::helper::{Answer, main};
+use super::silent::{MAX_SILENT, SilentList};
 use super::sockets::Sockets;
 use super::{LinkId, Proc, ProcessId};
 
@@ -63,9 +67,6 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(20);
 /// A helper that is blocked for longer reads a file of a process whose map is locked. Pages that
 /// were swapped out take a while.
 const FILE_PATIENCE: Duration = Duration::from_millis(100);
-/// Number of processes whose files blocked, after which files that may block are not read any
-/// more.
-const MAX_SILENT: usize = 16;
 /// After a helper that could not run in time none is started for this long: each costs up to a second
 /// without an eye on signals.
 const BACKOFF: Duration = Duration::from_millis(500);
@@ -114,16 +115,16 @@ enum HelperLaunch {
 
 /// Asks a helper process, which it starts when it is needed. Clones share it.
 #[derive(Debug, Clone)]
-pub struct PipeProbe(Rc<RefCell<ProbeState>>);
+pub struct PipeProbe {
+    state: Rc<RefCell<ProbeState>>,
+    silent: SilentList,
+}
 
 #[derive(Debug)]
 struct ProbeState {
     launch: HelperLaunch,
     helper: Option<Helper>,
-    /// Helpers that were killed, and may be blocked in the kernel.
-    left_behind: Vec<ProcessId>,
-    /// Processes whose files did not answer.
-    silent: BTreeSet<ProcessId>,
+    silent: SilentList,
     /// Processor time of all helpers before this one.
     spent_before: Duration,
     /// Processor time of this helper when it was last read.
@@ -137,42 +138,51 @@ struct ProbeState {
 impl PipeProbe {
     /// Asks processes that `program` starts: this program with the hidden subcommand and [`ROLE`].
     pub fn new(program: fn() -> Command) -> Self {
-        PipeProbe::with(HelperLaunch::Program(program))
+        PipeProbe::sharing(program, SilentList::default())
+    }
+
+    /// As [`new`](Self::new), with the list of other threads.
+    pub fn sharing(program: fn() -> Command, silent: SilentList) -> Self {
+        PipeProbe::with(HelperLaunch::Program(program), silent)
     }
 
     /// Asks copies of this process, which must have only one thread. They answer other requests than
     /// for files and states by `answer`.
     pub fn forking(answer: Answer) -> Self {
-        PipeProbe::with(HelperLaunch::Copy(answer))
+        PipeProbe::with(HelperLaunch::Copy(answer), SilentList::default())
     }
 
-    fn with(launch: HelperLaunch) -> Self {
-        PipeProbe(Rc::new(RefCell::new(ProbeState {
+    fn with(launch: HelperLaunch, silent: SilentList) -> Self {
+        let state = ProbeState {
             launch,
             helper: None,
-            left_behind: Vec::new(),
-            silent: BTreeSet::new(),
+            silent: silent.clone(),
             spent_before: Duration::ZERO,
             spent: Duration::ZERO,
             was_asked: false,
             start_at: None,
-        })))
+        };
+        PipeProbe {
+            state: Rc::new(RefCell::new(state)),
+            silent,
+        }
+    }
+
+    /// What did not answer.
+    pub fn silent(&self) -> &SilentList {
+        &self.silent
     }
 
     /// The helper processes that still exist.
     pub fn pids(&self, proc: &Proc) -> Vec<i32> {
-        let mut state = self.0.borrow_mut();
-        state.left_behind.retain(|id| id.is_running(proc));
-        state.silent.retain(|id| id.is_running(proc));
-        let current = state.helper.iter().map(|helper| helper.id);
-        let current = current.filter(|id| id.is_running(proc));
-        let all = current.chain(state.left_behind.iter().copied());
-        all.map(|id| id.pid).collect()
+        self.silent.forget(|id| !id.is_running(proc));
+        let helpers = self.silent.helpers().into_iter();
+        helpers.map(|id| id.pid).collect()
     }
 
     /// Processor time of all helpers so far.
     pub fn spent(&self, proc: &Proc) -> Duration {
-        let state = &mut *self.0.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         if std::mem::take(&mut state.was_asked)
             && let Some(Helper { id, .. }) = state.helper
             && let Some((ran, _)) = proc.schedule(id.pid, id.pid)
@@ -187,39 +197,38 @@ impl PipeProbe {
         let LinkId::Pipe { inode } = pipe else {
             return PipeState::Unknown;
         };
-        match self.ask(proc, &format!("{pid} {fd} {inode}\n")) {
+        let request = format!("{pid} {fd} {inode}\n");
+        let mut state = self.state.borrow_mut();
+        match state.ask_about(proc, pid, &request, PIPE_PATIENCE) {
             Ok(answer) => helper::parse_state(&answer).unwrap_or(PipeState::Unknown),
             Err(NoAnswer::Blocked) => PipeState::Held,
             Err(_) => PipeState::Unknown,
         }
     }
 
-    /// Whether so many helpers got no answer that some files are not read, or no other is started.
-    pub fn lacks_helpers(&self) -> bool {
-        let state = self.0.borrow();
-        state.silent.len() >= MAX_SILENT || state.left_behind.len() >= MAX_SILENT
-    }
-
     /// Starts the helper process, so that the first request need not wait for it.
     pub fn prepare(&self, proc: &Proc) {
-        self.0.borrow_mut().prepare(proc);
+        self.state.borrow_mut().prepare(proc);
     }
 
     /// Ends the helper process. The next request starts another one.
     pub fn end(&self) {
-        self.0.borrow_mut().helper = None;
+        self.state.borrow_mut().helper = None;
     }
 
     /// Sends a request on a pipe to the helper process.
     pub(crate) fn ask(&self, proc: &Proc, request: &str) -> Result<Vec<u8>, NoAnswer> {
-        self.0.borrow_mut().ask(proc, request, PIPE_PATIENCE)
+        self.state
+            .borrow_mut()
+            .ask(proc, request, None, PIPE_PATIENCE)
     }
 
     /// Lists the sockets of a process's network namespace, which has this inode number. `None` if that may
     /// not be entered, or takes too long.
     pub(crate) fn list_sockets(&self, proc: &Proc, pid: i32, network: u64) -> Option<Sockets> {
         let request = format!("{}{pid} {network}\n", helper::SOCKETS);
-        let answer = self.0.borrow_mut().ask(proc, &request, FILE_PATIENCE);
+        let mut state = self.state.borrow_mut();
+        let answer = state.ask_about(proc, pid, &request, FILE_PATIENCE);
         serde_json::from_slice(&answer.ok()?).ok()
     }
 
@@ -233,18 +242,23 @@ impl PipeProbe {
         offset: u64,
         len: usize,
     ) -> Option<Vec<u8>> {
-        let state = &mut *self.0.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         let is_it = |id: &ProcessId| id.pid == pid && id.is_running(proc);
-        if state.silent.len() >= MAX_SILENT || state.silent.iter().any(is_it) {
+        let silent = self.silent.without_slow_files();
+        if silent.iter().any(is_it) {
+            return None;
+        }
+        if silent.len() >= MAX_SILENT {
+            self.silent.give_up();
             return None;
         }
         let request = format!("{}{pid} {file} {offset} {len}\n", helper::FILE);
-        match state.ask(proc, &request, FILE_PATIENCE) {
+        match state.ask_about(proc, pid, &request, FILE_PATIENCE) {
             Ok(bytes) => (!bytes.is_empty()).then_some(bytes),
             Err(NoAnswer::NoHelper) => None,
             Err(NoAnswer::Blocked | NoAnswer::Late) => {
                 let start = proc.stat(pid)?.start;
-                state.silent.insert(ProcessId { pid, start });
+                self.silent.add_without_slow_files(ProcessId { pid, start });
                 None
             }
         }
@@ -253,20 +267,53 @@ impl PipeProbe {
 
 impl ProbeState {
     fn prepare(&mut self, proc: &Proc) {
-        if self.helper.is_none() {
-            self.left_behind.retain(|id| id.is_running(proc));
+        if self.helper.is_some() {
+            return;
         }
-        let may_start = self.left_behind.len() < MAX_SILENT
-            && self.start_at.is_none_or(|at| Instant::now() >= at);
-        if self.helper.is_none() && may_start {
+        self.silent.forget(|id| !id.is_running(proc));
+        if self.silent.count_blocked_helpers() >= MAX_SILENT {
+            self.silent.give_up();
+            return;
+        }
+        if self.start_at.is_none_or(|at| Instant::now() >= at) {
             self.spent_before += std::mem::take(&mut self.spent);
             self.helper = Helper::start(self.launch, proc).ok();
+            if let Some(helper) = &self.helper {
+                self.silent.add_helper(helper.id);
+            }
             self.start_at = self.helper.is_none().then(|| Instant::now() + BACKOFF);
         }
     }
 
-    /// Sends a request to the helper process. One that does not answer is killed.
-    fn ask(&mut self, proc: &Proc, request: &str, patience: Duration) -> Result<Vec<u8>, NoAnswer> {
+    /// Sends a request about a process to the helper process, unless the processes of its user have blocked
+    /// too many helpers.
+    fn ask_about(
+        &mut self,
+        proc: &Proc,
+        pid: i32,
+        request: &str,
+        patience: Duration,
+    ) -> Result<Vec<u8>, NoAnswer> {
+        if self.silent.count_blocked_helpers() == 0 {
+            return self.ask(proc, request, Some(pid), patience);
+        }
+        self.silent.forget(|id| !id.is_running(proc));
+        if self.silent.has_blocked_enough(proc.user(pid)) {
+            self.silent.give_up();
+            return Err(NoAnswer::NoHelper);
+        }
+        self.ask(proc, request, Some(pid), patience)
+    }
+
+    /// Sends a request to the helper process, on a process if there is a `pid`. A helper that does not
+    /// answer is killed.
+    fn ask(
+        &mut self,
+        proc: &Proc,
+        request: &str,
+        pid: Option<i32>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, NoAnswer> {
         self.prepare(proc);
         let mut helper = self.helper.take().ok_or(NoAnswer::NoHelper)?;
         self.was_asked = true;
@@ -277,7 +324,8 @@ impl ProbeState {
             }
             Err(reason) => {
                 kill(proc, helper.id);
-                self.left_behind.push(helper.id);
+                let user = pid.and_then(|pid| proc.user(pid));
+                self.silent.add_blocked_helper(helper.id, user);
                 if reason == NoAnswer::Late {
                     self.start_at = Some(Instant::now() + BACKOFF);
                 }
@@ -315,7 +363,10 @@ mod tests {
     fn a_helper_whose_number_is_reused_is_forgotten() {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
         let pipe_probe = PipeProbe::forking(|_| None);
-        let leave = |start| pipe_probe.0.borrow_mut().left_behind = vec![ProcessId { pid, start }];
+        let leave = |start| {
+            let list = pipe_probe.silent();
+            list.add_blocked_helper(ProcessId { pid, start }, None);
+        };
         leave(0);
         assert!(pipe_probe.pids(&proc).is_empty());
         leave(proc.stat(pid).unwrap().start);
@@ -327,10 +378,11 @@ mod tests {
         let (proc, pid) = (Proc::default(), getpid().as_raw_pid());
         // It starts no process, which shows whether it wanted to ask.
         let pipe_probe = PipeProbe::new(|| Command::new("false"));
-        let silence = |start| pipe_probe.0.borrow_mut().silent = [ProcessId { pid, start }].into();
-        silence(proc.stat(pid).unwrap().start);
+        let list = pipe_probe.silent();
+        let start = proc.stat(pid).unwrap().start;
+        list.add_without_slow_files(ProcessId { pid, start });
         assert_eq!(pipe_probe.read(&proc, pid, "cmdline", 0, 9), None);
-        assert!(!pipe_probe.0.borrow().was_asked);
-        assert_eq!(pipe_probe.0.borrow().silent.len(), 1);
+        assert!(!pipe_probe.state.borrow().was_asked);
+        assert_eq!(list.without_slow_files().len(), 1);
     }
 }

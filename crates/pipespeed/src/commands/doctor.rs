@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
-use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -12,7 +12,9 @@ use serde::Serialize;
 use crate::cli::{DoctorArgs, WatchedArgs};
 use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
 use crate::commands::files::SavedFiles;
-use crate::commands::{header, pipe_probe, require_process, require_processes};
+use crate::commands::{
+    header, require_answer, require_process, require_processes, supervisor, unanswered,
+};
 use pipespeed_base::failure::{
     AlreadyReported, Closed, Interrupted, is_reader_gone, message_with_remedy, say, usage,
 };
@@ -26,8 +28,8 @@ use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::{Observation, ObservationPlan};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::ProcessId;
-use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::sample::Observed;
+use pipespeed_pipeline::supervise::Supervisor;
 use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, doctor as report, slow_scans};
 
@@ -62,13 +64,12 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = SavedFiles::new([("--json", &args.json)])?;
     require_processes(&Proc::default())?;
-    let pipe_probe = pipe_probe();
+    let interrupt = Interrupt::install().context("signal handlers")?;
     let mut doctor = Doctor {
         args,
         files,
-        proc: Proc::with_pipe_probe(pipe_probe.clone()),
-        pipe_probe,
-        interrupt: Interrupt::install().context("signal handlers")?,
+        supervisor: supervisor(&interrupt),
+        interrupt,
         is_lost: false,
     };
     if args.watched.command.is_empty() {
@@ -82,10 +83,13 @@ fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The process does not exist, or may not be examined.
-pub(super) fn scope(proc: &Proc, args: &WatchedArgs) -> anyhow::Result<Scope> {
+pub(super) fn scope(supervisor: &mut Supervisor, args: &WatchedArgs) -> anyhow::Result<Scope> {
     Ok(match (args.pid, args.all) {
         (Some(pid), _) => {
-            require_process(proc, pid)?;
+            let required = supervisor.run(move |proc| require_process(proc, pid).map(drop));
+            let required = required.map_err(unanswered)?;
+            require_answer(supervisor, pid)?;
+            required?;
             Scope::Pid(pid)
         }
         (None, true) => Scope::All,
@@ -126,8 +130,7 @@ fn conclude(observation: &Observation) -> Vec<Finding> {
 struct Doctor<'a> {
     args: &'a DoctorArgs,
     files: SavedFiles,
-    proc: Proc,
-    pipe_probe: PipeProbe,
+    supervisor: Supervisor,
     interrupt: Interrupt,
     /// The report on a command could not be written on standard error.
     is_lost: bool,
@@ -136,8 +139,11 @@ struct Doctor<'a> {
 impl Doctor<'_> {
     /// Examines running processes.
     fn attend(&mut self) -> anyhow::Result<()> {
-        let scope = scope(&self.proc, &self.args.watched)?;
-        let observation = self.observe(scope, self.args.time);
+        let scope = scope(&mut self.supervisor, &self.args.watched)?;
+        let observation = self.observe(scope, self.args.time)?;
+        if let Some(pid) = self.args.watched.pid {
+            require_answer(&self.supervisor, pid)?;
+        }
         let findings = conclude(&observation);
         let style = Style::for_terminal(io::stdout().is_terminal(), self.args.verbose);
         let text = report(&observation, &findings, style);
@@ -166,22 +172,56 @@ impl Doctor<'_> {
     }
 
     /// Observes until a signal arrives, at most for `window`.
-    fn observe(&mut self, scope: Scope, window: Duration) -> Observation {
-        let interrupt = &self.interrupt;
-        let mut pause = |within: Duration| !is_over(interrupt, None, Some(within));
+    fn observe(&mut self, scope: Scope, window: Duration) -> anyhow::Result<Observation> {
         let plan = plan(scope, window, &self.args.watched);
-        observe(&self.proc, &plan, &mut pause)
+        let interrupt = self.interrupt.clone();
+        let observed = self.supervisor.run(move |proc| {
+            let mut pause =
+                |within: Duration| !proc.is_abandoned() && !is_over(&interrupt, None, Some(within));
+            observe(proc, &plan, &mut pause)
+        });
+        observed.map_err(unanswered)
     }
 
     /// Observes a command until a signal arrives or it ends, at most for `window`.
-    fn observe_command(&mut self, command: &Started, window: Duration) -> Observation {
-        let (proc, interrupt) = (&self.proc, &self.interrupt);
-        let mut pause = |within: Duration| {
-            terminate::reap_others(proc, Pid::from_child(&command.child));
-            !is_over(interrupt, Some(&command.ending), Some(within))
-        };
+    fn observe_command(
+        &mut self,
+        command: &Started,
+        window: Duration,
+    ) -> anyhow::Result<Observation> {
         let scope = Scope::Below(getpid().as_raw_pid());
-        observe(proc, &plan(scope, window, &self.args.watched), &mut pause)
+        let plan = plan(scope, window, &self.args.watched);
+        let (child, interrupt) = (Pid::from_child(&command.child), self.interrupt.clone());
+        let ending = Arc::new(command.ending.try_clone().context("the command")?);
+        let observed = self.supervisor.run(move |proc| {
+            let mut pause = |within: Duration| {
+                if proc.is_abandoned() {
+                    return false;
+                }
+                terminate::reap_others(proc, child);
+                !is_over(&interrupt, Some(&ending), Some(within))
+            };
+            observe(proc, &plan, &mut pause)
+        });
+        observed.map_err(unanswered)
+    }
+
+    /// Waits for a command that can't be examined.
+    fn leave_unexamined(
+        &mut self,
+        mut command: Started,
+        error: anyhow::Error,
+    ) -> anyhow::Result<()> {
+        let is_interrupted = error.is::<Interrupted>();
+        if !is_interrupted {
+            say(&format!("pipespeed: {}", message_with_remedy(&error)));
+        }
+        let status = wait(&Proc::default(), &self.interrupt, &mut command)?;
+        match self.args.if_stuck {
+            Some(_) if is_interrupted => exit_as(status),
+            _ if is_interrupted => Err(error),
+            _ => Err(AlreadyReported(2).into()),
+        }
     }
 
     fn save(&self, observation: &Observation, findings: &[Finding]) -> anyhow::Result<()> {
@@ -215,12 +255,18 @@ impl Doctor<'_> {
     /// Reports on a command once, and lets it go on.
     fn examine(&mut self, mut command: Started, ended: &EndTime) -> anyhow::Result<()> {
         let start = Instant::now();
-        let mut observation = self.observe_command(&command, self.args.time);
+        let mut observation = match self.observe_command(&command, self.args.time) {
+            Ok(observation) => observation,
+            Err(error) => return self.leave_unexamined(command, error),
+        };
         // The start of the programs is part of the first observation: stuck is what does not
         // run for the whole of one.
         let mut findings = conclude(&observation);
         if observation.is_still() && !self.is_over(&command) {
-            let second = self.observe_command(&command, self.args.time);
+            let second = match self.observe_command(&command, self.args.time) {
+                Ok(observation) => observation,
+                Err(error) => return self.leave_unexamined(command, error),
+            };
             if !self.is_over(&command) {
                 findings = conclude(&second);
                 observation = second;
@@ -231,7 +277,7 @@ impl Doctor<'_> {
         }
         let is_short = observation.seconds < MIN_TIME.as_secs_f64() || observation.is_too_short();
         if is_short && self.is_over(&command) && self.interrupt.signal().is_none() {
-            let status = self.wait(&mut command)?;
+            let status = wait(&Proc::default(), &self.interrupt, &mut command)?;
             // Not that of the observation, which may have failed earlier, nor when its end was
             // noticed: reading many descriptors takes a while.
             let ended = ended.at().unwrap_or_else(Instant::now);
@@ -270,7 +316,7 @@ impl Doctor<'_> {
             self.say_left(&command, findings);
         }
         if !is_stuck || self.interrupt.signal().is_some() {
-            self.wait(&mut command)?;
+            wait(&Proc::default(), &self.interrupt, &mut command)?;
         }
         reported.and_then(|()| self.outcome(findings))
     }
@@ -286,9 +332,12 @@ impl Doctor<'_> {
         let window = (limit / 4).clamp(MIN_WINDOW, MAX_WINDOW).min(limit);
         let (mut waiting, mut certain) = (Stuck::default(), Stuck::default());
         loop {
-            let observation = self.observe_command(&command, window);
+            let observation = match self.observe_command(&command, window) {
+                Ok(observation) => observation,
+                Err(error) => return self.leave_unexamined(command, error),
+            };
             if self.is_over(&command) {
-                return exit_as(self.wait(&mut command)?);
+                return exit_as(wait(&Proc::default(), &self.interrupt, &mut command)?);
             }
             let mut findings = conclude(&observation);
             let members = |is_certain: bool| {
@@ -342,8 +391,7 @@ impl Doctor<'_> {
     /// Ends all processes of a stuck command.
     fn kill(&mut self, command: &Started) {
         let count = self.count_processes();
-        self.pipe_probe.end();
-        if end(&self.proc, command) {
+        if end(&Proc::default(), command) {
             let processes = pluralize(count, "process");
             say(&format!(
                 "pipespeed: --kill ended {processes} of the command"
@@ -351,20 +399,12 @@ impl Doctor<'_> {
         }
     }
 
-    /// Waits for the end of the command.
-    fn wait(&mut self, command: &mut Started) -> anyhow::Result<ExitStatus> {
-        // The helper is a descendant, too, and ends by itself.
-        self.pipe_probe.end();
-        wait(&self.proc, &self.interrupt, command)
-    }
-
     /// The number of processes of the command.
     fn count_processes(&self) -> usize {
-        let helpers = self.pipe_probe.pids(&self.proc);
-        let tree = self.proc.tree(getpid().as_raw_pid());
-        let runs = |pid: &&i32| self.proc.stat(**pid).is_some_and(|stat| stat.state != 'Z');
+        let (proc, helpers) = (Proc::default(), self.supervisor.helpers());
+        let tree = proc.tree(getpid().as_raw_pid());
         let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));
-        own.filter(runs).count()
+        own.filter(|pid| proc.runs(**pid)).count()
     }
 }
 

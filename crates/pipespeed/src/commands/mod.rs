@@ -33,6 +33,7 @@ use self::ends::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::step::arguments;
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
+use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::{ProcessHandle, require_own_proc};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -46,6 +47,7 @@ use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::open_process;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::{self, PipeProbe};
+use pipespeed_pipeline::supervise::{Supervisor, Unanswered};
 
 /// Runs the subcommand of the command line.
 ///
@@ -119,13 +121,41 @@ fn require_process(proc: &Proc, pid: i32) -> anyhow::Result<ProcessHandle> {
     Ok(process)
 }
 
+/// Checks that a process is not left out because it does not answer.
+fn require_answer(supervisor: &Supervisor, pid: i32) -> anyhow::Result<()> {
+    match supervisor.silent().find(pid) {
+        Some(process) => Err(anyhow!(
+            "process {pid} ({}) does not answer: reading it in /proc blocks, as while execve(2) waits for a \
+             dead file system",
+            process.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns the error of a read without an answer.
+fn unanswered(error: Unanswered) -> anyhow::Error {
+    match error {
+        Unanswered::Interrupted(signal) => Interrupted(signal).into(),
+        error => anyhow!(error),
+    }
+}
+
+/// Supervises threads that read processes, with this program as the helper process.
+fn supervisor(interrupt: &Interrupt) -> Supervisor {
+    Supervisor::new(interrupt.clone(), helper)
+}
+
 /// Asks this program as the helper process.
 fn pipe_probe() -> PipeProbe {
-    PipeProbe::new(|| {
-        let mut command = std::process::Command::new(ProcessRunner::this_program());
-        command.args([SUBCOMMAND, pipe_probe::ROLE]);
-        command
-    })
+    PipeProbe::new(helper)
+}
+
+/// This program as the helper process.
+fn helper() -> std::process::Command {
+    let mut command = std::process::Command::new(ProcessRunner::this_program());
+    command.args([SUBCOMMAND, pipe_probe::ROLE]);
+    command
 }
 
 /// Returns how a producer waits for room in the pipe. By default it spins before it

@@ -64,7 +64,8 @@ pub(super) fn unseen(observation: &Observation) -> Option<String> {
 
 /// A process that stands still, and waits for one that can't be examined.
 fn hidden_peer(observation: &Observation) -> Option<String> {
-    let hides_some = observation.hidden > 0 || observation.hides_processes;
+    let hides_some =
+        observation.hidden > 0 || observation.hides_processes || !observation.silent.is_empty();
     if !hides_some || observation.is_survey {
         return None;
     }

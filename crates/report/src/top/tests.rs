@@ -177,6 +177,8 @@ fn moment() -> Moment {
         cost: 0.0068,
         pipelines: vec![still(), packing(), fetching()],
         hidden: 0,
+        silent: Vec::new(),
+        lacks_helpers: false,
         hides_processes: false,
         hidden_calls: 0,
     }

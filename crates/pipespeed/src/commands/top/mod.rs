@@ -18,9 +18,11 @@ use crate::cli::TopArgs;
 use crate::commands::child::{Started, exit_as, start, wait};
 use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
-use crate::commands::{now, pipe_probe, require_processes};
+use crate::commands::{now, require_answer, require_processes, supervisor, unanswered};
 use crate::destination::Destination;
-use pipespeed_base::failure::{AlreadyReported, Closed, full_message, is_reader_gone, say, usage};
+use pipespeed_base::failure::{
+    AlreadyReported, Closed, Interrupted, full_message, is_reader_gone, say, usage,
+};
 use pipespeed_base::interrupt::{Interrupt, StopRequest};
 use pipespeed_base::memory_file;
 use pipespeed_base::output::{Patient, print, print_on_stderr};
@@ -28,8 +30,9 @@ use pipespeed_base::process::is_any_ready;
 use pipespeed_base::standard::has_colours;
 use pipespeed_measure::record::{Kind, SCHEMA_VERSION};
 use pipespeed_pipeline::graph::Scope;
-use pipespeed_pipeline::live::{Live, Moment, TICK};
+use pipespeed_pipeline::live::{LiveThread, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
+use pipespeed_pipeline::supervise::Supervisor;
 use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, TopView, top_once, top_screen};
 
@@ -45,14 +48,13 @@ const MAX_ONCE: Duration = TICK.saturating_mul(6);
 /// The process or the command does not exist, there is no terminal, the records can't be
 /// written, or a signal arrived. With a command, its exit status.
 pub fn run(args: &TopArgs) -> anyhow::Result<()> {
-    let pipe_probe = pipe_probe();
-    let proc = Proc::with_pipe_probe(pipe_probe.clone());
-    require_processes(&proc)?;
+    require_processes(&Proc::default())?;
     let interrupt = Interrupt::install().context("signal handlers")?;
+    let mut supervisor = supervisor(&interrupt);
     let words = &args.watched.command;
     let output = TopOutput::open(args)?;
     let (scope, command) = if words.is_empty() {
-        (scope(&proc, &args.watched)?, None)
+        (scope(&mut supervisor, &args.watched)?, None)
     } else {
         let command = WatchedCommand::start(words, matches!(output, TopOutput::Screen(_)))?;
         (Scope::Below(getpid().as_raw_pid()), Some(command))
@@ -60,14 +62,14 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
     let mut top = Top {
         args,
         interrupt,
+        supervisor,
         output,
         command,
         moment: Moment::default(),
     };
     let plan = plan(scope, ONCE, &args.watched);
-    let watched = top.watch(Live::new(&proc, &plan));
-    // The command may go on for long.
-    pipe_probe.end();
+    // The helper process ends with it: the command may go on for long.
+    let watched = top.watch(LiveThread::new(plan));
     top.finish(watched)
 }
 
@@ -177,6 +179,7 @@ impl WatchedCommand {
 struct Top<'a> {
     args: &'a TopArgs,
     interrupt: Interrupt,
+    supervisor: Supervisor,
     output: TopOutput,
     command: Option<WatchedCommand>,
     /// What is shown.
@@ -185,16 +188,36 @@ struct Top<'a> {
 
 impl Top<'_> {
     /// Returns whether what was watched has ended.
-    fn watch(&mut self, mut live: Live<'_>) -> anyhow::Result<bool> {
-        let (start, proc) = (Instant::now(), Proc::default());
+    fn watch(&mut self, live: LiveThread) -> anyhow::Result<bool> {
+        match self.watch_until_interrupted(live) {
+            // The caller looks for signals.
+            Err(error) if error.is::<Interrupted>() => Ok(false),
+            watched => watched,
+        }
+    }
+
+    fn watch_until_interrupted(&mut self, mut live: LiveThread) -> anyhow::Result<bool> {
+        let proc = Proc::default();
         if let TopOutput::Screen(shown) = &mut self.output {
             shown.screen.enter().context("the terminal")?;
             shown.draw(&self.moment)?;
             shown.view.if_none = self.args.if_none();
         }
-        let mut end = self.args.once.then(|| start + ONCE);
+        let mut times = None;
         loop {
-            let interval = live.step();
+            let interval = live.step(&mut self.supervisor).map_err(unanswered)?;
+            let Some(interval) = interval else {
+                // The time until now does not count.
+                times = None;
+                continue;
+            };
+            let (start, end) = times.get_or_insert_with(|| {
+                let start = Instant::now();
+                (start, self.args.once.then(|| start + ONCE))
+            });
+            if let Some(pid) = self.args.watched.pid {
+                require_answer(&self.supervisor, pid)?;
+            }
             let has_ended = match &self.command {
                 Some(command) => {
                     terminate::reap_others(&proc, Pid::from_child(&command.started.child));
@@ -202,21 +225,25 @@ impl Top<'_> {
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),
             };
-            let next = next_moment(&live, end);
+            let next = next_moment(&live, *end);
             let mut is_last = has_ended;
             if has_ended || Instant::now() >= next {
-                let moment = live.moment();
+                let moment = live.moment(&mut self.supervisor).map_err(unanswered)?;
+                let Some(moment) = moment else {
+                    times = None;
+                    continue;
+                };
                 if end.is_some_and(|end| next >= end) {
                     let goes_on = may_be_stuck(&moment) && start.elapsed() < MAX_ONCE;
                     is_last |= !goes_on;
-                    end = Some(Instant::now() + TICK);
+                    *end = Some(Instant::now() + TICK);
                 }
                 self.show(moment, is_last)?;
             }
             if is_last || self.interrupt.signal().is_some() {
                 return Ok(has_ended);
             }
-            let next = next_moment(&live, end);
+            let next = next_moment(&live, *end);
             let until = next.saturating_duration_since(Instant::now());
             let has_key = self.pause(interval.min(until))?;
             if let TopOutput::Screen(shown) = &mut self.output
@@ -342,7 +369,7 @@ impl Top<'_> {
 
 /// When the next moment is due. The last one of --once does not come soon after another, as it tells
 /// of the time since that.
-fn next_moment(live: &Live<'_>, end: Option<Instant>) -> Instant {
+fn next_moment(live: &LiveThread, end: Option<Instant>) -> Instant {
     let next = live.next_moment();
     end.filter(|end| next + TICK / 2 > *end).unwrap_or(next)
 }
