@@ -5,7 +5,7 @@
 //! lock the kernel closes the descriptors that are close-on-exec, which takes for ever if one of them is
 //! on a FUSE, NFS or sshfs mount that does not answer. So any user can block the readers of a process.
 //!
-//! Each read is marked by [`Proc::reading`](super::Proc::reading). A thread that
+//! Each read is marked by `Proc::reading`. A thread that
 //! [supervises](crate::supervise) the reading one leaves a process out if a mark does not change. The
 //! files that are [read by a helper process](super::pipe_probe) block under other locks: a process whose files
 //! of that kind block is still read otherwise.
