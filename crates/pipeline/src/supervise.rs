@@ -42,8 +42,6 @@ pub enum Unanswered {
     Interrupted(i32),
     /// Too many processes did not answer: the last one.
     Silent(SilentProcess),
-    /// No thread can be started.
-    NoThread(io::Error),
 }
 
 impl fmt::Display for Unanswered {
@@ -61,7 +59,6 @@ impl fmt::Display for Unanswered {
                 "too many processes do not answer, as {name} (pid {pid}): reading them in /proc blocks, so \
                  nothing was examined"
             ),
-            Unanswered::NoThread(error) => write!(out, "a thread: {error}"),
         }
     }
 }
@@ -122,6 +119,11 @@ impl Supervisor {
     /// The helper processes, without reading any other.
     pub fn helpers(&self) -> Vec<i32> {
         self.silent.helper_pids()
+    }
+
+    /// Reads processes in this thread, where one that does not answer blocks everything.
+    pub(crate) fn own_proc(&self) -> Proc {
+        Self::proc(self.program, self.silent.clone())
     }
 
     fn proc(program: fn() -> Command, silent: SilentList) -> Proc {

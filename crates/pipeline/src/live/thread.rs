@@ -25,11 +25,14 @@ struct LiveAnswer {
     has_processes: bool,
 }
 
-/// A [`Live`] in a thread of its own, so that a process that does not answer blocks only that.
-#[derive(Debug)]
+/// A [`Live`] in a thread of its own, so that a process that does not answer blocks only that. Where no
+/// thread can be started, it is not.
+#[allow(missing_debug_implementations)]
 pub struct LiveThread {
     plan: ObservationPlan,
     thread: Option<(Sender<LiveRequest>, ReaderThread<LiveAnswer>)>,
+    /// In place of a thread.
+    own: Option<Live<'static>>,
     next_moment: Instant,
     has_processes: bool,
 }
@@ -40,6 +43,7 @@ impl LiveThread {
         LiveThread {
             plan,
             thread: None,
+            own: None,
             next_moment: Instant::now(),
             has_processes: false,
         }
@@ -49,7 +53,7 @@ impl LiveThread {
     /// that process.
     ///
     /// # Errors
-    /// As of [`Supervisor::receive`], or a thread can't be started.
+    /// As of [`Supervisor::receive`].
     pub fn step(&mut self, supervisor: &mut Supervisor) -> Result<Option<Duration>, Unanswered> {
         let answer = self.ask(supervisor, LiveRequest::Step)?;
         Ok(answer.map(|answer| answer.interval))
@@ -83,19 +87,53 @@ impl LiveThread {
         supervisor: &mut Supervisor,
         request: LiveRequest,
     ) -> Result<Option<LiveAnswer>, Unanswered> {
-        let (requests, reader) = match self.thread.take() {
-            Some(thread) => thread,
-            None => start(self.plan.clone(), supervisor).map_err(Unanswered::NoThread)?,
+        let answer = match &mut self.own {
+            Some(live) => answer_request(live, request),
+            None => match self.ask_thread(supervisor, request)? {
+                Some(answer) => answer,
+                None => return Ok(None),
+            },
+        };
+        self.next_moment = answer.next_moment;
+        self.has_processes = answer.has_processes;
+        Ok(Some(answer))
+    }
+
+    fn ask_thread(
+        &mut self,
+        supervisor: &mut Supervisor,
+        request: LiveRequest,
+    ) -> Result<Option<LiveAnswer>, Unanswered> {
+        let started = match self.thread.take() {
+            Some(thread) => Ok(thread),
+            None => start(self.plan.clone(), supervisor),
+        };
+        let Ok((requests, reader)) = started else {
+            // Both are needed until this process ends.
+            let needed = Box::leak(Box::new((supervisor.own_proc(), self.plan.clone())));
+            let live = self.own.insert(Live::new(&needed.0, &needed.1));
+            return Ok(Some(answer_request(live, request)));
         };
         // If it has ended, it has panicked, which is noticed below.
         let _ = requests.send(request);
         let Some((answer, reader)) = supervisor.receive(reader)? else {
             return Ok(None);
         };
-        self.next_moment = answer.next_moment;
-        self.has_processes = answer.has_processes;
         self.thread = Some((requests, reader));
         Ok(Some(answer))
+    }
+}
+
+fn answer_request(live: &mut Live<'_>, request: LiveRequest) -> LiveAnswer {
+    let (interval, moment) = match request {
+        LiveRequest::Step => (live.step(), None),
+        LiveRequest::Moment => (Duration::ZERO, Some(live.moment())),
+    };
+    LiveAnswer {
+        interval,
+        moment,
+        next_moment: live.next_moment(),
+        has_processes: live.has_processes(),
     }
 }
 
@@ -107,16 +145,7 @@ fn start(
     let reader = supervisor.start(move |proc, answers| {
         let mut live = Live::new(proc, &plan);
         for request in received {
-            let (interval, moment) = match request {
-                LiveRequest::Step => (live.step(), None),
-                LiveRequest::Moment => (Duration::ZERO, Some(live.moment())),
-            };
-            let answer = LiveAnswer {
-                interval,
-                moment,
-                next_moment: live.next_moment(),
-                has_processes: live.has_processes(),
-            };
+            let answer = answer_request(&mut live, request);
             if answers.send(answer).is_err() {
                 return;
             }

@@ -132,7 +132,7 @@ fn list_names_the_cases_and_measures_nothing() {
     let directory = tempfile::tempdir().unwrap();
     for (suite, first, cases) in [
         ("ladder", "write_read ", 9),
-        ("touched", "write_read_best ", 12),
+        ("touched", "write_read_best ", 13),
     ] {
         let outcome = run_in(&directory, &format!("bench {suite} --list")).succeeded();
         assert_eq!(outcome.err, "");

@@ -45,7 +45,12 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
         let under_way = || {
             let all = mark.processes();
             let is = |name: &str| all.iter().any(|(_, line)| line.trim() == name);
-            (is("yes") && is("cat")).then_some(())
+            (is("yes") && is("cat")).then_some(())?;
+            // Long enough to be sampled.
+            let (yes, _) = all.iter().find(|(_, line)| line.trim() == "yes")?;
+            let stat = fs::read_to_string(format!("/proc/{yes}/schedstat")).ok()?;
+            let ran_ns: u64 = stat.split(' ').next()?.parse().ok()?;
+            (ran_ns > 50_000_000).then_some(())
         };
         eventually(under_way).unwrap();
         running.send(signal);
