@@ -177,7 +177,12 @@ mod tests {
         let names: Vec<&str> = adapting.map(|case| &*case.name).collect();
         assert_eq!(
             names,
-            ["fastpipe_auto", "fastpipe_auto_spin", "io_write_64k"]
+            [
+                "fastpipe_auto",
+                "fastpipe_auto_clone",
+                "fastpipe_auto_spin",
+                "io_write_64k"
+            ]
         );
     }
 

@@ -190,7 +190,8 @@ fn an_ordinary_user_sees_own_pipelines_only() {
         return;
     };
     let mut command = program.command("top --once --");
-    command.arg("sleep 3 | cat");
+    // It outlasts the look.
+    command.arg("sleep 6 | cat");
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     assert_contains(
