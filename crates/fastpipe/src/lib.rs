@@ -139,16 +139,17 @@
 //!
 //! | | GiB/s | ratio | CPU time, ms/GiB |
 //! |---|---|---|---|
-//! | write(2), the best of 12 sizes | 5.96 | 1 | 329 |
-//! | write(2), 256 KiB at a time | 0.849 | 0.14 (0.13 to 0.15) | 1009 |
-//! | `BufWriter`, 64 KiB at a time | 1.31 | 0.21 (0.20 to 0.23) | 843 |
-//! | `Auto`, the default | 9.08 | 1.55 (1.19 to 1.91) | 173 |
-//! | `CowChecked` | 9.23 | 1.61 (1.35 to 1.82) | 176 |
-//! | `Fresh` | 5.45 | 0.92 (0.78 to 1.03) | 253 |
-//! | `Drained` | 11.3 | 1.97 (1.77 to 2.17) | 146 |
-//! | `Auto` as `io::Write` | 6.44 | 1.13 (0.94 to 1.18) | 237 |
+//! | write(2), the best of 12 sizes | 4.18 | 1 | 473 |
+//! | write(2), 64 KiB at a time | 0.811 | 0.19 (0.18 to 0.20) | 972 |
+//! | `BufWriter`, 64 KiB at a time | 0.916 | 0.22 (0.21 to 0.22) | 970 |
+//! | `Auto`, the default | 7.96 | 1.83 (1.00 to 1.94) | 187 |
+//! | `Auto`, clone allowed | 7.84 | 1.80 (1.56 to 2.05) | 203 |
+//! | `CowChecked` | 9.04 | 2.09 (1.94 to 2.22) | 173 |
+//! | `Fresh` | 8.56 | 2.05 (1.81 to 2.12) | 163 |
+//! | `Drained` | 9.33 | 2.11 (1.91 to 2.35) | 173 |
+//! | `Auto` as `io::Write` | 8.01 | 1.88 (1.40 to 2.06) | 191 |
 //!
-//! (Medians of 30 rounds; ratios are paired by round, with 95 % intervals.) The
+//! (Medians of 20 rounds; ratios are paired by round, with 95 % intervals.) The
 //! repository's `docs/zero-copy.md` has the figures with real readers, and explains
 //! where the time of each method goes.
 //!

@@ -37,7 +37,8 @@ fn main() -> Result<()> {
     let rounds = args.next().transpose()?.unwrap_or(15);
     let bytes = args.next().transpose()?.unwrap_or(4096) << 20;
     let go = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/copy");
-    let built = Command::new("go").args(["build", "-o"]).arg(&go).arg("copy.go").status();
+    let build = ["build", "-o", "target/copy", "copy.go"];
+    let built = Command::new("go").args(build).current_dir(env!("CARGO_MANIFEST_DIR")).status();
     ensure!(built.is_ok_and(|status| status.success()), "go build -o {} copy.go failed", go.display());
     let mut costs = KINDS.map(|_| Vec::new());
     let mut rates = KINDS.map(|_| Vec::new());
