@@ -105,7 +105,7 @@ pub struct Observation {
     /// Why sockets could not be listed, where a process asked for has one.
     #[serde(skip)]
     pub unlisted_sockets: Option<String>,
-    /// Whether so many helpers got no answer that some processes were not examined.
+    /// Whether some processes were not examined, since too many helper processes are blocked.
     #[serde(skip)]
     pub lacks_helpers: bool,
     /// Where to find what belongs to a link.

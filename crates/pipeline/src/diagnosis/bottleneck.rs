@@ -34,7 +34,8 @@ const MIN_TURNS: f64 = 0.1;
 const MIN_QUEUED: f64 = 0.1;
 /// A stage that runs or is ready to for this share of the time, and runs for most of it, is busy.
 const MIN_AWAKE: f64 = 0.8;
-/// A busy stage is the bottleneck if the others do something else than wait for pipes for as much less.
+/// A busy stage is the bottleneck if every other stage spends a share of the time off its pipes that is
+/// smaller by at least this.
 const MIN_LEAD: f64 = 0.15;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
@@ -394,9 +395,9 @@ fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>>
                 other.waits_on(LinkSide::Room),
                 other.waits_on(LinkSide::Input),
             );
-            let is_before = !busy.before.contains(&pid) || room > input;
-            let is_after = !busy.after.contains(&pid) || input > room;
-            is_before && is_after && 1.0 - other.waits <= awake - MIN_LEAD
+            let fits_before = !busy.before.contains(&pid) || room > input;
+            let fits_after = !busy.after.contains(&pid) || input > room;
+            fits_before && fits_after && 1.0 - other.waits <= awake - MIN_LEAD
         });
         shares.runs >= MIN_OWN && awake >= MIN_AWAKE && waits_for_it
     })

@@ -33,7 +33,7 @@ pub struct Moment {
     pub hidden: usize,
     /// The processes that were left out because they do not answer.
     pub silent: Vec<SilentProcess>,
-    /// Whether so many helpers got no answer that some processes were not examined.
+    /// Whether some processes were not examined, since too many helper processes are blocked.
     #[serde(skip)]
     pub lacks_helpers: bool,
     /// Whether there may be processes that are not even listed.
