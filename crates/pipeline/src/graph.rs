@@ -8,6 +8,7 @@ mod stages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use rustix::process::getpid;
 use serde::Serialize;
 
 pub use self::ends::HeldEnds;
@@ -258,13 +259,7 @@ impl Graph {
     pub fn asked(&self, proc: &Proc, scope: &Scope) -> BTreeSet<i32> {
         let all = self.processes.values();
         match scope {
-            Scope::Pid(pid) => {
-                let mut chosen = self.below(*pid);
-                let group = self.processes.get(pid).map(|process| process.group);
-                let is_own = |process: &&Process| Some(process.group) == group;
-                chosen.extend(all.filter(is_own).map(|process| process.id.pid));
-                chosen
-            }
+            Scope::Pid(pid) => self.around(*pid, &proc.ancestors(getpid().as_raw_pid()).collect()),
             Scope::Below(pid) => {
                 let mut chosen = self.below(*pid);
                 chosen.remove(pid);
@@ -275,6 +270,38 @@ impl Graph {
                 pids.filter(|pid| proc.user(*pid) == Some(*user)).collect()
             }
             Scope::All => all.map(|process| process.id.pid).collect(),
+        }
+    }
+
+    /// A process, those below it and those of its process group. In a script all pipelines are of one
+    /// group, with the shell that waits for this process, which has these `ancestors`: then only those
+    /// of the group count that the pipes of its pipeline connect with it.
+    fn around(&self, pid: i32, ancestors: &BTreeSet<i32>) -> BTreeSet<i32> {
+        let mut chosen = self.below(pid);
+        let group = self.processes.get(&pid).map(|process| process.group);
+        let all = self.processes.values();
+        let members: Vec<&Process> = all.filter(|process| Some(process.group) == group).collect();
+        let pids: BTreeSet<i32> = members.iter().map(|process| process.id.pid).collect();
+        if ancestors.contains(&pid) || pids.is_disjoint(ancestors) {
+            chosen.extend(pids);
+            return chosen;
+        }
+        let above = ancestors.iter().filter_map(|pid| self.processes.get(pid));
+        // They inherit these from the script.
+        let inherited: BTreeSet<LinkId> = above.flat_map(Process::pipes).collect();
+        let mut pipes: BTreeSet<LinkId> = BTreeSet::new();
+        loop {
+            let before = chosen.len();
+            let own = chosen.iter().filter_map(|pid| self.processes.get(pid));
+            pipes.extend(own.flat_map(Process::pipes));
+            pipes.retain(|pipe| !inherited.contains(pipe));
+            let connected = members.iter().filter(|process| {
+                !ancestors.contains(&process.id.pid) && !process.pipes().is_disjoint(&pipes)
+            });
+            chosen.extend(connected.map(|process| process.id.pid));
+            if chosen.len() == before {
+                return chosen;
+            }
         }
     }
 
@@ -406,5 +433,31 @@ mod tests {
         assert_eq!(graph.asked(&proc, &Scope::Pid(2)), [2, 3, 4].into());
         assert_eq!(graph.asked(&proc, &Scope::Below(2)), [3].into());
         assert_eq!(graph.asked(&proc, &Scope::All).len(), 5);
+    }
+
+    #[test]
+    fn in_a_script_only_the_pipeline_of_a_process_belongs_to_it() {
+        // sh script | cut: the script runs a | b & c | d & doctor b
+        let child = |pid: i32, parent: i32, ends| Process {
+            parent,
+            ..process(pid, "x", ends)
+        };
+        let out = || writes(1, 9);
+        let all = [
+            child(2, 1, vec![out()]),
+            child(3, 1, vec![reads(0, 9)]),
+            child(4, 2, vec![writes(1, 7)]),
+            child(5, 2, vec![reads(0, 7), out()]),
+            child(6, 2, vec![writes(1, 8)]),
+            child(7, 2, vec![reads(0, 8), out()]),
+        ];
+        let graph = Graph {
+            processes: all.map(|process| (process.id.pid, process)).into(),
+            hidden: BTreeMap::new(),
+        };
+        assert_eq!(graph.around(5, &[2, 1].into()), [4, 5].into());
+        // From elsewhere, and of the script itself, all are shown.
+        assert_eq!(graph.around(5, &[1].into()).len(), 6);
+        assert_eq!(graph.around(2, &[2, 1].into()).len(), 6);
     }
 }

@@ -136,6 +136,7 @@ impl<'a> Live<'a> {
             self.next_moment = self.account.began() + tick(cost);
         }
         self.sample();
+        self.observer.complete();
         self.chores.run(&mut self.observer);
         let due = self.account.due(Instant::now(), self.spent());
         due.clamp(MIN_INTERVAL, MAX_INTERVAL)
@@ -161,7 +162,7 @@ impl<'a> Live<'a> {
                 examined = 0;
                 if own_time() - start > MAX_SAMPLE {
                     self.next_stage = (at + 1) % count;
-                    return;
+                    break;
                 }
             }
         }

@@ -244,8 +244,9 @@ fn remedy(
     let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     // Stages that wait for processors take them from each other less often with larger pipes.
+    let is_queued = shares.queued >= MIN_MENTIONED || bottleneck.delay.is_some();
     let pipes = match bottleneck.room {
-        Room::Usual if !waits_for_pipes && bottleneck.delay.is_none() => "; larger pipes don't",
+        Room::Usual if !waits_for_pipes && !is_queued => "; larger pipes don't",
         _ => "",
     };
     let delay = bottleneck.delay.as_ref().map(describe_delay);
@@ -638,6 +639,17 @@ mod tests {
             bursts(queued, None),
         ];
         insta::assert_snapshot!(texts.join("\n"));
+    }
+
+    #[test]
+    fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
+        let queued = |queued: f64| {
+            text(|bottleneck| {
+                (bottleneck.shares.runs, bottleneck.shares.queued) = (0.55, queued);
+            })
+        };
+        assert!(queued(0.02).contains("larger pipes don't"));
+        assert!(!queued(0.41).contains("larger pipes"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use self::room::room;
 pub use self::unnamed::ActiveStage;
 use self::unnamed::{shares_its_wait, shares_of, unnamed};
 use super::{Finding, Observed, Who};
-use crate::graph::{Adjacency, Edge, LinkSide, reach};
+use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
 use crate::observe::Observation;
 use crate::proc::LinkId;
 use crate::sample::{Children, OnLink, Shares};
@@ -267,7 +267,9 @@ impl<'a> Candidate<'a> {
         let stage = self.stage;
         let for_children = stage.waits_or_polls_for_children() + self.private_waits;
         let own = [stage.shares.runs, stage.shares.queued, stage.shares.disk];
-        let is_mainly = stage.mainly() == Some(Outside::Child)
+        // GNU parallel sleeps between two looks at its jobs.
+        let by_turns = stage.polls_for_children() >= MIN_TURNS;
+        let is_mainly = (stage.mainly() == Some(Outside::Child) || by_turns)
             && own.into_iter().all(|share| for_children >= share);
         let children = stage.children.as_ref();
         children.filter(|_| is_mainly || for_children >= MIN_THROUGH_CHILDREN)
@@ -380,12 +382,12 @@ fn clearest<'c, 'a>(
 }
 
 /// The stage that runs for most of the time while all others wait for pipes more often: those before
-/// it for room, those after it for input. That holds however full the pipes are when looked at.
+/// it for room, those after it for input. That holds however full the pipes are when looked at. Of the
+/// equal workers of a pool, which all run, the first counts.
 fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
     let mut all = candidates.iter();
     all.find(|busy| {
-        let shares = shares_of(busy.stage);
-        let awake = shares.runs + shares.queued;
+        let awake = awake(busy.stage);
         let mut others = candidates
             .iter()
             .filter(|other| other.stage.process.id != busy.stage.process.id);
@@ -395,12 +397,41 @@ fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>>
                 other.waits_on(LinkSide::Room),
                 other.waits_on(LinkSide::Input),
             );
-            let fits_before = !busy.before.contains(&pid) || room > input;
-            let fits_after = !busy.after.contains(&pid) || input > room;
-            fits_before && fits_after && 1.0 - other.waits <= awake - MIN_LEAD
+            let (is_before, is_after) = (busy.before.contains(&pid), busy.after.contains(&pid));
+            let fits = match (is_before, is_after) {
+                (true, false) => room > input,
+                (false, true) => input > room,
+                // It gives work to a worker, and takes the results.
+                (true, true) | (false, false) => true,
+            };
+            are_equal_workers(busy, other) || fits && 1.0 - other.waits <= awake - MIN_LEAD
         });
-        shares.runs >= MIN_OWN && awake >= MIN_AWAKE && waits_for_it
+        is_busy(busy.stage) && waits_for_it
     })
+}
+
+/// The share of the time in which a stage, or the children for which it waits, ran or was ready to.
+fn awake(stage: &Observed) -> f64 {
+    let shares = shares_of(stage);
+    shares.runs + shares.queued
+}
+
+/// Whether a stage runs for most of the time, or is ready to.
+fn is_busy(stage: &Observed) -> bool {
+    shares_of(stage).runs >= MIN_OWN && awake(stage) >= MIN_AWAKE
+}
+
+/// Whether both are workers of one process that get their work from one pipe, as those of a pool.
+fn are_equal_workers(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    let (a, b) = (&one.stage.process, &other.stage.process);
+    let is_alike = (a.parent, &a.name) == (b.parent, &b.name);
+    let inputs = |process: &Process| -> BTreeSet<LinkId> {
+        let pipes = process.pipes().into_iter();
+        pipes
+            .filter(|pipe| process.holds(*pipe, LinkSide::Input))
+            .collect()
+    };
+    is_alike && is_busy(one.stage) && is_busy(other.stage) && !inputs(a).is_disjoint(&inputs(b))
 }
 
 /// Whether a stage polls for the end of children that work, and that were not sampled.

@@ -61,7 +61,7 @@ impl Observed {
     }
 
     /// The share of the time in which it waits for a timer while its children work.
-    fn polls_for_children(&self) -> f64 {
+    pub(super) fn polls_for_children(&self) -> f64 {
         let Some(children) = &self.children else {
             return 0.0;
         };

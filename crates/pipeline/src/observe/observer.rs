@@ -289,6 +289,7 @@ impl Observer<'_> {
                 if !self.tallies.contains_key(&id) {
                     let mut tally = self.tally(process, is_start);
                     tally.sample(self.proc, &self.fd_budget);
+                    tally.complete(self.proc, &self.fd_budget);
                     self.tallies.insert(id, tally);
                     open.push(id);
                 }
@@ -302,6 +303,14 @@ impl Observer<'_> {
             if self.scanner.graph.is_running(tally.process.id) {
                 tally.sample(self.proc, &self.fd_budget);
             }
+        }
+        self.complete();
+    }
+
+    /// Does what is due after samples.
+    pub(crate) fn complete(&mut self) {
+        for tally in self.tallies.values_mut() {
+            tally.complete(self.proc, &self.fd_budget);
         }
     }
 
@@ -330,6 +339,7 @@ impl Observer<'_> {
                 }
             }
         }
+        self.complete();
     }
 
     /// Samples the last states, and those of the processes that could change them, and makes

@@ -263,3 +263,25 @@ fn a_watched_pipeline_is_found_stuck_a_waiting_one_not() {
     let moment = live(&waits, is_long).unwrap();
     assert_eq!(moment.pipelines[0].stuck, None);
 }
+
+/// Meanwhile the next stage would drain its pipe, and be seen to wait.
+#[test]
+fn children_are_examined_after_all_stages() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut group = Group(Vec::new());
+    group.add(&["sh", "-c", "cat; true"], reader, Stdio::null());
+    let (proc, pid) = (Proc::default(), group.pid());
+    assert!(eventually(|| (!proc.children(pid).is_empty()).then_some(())).is_some());
+    let mut scanner = Scanner::default();
+    scanner.read_all(&proc, &[]);
+    let process = scanner.graph.processes[&pid].clone();
+    let budget = FdBudget::beside_left_behind(&proc);
+    let mut tally = Tally::new(&proc, process, true, &budget);
+    let sampled = eventually(|| {
+        tally.sample(&proc, &budget);
+        assert!(tally.children.is_empty());
+        tally.complete(&proc, &budget);
+        (!tally.children.is_empty()).then_some(())
+    });
+    assert!(sampled.is_some());
+}

@@ -245,7 +245,7 @@ fn used(proc: &Proc, pid: i32, stat: &Stat, depth: u32) -> u64 {
     stat.ran_ticks + stat.children_ticks + below.sum::<u64>()
 }
 
-/// Examines a child, or its children if it only waits for them. `None` if it has ended.
+/// Examines a child, or its children if it waits for them. `None` if it has ended.
 fn examine_child(
     proc: &Proc,
     pid: i32,
@@ -260,8 +260,15 @@ fn examine_child(
         .iter()
         .filter_map(|tid| Some(examine(proc, pid, *tid, ends)?.0));
     let states: Vec<ThreadState> = states.collect();
-    let is_waiting =
-        |state: &ThreadState| matches!(state, ThreadState::Waiting(BlockedOn::Child(_)));
+    // By a pipe of its own it gives a child data, or takes them.
+    let is_private = |pipe: LinkId| ends.of_link(pipe).next().is_none();
+    let is_waiting = |state: &ThreadState| match state {
+        ThreadState::Waiting(BlockedOn::Child(_)) => true,
+        ThreadState::Waiting(BlockedOn::Pipes { any_of, .. }) => {
+            any_of.iter().all(|on| is_private(on.pipe))
+        }
+        _ => false,
+    };
     if depth < MAX_DEPTH && states.iter().any(is_waiting) {
         let before = seen.len();
         for child in proc.children(pid).into_iter().take(MAX_CHILDREN) {
@@ -355,7 +362,11 @@ impl ChildSlice {
             shares,
             outside: division.outside(counts),
             on: division.on(counts),
-            processors: ran,
+            // What a child did before it was waited for counts when it ends.
+            processors: match processors {
+                0 => ran,
+                all => ran.min(all as f64),
+            },
             are_short: 2 * self.replaced >= self.counts.samples,
         })
     }

@@ -39,6 +39,7 @@ pub(crate) struct Tally {
     /// Whether it may have run since its descriptors were read.
     pub(crate) may_have_changed: bool,
     has_run: bool,
+    due: Due,
     pub(crate) counts: StateCounts,
     pub(crate) children: ChildTally,
     /// Whether children of it have ended while it was observed.
@@ -54,6 +55,13 @@ pub(crate) struct Tally {
     pub(crate) hides_calls: bool,
     first: (Instant, Counters),
     last: (Instant, Counters),
+}
+
+/// What is to be done after a sample.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    children: bool,
+    counters: bool,
 }
 
 impl Tally {
@@ -81,6 +89,7 @@ impl Tally {
             has_ended: false,
             may_have_changed: false,
             has_run: false,
+            due: Due::default(),
             counts: StateCounts::default(),
             thread: None,
             next: 0,
@@ -147,7 +156,8 @@ impl Tally {
         }
     }
 
-    /// Examines its threads, of many only some. Returns how many.
+    /// Examines its threads, of many only some. Returns how many. [`complete`](Self::complete) does the
+    /// rest, once all processes were examined.
     pub(crate) fn sample(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
         if self.has_ended {
             return 0;
@@ -217,14 +227,12 @@ impl Tally {
                 ) => self.has_children,
                 _ => false,
             };
-            if waits_for_children {
-                self.children.sample(proc, &self.process, &states);
-            }
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
-            if has_run && self.last.0.elapsed() >= interval {
-                self.update(proc, fd_budget);
-            }
+            self.due = Due {
+                children: waits_for_children,
+                counters: has_run && self.last.0.elapsed() >= interval,
+            };
         } else {
             self.has_ended = true;
         }
@@ -233,6 +241,24 @@ impl Tally {
             self.watches.clear();
         }
         examined
+    }
+
+    /// Samples the children for which it waits, and reads its counters, where these are due after a
+    /// sample. This takes longer than a sample, and keeps a stage from its processor: so long that
+    /// the next stage may begin to wait for it.
+    pub(crate) fn complete(&mut self, proc: &Proc, fd_budget: &FdBudget) {
+        let due = std::mem::take(&mut self.due);
+        if self.has_ended {
+            return;
+        }
+        if due.children {
+            let seen = self.watches.iter().filter_map(|watch| watch.seen.as_ref());
+            let states: Vec<&ThreadState> = seen.map(|seen| &seen.state).collect();
+            self.children.sample(proc, &self.process, &states);
+        }
+        if due.counters {
+            self.update(proc, fd_budget);
+        }
     }
 
     /// Whether its threads are sampled by turns.

@@ -198,11 +198,18 @@ pub(super) fn delay(
         Delay::Quota(quota)
     } else if (stages.len() > usages.len() || are_filled) && busy >= MIN_BUSY * usages.len() as f64
     {
+        let (largest, load) = largest.map_or((stage, 0.0), |(stage, load)| (*stage, load));
+        let are_children = has_several(largest);
+        let used = if are_children {
+            per_s(largest, largest.children_ran_s)
+        } else {
+            load
+        };
         Delay::OwnStages {
             stages: stages.len(),
-            largest: largest.map_or_else(|| stage.who(), |(stage, _)| stage.who()),
-            used: largest.map_or(0.0, |(_, used)| used),
-            are_children: largest.is_some_and(|(stage, _)| has_several(stage)),
+            largest: largest.who(),
+            used: used.min(usages.len() as f64),
+            are_children,
             allowed: allowed.cloned(),
             processors: usages.len(),
         }

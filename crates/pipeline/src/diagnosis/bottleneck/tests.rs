@@ -749,3 +749,39 @@ fn pipelines_that_are_mostly_idle_are_not_unclear() {
     assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
     assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
 }
+
+#[test]
+fn equal_workers_of_a_pool_that_fill_the_processors_are_the_bottleneck() {
+    // find | python3, whose two workers take work from one pipe and give results to another | sort
+    let mut parent = busy(process(2, "python3", vec![]), 0.1, 0.79, 0.0);
+    let ends = vec![reads(0, 1), writes(1, 2), writes(5, 3), reads(6, 4)];
+    parent.process = process(2, "python3", ends);
+    parent.on = vec![OnLink {
+        pipe: LinkId::pipe(3),
+        side: LinkSide::Room,
+        share: 0.79,
+    }];
+    let worker = |pid: i32| {
+        let ends = vec![reads(5, 3), writes(6, 4)];
+        busy(child_of(2, process(pid, "python3", ends)), 0.95, 0.0, 0.0)
+    };
+    let stages = |second: Observed| {
+        vec![
+            busy(process(1, "find", vec![writes(1, 1)]), 0.04, 0.95, 0.0),
+            parent.clone(),
+            worker(3),
+            second,
+            busy(process(5, "sort", vec![reads(0, 2)]), 0.05, 0.0, 0.9),
+        ]
+    };
+    let findings = found(stages(worker(4)));
+    assert_eq!(only_pace(&findings).stage.pid, 3, "{findings:?}");
+    // Another program that runs as much: it can't be told which of them limits.
+    let mut other = worker(4);
+    other.process.name = "other".to_owned();
+    let findings = found(stages(other));
+    assert!(
+        matches!(findings[..], [Finding::Unclear { .. }]),
+        "{findings:?}"
+    );
+}

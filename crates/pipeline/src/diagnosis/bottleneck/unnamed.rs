@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::delay::{Delay, delay};
-use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_THROUGH_CHILDREN, MIN_TURNS};
+use super::{
+    Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_THROUGH_CHILDREN, MIN_TURNS, is_busy,
+};
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
@@ -131,7 +133,9 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let delay = (queued >= MIN_LACKING).then(|| delay(observation, stages, most, queued));
     // Children are ready for a while when they start, on an idle machine, too.
     let delay = delay.filter(|delay| *delay != Delay::Unknown || most.shares.queued >= MIN_LACKING);
-    let is_found = !is_still && !waits_outside && (delay.is_some() || blocked && starved);
+    // One that runs all the time waits for nobody.
+    let by_turns = blocked && starved && !stages.iter().any(|stage| is_busy(stage));
+    let is_found = !is_still && !waits_outside && (delay.is_some() || by_turns);
     let queued = stages.iter().filter(|stage| queued_of(stage) >= MIN_QUEUED);
     let queued: Vec<&&Observed> = queued.collect();
     // What waits on pipes for much longer is held up by others.

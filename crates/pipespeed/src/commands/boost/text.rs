@@ -6,7 +6,7 @@ use pipespeed_pipeline::diagnosis::Bottleneck;
 use pipespeed_pipeline::raise::{Exemption, Treatment};
 use pipespeed_report::style::{BOLD, GREEN, RED, YELLOW};
 use pipespeed_report::{Style, describe_bottleneck, interval, pluralize, ratio, significant};
-use pipespeed_stats::{Estimate, Interval, Verdict};
+use pipespeed_stats::{Doubt, Estimate, Verdict};
 
 use super::proof::{Proof, ProofWay, Sameness, TimedRun, WayRuns};
 
@@ -257,11 +257,14 @@ fn doubts(proof: &Proof) -> impl Iterator<Item = String> {
     let failed = (proof.status != 0).then(|| format!("its exit status is {}", proof.status));
     let short = is_short(proof)
         .then(|| "it takes less than 50 ms: too short for a certain gain".to_owned());
-    let few = proof.boosted().speed.filter(|speed| {
-        let excludes_one = |ends: Interval| ends.low > 1.0 || ends.high < 1.0;
-        speed.verdict == Verdict::Undecided && speed.estimate.interval.is_none_or(excludes_one)
+    let few = proof.boosted().speed.and_then(|speed| match speed.reason? {
+        Doubt::TooFewRounds => Some("too few pairs for a verdict: the default is 10".to_owned()),
+        Doubt::NullControl => Some(format!(
+            "equal runs differ by nearly as much: more pairs may show that it gains (--prove={})",
+            2 * timed.len()
+        )),
+        Doubt::Interval | Doubt::WithinMargin => None,
     });
-    let few = few.map(|_| "too few pairs for a verdict: the default is 10".to_owned());
     let mut pipes = proof.pipes.iter().flatten();
     let is_already =
         |pipe: &TreatedPipe| matches!(pipe.treatment, Treatment::Left(Exemption::Already { .. }));
@@ -438,6 +441,28 @@ mod tests {
             Sameness::StatusDiffers,
         ];
         insta::assert_snapshot!(all.map(|output| screen(&with(output))).join("\n"));
+    }
+
+    #[test]
+    fn why_a_gain_has_no_verdict_is_a_note() {
+        // Each second run takes longer: equal runs differ as much as the two ways.
+        let mut uneven = proof(0.25);
+        for case in &mut uneven.cases {
+            let samples = case.samples.iter_mut();
+            samples.step_by(2).for_each(|sample| sample.seconds *= 1.7);
+        }
+        uneven.evaluate();
+        let uneven = screen(&uneven);
+        assert!(
+            uneven.contains("more pairs may show that it gains (--prove=20)"),
+            "{uneven}"
+        );
+        let mut few = proof(0.25);
+        few.cases
+            .iter_mut()
+            .for_each(|case| case.samples.truncate(2));
+        few.evaluate();
+        assert!(screen(&few).contains("too few pairs for a verdict"));
     }
 
     #[test]
