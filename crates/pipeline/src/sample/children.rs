@@ -482,6 +482,22 @@ mod tests {
         });
     }
 
+    /// As GNU parallel's helper, which writes to the job.
+    #[test]
+    fn a_child_that_only_feeds_its_own_child_is_not_the_one_that_works() {
+        if Command::new("bash").arg("--version").output().is_err() {
+            return pipespeed_testing::skip("no bash");
+        }
+        let script = "bash -c 'exec cat /dev/zero > >(while :; do :; done)'; :";
+        sample_until(script, |tally, parent| {
+            tally.sample(&Proc::default(), parent, &[&WAITING]);
+            let names = &tally.slice.names;
+            let decided = |name| names.get(name).map_or(0, |named| named.decided);
+            assert!(decided("cat") < 100, "{names:?}");
+            decided("bash") >= 20 && tally.schedules.len() == 1 && decided("cat") <= 2
+        });
+    }
+
     #[test]
     fn what_a_child_used_before_it_was_seen_does_not_count() {
         let proc = Proc::default();

@@ -582,9 +582,20 @@ fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
         "{busy_children:?}"
     );
     // Its children live all the time; or it sleeps for two thirds of it, without any.
-    for (alive, in_wait, is_child) in [(0.95, 0.0, true), (0.33, 0.33, false)] {
+    // Or it runs itself, too, on full processors.
+    for (runs, alive, in_wait, is_child) in [
+        (0.0, 0.95, 0.0, true),
+        (0.0, 0.33, 0.33, false),
+        (0.27, 0.95, 0.0, true),
+    ] {
         let mut parallel = parallel(0.66);
-        let timer = 1.0 - in_wait;
+        let timer = 1.0 - in_wait - 2.0 * runs;
+        parallel.shares = Shares {
+            runs,
+            queued: runs,
+            elsewhere: 1.0 - 2.0 * runs,
+            ..Shares::default()
+        };
         parallel.outside = BTreeMap::from([(Outside::Timer, timer), (Outside::Child, in_wait)]);
         parallel.children = Some(Children {
             names: vec!["gzip".to_owned()],
