@@ -189,6 +189,7 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         shares,
         outside: None,
         children: None,
+        threads_queued: 0.0,
         delay: None,
         is_stopped: false,
         room: Room::Usual,

@@ -244,7 +244,9 @@ fn remedy(
     let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     // Stages that wait for processors take them from each other less often with larger pipes.
-    let is_queued = shares.queued >= MIN_MENTIONED || bottleneck.delay.is_some();
+    let is_queued = shares.queued >= MIN_MENTIONED
+        || bottleneck.threads_queued >= MAX_ONLY_QUEUED
+        || bottleneck.delay.is_some();
     let pipes = match bottleneck.room {
         Room::Usual if !waits_for_pipes && !is_queued => "; larger pipes don't",
         _ => "",
@@ -323,7 +325,8 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let also_disk = shares.disk >= MIN_MENTIONED;
     let iowait = disk_text(bottleneck).filter(|_| !also_disk);
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
-    let waits = bottleneck.waits >= MIN_MENTIONED || shares.queued >= MAX_ONLY_QUEUED;
+    let queued = shares.queued.max(bottleneck.threads_queued);
+    let waits = bottleneck.waits >= MIN_MENTIONED || queued >= MAX_ONLY_QUEUED;
     let is_helped = also_disk || iowait.is_some() || waits || is_emptied;
     let is_only = bottleneck.delay.is_none() && !is_helped;
     let only = if is_only && shares.runs >= MIN_ONLY {
@@ -643,13 +646,21 @@ mod tests {
 
     #[test]
     fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
-        let queued = |queued: f64| {
+        let queued = |queued: f64, threads_queued: f64| {
             text(|bottleneck| {
                 (bottleneck.shares.runs, bottleneck.shares.queued) = (0.55, queued);
+                bottleneck.threads_queued = threads_queued;
             })
         };
-        assert!(queued(0.02).contains("larger pipes don't"));
-        assert!(!queued(0.41).contains("larger pipes"));
+        let none = queued(0.02, 0.02);
+        assert!(
+            none.contains("Only a faster tr helps; larger pipes don't"),
+            "{none}"
+        );
+        assert!(!queued(0.41, 0.41).contains("larger pipes"));
+        // Threads of it wait while another one runs.
+        let others = queued(0.05, 0.58);
+        assert!(others.contains("A faster tr helps."), "{others}");
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub struct Bottleneck {
     pub outside: Option<Outside>,
     /// What its children did, if it mainly waited for them.
     pub children: Option<Children>,
+    /// The time for which its threads were ready to run, and did not, added up, as a share of the
+    /// time: some may wait while another one runs.
+    pub threads_queued: f64,
     /// What kept it, or these children, from running, if they often waited for a processor.
     pub delay: Option<Delay>,
     /// Whether it was stopped at the end.
@@ -110,7 +113,18 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
     let mut edges = observation.edges();
     edges.retain(|(_, _, pipe)| !is_unused(observation, *pipe));
     let mut findings = Vec::new();
-    for stages in observation.in_order(&edges) {
+    let mut pipelines = observation.in_order(&edges);
+    let in_pipelines: BTreeSet<i32> = pipelines
+        .iter()
+        .flatten()
+        .map(|stage| stage.process.id.pid)
+        .collect();
+    let alone = observation.processes.iter().filter(|process| {
+        !in_pipelines.contains(&process.process.id.pid)
+            && serves_busy_children(observation, process)
+    });
+    pipelines.extend(alone.map(|process| vec![process]));
+    for stages in pipelines {
         let is_asked = stages.iter().any(|stage| stage.is_asked);
         // Most pipelines of a system wait for something to do.
         let is_idle = observation.is_survey && stages.iter().all(|stage| stage.is_frozen);
@@ -124,6 +138,18 @@ pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Ve
         }
     }
     findings
+}
+
+/// Whether a process waits for most of the time on links to children that work, none of which lives
+/// for long enough to be a stage.
+fn serves_busy_children(observation: &Observation, process: &Observed) -> bool {
+    let awake =
+        |children: &Children| children.shares.runs + children.shares.queued + children.shares.disk;
+    let children = process.children.as_ref();
+    process.is_lasting(observation.min_samples())
+        && !process.has_ended
+        && process.shares.blocked + process.shares.starved >= MIN_THROUGH_CHILDREN
+        && children.is_some_and(|children| awake(children) >= MIN_LIKELY)
 }
 
 /// Whether nobody used a pipe, as one from which a stage does not read: its writer did not hold up
@@ -322,7 +348,9 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     };
     let stage = best.stage;
     // It waits for those of another pipeline.
-    if best.private_waits > 1.0 - MIN_OWN_PIPELINE && has_known_writers(observation, best) {
+    let is_alone = stages.len() == 1;
+    let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
+    if waits_for_others && !is_alone && has_known_writers(observation, best) {
         return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets
@@ -351,6 +379,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         shares: best.shares(),
         outside: best.outside(),
         children: children.cloned(),
+        threads_queued: per_s(stage, stage.delayed_s),
         delay: cause_of_delay(observation, stages, stage, children),
         is_stopped: stage.threads.contains(&ThreadState::Stopped),
         room: room(observation, best),

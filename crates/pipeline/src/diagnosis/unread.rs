@@ -115,9 +115,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .iter()
                 .any(|reader| reader.io.is_some_and(|io| io.reads > 0)),
         };
-        let reads_later = readers
-            .iter()
-            .any(|process| is_busy(process) || is_starved(process) || may_poll(process));
+        let reads_later = readers.iter().any(|process| {
+            is_busy(process) || is_starved(process) || may_poll(process) || takes_in_order(process)
+        });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
         }
@@ -145,6 +145,15 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
 fn writes_only_to(process: &Observed, other: &Observed) -> bool {
     let mut waits = process.on.iter().filter(|on| on.side == LinkSide::Room);
     waits.all(|on| other.process.holds(on.pipe, LinkSide::Input))
+}
+
+/// Whether a process reads from one input after the other, as cat, diff and `sort -m` do: its only
+/// thread read in this time, and waited on one link at a time.
+fn takes_in_order(process: &Observed) -> bool {
+    let has_read = process
+        .io
+        .is_some_and(|io| io.reads > 0 && io.read_bytes > 0);
+    has_read && process.threads.len() == 1 && process.polled.is_empty()
 }
 
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
@@ -244,9 +253,10 @@ fn idle_reader(
 mod tests {
     use super::*;
     use crate::fixtures::{
-        busy, child_of, frozen, observation, on_outside, on_room, process, reads, writes,
+        busy, child_of, frozen, observation, on_input, on_outside, on_room, process, reads, writes,
     };
     use crate::observe::FillChange;
+    use crate::proc::Io;
     use crate::wait::LinkWait;
 
     fn found(processes: Vec<Observed>) -> Vec<Unread> {
@@ -295,6 +305,32 @@ mod tests {
         let unread = found(vec![blocked(), cat, sleep]);
         let names = unread.iter().map(|unread| &*unread.writer.name);
         assert_eq!(names.collect::<Vec<&str>>(), ["cat"]);
+    }
+
+    #[test]
+    fn who_takes_its_inputs_in_order_comes_to_this_one() {
+        let ends = vec![reads(3, 8), reads(5, 7), writes(1, 9)];
+        let mut cat = busy(process(2, "cat", ends), 0.1, 0.0, 0.9);
+        cat.on.retain(|on| on.pipe == LinkId::pipe(8));
+        (cat.threads, cat.io) = (vec![on_input(8)], None);
+        let found = |reader: &Observed| {
+            let mut observation = observation(vec![blocked(), reader.clone()]);
+            observation.pipes[0].fill_change = Some(FillChange {
+                is_constant: true,
+                bytes_per_s: 0.0,
+            });
+            find(&observation, &BTreeSet::new()).len()
+        };
+        assert_eq!(found(&cat), 1);
+        cat.io = Some(Io {
+            read_bytes: 1 << 20,
+            reads: 16,
+            ..Io::default()
+        });
+        assert_eq!(found(&cat), 0);
+        // A server reads from others, too.
+        cat.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
+        assert_eq!(found(&cat), 1);
     }
 
     #[test]

@@ -336,7 +336,8 @@ impl ChildSlice {
             ran,
             queued,
             longest: ((ran + queued) / together).min(1.0),
-            least_ran: least_ran(ran, processors),
+            // Of more than there are processors, each runs for less.
+            least_ran: least_ran(ran, processors).min(ran / together),
             any_ran: 0.0,
         };
         // Several that mostly sleep, each by itself, are not what the one does that is awake.

@@ -138,7 +138,8 @@ pub(super) fn cause_of_delay(
     let queued = of_children.max(stage.shares.queued);
     let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
     let are_filled = children.is_some_and(|children| fill(children, &processors));
-    if queued < MIN_QUEUED && !are_filled {
+    let of_threads = per_s(stage, stage.delayed_s);
+    if queued < MIN_QUEUED && of_threads < MIN_LACKING && !are_filled {
         return None;
     }
     let delay = delay(observation, stages, stage, queued);

@@ -796,3 +796,32 @@ fn equal_workers_of_a_pool_that_fill_the_processors_are_the_bottleneck() {
         "{findings:?}"
     );
 }
+
+/// A server in node that starts one gzip after the other, none of which is there for long.
+#[test]
+fn who_waits_for_busy_children_is_not_without_a_bottleneck() {
+    let mut node = busy(process(2, "node", vec![writes(19, 5)]), 0.1, 0.85, 0.0);
+    let serves = |node: &Observed| {
+        let findings = found(vec![node.clone()]);
+        let [Finding::Bottleneck(found)] = &findings[..] else {
+            return None;
+        };
+        Some(found.children.as_ref()?.names.concat())
+    };
+    assert_eq!(serves(&node), None);
+    let children = |runs: f64| Children {
+        names: vec!["gzip".to_owned()],
+        shares: Shares {
+            runs,
+            ..Shares::default()
+        },
+        outside: BTreeMap::new(),
+        on: Vec::new(),
+        processors: runs,
+        are_short: false,
+    };
+    node.children = Some(children(0.1));
+    assert_eq!(serves(&node), None);
+    node.children = Some(children(0.96));
+    assert_eq!(serves(&node).as_deref(), Some("gzip"));
+}
