@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
 /// Type of a descriptor, as far as relaying is concerned.
@@ -126,10 +127,19 @@ impl<'a> Endpoint<'a> {
     }
 
     /// Whether it is a stream socket at the end of its data. False if unknown.
-    pub(super) fn is_at_end(&self) -> bool {
+    ///
+    /// # Errors
+    /// Those of recv(2), which are not reported again.
+    pub(super) fn is_at_end(&self) -> rustix::io::Result<bool> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(self.kind, FileKind::Stream { .. })
-            && matches!(recv(self.fd, &mut [0; 1], flags), Ok((0, _)))
+        if !matches!(self.kind, FileKind::Stream { .. }) {
+            return Ok(false);
+        }
+        match recv(self.fd, &mut [0; 1], flags) {
+            Ok((n, _)) => Ok(n == 0),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Returns the number of bytes between the position of a regular file and its

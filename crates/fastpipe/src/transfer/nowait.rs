@@ -7,12 +7,15 @@
 //!    process, poll(2) always reports them ready, and RWF_NOWAIT might fail
 //!    forever: btrfs and XFS return EAGAIN for every write that updates a
 //!    timestamp.
-//! 2. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
-//!    pipes since about Linux 6.4, on sockets and on /dev/null.
-//! 3. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
+//! 2. Sockets: recv(2) and send(2) with MSG_DONTWAIT, which every kernel has. A socket
+//!    reports an error once, and then the end of the data, so there must be nothing to
+//!    fall back to: the error could be taken for a refusal of the call.
+//! 3. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
+//!    pipes since about Linux 6.4, and on /dev/null.
+//! 4. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
 //!    filter): an open file of our own, created by opening /proc/self/fd/N with
 //!    O_NONBLOCK.
-//! 4. Otherwise (a terminal, or no /proc): poll(2), then a call small enough not
+//! 5. Otherwise (a terminal, or no /proc): poll(2), then a call small enough not
 //!    to block if poll reported readiness. It may still block if another writer
 //!    or reader comes in between.
 
@@ -22,6 +25,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Counts;
 use crate::pipe::{PIPE_BUF, is_pipe};
@@ -39,6 +43,8 @@ pub(crate) enum Nowait {
     Unknown,
     /// Plain calls.
     Plain,
+    /// MSG_DONTWAIT.
+    Socket,
     /// RWF_NOWAIT.
     PerCall,
     /// Plain calls on our own, non-blocking open file of the same pipe.
@@ -58,6 +64,7 @@ impl Nowait {
             match self {
                 Nowait::Unknown => *self = Self::for_file_type(fd),
                 Nowait::Plain => return rustix::io::write(fd, data),
+                Nowait::Socket => return send(fd, data, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
                 Nowait::PerCall => {
                     let result = rustix::io::pwritev2(
                         fd,
@@ -93,6 +100,7 @@ impl Nowait {
             match self {
                 Nowait::Unknown => *self = Self::for_file_type(fd),
                 Nowait::Plain => return rustix::io::read(fd, buffer),
+                Nowait::Socket => return recv(fd, buffer, RecvFlags::DONTWAIT).map(|(n, _)| n),
                 Nowait::PerCall => {
                     let result = rustix::io::preadv2(
                         fd,
@@ -121,6 +129,7 @@ impl Nowait {
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::RegularFile | FileType::BlockDevice) => Nowait::Plain,
+            Ok(FileType::Socket) => Nowait::Socket,
             _ => Nowait::PerCall,
         }
     }

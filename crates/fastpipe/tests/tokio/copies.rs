@@ -10,9 +10,10 @@ use std::time::Duration;
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
 use crate::common::process::mappings_and_descriptors;
+use crate::common::prohibited::{self, failing_connections};
 use crate::common::state::until;
 use crate::common::writers::{KIB, MIB, check, stream};
-use fastpipe::tokio::{copy, copy_bidirectional};
+use fastpipe::tokio::{Reader, copy, copy_bidirectional};
 use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -368,4 +369,30 @@ fn what_tokio_itself_reads_and_writes_afterwards_is_the_rest() {
         (&server).read_exact(&mut got).unwrap();
         assert_eq!(&got, b"also");
     });
+}
+
+#[test]
+fn error_of_a_connection_that_looks_like_a_refusal_is_no_end() {
+    let Some(([file, socket, both_ways, reader], _peers)) = failing_connections() else {
+        return;
+    };
+    let directory = Directory::new();
+    let (theirs, _server) = tcp();
+    let outcomes = run(async {
+        let theirs = nonblocking(theirs);
+        let [file, socket, both_ways, reader] = [file, socket, both_ways, reader].map(nonblocking);
+        [
+            copy(&file, directory.file("out", b"")).await.map(drop),
+            copy(&socket, &theirs).await.map(drop),
+            copy_bidirectional(&both_ways, &theirs).await.map(drop),
+            async {
+                let mut got = Vec::new();
+                Reader::new(&reader)?.read_to_end(&mut got).await.map(drop)
+            }
+            .await,
+        ]
+    });
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap_err().raw_os_error(), Some(prohibited::ERROR));
+    }
 }
