@@ -378,7 +378,7 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
     }
 
     /// Returns the number of bytes taken and not given.
-    fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.copying.held() + self.private.as_ref().map_or(0, PrivatePipe::held)
     }
 

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::engine::{Attempted, Engine, STUCK_PAUSE};
 use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
-use super::waiting::is_ready;
+use super::waiting::{is_hung_up, is_ready};
 use super::{bytes_moved, check_ends, spare};
 use crate::registered::Registered;
 use crate::wait::{Wait, failure_of_output, poll_now};
@@ -52,8 +53,8 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 ///
 /// When one direction ends, the connection that it goes to is shut down for writing
 /// (shutdown(2)), and the other direction continues. When a connection fails, what came from it before is
-/// still passed on, and then the copy ends with the error. A reset is not passed on:
-/// dropping the other connection ends it as usual, unless SO_LINGER says otherwise.
+/// still passed on, and then the copy ends with the error. The other connection is not shut down then,
+/// and a reset is not passed on: dropping it ends it as usual, unless SO_LINGER says otherwise.
 ///
 /// Nothing else may read from or write to the connections meanwhile.
 ///
@@ -76,14 +77,14 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
             back.poll(context);
         }
         let is_over = [&there.ended, &back.ended].into_iter().all(Option::is_some);
-        if !is_over && !there.has_lost_its_input() && !back.has_lost_its_input() {
+        if !is_over && !there.ends_both() && !back.ends_both() {
             return Poll::Pending;
         }
         match (there.ended.take(), back.ended.take()) {
-            (Some(Err((_, error))), _) | (_, Some(Err((_, error)))) => Poll::Ready(Err(error)),
+            (Some(Err(failed)), _) | (_, Some(Err(failed))) => Poll::Ready(Err(failed.error)),
             (there, back) => {
                 let bytes =
-                    |ended: Option<Result<u64, Failure>>| ended.map_or(0, |b| b.unwrap_or(0));
+                    |ended: Option<Result<u64, Failed>>| ended.map_or(0, |b| b.unwrap_or(0));
                 Poll::Ready(Ok((bytes(there), bytes(back))))
             }
         }
@@ -94,10 +95,28 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
 /// A direction of a copy, and how it has ended.
 struct Direction<'a, F> {
     copying: Pin<&'a mut F>,
-    ended: Option<Result<u64, Failure>>,
+    ended: Option<Result<u64, Failed>>,
 }
 
-impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
+/// Failure of a direction.
+struct Failed {
+    error: io::Error,
+    /// Nothing more comes from the connections. Otherwise the output has failed, and the other direction
+    /// still passes on what came from there before.
+    ends_both: bool,
+}
+
+impl Failed {
+    fn new(side: Side, error: io::Error, output: &RuntimeEnd<'_>) -> Self {
+        Failed {
+            error,
+            // An output that is not hung up is open for reading, perhaps for ever.
+            ends_both: side == Side::Input || !is_hung_up(output.end.fd),
+        }
+    }
+}
+
+impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
     fn new(copying: Pin<&'a mut F>) -> Self {
         Direction {
             copying,
@@ -113,10 +132,14 @@ impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
         }
     }
 
-    /// The connection that it reads from has failed, so that nothing can be sent to it either. After a
-    /// failure of its output, the other direction still passes on what came from there before.
-    fn has_lost_its_input(&self) -> bool {
-        matches!(self.ended, Some(Err((Side::Input, _))))
+    fn ends_both(&self) -> bool {
+        matches!(
+            self.ended,
+            Some(Err(Failed {
+                ends_both: true,
+                ..
+            }))
+        )
     }
 }
 
@@ -124,6 +147,9 @@ impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
 struct RuntimeEnd<'a> {
     end: Endpoint<'a>,
     ready: Registered<()>,
+    /// Writing to it has failed. A connection reports its error once: to whoever reads from it, it then
+    /// seems to have ended.
+    has_failed: AtomicBool,
 }
 
 impl<'a> RuntimeEnd<'a> {
@@ -132,21 +158,31 @@ impl<'a> RuntimeEnd<'a> {
         Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
             ready: Registered::new((), fd.try_clone_to_owned()?, interest)?,
+            has_failed: AtomicBool::new(false),
         })
     }
 }
 
 /// One direction between two connections.
-async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<u64, Failure> {
+async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<u64, Failed> {
     let moved = relay(input, output).await;
     let side = moved
         .as_ref()
         .map_or_else(|error| error.side, |_| Side::Output);
-    let bytes = bytes_moved(moved).map_err(|error| (side, error))?;
+    let bytes = bytes_moved(moved).map_err(|error| {
+        if side == Side::Output {
+            output.has_failed.store(true, Ordering::Relaxed);
+        }
+        Failed::new(side, error, output)
+    })?;
+    if input.has_failed.load(Ordering::Relaxed) {
+        // No proper end, which must not be passed on. The other direction has the error.
+        return Ok(bytes);
+    }
     match rustix::net::shutdown(output.end.fd, Shutdown::Write) {
         // The other end is gone, or it is no connection.
         Ok(()) | Err(Errno::NOTCONN | Errno::NOTSOCK) => Ok(bytes),
-        Err(errno) => Err((Side::Output, errno.into())),
+        Err(errno) => Err(Failed::new(Side::Output, errno.into(), output)),
     }
 }
 
@@ -183,7 +219,10 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
     let mut attempts = 0_u64;
     loop {
         attempts += 1;
-        if attempts.is_multiple_of(MAX_ATTEMPTS) {
+        // A splice that was stopped by an error reports what it has moved, and not the error. The next
+        // attempt must come before the other direction finds the end of a connection without one.
+        if attempts >= MAX_ATTEMPTS && engine.held() == 0 {
+            attempts = 0;
             // The other direction, and other tasks, have their turn.
             yield_now().await;
         }
