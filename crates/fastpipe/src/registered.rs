@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use rustix::io::Errno;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
+use tokio::task::coop::poll_proceed;
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
 ///
@@ -31,6 +32,13 @@ fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedF
             cause => Err(cause),
         },
     }
+}
+
+/// Takes a part of the task's budget, or lets other tasks have their turn: for what does not have to wait.
+/// Waiting for a descriptor does the same.
+pub(crate) fn take_turn(context: &mut Context<'_>) -> Poll<()> {
+    ready!(poll_proceed(context)).made_progress();
+    Poll::Ready(())
 }
 
 /// Attempts of one poll that may fail although the descriptor was ready.
@@ -113,6 +121,7 @@ impl<T> Registered<T> {
     ) -> Poll<io::Result<R>> {
         for _ in 0..MAX_ATTEMPTS {
             let Some(polled) = &self.ready else {
+                ready!(take_turn(context));
                 return Poll::Ready(attempt(&mut self.inner));
             };
             let mut guard = ready!(poll_ready(polled, context))?;
@@ -142,6 +151,7 @@ impl<T> Registered<T> {
         context: &mut Context<'_>,
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        ready!(take_turn(context));
         for _ in 0..MAX_ATTEMPTS {
             match attempt(&mut self.inner) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

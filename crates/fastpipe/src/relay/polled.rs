@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFdReadyGuard;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::{consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
 use super::engine::{Attempted, Engine, STUCK_PAUSE};
@@ -214,6 +214,8 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
     engine: &mut Engine<'_, Look>,
     readiness: &mut Readiness<'_>,
 ) -> Result<End, Failure> {
+    // Copies that are soon done, one after the other, let other tasks have their turn, too.
+    consume_budget().await;
     engine.lend_pipe(spare::take);
     let mut pause = STUCK_PAUSE;
     let mut attempts = 0_u64;

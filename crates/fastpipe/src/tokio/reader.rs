@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, Interest, ReadBuf};
 
 use crate::reader::{self, ReaderBuilder};
-use crate::registered::Registered;
+use crate::registered::{Registered, take_turn};
 use crate::wait::Wait;
 
 /// Buffered input with few, large reads: a [`Reader`](crate::Reader) that waits in the runtime.
@@ -82,6 +82,7 @@ impl<F: AsFd + Unpin> AsyncRead for Reader<F> {
         let got = if this.is_empty() {
             ready!(this.inner.poll_read(context, |reader| reader.read(room)))?
         } else {
+            ready!(take_turn(context));
             this.inner.get_mut().read(room)?
         };
         into.advance(got);
@@ -97,6 +98,8 @@ impl<F: AsFd + Unpin> AsyncBufRead for Reader<F> {
                 this.inner
                     .poll_read(context, |reader| reader.fill_buf().map(drop))
             )?;
+        } else {
+            ready!(take_turn(context));
         }
         Poll::Ready(Ok(this.inner.get_ref().buffer()))
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, Interest};
 
-use crate::registered::Registered;
+use crate::registered::{Registered, take_turn};
 use crate::wait::Wait;
 use crate::writer::{self, FinishError, Loan, Report, WriterBuilder};
 
@@ -97,7 +97,7 @@ impl<F: AsFd> Writer<F> {
 
     fn poll_flush_queue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.inner.get_ref().queued() == 0 {
-            return Poll::Ready(Ok(()));
+            return take_turn(context).map(Ok);
         }
         self.inner.poll_write(context, Write::flush)
     }

@@ -1,8 +1,10 @@
 //! Writers, readers and rings whose bytes arrive.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{beside, both, counted, run};
@@ -203,4 +205,81 @@ fn one_end_may_wait_in_the_runtime_and_the_other_asleep() {
     let got = receiving.join().unwrap();
     check(&got, 0).unwrap();
     assert_eq!(got.len(), LEN);
+}
+
+/// Repeats `turn` until another task of the runtime has had its turn.
+async fn lets_others_run(what: &str, mut turn: impl AsyncFnMut()) {
+    let has_run = Arc::new(AtomicBool::new(false));
+    let other = tokio::spawn({
+        let has_run = has_run.clone();
+        async move { has_run.store(true, Ordering::Relaxed) }
+    });
+    for _ in 0..1000 {
+        turn().await;
+        if has_run.load(Ordering::Relaxed) {
+            return other.await.unwrap();
+        }
+    }
+    panic!("{what} starves the other task");
+}
+
+#[test]
+fn what_never_has_to_wait_lets_other_tasks_run() {
+    run(async {
+        let zero = || File::open("/dev/zero").unwrap();
+        let null = || File::options().write(true).open("/dev/null").unwrap();
+        let mut input = Reader::new(zero()).unwrap();
+        let mut large = vec![0; MIB];
+        lets_others_run("reading without buffer", async || {
+            input.read_exact(&mut large).await.unwrap();
+        })
+        .await;
+        lets_others_run("reading", async || {
+            input.read_exact(&mut [0; 100]).await.unwrap();
+        })
+        .await;
+        lets_others_run("a buffer", async || {
+            input.fill_buf().await.unwrap();
+        })
+        .await;
+        let mut out = Writer::new(null()).unwrap();
+        lets_others_run("writing", async || out.write_all(&[1; 100]).await.unwrap()).await;
+        lets_others_run("flushing", async || out.flush().await.unwrap()).await;
+        lets_others_run("lending", async || {
+            out.lend(0).await.unwrap().commit(1).unwrap();
+        })
+        .await;
+        let directory = Directory::new();
+        let short = directory.file("short", b"short");
+        lets_others_run("short copies", async || {
+            fastpipe::tokio::copy(&short, null()).await.unwrap();
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_ring_whose_peer_is_never_behind_lets_other_tasks_run() {
+    run(async {
+        let (producer, consumer) = ring(MIB);
+        let mut producer = Producer::new(producer).unwrap();
+        let mut consumer = Consumer::new(consumer).unwrap();
+        lets_others_run("lending", async || {
+            let _ = producer.lend(8).await.unwrap();
+        })
+        .await;
+        lets_others_run("sending", async || {
+            producer.send(b"message").await.unwrap();
+            producer.send(b"message").await.unwrap();
+        })
+        .await;
+        for _ in 0..1000 {
+            producer.send(b"message").await.unwrap();
+        }
+        let mut message = Vec::new();
+        lets_others_run("receiving", async || {
+            consumer.recv(&mut message).await.unwrap();
+        })
+        .await;
+    });
 }
