@@ -7,6 +7,8 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
+use crate::transfer::is_terminal;
+
 /// Type of a descriptor, as far as relaying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
@@ -23,7 +25,7 @@ pub(super) enum FileKind {
     /// /dev/null, /dev/zero and similar devices, which never block.
     Memory,
     /// A terminal, or one end of a pseudo-terminal.
-    Terminal { master: bool },
+    Terminal,
     /// Anything else: devices, counters, timers.
     Other,
 }
@@ -187,9 +189,9 @@ fn character_device(device: u64) -> FileKind {
     match (rustix::fs::major(device), rustix::fs::minor(device)) {
         // null, zero, full, random, urandom.
         (1, 3 | 5 | 7 | 8 | 9) => FileKind::Memory,
-        (5, 2) | (128..=135, _) => FileKind::Terminal { master: true },
-        // Consoles and serial lines, tty and console, Unix98 slaves.
-        (4 | 136..=143, _) | (5, 0 | 1) => FileKind::Terminal { master: false },
+        // Masters of pseudo-terminals.
+        (5, 2) | (128..=135, _) => FileKind::Terminal,
+        _ if is_terminal(device) => FileKind::Terminal,
         _ => FileKind::Other,
     }
 }

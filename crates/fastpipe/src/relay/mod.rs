@@ -121,7 +121,6 @@ mod plan;
 pub(crate) mod polled;
 mod private;
 mod report;
-mod sink;
 #[cfg(feature = "tokio")]
 mod spare;
 mod step;

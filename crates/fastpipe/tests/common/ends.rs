@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::OptionalActions;
+use rustix::termios::{OptionalActions, OutputModes};
 
 use super::{Directory, assert_same, pipe_of, state};
 
@@ -227,6 +227,15 @@ pub fn terminal() -> (OwnedFd, OwnedFd) {
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
     let mut how = rustix::termios::tcgetattr(&slave).unwrap();
     how.make_raw();
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
+    (master, slave)
+}
+
+/// As [`terminal`], which writes new lines as two characters.
+pub fn cooked_terminal() -> (OwnedFd, OwnedFd) {
+    let (master, slave) = terminal();
+    let mut how = rustix::termios::tcgetattr(&slave).unwrap();
+    how.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
     (master, slave)
 }

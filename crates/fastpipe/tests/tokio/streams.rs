@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{beside, both, counted, run};
+use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
+use crate::common::ends::cooked_terminal;
 use crate::common::writers::{KIB, MIB, check, fill, stream};
 use fastpipe::tokio::{Consumer, Producer, Reader, Writer};
 use fastpipe::{Method, ring};
@@ -281,5 +282,23 @@ fn a_ring_whose_peer_is_never_behind_lets_other_tasks_run() {
             consumer.recv(&mut message).await.unwrap();
         })
         .await;
+    });
+}
+
+#[test]
+fn a_terminal_whose_reader_does_not_read_blocks_no_thread() {
+    let (_master, slave) = cooked_terminal();
+    let (zero, other_slave) = (File::open("/dev/zero").unwrap(), slave.try_clone().unwrap());
+    run(async {
+        let mut out = Writer::new(slave).unwrap();
+        let writing = async {
+            loop {
+                out.write_all(&[b'\n'; 4096]).await.unwrap();
+                out.flush().await.unwrap();
+            }
+        };
+        assert!(cancelled_after(0, writing).await.is_none());
+        let copying = fastpipe::tokio::copy(&zero, &other_slave);
+        assert!(cancelled_after(0, copying).await.is_none());
     });
 }
