@@ -23,7 +23,7 @@ pub(crate) struct Registered<T> {
 }
 
 /// Registers `fd`; `None` if it is a file.
-fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     // SAFETY: an OwnedFd is open and the same as long as it lives, and the AsyncFd owns it.
     match unsafe { AsyncFd::register_with_interest(fd, interest) } {
         Ok(ready) => Ok(Some(ready)),

@@ -1,6 +1,6 @@
 //! Copies on tokio: relays that wait in the runtime.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
@@ -9,11 +9,14 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFdReadyGuard;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::task::{consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
@@ -23,8 +26,8 @@ use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::{is_hung_up, is_ready};
 use super::{bytes_moved, check_ends, spare};
-use crate::registered::Registered;
-use crate::wait::{Wait, failure_of_output, poll_now};
+use crate::registered::{Registered, register};
+use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
 const MAX_ATTEMPTS: u64 = 32;
@@ -194,7 +197,11 @@ async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relaye
         output,
         input_guard: None,
         output_guard: None,
-        watches_output: output.end.has_reader(),
+        watch: if output.end.has_reader() {
+            Watch::Readiness
+        } else {
+            Watch::Nothing
+        },
     };
     let look = None::<fn(&[u8]) -> Flow>;
     let mut engine = Engine::new(input.end, output.end, &options, look);
@@ -253,8 +260,29 @@ struct Readiness<'a> {
     /// became ready meanwhile is not.
     input_guard: Guard<'a>,
     output_guard: Guard<'a>,
-    /// Whether the output has a reader that may leave.
-    watches_output: bool,
+    watch: Watch,
+}
+
+/// How the output is watched, which may have a reader that leaves.
+enum Watch {
+    Readiness,
+    /// From time to time, after a false alarm: the runtime does not forget it.
+    Timer(AsyncFd<OwnedFd>),
+    /// It has no reader, or there is no descriptor for a timer.
+    Nothing,
+}
+
+/// Returns a descriptor that becomes readable again and again.
+fn timer() -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let pause = Timespec::try_from(UNWATCHED).map_err(io::Error::other)?;
+    let times = Itimerspec {
+        it_interval: pause,
+        it_value: pause,
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+    register(timer, Interest::READABLE)
 }
 
 impl Readiness<'_> {
@@ -278,40 +306,58 @@ impl Readiness<'_> {
     }
 
     async fn wait_for_input(&mut self) -> Result<(), Failure> {
-        let mut arrived = pin!(self.input.ready.ready(Interest::READABLE));
+        let input = self.input;
+        let mut arrived = pin!(input.ready.ready(Interest::READABLE));
         loop {
-            let watches_output = self.watches_output;
-            let mut failed = pin!(self.output.ready.ready(Interest::WRITABLE));
-            let ready = poll_fn(|context| {
-                if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
-                    return Poll::Ready(Ok(guard));
-                }
-                if watches_output && let Poll::Ready(guard) = failed.as_mut().poll(context) {
-                    return Poll::Ready(Err(guard));
-                }
-                Poll::Pending
-            });
-            match ready.await {
-                Ok(guard) => {
-                    self.input_guard = guard.map_err(|error| (Side::Input, error))?;
-                    return Ok(());
-                }
-                // Being writable is no failure.
-                Err(Ok(Some(mut guard))) if !guard.ready().is_write_closed() => guard.clear_ready(),
-                Err(_) => self.check_output()?,
+            let ready = {
+                let mut failed = pin!(self.output_may_have_failed());
+                poll_fn(|context| {
+                    if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
+                        return Poll::Ready(Some(guard));
+                    }
+                    failed.as_mut().poll(context).map(|()| None)
+                })
+                .await
+            };
+            if let Some(guard) = ready {
+                self.input_guard = guard.map_err(|error| (Side::Input, error))?;
+                return Ok(());
             }
+            self.check_output()?;
         }
     }
 
-    /// Fails if the output has no reader any more, and does not watch it otherwise.
+    async fn output_may_have_failed(&self) {
+        match &self.watch {
+            Watch::Readiness => loop {
+                match self.output.ready.ready(Interest::WRITABLE).await {
+                    // Being writable is no failure.
+                    Ok(Some(mut guard)) if !guard.ready().is_write_closed() => guard.clear_ready(),
+                    _ => return,
+                }
+            },
+            Watch::Timer(timer) => {
+                if let Ok(mut guard) = timer.readable().await {
+                    let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
+                    guard.clear_ready();
+                }
+            }
+            Watch::Nothing => pending().await,
+        }
+    }
+
+    /// Fails if the output has no reader any more; otherwise looks again from time to time.
     fn check_output(&mut self) -> Result<(), Failure> {
-        self.watches_output = false;
         let fd = self.output.end.fd;
         let found = poll_now(fd, PollFlags::empty()).unwrap_or(PollFlags::empty());
-        match failure_of_output(fd, found) {
-            Some(errno) => Err((Side::Output, errno.into())),
-            None => Ok(()),
+        if let Some(errno) = failure_of_output(fd, found) {
+            return Err((Side::Output, errno.into()));
         }
+        if matches!(self.watch, Watch::Readiness) {
+            let timer = timer().ok().flatten();
+            self.watch = timer.map_or(Watch::Nothing, Watch::Timer);
+        }
+        Ok(())
     }
 }
 

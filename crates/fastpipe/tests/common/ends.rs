@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -14,6 +14,8 @@ use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, OutputModes};
 
+use super::skip::skip;
+use super::state::until;
 use super::{Directory, assert_same, pipe_of, state};
 
 /// What a relay does that is stopped when the condition no longer holds.
@@ -216,6 +218,27 @@ pub fn tcp() -> (OwnedFd, OwnedFd) {
 pub fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
     rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
     pair
+}
+
+/// Makes poll(2) report POLLERR for a healthy TCP socket, by the completion of a send
+/// with MSG_ZEROCOPY in its error queue. Returns false if that is not possible.
+pub fn noticed(socket: &OwnedFd) -> bool {
+    let (fd, on) = (socket.as_raw_fd(), 1_i32);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    // SAFETY: the pointer refers to a live value of this length.
+    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+    // SAFETY: the data is static.
+    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
+    if (set, sent) != (0, 1) {
+        skip("no MSG_ZEROCOPY here");
+        return false;
+    }
+    until("the notice", || {
+        let flags = rustix::event::PollFlags::empty();
+        let mut fds = [rustix::event::PollFd::new(socket, flags)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
+    });
+    true
 }
 
 /// Opens a pseudo-terminal in raw mode. Returns master and slave.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
+use crate::common::ends;
 use crate::common::process::mappings_and_descriptors;
 use crate::common::prohibited::{self, failing_connections};
 use crate::common::state::until;
@@ -473,4 +474,27 @@ fn an_output_that_fails_and_stays_open_ends_both_directions() {
     let error = runtime.block_on(limited(copy_bidirectional(&ours, &theirs)));
     let error = error.unwrap_err().downcast::<RelayError>().unwrap();
     assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE));
+}
+
+#[test]
+fn the_end_of_an_output_with_an_error_queue_is_noticed() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (to, from) = ends::tcp();
+    if !ends::noticed(&to) {
+        return;
+    }
+    let outcome = run(async {
+        let copying = copy(&reader, &to);
+        both(copying, async {
+            // It looks at the output.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            // With an unread byte.
+            drop(from);
+        })
+        .await
+        .0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
