@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
@@ -44,19 +45,36 @@ pub(crate) fn take_turn(context: &mut Context<'_>) -> Poll<()> {
 /// Attempts of one poll that may fail although the descriptor was ready.
 const MAX_ATTEMPTS: u32 = 32;
 
-impl<T> Registered<T> {
-    /// Registers `duplicate`.
+impl Registered<()> {
+    /// Registers a duplicate of `fd`. There is none of a file: closing it would release the file's record locks
+    /// (fcntl_locking(2)).
     ///
     /// # Errors
-    /// Those of epoll_ctl(2), except for EPERM.
-    pub(crate) fn new(inner: T, duplicate: OwnedFd, interest: Interest) -> io::Result<Self> {
+    /// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+    pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
+        let ready = match kind {
+            FileType::RegularFile | FileType::BlockDevice => None,
+            _ => register(fd.try_clone_to_owned()?, interest)?,
+        };
         Ok(Registered {
-            inner,
-            ready: register(duplicate, interest)?,
+            inner: (),
+            ready,
             interest,
         })
     }
 
+    /// The same for a value.
+    pub(crate) fn with<T>(self, inner: T) -> Registered<T> {
+        Registered {
+            inner,
+            ready: self.ready,
+            interest: self.interest,
+        }
+    }
+}
+
+impl<T> Registered<T> {
     pub(crate) fn get_ref(&self) -> &T {
         &self.inner
     }
@@ -129,14 +147,10 @@ impl<T> Registered<T> {
             if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
                 return Poll::Ready(done);
             }
-            if was_closed {
+            if was_closed && let Some(polled) = self.ready.take() {
                 // A FIFO whose other side left and came back. The runtime does not forget that it
                 // was closed.
-                let again = polled.get_ref().try_clone();
-                // Without a descriptor, attempts are all that is left.
-                if let Ok(ready) = again.and_then(|again| register(again, self.interest)) {
-                    self.ready = ready;
-                }
+                self.ready = register(polled.into_inner(), self.interest)?;
             }
         }
         // Ready, and yet not: others have their turn first.

@@ -160,7 +160,7 @@ impl<'a> RuntimeEnd<'a> {
         let fd = fd.as_fd();
         Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
-            ready: Registered::new((), fd.try_clone_to_owned()?, interest)?,
+            ready: Registered::new(fd, interest)?,
             has_failed: AtomicBool::new(false),
         })
     }

@@ -81,9 +81,15 @@ macro_rules! both_ends {
             #[doc = concat!("death of the new owner if it [watches](super::", $Other, "::watch) that process.")]
             ///
             /// # Errors
-            /// Those of duplicating a descriptor. The end is then closed.
+            #[doc = concat!("Those of duplicating a descriptor. The ", $other, " then finds that this end has died.")]
             pub fn into_fd(self) -> io::Result<OwnedFd> {
                 self.side.into_fd()
+            }
+
+            /// Closes the end as a panic would.
+            #[cfg(feature = "tokio")]
+            pub(crate) fn abandon(self) {
+                self.side.abandon();
             }
 
             /// Returns the counts since this end was attached: the bytes that passed through it;

@@ -40,7 +40,7 @@ impl<F: AsFd> Reader<F> {
     /// Creates a reader from `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of dup(2) and epoll_ctl(2).
+    /// Those of fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Reader::builder(), fd)
     }
@@ -48,12 +48,13 @@ impl<F: AsFd> Reader<F> {
     /// Creates a reader from `fd` with these settings, except for how to wait.
     ///
     /// # Errors
-    /// Those of fstat(2), dup(2) and epoll_ctl(2).
+    /// Those of [`new`](Self::new).
     pub fn with(settings: ReaderBuilder, fd: F) -> io::Result<Self> {
         let reader = settings.wait(Wait::Never).open(fd)?;
-        let duplicate = reader.as_fd().try_clone_to_owned()?;
-        let inner = Registered::new(reader, duplicate, Interest::READABLE)?;
-        Ok(Reader { inner })
+        let registered = Registered::new(reader.as_fd(), Interest::READABLE)?;
+        Ok(Reader {
+            inner: registered.with(reader),
+        })
     }
 
     /// Returns the reader itself, for its counts and its buffer.

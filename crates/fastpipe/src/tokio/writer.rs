@@ -49,7 +49,7 @@ impl<F: AsFd> Writer<F> {
     /// Creates a writer to `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of mmap(2), dup(2) and epoll_ctl(2).
+    /// Those of mmap(2), fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Writer::builder(), fd)
     }
@@ -60,9 +60,10 @@ impl<F: AsFd> Writer<F> {
     /// Those of [`new`](Self::new).
     pub fn with(settings: WriterBuilder, fd: F) -> io::Result<Self> {
         let writer = settings.wait(Wait::Never).open(fd)?;
-        let duplicate = writer.as_fd().try_clone_to_owned()?;
-        let inner = Registered::new(writer, duplicate, Interest::WRITABLE)?;
-        Ok(Writer { inner })
+        let registered = Registered::new(writer.as_fd(), Interest::WRITABLE)?;
+        Ok(Writer {
+            inner: registered.with(writer),
+        })
     }
 
     /// Lends memory for the next bytes of the stream, as [`Writer::lend`](crate::Writer::lend), once

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -300,5 +301,75 @@ fn a_terminal_whose_reader_does_not_read_blocks_no_thread() {
         assert!(cancelled_after(0, writing).await.is_none());
         let copying = fastpipe::tokio::copy(&zero, &other_slave);
         assert!(cancelled_after(0, copying).await.is_none());
+    });
+}
+
+/// Whether the file of `other` has a record lock. `other` must stay open: closing it releases the lock.
+fn is_locked(other: &File) -> bool {
+    let mut lock = whole_file();
+    // SAFETY: valid for reading and writing a flock.
+    let asked = unsafe { libc::fcntl(other.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    assert_eq!(asked, 0, "{}", std::io::Error::last_os_error());
+    i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+fn whole_file() -> libc::flock {
+    // SAFETY: all zeroes are a lock from the beginning to the end of a file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock
+}
+
+/// Closing a descriptor of a file releases all of the process's locks.
+#[test]
+fn record_locks_of_a_file_remain() {
+    let directory = Directory::new();
+    let file = directory.file("f", b"locked");
+    let other = File::options()
+        .write(true)
+        .read(true)
+        .open(directory.path("f"))
+        .unwrap();
+    let lock = whole_file();
+    // SAFETY: valid for reading a flock.
+    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    run(async {
+        drop(Reader::new(&file).unwrap());
+        assert!(is_locked(&other), "reader");
+        drop(Writer::new(&file).unwrap());
+        assert!(is_locked(&other), "writer");
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        fastpipe::tokio::copy(&file, &null).await.unwrap();
+        assert!(is_locked(&other), "input");
+        fastpipe::tokio::copy(File::open("/dev/null").unwrap(), &file)
+            .await
+            .unwrap();
+        assert!(is_locked(&other), "output");
+    });
+}
+
+#[test]
+fn an_end_that_cannot_wait_in_the_runtime_is_no_proper_end() {
+    run(async {
+        // These have no descriptor to wait on.
+        let (producer, mut consumer) = ring::pair(1).unwrap();
+        assert_eq!(
+            Producer::new(producer).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            consumer.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
+        let (mut producer, consumer) = ring::pair(1).unwrap();
+        assert_eq!(
+            Consumer::new(consumer).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            producer.write(b"x").unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
     });
 }
