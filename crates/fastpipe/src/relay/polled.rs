@@ -41,7 +41,8 @@ type Failure = (Side, io::Error);
 /// Moves bytes from `input` to `output` until the input ends, as [`copy`](fn@crate::copy) does, and
 /// waits in the runtime. Returns their number.
 ///
-/// Ends with `BrokenPipe` when the output has no reader any more, also while it waits for the input.
+/// Ends with `BrokenPipe` when the output has no reader any more, or `ConnectionReset` when it is a
+/// connection that was reset, also while it waits for the input.
 ///
 /// # Errors
 /// Those of [`copy`](fn@crate::copy), of dup(2) and of epoll_ctl(2).
@@ -57,7 +58,8 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 /// When one direction ends, the connection that it goes to is shut down for writing
 /// (shutdown(2)), and the other direction continues. When a connection fails, what came from it before is
 /// still passed on, and then the copy ends with the error. The other connection is not shut down then,
-/// and a reset is not passed on: dropping it ends it as usual, unless SO_LINGER says otherwise.
+/// and a reset is not passed on: dropping it ends it as usual, unless SO_LINGER says otherwise. If a
+/// connection has ended, and is reset while the last bytes are sent to it, the copy may succeed.
 ///
 /// Nothing else may read from or write to the connections meanwhile.
 ///

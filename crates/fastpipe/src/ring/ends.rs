@@ -135,7 +135,7 @@ macro_rules! both_ends {
             }
 
             /// Limits each wait, which then fails with `TimedOut`. `None`, the default, means no
-            /// limit.
+            /// limit. Nothing waits under [`Wait::Never`], and so not in tokio's runtime.
             pub fn set_timeout(&mut self, timeout: Option<Duration>) {
                 self.side.set_timeout(timeout);
             }

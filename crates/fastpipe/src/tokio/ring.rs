@@ -16,6 +16,9 @@ macro_rules! end {
         impl $End {
             #[doc = concat!("Lets the ", $mine, " wait in the runtime.")]
             ///
+            /// Its [timeout](crate::ring::Producer::set_timeout) does not apply here: use
+            /// `tokio::time::timeout`.
+            ///
             /// If that fails, the peer finds that this end has died: its data is incomplete.
             ///
             /// # Errors

@@ -78,6 +78,8 @@ impl<F: AsFd> Writer<F> {
 
     /// Sends all queued bytes, closes the descriptor, and returns a report.
     ///
+    /// If the future is dropped, so is the writer: it sends what is possible without waiting.
+    ///
     /// # Errors
     /// Those of sending, with the writer and what was not sent.
     pub async fn finish(mut self) -> Result<Report, FinishError<F>> {
