@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
+use tokio::task::coop::poll_proceed;
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
 ///
@@ -22,7 +24,7 @@ pub(crate) struct Registered<T> {
 }
 
 /// Registers `fd`; `None` if it is a file.
-fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     // SAFETY: an OwnedFd is open and the same as long as it lives, and the AsyncFd owns it.
     match unsafe { AsyncFd::register_with_interest(fd, interest) } {
         Ok(ready) => Ok(Some(ready)),
@@ -33,22 +35,46 @@ fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedF
     }
 }
 
+/// Takes a part of the task's budget, or lets other tasks have their turn: for what does not have to wait.
+/// Waiting for a descriptor does the same.
+pub(crate) fn take_turn(context: &mut Context<'_>) -> Poll<()> {
+    ready!(poll_proceed(context)).made_progress();
+    Poll::Ready(())
+}
+
 /// Attempts of one poll that may fail although the descriptor was ready.
 const MAX_ATTEMPTS: u32 = 32;
 
-impl<T> Registered<T> {
-    /// Registers `duplicate`.
+impl Registered<()> {
+    /// Registers a duplicate of `fd`. There is none of a file: closing it would release the file's record locks
+    /// (fcntl_locking(2)).
     ///
     /// # Errors
-    /// Those of epoll_ctl(2), except for EPERM.
-    pub(crate) fn new(inner: T, duplicate: OwnedFd, interest: Interest) -> io::Result<Self> {
+    /// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+    pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
+        let ready = match kind {
+            FileType::RegularFile | FileType::BlockDevice => None,
+            _ => register(fd.try_clone_to_owned()?, interest)?,
+        };
         Ok(Registered {
-            inner,
-            ready: register(duplicate, interest)?,
+            inner: (),
+            ready,
             interest,
         })
     }
 
+    /// The same for a value.
+    pub(crate) fn with<T>(self, inner: T) -> Registered<T> {
+        Registered {
+            inner,
+            ready: self.ready,
+            interest: self.interest,
+        }
+    }
+}
+
+impl<T> Registered<T> {
     pub(crate) fn get_ref(&self) -> &T {
         &self.inner
     }
@@ -113,6 +139,7 @@ impl<T> Registered<T> {
     ) -> Poll<io::Result<R>> {
         for _ in 0..MAX_ATTEMPTS {
             let Some(polled) = &self.ready else {
+                ready!(take_turn(context));
                 return Poll::Ready(attempt(&mut self.inner));
             };
             let mut guard = ready!(poll_ready(polled, context))?;
@@ -120,14 +147,10 @@ impl<T> Registered<T> {
             if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
                 return Poll::Ready(done);
             }
-            if was_closed {
+            if was_closed && let Some(polled) = self.ready.take() {
                 // A FIFO whose other side left and came back. The runtime does not forget that it
                 // was closed.
-                let again = polled.get_ref().try_clone();
-                // Without a descriptor, attempts are all that is left.
-                if let Ok(ready) = again.and_then(|again| register(again, self.interest)) {
-                    self.ready = ready;
-                }
+                self.ready = register(polled.into_inner(), self.interest)?;
             }
         }
         // Ready, and yet not: others have their turn first.
@@ -142,6 +165,7 @@ impl<T> Registered<T> {
         context: &mut Context<'_>,
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        ready!(take_turn(context));
         for _ in 0..MAX_ATTEMPTS {
             match attempt(&mut self.inner) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

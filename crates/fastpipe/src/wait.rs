@@ -296,6 +296,10 @@ pub(crate) const NO_WAIT: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// How long an output is not watched after poll(2) has reported an error of it that is none: the same
+/// would be reported again and again.
+pub(crate) const UNWATCHED: Duration = Duration::from_secs(1);
+
 /// Returns which of `events`, POLLERR and POLLHUP are pending on `fd`, without
 /// waiting.
 ///
@@ -342,27 +346,38 @@ fn poll_input(
         // POLLERR and POLLHUP are always reported.
         PollFd::from_borrowed_fd(output, PollFlags::empty()),
     ];
-    poll_forever(&mut fds, counts)?;
-    if !fds[0].revents().is_empty() {
-        return Ok(());
-    }
-    match failure_of_output(output, fds[1].revents()) {
-        Some(errno) => Err(errno),
-        // poll(2) would report the same again and again.
-        None => poll_forever(&mut fds[..1], counts),
+    let pause = Timespec {
+        tv_sec: UNWATCHED.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    loop {
+        poll_up_to(None, &mut fds, counts)?;
+        if !fds[0].revents().is_empty() {
+            return Ok(());
+        }
+        if let Some(errno) = failure_of_output(output, fds[1].revents()) {
+            return Err(errno);
+        }
+        if poll_up_to(Some(&pause), &mut fds[..1], counts)? > 0 {
+            return Ok(());
+        }
     }
 }
 
 fn poll_forever(fds: &mut [PollFd<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
-    loop {
+    poll_up_to(None, fds, counts).map(drop)
+}
+
+fn poll_up_to(
+    limit: Option<&Timespec>,
+    fds: &mut [PollFd<'_>],
+    counts: &mut Counts,
+) -> rustix::io::Result<usize> {
+    rustix::io::retry_on_intr(|| {
         counts.syscalls += 1;
         counts.polls += 1;
-        match poll(fds, None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+        poll(fds, limit)
+    })
 }
 
 /// Returns the error of an output for which poll(2) has `found` POLLERR or POLLHUP;

@@ -4,17 +4,16 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::ends::{Endpoint, FileKind};
 use super::messages::{self, Next};
 use super::private::PrivatePipe;
 use super::report::Side;
-use super::sink::RelaySink;
 use super::step::{Needs, Step};
 use crate::buffer::Buffer;
 use crate::pipe;
-use crate::transfer::Input;
+use crate::transfer::{Counts, Input, Nowait};
 use crate::wait::Wait;
 
 /// Copying through a buffer.
@@ -26,8 +25,7 @@ pub(super) struct Copying<'a> {
     input: Endpoint<'a>,
     source: Input<BorrowedFd<'a>>,
     output: Endpoint<'a>,
-    /// Created when first needed, since it may have to open something.
-    sink: Option<RelaySink<'a>>,
+    giving: Nowait,
     /// Maximum number of bytes per write, and per read unless the input is a pipe.
     size: usize,
     /// Mapped when first needed, with at least `size` bytes.
@@ -49,7 +47,7 @@ impl<'a> Copying<'a> {
             input: *input,
             source: Input::new(input.fd, Wait::Never),
             output: *output,
-            sink: None,
+            giving: Nowait::default(),
             size,
             buffer: None,
             start: 0,
@@ -215,9 +213,8 @@ impl<'a> Copying<'a> {
         };
         let end = self.end.min(self.start + self.size);
         let data = &buffer[self.start..end];
-        let output = &self.output;
-        let sink = self.sink.get_or_insert_with(|| RelaySink::new(output));
-        match sink.give(data) {
+        let (output, counts) = (self.output.fd, &mut Counts::default());
+        match retry_on_intr(|| self.giving.write(output, data, counts)) {
             Ok(0) => Step::Failed(Side::Output, ErrorKind::WriteZero.into()),
             Ok(n) => {
                 self.start += n;
@@ -226,8 +223,9 @@ impl<'a> Copying<'a> {
                     given: n as u64,
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Step::Blocked(Needs::OUTPUT),
-            Err(error) => Step::Failed(Side::Output, error),
+            // EWOULDBLOCK is the same number on Linux.
+            Err(Errno::AGAIN) => Step::Blocked(Needs::OUTPUT),
+            Err(errno) => Step::Failed(Side::Output, errno.into()),
         }
     }
 

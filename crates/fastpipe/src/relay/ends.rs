@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
+
+use crate::transfer::is_terminal;
 
 /// Type of a descriptor, as far as relaying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub(super) enum FileKind {
     /// /dev/null, /dev/zero and similar devices, which never block.
     Memory,
     /// A terminal, or one end of a pseudo-terminal.
-    Terminal { master: bool },
+    Terminal,
     /// Anything else: devices, counters, timers.
     Other,
 }
@@ -126,10 +129,19 @@ impl<'a> Endpoint<'a> {
     }
 
     /// Whether it is a stream socket at the end of its data. False if unknown.
-    pub(super) fn is_at_end(&self) -> bool {
+    ///
+    /// # Errors
+    /// Those of recv(2), which are not reported again.
+    pub(super) fn is_at_end(&self) -> rustix::io::Result<bool> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(self.kind, FileKind::Stream { .. })
-            && matches!(recv(self.fd, &mut [0; 1], flags), Ok((0, _)))
+        if !matches!(self.kind, FileKind::Stream { .. }) {
+            return Ok(false);
+        }
+        match recv(self.fd, &mut [0; 1], flags) {
+            Ok((n, _)) => Ok(n == 0),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Returns the number of bytes between the position of a regular file and its
@@ -177,9 +189,9 @@ fn character_device(device: u64) -> FileKind {
     match (rustix::fs::major(device), rustix::fs::minor(device)) {
         // null, zero, full, random, urandom.
         (1, 3 | 5 | 7 | 8 | 9) => FileKind::Memory,
-        (5, 2) | (128..=135, _) => FileKind::Terminal { master: true },
-        // Consoles and serial lines, tty and console, Unix98 slaves.
-        (4 | 136..=143, _) | (5, 0 | 1) => FileKind::Terminal { master: false },
+        // Masters of pseudo-terminals.
+        (5, 2) | (128..=135, _) => FileKind::Terminal,
+        _ if is_terminal(device) => FileKind::Terminal,
         _ => FileKind::Other,
     }
 }

@@ -18,6 +18,7 @@ use super::report::{
 use super::step::{Needs, Step};
 use super::waiting::{Waited, Watch};
 use crate::pipe;
+use crate::transfer::is_refusal;
 
 /// After this number of attempts that moved nothing although both ends were
 /// ready, the technique is considered stuck.
@@ -210,7 +211,7 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
 
     /// Makes one attempt and handles its outcome.
     pub(super) fn advance(&mut self, may_take: u64) -> Result<Attempted, (Side, io::Error)> {
-        match self.attempt(may_take) {
+        match self.attempt_unless_failed(may_take) {
             Step::Moved { taken, given } => {
                 self.taken += taken;
                 self.given += given;
@@ -232,10 +233,17 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
             // Interrupted by a signal.
             Step::Blocked(needs) if !needs.input && !needs.output => {}
             Step::Blocked(needs) => return Ok(Attempted::Blocked(needs)),
-            Step::End if self.is_copying() || self.input.is_at_end() => {
-                return Ok(Attempted::Ended(End::EndOfData));
+            Step::End => {
+                let is_end = self.is_copying()
+                    || self
+                        .input
+                        .is_at_end()
+                        .map_err(|errno| (Side::Input, errno.into()))?;
+                if is_end {
+                    return Ok(Attempted::Ended(End::EndOfData));
+                }
+                self.end_unconfirmed = true;
             }
-            Step::End => self.end_unconfirmed = true,
             Step::Refused(errno) => {
                 let reason = Reason::Refused {
                     errno: errno.raw_os_error(),
@@ -268,6 +276,27 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
         // Others may enlarge the pipe meanwhile.
         let pipeful = capacity.max(options::TARGET_CAPACITY) as u64;
         to_end.min(limit).saturating_sub(pipeful)
+    }
+
+    /// Attempts again what was refused at a socket: there it may be the error of a broken
+    /// connection, which is reported once and followed by the end of the data.
+    fn attempt_unless_failed(&mut self, may_take: u64) -> Step {
+        let step = self.attempt(may_take);
+        let Step::Refused(errno) = step else {
+            return step;
+        };
+        if !is_refusal(errno) || !self.input.is_socket() && !self.output.is_socket() {
+            return step;
+        }
+        let side = if self.input.is_socket() && self.held() == 0 {
+            Side::Input
+        } else {
+            Side::Output
+        };
+        match self.attempt(may_take) {
+            again @ (Step::Refused(_) | Step::Moved { .. }) => again,
+            _ => Step::Failed(side, errno.into()),
+        }
     }
 
     fn attempt(&mut self, may_take: u64) -> Step {
@@ -349,7 +378,7 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
     }
 
     /// Returns the number of bytes taken and not given.
-    fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.copying.held() + self.private.as_ref().map_or(0, PrivatePipe::held)
     }
 

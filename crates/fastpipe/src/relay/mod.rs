@@ -27,7 +27,8 @@
 //! A relay sleeps only in poll(2). The callback is therefore called on time
 //! whatever the two ends do, and an idle relay wakes up only for the callback.
 //! While it waits for the input it notices when the output has no reader any
-//! more, and ends with `BrokenPipe`, even if everything so far was read. (A TCP
+//! more, and ends with `BrokenPipe` (`ConnectionReset` if it is a socket that was reset), even if everything
+//! so far was read. (A TCP
 //! peer that has only shut down its own sending may still read, so it counts as
 //! a reader until it resets the connection.)
 //!
@@ -121,7 +122,6 @@ mod plan;
 pub(crate) mod polled;
 mod private;
 mod report;
-mod sink;
 #[cfg(feature = "tokio")]
 mod spare;
 mod step;

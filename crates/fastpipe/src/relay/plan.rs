@@ -75,7 +75,7 @@ fn unsuitable(
 
 fn unsuitable_to_splice_from(input: &Endpoint<'_>) -> Option<&'static str> {
     match input.kind {
-        FileKind::Terminal { .. } | FileKind::Other => Some("such an input could block in splice"),
+        FileKind::Terminal | FileKind::Other => Some("such an input could block in splice"),
         FileKind::Messages => Some("the input's messages would be joined"),
         _ => None,
     }
@@ -83,7 +83,7 @@ fn unsuitable_to_splice_from(input: &Endpoint<'_>) -> Option<&'static str> {
 
 fn unsuitable_to_splice_to(output: &Endpoint<'_>) -> Option<&'static str> {
     match output.kind {
-        FileKind::Terminal { .. } | FileKind::Other => Some("such an output could block in splice"),
+        FileKind::Terminal | FileKind::Other => Some("such an output could block in splice"),
         FileKind::Messages => Some("the output's messages would be split differently"),
         // SPLICE_F_NONBLOCK does not affect sockets: a full one would block.
         FileKind::Stream { .. } if !output.is_nonblocking() => {

@@ -1,29 +1,33 @@
 //! Copies on tokio: relays that wait in the runtime.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFdReadyGuard;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::task::{consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
 use super::engine::{Attempted, Engine, STUCK_PAUSE};
 use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
-use super::waiting::is_ready;
+use super::waiting::{is_hung_up, is_ready};
 use super::{bytes_moved, check_ends, spare};
-use crate::registered::Registered;
-use crate::wait::{Wait, failure_of_output, poll_now};
+use crate::registered::{Registered, register};
+use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
 const MAX_ATTEMPTS: u64 = 32;
@@ -37,7 +41,8 @@ type Failure = (Side, io::Error);
 /// Moves bytes from `input` to `output` until the input ends, as [`copy`](fn@crate::copy) does, and
 /// waits in the runtime. Returns their number.
 ///
-/// Ends with `BrokenPipe` when the output has no reader any more, also while it waits for the input.
+/// Ends with `BrokenPipe` when the output has no reader any more, or `ConnectionReset` when it is a
+/// connection that was reset, also while it waits for the input.
 ///
 /// # Errors
 /// Those of [`copy`](fn@crate::copy), of dup(2) and of epoll_ctl(2).
@@ -52,8 +57,9 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 ///
 /// When one direction ends, the connection that it goes to is shut down for writing
 /// (shutdown(2)), and the other direction continues. When a connection fails, what came from it before is
-/// still passed on, and then the copy ends with the error. A reset is not passed on:
-/// dropping the other connection ends it as usual, unless SO_LINGER says otherwise.
+/// still passed on, and then the copy ends with the error. The other connection is not shut down then,
+/// and a reset is not passed on: dropping it ends it as usual, unless SO_LINGER says otherwise. If a
+/// connection has ended, and is reset while the last bytes are sent to it, the copy may succeed.
 ///
 /// Nothing else may read from or write to the connections meanwhile.
 ///
@@ -76,14 +82,14 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
             back.poll(context);
         }
         let is_over = [&there.ended, &back.ended].into_iter().all(Option::is_some);
-        if !is_over && !there.has_lost_its_input() && !back.has_lost_its_input() {
+        if !is_over && !there.ends_both() && !back.ends_both() {
             return Poll::Pending;
         }
         match (there.ended.take(), back.ended.take()) {
-            (Some(Err((_, error))), _) | (_, Some(Err((_, error)))) => Poll::Ready(Err(error)),
+            (Some(Err(failed)), _) | (_, Some(Err(failed))) => Poll::Ready(Err(failed.error)),
             (there, back) => {
                 let bytes =
-                    |ended: Option<Result<u64, Failure>>| ended.map_or(0, |b| b.unwrap_or(0));
+                    |ended: Option<Result<u64, Failed>>| ended.map_or(0, |b| b.unwrap_or(0));
                 Poll::Ready(Ok((bytes(there), bytes(back))))
             }
         }
@@ -94,10 +100,28 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
 /// A direction of a copy, and how it has ended.
 struct Direction<'a, F> {
     copying: Pin<&'a mut F>,
-    ended: Option<Result<u64, Failure>>,
+    ended: Option<Result<u64, Failed>>,
 }
 
-impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
+/// Failure of a direction.
+struct Failed {
+    error: io::Error,
+    /// Nothing more comes from the connections. Otherwise the output has failed, and the other direction
+    /// still passes on what came from there before.
+    ends_both: bool,
+}
+
+impl Failed {
+    fn new(side: Side, error: io::Error, output: &RuntimeEnd<'_>) -> Self {
+        Failed {
+            error,
+            // An output that is not hung up is open for reading, perhaps for ever.
+            ends_both: side == Side::Input || !is_hung_up(output.end.fd),
+        }
+    }
+}
+
+impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
     fn new(copying: Pin<&'a mut F>) -> Self {
         Direction {
             copying,
@@ -113,10 +137,14 @@ impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
         }
     }
 
-    /// The connection that it reads from has failed, so that nothing can be sent to it either. After a
-    /// failure of its output, the other direction still passes on what came from there before.
-    fn has_lost_its_input(&self) -> bool {
-        matches!(self.ended, Some(Err((Side::Input, _))))
+    fn ends_both(&self) -> bool {
+        matches!(
+            self.ended,
+            Some(Err(Failed {
+                ends_both: true,
+                ..
+            }))
+        )
     }
 }
 
@@ -124,6 +152,9 @@ impl<'a, F: Future<Output = Result<u64, Failure>>> Direction<'a, F> {
 struct RuntimeEnd<'a> {
     end: Endpoint<'a>,
     ready: Registered<()>,
+    /// Writing to it has failed. A connection reports its error once: to whoever reads from it, it then
+    /// seems to have ended.
+    has_failed: AtomicBool,
 }
 
 impl<'a> RuntimeEnd<'a> {
@@ -131,22 +162,32 @@ impl<'a> RuntimeEnd<'a> {
         let fd = fd.as_fd();
         Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
-            ready: Registered::new((), fd.try_clone_to_owned()?, interest)?,
+            ready: Registered::new(fd, interest)?,
+            has_failed: AtomicBool::new(false),
         })
     }
 }
 
 /// One direction between two connections.
-async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<u64, Failure> {
+async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<u64, Failed> {
     let moved = relay(input, output).await;
     let side = moved
         .as_ref()
         .map_or_else(|error| error.side, |_| Side::Output);
-    let bytes = bytes_moved(moved).map_err(|error| (side, error))?;
+    let bytes = bytes_moved(moved).map_err(|error| {
+        if side == Side::Output {
+            output.has_failed.store(true, Ordering::Relaxed);
+        }
+        Failed::new(side, error, output)
+    })?;
+    if input.has_failed.load(Ordering::Relaxed) {
+        // No proper end, which must not be passed on. The other direction has the error.
+        return Ok(bytes);
+    }
     match rustix::net::shutdown(output.end.fd, Shutdown::Write) {
         // The other end is gone, or it is no connection.
         Ok(()) | Err(Errno::NOTCONN | Errno::NOTSOCK) => Ok(bytes),
-        Err(errno) => Err((Side::Output, errno.into())),
+        Err(errno) => Err(Failed::new(Side::Output, errno.into(), output)),
     }
 }
 
@@ -158,7 +199,11 @@ async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relaye
         output,
         input_guard: None,
         output_guard: None,
-        watches_output: output.end.has_reader(),
+        watch: if output.end.has_reader() {
+            Watch::Readiness
+        } else {
+            Watch::Nothing
+        },
     };
     let look = None::<fn(&[u8]) -> Flow>;
     let mut engine = Engine::new(input.end, output.end, &options, look);
@@ -178,12 +223,17 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
     engine: &mut Engine<'_, Look>,
     readiness: &mut Readiness<'_>,
 ) -> Result<End, Failure> {
+    // Copies that are soon done, one after the other, let other tasks have their turn, too.
+    consume_budget().await;
     engine.lend_pipe(spare::take);
     let mut pause = STUCK_PAUSE;
     let mut attempts = 0_u64;
     loop {
         attempts += 1;
-        if attempts.is_multiple_of(MAX_ATTEMPTS) {
+        // A splice that was stopped by an error reports what it has moved, and not the error. The next
+        // attempt must come before the other direction finds the end of a connection without one.
+        if attempts >= MAX_ATTEMPTS && engine.held() == 0 {
+            attempts = 0;
             // The other direction, and other tasks, have their turn.
             yield_now().await;
         }
@@ -212,8 +262,29 @@ struct Readiness<'a> {
     /// became ready meanwhile is not.
     input_guard: Guard<'a>,
     output_guard: Guard<'a>,
-    /// Whether the output has a reader that may leave.
-    watches_output: bool,
+    watch: Watch,
+}
+
+/// How the output is watched, which may have a reader that leaves.
+enum Watch {
+    Readiness,
+    /// From time to time, after a false alarm: the runtime does not forget it.
+    Timer(AsyncFd<OwnedFd>),
+    /// It has no reader, or there is no descriptor for a timer.
+    Nothing,
+}
+
+/// Returns a descriptor that becomes readable again and again.
+fn timer() -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let pause = Timespec::try_from(UNWATCHED).map_err(io::Error::other)?;
+    let times = Itimerspec {
+        it_interval: pause,
+        it_value: pause,
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+    register(timer, Interest::READABLE)
 }
 
 impl Readiness<'_> {
@@ -237,40 +308,58 @@ impl Readiness<'_> {
     }
 
     async fn wait_for_input(&mut self) -> Result<(), Failure> {
-        let mut arrived = pin!(self.input.ready.ready(Interest::READABLE));
+        let input = self.input;
+        let mut arrived = pin!(input.ready.ready(Interest::READABLE));
         loop {
-            let watches_output = self.watches_output;
-            let mut failed = pin!(self.output.ready.ready(Interest::WRITABLE));
-            let ready = poll_fn(|context| {
-                if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
-                    return Poll::Ready(Ok(guard));
-                }
-                if watches_output && let Poll::Ready(guard) = failed.as_mut().poll(context) {
-                    return Poll::Ready(Err(guard));
-                }
-                Poll::Pending
-            });
-            match ready.await {
-                Ok(guard) => {
-                    self.input_guard = guard.map_err(|error| (Side::Input, error))?;
-                    return Ok(());
-                }
-                // Being writable is no failure.
-                Err(Ok(Some(mut guard))) if !guard.ready().is_write_closed() => guard.clear_ready(),
-                Err(_) => self.check_output()?,
+            let ready = {
+                let mut failed = pin!(self.output_may_have_failed());
+                poll_fn(|context| {
+                    if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
+                        return Poll::Ready(Some(guard));
+                    }
+                    failed.as_mut().poll(context).map(|()| None)
+                })
+                .await
+            };
+            if let Some(guard) = ready {
+                self.input_guard = guard.map_err(|error| (Side::Input, error))?;
+                return Ok(());
             }
+            self.check_output()?;
         }
     }
 
-    /// Fails if the output has no reader any more, and does not watch it otherwise.
+    async fn output_may_have_failed(&self) {
+        match &self.watch {
+            Watch::Readiness => loop {
+                match self.output.ready.ready(Interest::WRITABLE).await {
+                    // Being writable is no failure.
+                    Ok(Some(mut guard)) if !guard.ready().is_write_closed() => guard.clear_ready(),
+                    _ => return,
+                }
+            },
+            Watch::Timer(timer) => {
+                if let Ok(mut guard) = timer.readable().await {
+                    let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
+                    guard.clear_ready();
+                }
+            }
+            Watch::Nothing => pending().await,
+        }
+    }
+
+    /// Fails if the output has no reader any more; otherwise looks again from time to time.
     fn check_output(&mut self) -> Result<(), Failure> {
-        self.watches_output = false;
         let fd = self.output.end.fd;
         let found = poll_now(fd, PollFlags::empty()).unwrap_or(PollFlags::empty());
-        match failure_of_output(fd, found) {
-            Some(errno) => Err((Side::Output, errno.into())),
-            None => Ok(()),
+        if let Some(errno) = failure_of_output(fd, found) {
+            return Err((Side::Output, errno.into()));
         }
+        if matches!(self.watch, Watch::Readiness) {
+            let timer = timer().ok().flatten();
+            self.watch = timer.map_or(Watch::Nothing, Watch::Timer);
+        }
+        Ok(())
     }
 }
 

@@ -68,9 +68,10 @@ impl Step {
     /// failed unless the call was refused.
     ///
     /// A socket reports an error once, and then the end of the data: the next technique
-    /// would take a broken input for a complete one. Where `failed` is `None`, neither end
-    /// is a broken socket. Other files report an error again, so the next technique is
-    /// tried, and finally read and write, where it is obvious which end failed.
+    /// would take a broken input for a complete one. So the call is repeated before it counts
+    /// as refused at a socket. Where `failed` is `None`, neither end is a broken socket. Other
+    /// files report an error again, so the next technique is tried, and finally read and
+    /// write, where it is obvious which end failed.
     pub(super) fn of_error(errno: Errno, blocked: Needs, failed: Option<Side>) -> Self {
         match (errno, failed) {
             // EWOULDBLOCK is the same number on Linux.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::ends::Endpoint;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{Backoff, NO_WAIT, Wait, failure_of_output, poll_now};
+use crate::wait::{Backoff, NO_WAIT, UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Whether poll(2) reports `events`, an error or a hang-up.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
@@ -50,6 +50,8 @@ pub(super) struct Watch<'a> {
     /// report it reliably: a pseudo-terminal's master "hangs up" while no slave
     /// is open yet.
     watches_output: bool,
+    /// When to watch it again, after a false alarm.
+    watches_again: Option<Instant>,
 }
 
 impl<'a> Watch<'a> {
@@ -61,6 +63,7 @@ impl<'a> Watch<'a> {
             backoff: Backoff::new(wait),
             spins: 0,
             watches_output: output.has_reader(),
+            watches_again: None,
         }
     }
 
@@ -142,18 +145,23 @@ impl<'a> Watch<'a> {
         missing: &mut Needs,
         until: Option<Instant>,
     ) -> Result<Waited, (Side, io::Error)> {
-        let timeout = match until {
+        let deadline = until.into_iter().chain(self.watches_again).min();
+        let timeout = match deadline {
             None => None,
-            Some(until) => {
-                let remaining = until.saturating_duration_since(Instant::now());
-                if remaining.is_zero() {
+            Some(deadline) => {
+                let now = Instant::now();
+                if until.is_some_and(|until| until <= now) {
                     return Ok(Waited::TimedOut);
                 }
                 // Out of range means never.
-                Timespec::try_from(remaining).ok()
+                Timespec::try_from(deadline.saturating_duration_since(now)).ok()
             }
         };
-        self.poll_for(missing, timeout.as_ref())
+        match self.poll_for(missing, timeout.as_ref())? {
+            // Not the caller's deadline.
+            Waited::TimedOut if deadline != until => Ok(Waited::Ready),
+            waited => Ok(waited),
+        }
     }
 
     fn poll_for(
@@ -161,6 +169,8 @@ impl<'a> Watch<'a> {
         missing: &mut Needs,
         timeout: Option<&Timespec>,
     ) -> Result<Waited, (Side, io::Error)> {
+        self.watches_again.take_if(|when| *when <= Instant::now());
+        let watches_output = self.watches_output && self.watches_again.is_none();
         let (input, output) = (self.input.fd, self.output.fd);
         let mut fds = Vec::with_capacity(2);
         if missing.input {
@@ -168,7 +178,7 @@ impl<'a> Watch<'a> {
         }
         if missing.output {
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
-        } else if self.watches_output {
+        } else if watches_output {
             // POLLERR and POLLHUP are always reported.
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::empty()));
         }
@@ -198,8 +208,7 @@ impl<'a> Watch<'a> {
         match failure_of_output(self.output.fd, answer) {
             Some(errno) => Err((Side::Output, errno.into())),
             None => {
-                // poll(2) would report the same again and again.
-                self.watches_output = false;
+                self.watches_again = Some(Instant::now() + UNWATCHED);
                 Ok(())
             }
         }

@@ -69,6 +69,23 @@ impl Bell {
         Ok(())
     }
 
+    /// That of an end that was accepted, whose descriptors were [checked](Self::check).
+    pub(super) fn received(own: OwnedFd, other: OwnedFd) -> io::Result<Self> {
+        let access = fcntl_getfl(&other)? & OFlags::ACCMODE;
+        if access == OFlags::RDWR {
+            return Ok(Self::new(own, other));
+        }
+        match open_for_both(&other) {
+            Ok(both) => Ok(Self::new(own, both)),
+            // Without /proc, as in `one_way`.
+            Err(Errno::NOENT | Errno::NOSYS | Errno::PERM) => Ok(Self::new(own, other)),
+            Err(Errno::ACCESS) => Err(refused(
+                "the offer of a ring had a pipe of another user that is not open for reading",
+            )),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// `own` becomes readable when the other end rings; `other` rings the other end.
     pub(super) fn new(own: OwnedFd, other: OwnedFd) -> Self {
         Bell {
@@ -120,14 +137,18 @@ fn descriptor_path(fd: &OwnedFd) -> String {
     format!("/proc/thread-self/fd/{}", fd.as_raw_fd())
 }
 
-/// Creates a pipe. Its second end is open for reading, too, so that writing to it never raises
-/// SIGPIPE.
+/// Creates a pipe.
 fn one_way() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
     // Without /proc, a peer that dies while it is being woken costs a SIGPIPE.
-    let writer = open(descriptor_path(&writer), flags, Mode::empty()).unwrap_or(writer);
+    let writer = open_for_both(&writer).unwrap_or(writer);
     Ok((reader, writer))
+}
+
+/// Opens a pipe for reading, too, so that writing to it never raises SIGPIPE.
+fn open_for_both(writer: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    open(descriptor_path(writer), flags, Mode::empty())
 }
 
 impl AsFd for Bell {

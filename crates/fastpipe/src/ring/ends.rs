@@ -81,9 +81,15 @@ macro_rules! both_ends {
             #[doc = concat!("death of the new owner if it [watches](super::", $Other, "::watch) that process.")]
             ///
             /// # Errors
-            /// Those of duplicating a descriptor. The end is then closed.
+            #[doc = concat!("Those of duplicating a descriptor. The ", $other, " then finds that this end has died.")]
             pub fn into_fd(self) -> io::Result<OwnedFd> {
                 self.side.into_fd()
+            }
+
+            /// Closes the end as a panic would.
+            #[cfg(feature = "tokio")]
+            pub(crate) fn abandon(self) {
+                self.side.abandon();
             }
 
             /// Returns the counts since this end was attached: the bytes that passed through it;
@@ -129,7 +135,7 @@ macro_rules! both_ends {
             }
 
             /// Limits each wait, which then fails with `TimedOut`. `None`, the default, means no
-            /// limit.
+            /// limit. Nothing waits under [`Wait::Never`], and so not in tokio's runtime.
             pub fn set_timeout(&mut self, timeout: Option<Duration>) {
                 self.side.set_timeout(timeout);
             }

@@ -132,7 +132,7 @@ fn attach(
     };
     drop(needed);
     let memory = Memory::open_up_to(memory, limit)?;
-    let bell = Bell::new(own, other);
+    let bell = Bell::received(own, other)?;
     let mut side = RingSide::attach(memory, role)?;
     side.set_bell(bell);
     side.watch_first(Peer::handed_over(fds.take_if(Peer::is_pidfd), stream)?);

@@ -81,9 +81,9 @@
 //! # Trust
 //! The peer can write anything into the ring, header and data, at any time. It can
 //! thereby send wrong bytes, make this process wait, wake up for nothing or make
-//! a system call with each commit, but nothing else. (Over the socket of an offer it can also send
-//! descriptors of any kind. Those that are not wanted are closed in another thread, however long that
-//! takes.)
+//! a system call with each commit, but nothing else. (Where this process can't open files of /proc, it
+//! can also raise SIGPIPE. Over the socket of an offer it can also send descriptors of any kind. Those that
+//! are not wanted are closed in another thread, however long that takes.)
 //!
 //! * A ring that is offered is accepted up to a [limit](MAX_ACCEPTED).
 //! * The memory can't shrink (F_SEAL_SHRINK; fcntl(2)). An end that is received is

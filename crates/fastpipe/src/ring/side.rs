@@ -7,14 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, getpid};
-
 use super::bell::{Bell, Connection};
 use super::cursor::{Cursor, Role};
 use super::error::{Corrupt, RingError};
 use super::header::{EndState, Header, Woken};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
+use crate::fork::Origin;
 use crate::transfer::Counts;
 use crate::wait::{Backoff, Bound, Wait};
 
@@ -57,7 +56,7 @@ pub(super) struct RingSide {
     corrupt: bool,
     /// Process of origin: a forked child has a copy, which must not close the end.
     /// `None` after the end was passed on.
-    owner: Option<Pid>,
+    owner: Option<Origin>,
 }
 
 impl RingSide {
@@ -88,7 +87,7 @@ impl RingSide {
             counts: Counts::default(),
             died: false,
             corrupt: false,
-            owner: Some(getpid()),
+            owner: Some(Origin::this_process()),
         })
     }
 
@@ -439,10 +438,17 @@ impl RingSide {
 
     /// Passes the end on, to the next that attaches it by the descriptor.
     pub(super) fn into_fd(mut self) -> io::Result<OwnedFd> {
-        let file = self.memory.as_fd().try_clone_to_owned()?;
-        self.header().pass_on(self.role);
-        self.owner = None;
-        Ok(file)
+        match self.memory.as_fd().try_clone_to_owned() {
+            Ok(file) => {
+                self.header().pass_on(self.role);
+                self.owner = None;
+                Ok(file)
+            }
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
     }
 
     fn close(&mut self, cleanly: bool) {
@@ -467,7 +473,7 @@ fn too_large_request<T>() -> io::Result<T> {
 
 impl Drop for RingSide {
     fn drop(&mut self) {
-        if self.owner == Some(getpid()) {
+        if self.owner.is_some_and(Origin::is_this_process) {
             self.close(!thread::panicking());
         }
     }

@@ -49,17 +49,30 @@
 //! # Cancellation
 //! A future can be dropped at any await point. Of writers, readers and rings no byte is lost or sent
 //! twice then: what was accepted remains queued, and what was not returned remains there to be read.
+//! But [`Writer::finish`] owns its writer, which is dropped with the future: queued bytes that can't be sent
+//! without waiting are lost. Call `flush` before it where that can happen.
 //! A copy that is dropped may have taken bytes from its input that its output did not get. tokio's own
 //! `write_all`, `read_exact` and `read_line` do not show how far they came.
+//!
+//! An aborted task drops its [`Producer`], and so does one that returns early: the consumer finds a proper
+//! end. Send a last message, or a length before the data, where it must be able to tell.
 //!
 //! # Descriptors
 //! O_NONBLOCK need not be set, and is not changed: it belongs to the open file, which other processes
 //! may share. But where a socket's is set, a copy expects that it stays so: if another process clears it,
 //! a call may block. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
-//! ready; a call takes as long as the disk takes. A duplicate of each descriptor is registered with the
-//! runtime, so those of tokio's own types can be used, too. A connection passed on by
-//! [`copy_bidirectional`] thus has four descriptors, and up to eight while bytes are under way. Where
-//! there are none for pipes, bytes are copied.
+//! ready; a call takes as long as the disk takes. A write to the master of a pseudo-terminal, or to a device
+//! that is no terminal, may block if there is room for less than 512 bytes.
+//!
+//! A duplicate of each descriptor but a file's is registered with the runtime, so those of tokio's own types
+//! can be used, too. A connection passed on by [`copy_bidirectional`] thus has four descriptors, and up to eight while bytes are under way. Where
+//! there are none for pipes, bytes are copied. Up to eight empty pipes stay open for later copies. Closing a
+//! duplicate releases the record locks (fcntl_locking(2)) that this process has on a FIFO or a device.
+//!
+//! # Blocking and signals
+//! [`offer`](crate::ring::Producer::offer) and [`accept`](crate::ring::Producer::accept) of a ring block the
+//! thread: call them by [`tokio::task::spawn_blocking`]. Copies, and writers to pipes,
+//! raise SIGPIPE, as [`relay`](crate::relay::relay) says, unless it is ignored, as in Rust programs.
 //!
 //! # Panics
 //! All constructors and copies panic outside of a runtime, and in one without I/O

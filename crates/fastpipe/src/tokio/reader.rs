@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, Interest, ReadBuf};
 
 use crate::reader::{self, ReaderBuilder};
-use crate::registered::Registered;
+use crate::registered::{Registered, take_turn};
 use crate::wait::Wait;
 
 /// Buffered input with few, large reads: a [`Reader`](crate::Reader) that waits in the runtime.
@@ -40,7 +40,7 @@ impl<F: AsFd> Reader<F> {
     /// Creates a reader from `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of dup(2) and epoll_ctl(2).
+    /// Those of fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Reader::builder(), fd)
     }
@@ -48,12 +48,13 @@ impl<F: AsFd> Reader<F> {
     /// Creates a reader from `fd` with these settings, except for how to wait.
     ///
     /// # Errors
-    /// Those of fstat(2), dup(2) and epoll_ctl(2).
+    /// Those of [`new`](Self::new).
     pub fn with(settings: ReaderBuilder, fd: F) -> io::Result<Self> {
         let reader = settings.wait(Wait::Never).open(fd)?;
-        let duplicate = reader.as_fd().try_clone_to_owned()?;
-        let inner = Registered::new(reader, duplicate, Interest::READABLE)?;
-        Ok(Reader { inner })
+        let registered = Registered::new(reader.as_fd(), Interest::READABLE)?;
+        Ok(Reader {
+            inner: registered.with(reader),
+        })
     }
 
     /// Returns the reader itself, for its counts and its buffer.
@@ -82,6 +83,7 @@ impl<F: AsFd + Unpin> AsyncRead for Reader<F> {
         let got = if this.is_empty() {
             ready!(this.inner.poll_read(context, |reader| reader.read(room)))?
         } else {
+            ready!(take_turn(context));
             this.inner.get_mut().read(room)?
         };
         into.advance(got);
@@ -97,6 +99,8 @@ impl<F: AsFd + Unpin> AsyncBufRead for Reader<F> {
                 this.inner
                     .poll_read(context, |reader| reader.fill_buf().map(drop))
             )?;
+        } else {
+            ready!(take_turn(context));
         }
         Poll::Ready(Ok(this.inner.get_ref().buffer()))
     }

@@ -16,14 +16,28 @@ macro_rules! end {
         impl $End {
             #[doc = concat!("Lets the ", $mine, " wait in the runtime.")]
             ///
+            /// Its [timeout](crate::ring::Producer::set_timeout) does not apply here: use
+            /// `tokio::time::timeout`.
+            ///
+            /// If that fails, the peer finds that this end has died: its data is incomplete.
+            ///
             /// # Errors
             /// `Unsupported` unless the ring was offered and accepted: see
-            #[doc = concat!("[`ready_fd`](crate::ring::", stringify!($End), "::ready_fd); those of epoll_ctl(2).")]
+            #[doc = concat!("[`ready_fd`](crate::ring::", stringify!($End), "::ready_fd); those of dup(2) and epoll_ctl(2).")]
             pub fn new(mut end: ring::$End) -> io::Result<Self> {
                 end.set_wait(Wait::Never);
-                let ready = end.ready_fd()?.try_clone_to_owned()?;
-                let inner = Registered::new(end, ready, Interest::READABLE)?;
-                Ok($End { inner })
+                let registered = end
+                    .ready_fd()
+                    .and_then(|fd| Registered::new(fd, Interest::READABLE));
+                match registered {
+                    Ok(registered) => Ok($End {
+                        inner: registered.with(end),
+                    }),
+                    Err(error) => {
+                        end.abandon();
+                        Err(error)
+                    }
+                }
             }
 
             #[doc = concat!("Returns the ", $mine, " itself, for its counts and the state of the other process.")]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncWrite, Interest};
 
-use crate::registered::Registered;
+use crate::registered::{Registered, take_turn};
 use crate::wait::Wait;
 use crate::writer::{self, FinishError, Loan, Report, WriterBuilder};
 
@@ -49,7 +49,7 @@ impl<F: AsFd> Writer<F> {
     /// Creates a writer to `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of mmap(2), dup(2) and epoll_ctl(2).
+    /// Those of mmap(2), fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Writer::builder(), fd)
     }
@@ -60,9 +60,10 @@ impl<F: AsFd> Writer<F> {
     /// Those of [`new`](Self::new).
     pub fn with(settings: WriterBuilder, fd: F) -> io::Result<Self> {
         let writer = settings.wait(Wait::Never).open(fd)?;
-        let duplicate = writer.as_fd().try_clone_to_owned()?;
-        let inner = Registered::new(writer, duplicate, Interest::WRITABLE)?;
-        Ok(Writer { inner })
+        let registered = Registered::new(writer.as_fd(), Interest::WRITABLE)?;
+        Ok(Writer {
+            inner: registered.with(writer),
+        })
     }
 
     /// Lends memory for the next bytes of the stream, as [`Writer::lend`](crate::Writer::lend), once
@@ -76,6 +77,8 @@ impl<F: AsFd> Writer<F> {
     }
 
     /// Sends all queued bytes, closes the descriptor, and returns a report.
+    ///
+    /// If the future is dropped, so is the writer: it sends what is possible without waiting.
     ///
     /// # Errors
     /// Those of sending, with the writer and what was not sent.
@@ -97,7 +100,7 @@ impl<F: AsFd> Writer<F> {
 
     fn poll_flush_queue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.inner.get_ref().queued() == 0 {
-            return Poll::Ready(Ok(()));
+            return take_turn(context).map(Ok);
         }
         self.inner.poll_write(context, Write::flush)
     }

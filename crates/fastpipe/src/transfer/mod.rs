@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub(crate) use self::nowait::Nowait;
+pub(crate) use self::nowait::{Nowait, is_terminal};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently
@@ -36,8 +36,8 @@ const MAX_PIECES: usize = 1024;
 const MAX_BYTES: u64 = 0x7fff_f000;
 
 /// Whether an error means that a system call does not work here, so that another
-/// technique may. Any other error is that of a file: a socket reports it only once, so
-/// it must not be taken for a refusal.
+/// technique may. Any other error is that of a file. So may these be, of a socket, which
+/// reports an error only once: a real refusal is repeated.
 pub(crate) fn is_refusal(errno: Errno) -> bool {
     matches!(
         errno,

@@ -7,12 +7,17 @@
 //!    process, poll(2) always reports them ready, and RWF_NOWAIT might fail
 //!    forever: btrfs and XFS return EAGAIN for every write that updates a
 //!    timestamp.
-//! 2. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
-//!    pipes since about Linux 6.4, on sockets and on /dev/null.
-//! 3. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
-//!    filter): an open file of our own, created by opening /proc/self/fd/N with
-//!    O_NONBLOCK.
-//! 4. Otherwise (a terminal, or no /proc): poll(2), then a call small enough not
+//! 2. Sockets: recv(2) and send(2) with MSG_DONTWAIT, which every kernel has. A socket
+//!    reports an error once, and then the end of the data, so there must be nothing to
+//!    fall back to: the error could be taken for a refusal of the call.
+//! 3. Terminals: an open file of our own, created by opening /proc/thread-self/fd/N with
+//!    O_NONBLOCK. A write after poll(2) may block however short it is, since a new line may
+//!    become several characters, and a read may wait for more (VTIME).
+//! 4. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
+//!    pipes since about Linux 6.4, and on /dev/null.
+//! 5. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
+//!    filter): an open file of our own, too.
+//! 6. Otherwise (another device, or no /proc): poll(2), then a call small enough not
 //!    to block if poll reported readiness. It may still block if another writer
 //!    or reader comes in between.
 
@@ -22,6 +27,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Counts;
 use crate::pipe::{PIPE_BUF, is_pipe};
@@ -31,6 +37,9 @@ use crate::wait::poll_now;
 /// pipes.
 const CURRENT_POSITION: u64 = u64::MAX;
 
+/// Maximum number of bytes per write if poll(2) reports room but not how much.
+const SMALL: usize = 512;
+
 /// Technique for non-blocking calls on a descriptor.
 #[derive(Debug, Default)]
 pub(crate) enum Nowait {
@@ -39,12 +48,14 @@ pub(crate) enum Nowait {
     Unknown,
     /// Plain calls.
     Plain,
+    /// MSG_DONTWAIT.
+    Socket,
     /// RWF_NOWAIT.
     PerCall,
-    /// Plain calls on our own, non-blocking open file of the same pipe.
+    /// Plain calls on our own, non-blocking open file of the same pipe or terminal.
     Reopened(OwnedFd),
-    /// poll(2) before each call.
-    PollFirst,
+    /// poll(2) before each call, with the maximum number of bytes per write.
+    PollFirst(usize),
 }
 
 impl Nowait {
@@ -56,8 +67,9 @@ impl Nowait {
     ) -> rustix::io::Result<usize> {
         loop {
             match self {
-                Nowait::Unknown => *self = Self::for_file_type(fd),
+                Nowait::Unknown => *self = Self::for_file(fd, OFlags::WRONLY),
                 Nowait::Plain => return rustix::io::write(fd, data),
+                Nowait::Socket => return send(fd, data, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
                 Nowait::PerCall => {
                     let result = rustix::io::pwritev2(
                         fd,
@@ -74,9 +86,9 @@ impl Nowait {
                     }
                 }
                 Nowait::Reopened(own) => return rustix::io::write(own, data),
-                Nowait::PollFirst => {
+                Nowait::PollFirst(most) => {
                     check_ready(fd, PollFlags::OUT, counts)?;
-                    let small = &data[..data.len().min(PIPE_BUF)];
+                    let small = &data[..data.len().min(*most)];
                     return rustix::io::write(fd, small);
                 }
             }
@@ -91,8 +103,9 @@ impl Nowait {
     ) -> rustix::io::Result<usize> {
         loop {
             match self {
-                Nowait::Unknown => *self = Self::for_file_type(fd),
+                Nowait::Unknown => *self = Self::for_file(fd, OFlags::RDONLY),
                 Nowait::Plain => return rustix::io::read(fd, buffer),
+                Nowait::Socket => return recv(fd, buffer, RecvFlags::DONTWAIT).map(|(n, _)| n),
                 Nowait::PerCall => {
                     let result = rustix::io::preadv2(
                         fd,
@@ -109,7 +122,7 @@ impl Nowait {
                     }
                 }
                 Nowait::Reopened(own) => return rustix::io::read(own, buffer),
-                Nowait::PollFirst => {
+                Nowait::PollFirst(_) => {
                     check_ready(fd, PollFlags::IN, counts)?;
                     return rustix::io::read(fd, buffer);
                 }
@@ -117,26 +130,43 @@ impl Nowait {
         }
     }
 
-    fn for_file_type(fd: BorrowedFd<'_>) -> Self {
-        let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        match kind {
-            Ok(FileType::RegularFile | FileType::BlockDevice) => Nowait::Plain,
+    fn for_file(fd: BorrowedFd<'_>, access: OFlags) -> Self {
+        let Ok(stat) = rustix::fs::fstat(fd) else {
+            return Nowait::PerCall;
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice => Nowait::Plain,
+            FileType::Socket => Nowait::Socket,
+            FileType::CharacterDevice if is_terminal(stat.st_rdev) => {
+                Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(SMALL))
+            }
             _ => Nowait::PerCall,
         }
     }
 
     fn fallback(fd: BorrowedFd<'_>, access: OFlags) -> Self {
         if !is_pipe(fd).unwrap_or(false) {
-            return Nowait::PollFirst;
+            return Nowait::PollFirst(SMALL);
         }
+        Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(PIPE_BUF))
+    }
+
+    fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> rustix::io::Result<Self> {
         // Not /proc/self: this thread may have its own table of descriptors.
         let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(own) => Nowait::Reopened(own),
-            Err(_) => Nowait::PollFirst,
-        }
+        rustix::fs::open(path, flags, Mode::empty()).map(Nowait::Reopened)
     }
+}
+
+/// Whether these are the numbers of a terminal (Documentation/admin-guide/devices.txt), except for the
+/// master of a pseudo-terminal: opening that again would create a new one.
+pub(crate) fn is_terminal(device: u64) -> bool {
+    matches!(
+        (rustix::fs::major(device), rustix::fs::minor(device)),
+        // Consoles and serial lines, Unix98 slaves, tty and console.
+        (4 | 136..=143, _) | (5, 0 | 1)
+    )
 }
 
 /// Fails with `AGAIN` unless `events`, an error or a hang-up are pending.

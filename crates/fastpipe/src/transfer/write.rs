@@ -10,7 +10,8 @@ impl<F: AsFd> Output<F> {
     ///
     /// # Errors
     /// [`Incomplete`]: `BrokenPipe` if there is no reader (preceded by SIGPIPE
-    /// unless that is ignored, as in Rust programs); `WouldBlock` under
+    /// unless that is ignored, as in Rust programs, or the output is a socket and
+    /// [`Wait`](crate::wait::Wait) is not `Block`); `WouldBlock` under
     /// [`Wait::Never`](crate::wait::Wait::Never); and those of write(2).
     pub fn write(&mut self, data: &[u8]) -> Result<(), Incomplete> {
         let fd = target(&self.fd, &self.duplicate);

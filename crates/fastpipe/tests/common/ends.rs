@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -12,8 +12,10 @@ use std::time::Duration;
 use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::OptionalActions;
+use rustix::termios::{OptionalActions, OutputModes};
 
+use super::skip::skip;
+use super::state::until;
 use super::{Directory, assert_same, pipe_of, state};
 
 /// What a relay does that is stopped when the condition no longer holds.
@@ -218,6 +220,27 @@ pub fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
     pair
 }
 
+/// Makes poll(2) report POLLERR for a healthy TCP socket, by the completion of a send
+/// with MSG_ZEROCOPY in its error queue. Returns false if that is not possible.
+pub fn noticed(socket: &OwnedFd) -> bool {
+    let (fd, on) = (socket.as_raw_fd(), 1_i32);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    // SAFETY: the pointer refers to a live value of this length.
+    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+    // SAFETY: the data is static.
+    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
+    if (set, sent) != (0, 1) {
+        skip("no MSG_ZEROCOPY here");
+        return false;
+    }
+    until("the notice", || {
+        let flags = rustix::event::PollFlags::empty();
+        let mut fds = [rustix::event::PollFd::new(socket, flags)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
+    });
+    true
+}
+
 /// Opens a pseudo-terminal in raw mode. Returns master and slave.
 pub fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -227,6 +250,15 @@ pub fn terminal() -> (OwnedFd, OwnedFd) {
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
     let mut how = rustix::termios::tcgetattr(&slave).unwrap();
     how.make_raw();
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
+    (master, slave)
+}
+
+/// As [`terminal`], which writes new lines as two characters.
+pub fn cooked_terminal() -> (OwnedFd, OwnedFd) {
+    let (master, slave) = terminal();
+    let mut how = rustix::termios::tcgetattr(&slave).unwrap();
+    how.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
     (master, slave)
 }

@@ -6,6 +6,7 @@ pub mod ends;
 pub mod interpreter;
 pub mod onward;
 pub mod process;
+pub mod prohibited;
 pub mod relay_interpreter;
 pub mod ring_interpreter;
 pub mod rings;

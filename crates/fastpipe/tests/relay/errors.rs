@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::ends::{TECHNIQUES, nonblocking, outputs, tcp, unix};
+use crate::common::prohibited::{self, failing_connections};
 use crate::common::state::{until, until_unread};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest, write_all};
 use fastpipe::relay::{Activity, Flow, Options, RelayError, Side, Technique, relay};
@@ -322,5 +323,29 @@ fn a_broken_output_is_named_with_its_own_error() {
             assert_same(&rest, &bytes);
         }
         writing.join().unwrap();
+    }
+}
+
+/// A socket reports its error once; here it is one by which filters refuse system calls.
+#[test]
+fn error_of_a_socket_that_looks_like_a_refusal_is_no_end() {
+    let Some((inputs, _peers)) = failing_connections::<4>() else {
+        return;
+    };
+    let directory = Directory::new();
+    let (_reader, pipe) = pipe_of(65_536);
+    let (_unix_reader, blocking) = unix();
+    let (nonblocking_tcp, _tcp_reader) = nonblocking(tcp());
+    let outputs = [
+        directory.file("out", b"").into(),
+        pipe,
+        blocking,
+        nonblocking_tcp,
+    ];
+    for (input, output) in inputs.iter().zip(&outputs) {
+        let error = fails(input, output, &Options::new());
+        assert_eq!(error.side, Side::Input);
+        assert_eq!(error.source.raw_os_error(), Some(prohibited::ERROR));
+        assert_eq!(error.given, prohibited::LEN as u64);
     }
 }

@@ -1,12 +1,10 @@
 //! The output's reader goes away while the relay waits for something else.
 
-use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::common::ends::{in_a_thread, outputs, tcp};
+use crate::common::ends::{in_a_thread, noticed, outputs, tcp};
 use crate::common::state::{until, until_asleep};
 use crate::common::{Directory, pipe_of};
 use fastpipe::pipe;
@@ -45,28 +43,6 @@ fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
     }
 }
 
-/// Makes poll(2) report POLLERR for a healthy TCP socket, by the completion of a send
-/// with MSG_ZEROCOPY in its error queue. Returns false if that is not possible.
-fn noticed(socket: &OwnedFd) -> bool {
-    use std::os::fd::AsRawFd;
-    let (fd, on) = (socket.as_raw_fd(), 1_i32);
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
-    // SAFETY: the pointer refers to a live value of this length.
-    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
-    // SAFETY: the data is static.
-    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
-    if (set, sent) != (0, 1) {
-        skip("no MSG_ZEROCOPY here");
-        return false;
-    }
-    until("the notice", || {
-        let flags = rustix::event::PollFlags::empty();
-        let mut fds = [rustix::event::PollFd::new(socket, flags)];
-        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
-    });
-    true
-}
-
 #[test]
 fn message_in_the_outputs_error_queue_is_not_its_end() {
     for wait in [Wait::Block, Wait::Spin] {
@@ -96,6 +72,26 @@ fn message_in_the_outputs_error_queue_is_not_its_end() {
         let mut got = [0; 2];
         File::from(reader).read_exact(&mut got).unwrap();
         assert_eq!(&got, b"!?");
+    }
+}
+
+#[test]
+fn the_end_of_an_output_with_an_error_queue_is_noticed() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let (output, reader) = tcp();
+        if !noticed(&output) {
+            return;
+        }
+        let (input, _input_writer) = pipe_of(65_536);
+        let (thread, relaying) = in_a_thread(input, output, Options::new().wait(wait));
+        if wait == Wait::Block {
+            // It has looked at the output.
+            until_asleep(thread);
+        }
+        // With an unread byte.
+        drop(reader);
+        until("the relay ends", || relaying.is_finished());
+        assert!(relaying.join().unwrap().unwrap_err().reader_is_gone());
     }
 }
 

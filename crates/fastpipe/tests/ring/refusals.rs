@@ -12,6 +12,7 @@ use crate::common::skip::skip;
 use crate::common::state::watch;
 use fastpipe::pipe::page_size;
 use fastpipe::ring::{self, Consumer, MAX_ACCEPTED, Producer, RingError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -167,6 +168,23 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     fds[1..3].copy_from_slice(&[own, other]);
     send(&here, b"ringget2", &fds);
     Consumer::accept(&there).unwrap();
+}
+
+/// Such a reader could leave between a look at it and the call.
+#[test]
+fn an_accepted_end_wakes_a_peer_that_has_left_without_a_signal() {
+    watch();
+    let good = copy_of_a_ring(2 * page_size(), BOTH);
+    let (own, _keeps_own_open) = std::io::pipe().unwrap();
+    let (reader, other) = std::io::pipe().unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    let fds = [good.as_fd(), own.as_fd(), other.as_fd()];
+    send(&here, b"ringget2", &fds);
+    let _consumer = Consumer::accept(&there).unwrap();
+    drop(reader);
+    let mut polled = [PollFd::new(&other, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).unwrap();
+    assert!(!polled[0].revents().contains(PollFlags::ERR), "no reader");
 }
 
 #[test]

@@ -1,19 +1,25 @@
 //! `copy` and `copy_bidirectional`.
 
 use std::fs::File;
+use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
+use crate::common::ends;
 use crate::common::process::mappings_and_descriptors;
+use crate::common::prohibited::{self, failing_connections};
 use crate::common::state::until;
 use crate::common::writers::{KIB, MIB, check, stream};
-use fastpipe::tokio::{copy, copy_bidirectional};
-use rustix::net::{SendFlags, send};
+use fastpipe::relay::RelayError;
+use fastpipe::tokio::{Reader, copy, copy_bidirectional};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LEN: usize = 5 * MIB + 3;
@@ -368,4 +374,127 @@ fn what_tokio_itself_reads_and_writes_afterwards_is_the_rest() {
         (&server).read_exact(&mut got).unwrap();
         assert_eq!(&got, b"also");
     });
+}
+
+#[test]
+fn error_of_a_connection_that_looks_like_a_refusal_is_no_end() {
+    let Some(([file, socket, both_ways, reader], _peers)) = failing_connections() else {
+        return;
+    };
+    let directory = Directory::new();
+    let (theirs, _server) = tcp();
+    let outcomes = run(async {
+        let theirs = nonblocking(theirs);
+        let [file, socket, both_ways, reader] = [file, socket, both_ways, reader].map(nonblocking);
+        [
+            copy(&file, directory.file("out", b"")).await.map(drop),
+            copy(&socket, &theirs).await.map(drop),
+            copy_bidirectional(&both_ways, &theirs).await.map(drop),
+            async {
+                let mut got = Vec::new();
+                Reader::new(&reader)?.read_to_end(&mut got).await.map(drop)
+            }
+            .await,
+        ]
+    });
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap_err().raw_os_error(), Some(prohibited::ERROR));
+    }
+}
+
+/// The direction that sends to the reset connection takes its error.
+#[test]
+fn a_reset_connection_does_not_seem_to_have_ended() {
+    for swapped in [false, true] {
+        let (mut client, ours) = tcp();
+        let (theirs, mut server) = tcp();
+        client.write_all(b"a part").unwrap();
+        server.write_all(b"answer").unwrap();
+        linger_zero(&client);
+        drop(client);
+        until("it is reset", || is_hung_up(&ours));
+        let reading = beside(move || {
+            let mut got = Vec::new();
+            let end = server.read_to_end(&mut got).map_err(|error| error.kind());
+            (got, end)
+        });
+        let outcome = run(async move {
+            let (ours, theirs) = (nonblocking(ours), nonblocking(theirs));
+            let outcome = if swapped {
+                copy_bidirectional(&theirs, &ours).await
+            } else {
+                copy_bidirectional(&ours, &theirs).await
+            };
+            // The caller passes the reset on.
+            linger_zero(&theirs);
+            outcome
+        });
+        outcome.unwrap_err();
+        let (got, end) = reading.join().unwrap();
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "after {got:?}");
+    }
+}
+
+fn linger_zero(connection: &impl AsFd) {
+    rustix::net::sockopt::set_socket_linger(connection, Some(Duration::ZERO)).unwrap();
+}
+
+fn is_hung_up(connection: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(connection, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).unwrap();
+    fds[0].revents().contains(PollFlags::HUP)
+}
+
+/// The runtime ends a copy that would never end.
+async fn limited<T>(copying: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, copying).await.expect("an end")
+}
+
+#[test]
+fn an_output_that_fails_and_stays_open_ends_both_directions() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // It takes no more, and says nothing.
+    let (mut client, ours) = UnixStream::pair().unwrap();
+    let (theirs, server) = UnixStream::pair().unwrap();
+    server.shutdown(Shutdown::Read).unwrap();
+    client.write_all(b"hello").unwrap();
+    let error = runtime.block_on(limited(copy_bidirectional(&ours, &theirs)));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+    // A message is too long for it.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let ((client, ours), (theirs, _server)) = (pair(), pair());
+    rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 5000).unwrap();
+    send(&client, &[1; 60_000], SendFlags::empty()).unwrap();
+    let error = runtime.block_on(limited(copy_bidirectional(&ours, &theirs)));
+    let error = error.unwrap_err().downcast::<RelayError>().unwrap();
+    assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE));
+}
+
+#[test]
+fn the_end_of_an_output_with_an_error_queue_is_noticed() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (to, from) = ends::tcp();
+    if !ends::noticed(&to) {
+        return;
+    }
+    let outcome = run(async {
+        let copying = copy(&reader, &to);
+        both(copying, async {
+            // It looks at the output.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            // With an unread byte.
+            drop(from);
+        })
+        .await
+        .0
+    });
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }

@@ -1,12 +1,16 @@
 //! Writers, readers and rings whose bytes arrive.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{beside, both, counted, run};
+use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
+use crate::common::ends::cooked_terminal;
 use crate::common::writers::{KIB, MIB, check, fill, stream};
 use fastpipe::tokio::{Consumer, Producer, Reader, Writer};
 use fastpipe::{Method, ring};
@@ -203,4 +207,169 @@ fn one_end_may_wait_in_the_runtime_and_the_other_asleep() {
     let got = receiving.join().unwrap();
     check(&got, 0).unwrap();
     assert_eq!(got.len(), LEN);
+}
+
+/// Repeats `turn` until another task of the runtime has had its turn.
+async fn lets_others_run(what: &str, mut turn: impl AsyncFnMut()) {
+    let has_run = Arc::new(AtomicBool::new(false));
+    let other = tokio::spawn({
+        let has_run = has_run.clone();
+        async move { has_run.store(true, Ordering::Relaxed) }
+    });
+    for _ in 0..1000 {
+        turn().await;
+        if has_run.load(Ordering::Relaxed) {
+            return other.await.unwrap();
+        }
+    }
+    panic!("{what} starves the other task");
+}
+
+#[test]
+fn what_never_has_to_wait_lets_other_tasks_run() {
+    run(async {
+        let zero = || File::open("/dev/zero").unwrap();
+        let null = || File::options().write(true).open("/dev/null").unwrap();
+        let mut input = Reader::new(zero()).unwrap();
+        let mut large = vec![0; MIB];
+        lets_others_run("reading without buffer", async || {
+            input.read_exact(&mut large).await.unwrap();
+        })
+        .await;
+        lets_others_run("reading", async || {
+            input.read_exact(&mut [0; 100]).await.unwrap();
+        })
+        .await;
+        lets_others_run("a buffer", async || {
+            input.fill_buf().await.unwrap();
+        })
+        .await;
+        let mut out = Writer::new(null()).unwrap();
+        lets_others_run("writing", async || out.write_all(&[1; 100]).await.unwrap()).await;
+        lets_others_run("flushing", async || out.flush().await.unwrap()).await;
+        lets_others_run("lending", async || {
+            out.lend(0).await.unwrap().commit(1).unwrap();
+        })
+        .await;
+        let directory = Directory::new();
+        let short = directory.file("short", b"short");
+        lets_others_run("short copies", async || {
+            fastpipe::tokio::copy(&short, null()).await.unwrap();
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_ring_whose_peer_is_never_behind_lets_other_tasks_run() {
+    run(async {
+        let (producer, consumer) = ring(MIB);
+        let mut producer = Producer::new(producer).unwrap();
+        let mut consumer = Consumer::new(consumer).unwrap();
+        lets_others_run("lending", async || {
+            let _ = producer.lend(8).await.unwrap();
+        })
+        .await;
+        lets_others_run("sending", async || {
+            producer.send(b"message").await.unwrap();
+            producer.send(b"message").await.unwrap();
+        })
+        .await;
+        for _ in 0..1000 {
+            producer.send(b"message").await.unwrap();
+        }
+        let mut message = Vec::new();
+        lets_others_run("receiving", async || {
+            consumer.recv(&mut message).await.unwrap();
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_terminal_whose_reader_does_not_read_blocks_no_thread() {
+    let (_master, slave) = cooked_terminal();
+    let (zero, other_slave) = (File::open("/dev/zero").unwrap(), slave.try_clone().unwrap());
+    run(async {
+        let mut out = Writer::new(slave).unwrap();
+        let writing = async {
+            loop {
+                out.write_all(&[b'\n'; 4096]).await.unwrap();
+                out.flush().await.unwrap();
+            }
+        };
+        assert!(cancelled_after(0, writing).await.is_none());
+        let copying = fastpipe::tokio::copy(&zero, &other_slave);
+        assert!(cancelled_after(0, copying).await.is_none());
+    });
+}
+
+/// Whether the file of `other` has a record lock. `other` must stay open: closing it releases the lock.
+fn is_locked(other: &File) -> bool {
+    let mut lock = whole_file();
+    // SAFETY: valid for reading and writing a flock.
+    let asked = unsafe { libc::fcntl(other.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    assert_eq!(asked, 0, "{}", std::io::Error::last_os_error());
+    i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+fn whole_file() -> libc::flock {
+    // SAFETY: all zeroes are a lock from the beginning to the end of a file.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock
+}
+
+/// Closing a descriptor of a file releases all of the process's locks.
+#[test]
+fn record_locks_of_a_file_remain() {
+    let directory = Directory::new();
+    let file = directory.file("f", b"locked");
+    let other = File::options()
+        .write(true)
+        .read(true)
+        .open(directory.path("f"))
+        .unwrap();
+    let lock = whole_file();
+    // SAFETY: valid for reading a flock.
+    let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    run(async {
+        drop(Reader::new(&file).unwrap());
+        assert!(is_locked(&other), "reader");
+        drop(Writer::new(&file).unwrap());
+        assert!(is_locked(&other), "writer");
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        fastpipe::tokio::copy(&file, &null).await.unwrap();
+        assert!(is_locked(&other), "input");
+        fastpipe::tokio::copy(File::open("/dev/null").unwrap(), &file)
+            .await
+            .unwrap();
+        assert!(is_locked(&other), "output");
+    });
+}
+
+#[test]
+fn an_end_that_cannot_wait_in_the_runtime_is_no_proper_end() {
+    run(async {
+        // These have no descriptor to wait on.
+        let (producer, mut consumer) = ring::pair(1).unwrap();
+        assert_eq!(
+            Producer::new(producer).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            consumer.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
+        let (mut producer, consumer) = ring::pair(1).unwrap();
+        assert_eq!(
+            Consumer::new(consumer).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            producer.write(b"x").unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
+    });
 }

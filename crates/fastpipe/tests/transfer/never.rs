@@ -4,6 +4,7 @@
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::common::ends::cooked_terminal;
 use crate::common::shapes::{capacity, cases, sizes};
 use crate::common::vmsplice;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
@@ -197,4 +198,12 @@ fn an_empty_and_a_full_pipe_would_block() {
             .map(|()| 0),
     );
     assert_eq!(out.counts().would_blocks, 2);
+}
+
+#[test]
+fn a_terminal_whose_reader_does_not_read_would_block() {
+    let (_master, slave) = cooked_terminal();
+    let mut out = Output::new(&slave, Wait::Never);
+    let (moved, all) = progress(out.write(&[b'\n'; 100_000]), 100_000);
+    assert!(!all, "{moved} bytes");
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 
+use crate::common::prohibited::{self, failing_connections};
 use crate::common::shapes::{cases, sizes, waits};
 use crate::common::{assert_same, flags, pattern, pipe_of, write_all};
 use fastpipe::pipe;
@@ -157,4 +158,19 @@ fn a_refused_capacity_is_no_error() {
     let (reader, _writer) = pipe_of(65_536);
     let reader = Reader::builder().capacity(usize::MAX).open(reader).unwrap();
     assert!(pipe::capacity(&reader).unwrap() >= 4096);
+}
+
+#[test]
+fn error_of_a_socket_that_looks_like_a_refusal_is_no_end() {
+    let waits = [Wait::Block, Wait::Poll, Wait::Adaptive];
+    let Some((inputs, _peers)) = failing_connections::<3>() else {
+        return;
+    };
+    for (input, wait) in inputs.iter().zip(waits) {
+        let mut reader = Reader::builder().wait(wait).open(input).unwrap();
+        let mut got = Vec::new();
+        let error = reader.read_to_end(&mut got).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(prohibited::ERROR), "{wait:?}");
+        assert_eq!(got.len(), prohibited::LEN);
+    }
 }

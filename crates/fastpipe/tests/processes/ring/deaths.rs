@@ -7,11 +7,12 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::common::WAITS;
-use crate::common::process::is_child;
+use crate::common::process::{in_child, is_child};
 use crate::common::rings::{
     CAPACITY, WAYS, Way, child_consumer, child_producer, consume, error_of, kill, name, park,
     produce, with_child_consumer, with_child_producer,
 };
+use crate::common::skip::skip;
 use crate::common::state::{until, watch};
 use crate::common::writers::KIB;
 use fastpipe::ring::{self, Consumer, Peer, PeerState, Producer, RingError};
@@ -227,4 +228,30 @@ fn a_dead_child_that_has_overwritten_the_header_ends_the_wait() {
             "{error}"
         );
     }
+}
+
+/// Both have the same process id there.
+#[test]
+fn a_forked_child_in_a_pid_namespace_does_not_close_its_parents_end() {
+    // SAFETY: a plain number.
+    let unshare = || unsafe { libc::unshare(libc::CLONE_NEWPID) == 0 };
+    if !in_child(unshare) {
+        return skip("no pid namespaces here");
+    }
+    let is_open = in_child(|| {
+        unshare()
+            && in_child(|| {
+                let (producer, mut consumer) = ring::pair(1).unwrap();
+                let mut producer = Some(producer);
+                let child_drops_it = unshare()
+                    && in_child(|| {
+                        drop(producer.take());
+                        std::process::id() == 1
+                    });
+                consumer.set_wait(Wait::Never);
+                let read = consumer.read(&mut [0]).map_err(|error| error.kind());
+                child_drops_it && read == Err(ErrorKind::WouldBlock)
+            })
+    });
+    assert!(is_open);
 }
