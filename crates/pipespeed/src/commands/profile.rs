@@ -67,6 +67,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let args = &args;
     let subject = ProfileSubject::new(args)?;
     if let ProfileSubject::Command(_) = subject {
+        files.check_beside_command(false)?;
         require_own_proc()?;
     }
     let topology = Topology::read(&Root::default());

@@ -72,7 +72,11 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
             "the command is {number}: if that is the number of pairs, write --prove={number}"
         )));
     }
-    let files = SavedFiles::new([("--json", &args.proof.json)])?;
+    let files = SavedFiles::beside(
+        args.proof.input.as_slice(),
+        "the input of each run",
+        [("--json", &args.proof.json)],
+    )?;
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(error.to_string()))?;
     }

@@ -237,6 +237,24 @@ fn a_file_is_the_input_of_each_run() {
 }
 
 #[test]
+fn an_input_is_not_replaced_by_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("input"), "one\ntwo\n").unwrap();
+    std::os::unix::fs::symlink("input", path("link")).unwrap();
+    std::fs::hard_link(path("input"), path("other")).unwrap();
+    for (input, record) in [("input", "input"), ("link", "input"), ("input", "other")] {
+        let options = format!("--prove=1 --quiet --input {input} --json {record}");
+        let mut command = boost(&options, "cat > ran");
+        command.current_dir(&directory);
+        let words = ["--json: ", input, "is the input of each run: name another"];
+        run_alone(command).refused(2, &words);
+    }
+    assert_eq!(std::fs::read(path("input")).unwrap(), b"one\ntwo\n");
+    assert!(!path("ran").exists());
+}
+
+#[test]
 fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("input"), "one\n").unwrap();
