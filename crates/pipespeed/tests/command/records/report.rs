@@ -256,6 +256,7 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     let err = outcome.unwrapped_err();
     says(&err, &["`pipespeed report --resume` measures the rest"]);
     assert!(err.ends_with("pipespeed: interrupted by SIGTERM"), "{err}");
+    assert_eq!(err.matches("interrupted by").count(), 1, "{err}");
     let names = names_in(&directory);
     for name in ["check.json", "report.html", "unfinished"] {
         assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
