@@ -4,11 +4,13 @@
 //! | destination | how it is saved |
 //! |---|---|
 //! | a regular file, new or of this user's, with one link, in a writable directory | a complete temporary file is renamed |
+//! | a new file in the default directory | as the first, under a name that no other run has |
 //! | any other regular file | in place, once there is room; the old contents come back if that fails |
 //! | a descriptor of this process: `-`, /dev/stderr, /dev/fd/3, or the file that standard output is | through a duplicate, at its own position; never opened again |
 //! | a FIFO, a character device, a descriptor of another process | opened before measuring |
 
 mod attributes;
+mod new_name;
 mod regular;
 
 use std::fs::{self, File};
@@ -17,6 +19,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pipespeed_base::failure::{say, with_remedy};
 use pipespeed_base::output::Patient;
@@ -24,6 +27,7 @@ use pipespeed_base::standard::duplicate_inherited;
 use rustix::fs::{Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 
+pub(crate) use self::new_name::{NewStem, create_unused, numbered};
 use self::regular::{Regular, append, no_longer_regular};
 
 /// Symbolic links are followed at most this often, as by the kernel (path_resolution(7)).
@@ -49,8 +53,9 @@ enum DestinationKind {
     Stream(File),
     /// A regular file, which may be new.
     Regular(Regular),
-    /// A file in a directory that does not exist yet.
-    Later,
+    /// A file with this extension in a directory that does not exist yet. The first file of the
+    /// stem that is saved settles the name.
+    Later(Arc<NewStem>, &'static str),
 }
 
 impl Destination {
@@ -71,12 +76,20 @@ impl Destination {
     }
 
     /// Returns a file that is not checked, since its directory does not exist yet.
-    pub(crate) fn later(path: PathBuf) -> Self {
+    pub(crate) fn later(stem: &Arc<NewStem>, extension: &'static str) -> Self {
         Destination {
-            path,
-            place: DestinationKind::Later,
+            path: stem.path(extension),
+            place: DestinationKind::Later(Arc::clone(stem), extension),
             begun: None,
             is_loss_said: false,
+        }
+    }
+
+    /// The path that was given, or the one that was chosen.
+    fn path(&self) -> PathBuf {
+        match &self.place {
+            DestinationKind::Later(stem, extension) => stem.path(extension),
+            _ => self.path.clone(),
         }
     }
 
@@ -86,7 +99,7 @@ impl Destination {
             DestinationKind::Regular(file) => file.moved_path(&self.path),
             _ => None,
         };
-        moved.unwrap_or_else(|| self.path.clone())
+        moved.unwrap_or_else(|| self.path())
     }
 
     /// Whether this is standard output, by whichever name.
@@ -98,8 +111,13 @@ impl Destination {
     pub(crate) fn is_regular(&self) -> bool {
         matches!(
             self.place,
-            DestinationKind::Regular(_) | DestinationKind::Later
+            DestinationKind::Regular(_) | DestinationKind::Later(..)
         )
+    }
+
+    /// The device and the inode number of a file or stream that is there.
+    pub(crate) fn inode(&self) -> Option<(u64, u64)> {
+        self.place.inode()
     }
 
     /// Whether both are the same file or descriptor.
@@ -113,7 +131,9 @@ impl Destination {
             {
                 one.is_same_name(other)
             }
-            (DestinationKind::Later, _) | (_, DestinationKind::Later) => self.path == other.path,
+            (DestinationKind::Later(..), _) | (_, DestinationKind::Later(..)) => {
+                self.path() == other.path()
+            }
             (one, other) => one.inode().is_some() && one.inode() == other.inode(),
         }
     }
@@ -131,7 +151,7 @@ impl Destination {
             }
             _ => self.save_regular(bytes).map(drop),
         };
-        saved.map_err(|error| cannot_write(&self.path, &error))
+        saved.map_err(|error| cannot_write(&self.path(), &error))
     }
 
     /// Adds a part of a report: the first one replaces the old contents of a regular file, and
@@ -156,7 +176,7 @@ impl Destination {
             }
             None => self.save_regular(bytes).map(|file| self.begun = Some(file)),
         };
-        appended.map_err(|error| cannot_write(&self.path, &error))
+        appended.map_err(|error| cannot_write(&self.path(), &error))
     }
 
     /// Whether the file that was begun is still where it was.
@@ -172,7 +192,7 @@ impl Destination {
             say(&format!(
                 "pipespeed: {} was removed or replaced: what follows goes to a new file, or to the one \
                  that is there now, where that is possible",
-                self.path.display()
+                self.path().display()
             ));
         }
     }
@@ -195,7 +215,12 @@ impl Destination {
                 outcome => return outcome,
             }
         }
-        match DestinationKind::find(&self.path)? {
+        if let DestinationKind::Later(stem, extension) = &self.place
+            && let Some(file) = stem.settle(extension, bytes)?
+        {
+            return Ok(file);
+        }
+        match DestinationKind::find(&self.path())? {
             DestinationKind::Regular(file) => file.save(bytes),
             _ => Err(no_longer_regular()),
         }
@@ -267,7 +292,7 @@ impl DestinationKind {
             DestinationKind::Descriptor(_, file) => {
                 file.metadata().ok().filter(fs::Metadata::is_file)?
             }
-            DestinationKind::Later => return None,
+            DestinationKind::Later(..) => return None,
         };
         Some((found.dev(), found.ino()))
     }

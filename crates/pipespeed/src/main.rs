@@ -49,7 +49,10 @@ fn main() -> ExitCode {
 
 fn run() -> ExitCode {
     match parse("pipespeed") {
-        Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),
+        Ok(cli) => {
+            let outcome = step::leave_interruption(pipespeed::commands::run(cli));
+            exit_code("pipespeed", outcome)
+        }
         Err(code) => code,
     }
 }

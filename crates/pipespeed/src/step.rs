@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 
 use anyhow::bail;
+use pipespeed_base::failure::{AlreadyReported, Interrupted};
 use pipespeed_measure::session::SUBCOMMAND;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
@@ -35,6 +36,19 @@ pub(crate) fn arguments() -> Vec<OsString> {
         args.drain(1..BEFORE);
     }
     args
+}
+
+/// Leaves it to `report` to say that a signal arrived, which it passes on to its steps.
+///
+/// # Errors
+/// Those of the command; for a signal in a step its status.
+pub fn leave_interruption(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    outcome.map_err(|error| match error.downcast_ref() {
+        Some(Interrupted(signal)) if is_step() => {
+            AlreadyReported(128u8.wrapping_add(*signal as u8)).into()
+        }
+        _ => error,
+    })
 }
 
 /// Has this process interrupted when its parent dies, which should be `report`.

@@ -34,14 +34,15 @@ pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
     if boost.as_ref().is_none_or(prints) {
         require_stdout().map_err(|error| exit_code(program, Err(error)))?;
     }
+    let needs_stack = |args: &super::BoostArgs| args.proof.prove.is_some();
+    if boost.as_ref().is_none_or(needs_stack) {
+        require_stack(MIN_STACK).map_err(|error| exit_code(program, Err(failure(error))))?;
+    }
     match boost {
         Some(args) => Ok(super::Cli {
             command: super::Command::Boost(Box::new(args)),
         }),
-        None => {
-            require_stack(MIN_STACK).map_err(|error| exit_code(program, Err(failure(error))))?;
-            parse_command(program, super::command())
-        }
+        None => parse_command(program, super::command()),
     }
 }
 

@@ -63,6 +63,9 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 
 fn examine(args: &DoctorArgs) -> anyhow::Result<()> {
     let files = SavedFiles::new([("--json", &args.json)])?;
+    if !args.watched.command.is_empty() {
+        files.check_beside_command(true)?;
+    }
     require_processes(&Proc::default())?;
     let interrupt = Interrupt::install().context("signal handlers")?;
     let mut doctor = Doctor {

@@ -4,14 +4,16 @@ use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use pipespeed_base::failure::{Closed, is_reader_gone, say, usage, with_remedy};
 use pipespeed_base::output::{print, print_on_stderr};
 use pipespeed_report::Style;
+use rustix::fs::{FileType, fstat};
 
 use crate::cli::OutputArgs;
-use crate::destination::{Destination, check_directory};
+use crate::destination::{Destination, NewStem, check_directory};
 
 /// Default directory of saved results.
 pub(super) const DIRECTORY: &str = "pipespeed-results";
@@ -29,6 +31,71 @@ pub(super) const RECORD: &[&str] = &["--json"];
 /// Wrong usage: it can't.
 pub(super) fn destination(option: &str, path: &Path) -> anyhow::Result<Destination> {
     Destination::open(path).map_err(|error| usage(format!("{option}: {error}")))
+}
+
+/// A name of a run's results: of the time and of this process. A process with the same number in
+/// another container may choose the same: whoever comes later
+/// adds a number.
+pub(super) fn new_name(stem: &str) -> String {
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    format!("{stem}-{now}-{}", std::process::id())
+}
+
+/// Whether the name of an input means standard input.
+fn is_stdin(input: &Path) -> bool {
+    input.as_os_str() == "-"
+}
+
+/// The device and the inode number of an input, if that is a regular file: nothing else can be
+/// lost.
+fn input_inode(input: &Path) -> Option<(u64, u64)> {
+    if is_stdin(input) {
+        let found = fstat(io::stdin()).ok()?;
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        return is_file.then_some((found.st_dev, found.st_ino));
+    }
+    let found = fs::metadata(input).ok()?;
+    found.is_file().then_some((found.dev(), found.ino()))
+}
+
+/// Checks that a file to save, or standard output, is none of these inputs.
+fn check_inputs(
+    output: &str,
+    inode: Option<(u64, u64)>,
+    inputs: &[PathBuf],
+    what_inputs_are: &str,
+) -> anyhow::Result<()> {
+    let is_output = |input: &&PathBuf| inode.is_some() && input_inode(input) == inode;
+    let Some(input) = inputs.iter().find(is_output) else {
+        return Ok(());
+    };
+    let name = if is_stdin(input) {
+        "standard input".to_owned()
+    } else {
+        input.display().to_string()
+    };
+    Err(usage(format!(
+        "{output}: {name} is {what_inputs_are}: name another file"
+    )))
+}
+
+/// Checks a file to save beside a user's command, which reads standard input and, with
+/// `has_stdout`, writes to standard output.
+///
+/// # Errors
+/// Wrong usage: the file is one of these.
+pub(super) fn check_beside_command(
+    option: &str,
+    file: &Destination,
+    has_stdout: bool,
+) -> anyhow::Result<()> {
+    if has_stdout && file.is_stdout() {
+        return Err(usage(format!(
+            "{option}: the command's output would be mixed with the records: name another file"
+        )));
+    }
+    let stdin = [PathBuf::from("-")];
+    check_inputs(option, file.inode(), &stdin, "read by the command")
 }
 
 /// The device and the inode number of a file, which is the same under all its names.
@@ -75,35 +142,41 @@ impl SavedFiles {
         })
     }
 
-    /// Collects the files of these options for a command that reads `inputs`.
+    /// Collects the files of these options for a command that reads `inputs`; `-` is standard
+    /// input.
     ///
     /// # Errors
-    /// Wrong usage, as for [`new`](Self::new); a file is an input, too; or several inputs are
-    /// standard input.
+    /// Wrong usage, as for [`new`](Self::new); a file, or standard output, is an input, too; or
+    /// several inputs are standard input.
     pub(super) fn beside<'a>(
         inputs: &[PathBuf],
         what_inputs_are: &str,
-        options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)> + Clone,
+        options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)>,
     ) -> anyhow::Result<Self> {
-        if inputs.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        if inputs.iter().filter(|file| is_stdin(file)).count() > 1 {
             return Err(usage("only one file can be '-' (standard input)"));
         }
-        for (option, path) in options.clone() {
-            let output = path.as_ref().and_then(|path| inode(path));
-            let is_output = |file: &&PathBuf| output.is_some() && inode(file) == output;
-            if let Some(file) = inputs.iter().find(is_output) {
-                let file = file.display();
-                return Err(usage(format!(
-                    "{option}: {file} is {what_inputs_are}: name another file"
-                )));
-            }
+        let saved = SavedFiles::new(options)?;
+        for (option, file) in &saved.files {
+            check_inputs(option, file.inode(), inputs, what_inputs_are)?;
         }
-        SavedFiles::new(options)
+        let stdout = fstat(io::stdout()).ok();
+        let stdout = stdout.map(|found| (found.st_dev, found.st_ino));
+        check_inputs("standard output", stdout, inputs, what_inputs_are)?;
+        Ok(saved)
+    }
+
+    /// Checks each file with [`check_beside_command`].
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) fn check_beside_command(&self, has_stdout: bool) -> anyhow::Result<()> {
+        let mut files = self.files.iter();
+        files.try_for_each(|(option, file)| check_beside_command(option, file, has_stdout))
     }
 
     /// Returns these files; if there are none, and unless `no_save`, those of `defaults` in
-    /// the default directory, named after `stem`, the time and this process, so that no run
-    /// replaces the files of another.
+    /// the default directory, named after `stem`.
     pub(super) fn or_by_default(
         self,
         no_save: bool,
@@ -113,9 +186,7 @@ impl SavedFiles {
         if no_save || !self.files.is_empty() {
             return self;
         }
-        let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-        let id = std::process::id();
-        SavedFiles::by_default(&format!("{stem}-{now}-{id}"), defaults)
+        SavedFiles::by_default(new_name(stem), defaults)
     }
 
     /// Returns these files; if there are none, one at this path.
@@ -132,10 +203,11 @@ impl SavedFiles {
 
     /// Returns files named after `stem` in the default directory, or none if it can't
     /// be written.
-    fn by_default(stem: &str, options: &[&'static str]) -> Self {
+    fn by_default(stem: String, options: &[&'static str]) -> Self {
         let here = Path::new(DIRECTORY);
         let is_there = here.symlink_metadata().is_ok();
         let mut files = Vec::new();
+        let stem = Arc::new(NewStem::new(here, stem));
         match check_directory(if is_there { here } else { Path::new(".") }) {
             Ok(()) => files.extend(options.iter().map(|option| {
                 let kind = match *option {
@@ -143,8 +215,7 @@ impl SavedFiles {
                     "--output" => "html",
                     option => option.trim_start_matches('-'),
                 };
-                let path = here.join(format!("{stem}.{kind}"));
-                (*option, Destination::later(path))
+                (*option, Destination::later(&stem, kind))
             })),
             Err(error) => say(&format!(
                 "pipespeed: results will not be saved: ./{DIRECTORY}: {}",

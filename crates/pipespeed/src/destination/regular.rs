@@ -7,19 +7,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::attributes::copy_attributes;
+use super::new_name::create_unused;
 use pipespeed_base::interrupt::without_signals;
 use pipespeed_base::output::check_by_closing;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags,
-    fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, statat, statx, unlinkat,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, StatxAttributes,
+    StatxFlags, fallocate, fchmod, fchown, fcntl_setfl, fstat, openat, renameat, renameat_with,
+    statat, statx, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::{geteuid, getpid};
-
-/// Temporary files of this many names are tried. A process with the same number in another
-/// container may have chosen the same.
-const MAX_NAMES: u32 = 100;
 
 /// The mode that open(2) gives a new file, less the umask.
 const NEW: Mode = Mode::from_raw_mode(0o666);
@@ -102,6 +100,26 @@ impl Regular {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(bytes),
             Err(error) => Err(error),
         }
+    }
+
+    /// Saves the file if nothing has its name, and returns it as [`save`](Self::save) does.
+    ///
+    /// # Errors
+    /// EEXIST: the name is taken.
+    pub(super) fn save_new(&self, bytes: &[u8]) -> io::Result<File> {
+        without_signals(|| match self.place_new(bytes) {
+            // Not every file system can rename without replacing (renameat2(2)).
+            Err(error) if cannot_rename_new(&error) => self.create(bytes),
+            outcome => outcome,
+        })?
+    }
+
+    fn place_new(&self, bytes: &[u8]) -> io::Result<File> {
+        let (temporary, mut file) = Unfinished::temporary(&self.directory, NEW)?;
+        file.write_all(bytes)?;
+        check_by_closing(&file)?;
+        temporary.rename_new(&self.name)?;
+        Ok(file)
     }
 
     /// Creates the file under its own name.
@@ -247,6 +265,12 @@ fn needs_no_directory(error: &io::Error) -> bool {
     )
 }
 
+/// Whether a new file can't be renamed, but perhaps be created under its own name.
+fn cannot_rename_new(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    needs_no_directory(error) || matches!(errno, Some(Errno::INVAL | Errno::NOSYS))
+}
+
 /// Opens a directory, which need not be readable.
 pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -282,15 +306,11 @@ impl<'a> Unfinished<'a> {
     /// Creates a file with a name that no other has.
     fn temporary(directory: &'a OwnedFd, mode: Mode) -> io::Result<(Self, File)> {
         let pid = getpid().as_raw_pid();
-        for _ in 0..MAX_NAMES {
+        create_unused(|_| {
             let now = jiff::Timestamp::now().as_nanosecond();
             let name = format!(".pipespeed-{pid}-{now}");
-            match Unfinished::create(directory, name.into(), mode) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Errno::EXIST.into())
+            Unfinished::create(directory, name.into(), mode)
+        })
     }
 
     fn create(directory: &'a OwnedFd, name: PathBuf, mode: Mode) -> io::Result<(Self, File)> {
@@ -314,6 +334,16 @@ impl<'a> Unfinished<'a> {
     fn rename(self, name: &Path) -> io::Result<()> {
         if let Some(old) = &self.name {
             renameat(self.directory, old, self.directory, name)?;
+        }
+        self.keep();
+        Ok(())
+    }
+
+    /// Renames the file unless the name is taken (EEXIST).
+    fn rename_new(self, name: &Path) -> io::Result<()> {
+        if let Some(old) = &self.name {
+            let flags = RenameFlags::NOREPLACE;
+            renameat_with(self.directory, old, self.directory, name, flags)?;
         }
         self.keep();
         Ok(())

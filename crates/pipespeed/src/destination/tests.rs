@@ -286,3 +286,35 @@ fn an_unwritable_path_is_rejected_beforehand() {
     let error = error("/dev/fd/999");
     says(&error, &["/dev/fd/999: descriptor 999 is not open"]);
 }
+
+#[test]
+fn files_of_two_runs_with_one_default_name_are_both_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let stem = Arc::new(NewStem::new(dir.path(), "run".to_owned()));
+        ["json", "csv"].map(|extension| Destination::later(&stem, extension))
+    };
+    let ([json, csv], [other_json, other_csv]) = (run(), run());
+    for (file, bytes) in [
+        (&json, "1"),
+        (&other_json, "2"),
+        (&other_csv, "2"),
+        (&csv, "1"),
+        (&json, "1 again"),
+    ] {
+        file.save(bytes.as_bytes()).unwrap();
+    }
+    assert_eq!(
+        names_in(dir.path()),
+        ["run-2.csv", "run-2.json", "run.csv", "run.json"]
+    );
+    for (file, name, bytes) in [
+        (json, "run.json", "1 again"),
+        (csv, "run.csv", "1"),
+        (other_json, "run-2.json", "2"),
+        (other_csv, "run-2.csv", "2"),
+    ] {
+        assert_eq!(file.saved_path(), dir.path().join(name));
+        assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), bytes);
+    }
+}

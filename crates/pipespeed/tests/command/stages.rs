@@ -8,7 +8,9 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Outcome, PIPESPEED, Running, command, json, run_alone, skip, start};
+use crate::common::{
+    Outcome, PIPESPEED, Running, command, json, json_file, run_alone, skip, start,
+};
 
 /// A shape of a pipeline. `A` runs a writer called aa; bb and dd copy their input, cc writes.
 struct Shape {
@@ -134,25 +136,27 @@ fn profiled(text: &str) -> Vec<String> {
 /// What differs from what is expected, if anything does, in observations of this time.
 fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
     let expected: Vec<Vec<&str>> = shape.stages.iter().map(|stages| stages.to_vec()).collect();
-    let saved = programs.path().join("top.json");
-    let watch = format!("top --json {} --", saved.display());
+    let saved = ["doctor", "top"].map(|name| programs.path().join(format!("{name}.json")));
+    let examine = format!("doctor --time SECONDS --json {} --", saved[0].display());
+    let watch = format!("top --json {} --", saved[1].display());
     let run = |args: &str| run(programs, args, shape, seconds);
     let [doctor, top, profile, boost] = [
-        "doctor --time SECONDS --json - --",
+        &examine,
         &watch,
         "profile --quiet --time SECONDS --json - --",
         "boost --report --",
     ]
     .map(run)
     .map(Running::finish);
-    let [doctor, profile, boost] = [doctor, profile, boost].map(Outcome::succeeded);
+    doctor.succeeded();
+    let [profile, boost] = [profile, boost].map(Outcome::succeeded);
     let mut found = Vec::new();
-    let doctor = names(&json(&doctor.out)["pipelines"], |stages| stages);
+    let doctor = names(&json_file(&saved[0])["pipelines"], |stages| stages);
     if doctor != expected {
         found.push(format!("doctor: {doctor:?}"));
     }
     top.succeeded();
-    let moments = std::fs::read_to_string(&saved).unwrap();
+    let moments = std::fs::read_to_string(&saved[1]).unwrap();
     let top: Vec<Vec<Vec<String>>> = moments
         .lines()
         .map(|line| names(&json(line)["pipelines"], |pipeline| &pipeline["stages"]))

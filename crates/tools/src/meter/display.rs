@@ -11,7 +11,8 @@ use fastpipe::wait::Wait;
 use jiff::Zoned;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -133,6 +134,7 @@ impl<'o> Display<'o> {
         if let Err(error) = written
             && error.kind() != ErrorKind::WouldBlock
             && !is_reader_gone(&error, io::stderr())
+            && !is_hung_up(&error)
         {
             self.status = NOT_SHOWN;
         }
@@ -295,6 +297,13 @@ fn reopen() -> Option<OwnedFd> {
         rustix::fs::fstat(&own).ok()?,
     );
     (theirs.st_rdev == ours.st_rdev && theirs.st_ino == ours.st_ino).then_some(own)
+}
+
+/// Whether writing on standard error failed since its terminal has hung up: it is as gone as the
+/// reader of a pipe.
+fn is_hung_up(error: &io::Error) -> bool {
+    let kind = fstat(io::stderr()).map(|found| FileType::from_raw_mode(found.st_mode));
+    Errno::from_io_error(error) == Some(Errno::IO) && kind == Ok(FileType::CharacterDevice)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::proof::{
 use super::text;
 use super::{AccountReceiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::child::{Started, is_over, spawn};
+use crate::commands::child::{Started, is_over, say_survivors, spawn};
 use crate::commands::files::SavedFiles;
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
@@ -72,7 +72,11 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
             "the command is {number}: if that is the number of pairs, write --prove={number}"
         )));
     }
-    let files = SavedFiles::new([("--json", &args.proof.json)])?;
+    let files = SavedFiles::beside(
+        args.proof.input.as_slice(),
+        "the input of each run",
+        [("--json", &args.proof.json)],
+    )?;
     if let Some(input) = &args.proof.input {
         open(input).map_err(|error| usage(error.to_string()))?;
     }
@@ -509,7 +513,7 @@ impl ProofRunner<'_> {
 
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> TrialError {
-        terminate::end_descendants(&self.proc, &[], Duration::ZERO);
+        say_survivors(&terminate::end_descendants(&self.proc, &[], Duration::ZERO));
         Interrupted(signal).into()
     }
 

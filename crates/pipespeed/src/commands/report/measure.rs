@@ -18,9 +18,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::ReportArgs;
 use crate::commands::child::{Started, spawn};
-use crate::commands::files::DIRECTORY;
+use crate::commands::files::{DIRECTORY, new_name};
 use crate::commands::load;
-use crate::destination::{Destination, check_directory};
+use crate::destination::{Destination, check_directory, create_unused, numbered};
 use crate::step;
 use pipespeed_base::failure::{full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
@@ -145,14 +145,17 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<MeasuredRecords> {
     })
 }
 
-/// Makes the directory of a new report.
+/// Makes the directory of a new report, which no other report has.
 fn new_directory() -> anyhow::Result<PathBuf> {
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    let name = format!("{PREFIX}{now}-{}", std::process::id());
-    let directory = Path::new(DIRECTORY).join(name);
-    let made = fs::create_dir_all(&directory);
-    made.with_context(|| format!("cannot write {}", directory.display()))?;
-    Ok(directory)
+    let name = new_name(PREFIX.trim_end_matches('-'));
+    let directory = Path::new(DIRECTORY);
+    let made = fs::create_dir_all(directory).and_then(|()| {
+        create_unused(|number| {
+            let path = directory.join(numbered(&name, number));
+            fs::create_dir(&path).map(|()| path)
+        })
+    });
+    made.with_context(|| format!("cannot write {}", directory.join(name).display()))
 }
 
 /// The directory of the newest report, by its name.

@@ -100,11 +100,8 @@ impl TopOutput {
         match &args.json {
             Some(path) => {
                 let destination = files::destination("--json", path)?;
-                if destination.is_stdout() && has_command {
-                    return Err(usage(
-                        "--json -: the command's output would be mixed with the records: name a \
-                         file",
-                    ));
+                if has_command {
+                    files::check_beside_command("--json", &destination, true)?;
                 }
                 Ok(TopOutput::Records(destination))
             }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, kill_process};
 
 use super::{boost, raised_inputs, sidecar};
+use crate::common::conditions::{AsRoot, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
@@ -237,6 +238,24 @@ fn a_file_is_the_input_of_each_run() {
 }
 
 #[test]
+fn an_input_is_not_replaced_by_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("input"), "one\ntwo\n").unwrap();
+    std::os::unix::fs::symlink("input", path("link")).unwrap();
+    std::fs::hard_link(path("input"), path("other")).unwrap();
+    for (input, record) in [("input", "input"), ("link", "input"), ("input", "other")] {
+        let options = format!("--prove=1 --quiet --input {input} --json {record}");
+        let mut command = boost(&options, "cat > ran");
+        command.current_dir(&directory);
+        let words = ["--json: ", input, "is the input of each run: name another"];
+        run_alone(command).refused(2, &words);
+    }
+    assert_eq!(std::fs::read(path("input")).unwrap(), b"one\ntwo\n");
+    assert!(!path("ran").exists());
+}
+
+#[test]
 fn a_run_that_cannot_be_made_is_missing_and_the_others_count() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("input"), "one\n").unwrap();
@@ -402,6 +421,22 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
     let record = json_file(&file);
     assert_eq!(record["interrupted"], "SIGINT");
     assert!(!record["cases"][0]["samples"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn an_interrupted_proof_names_a_process_that_cannot_be_ended() {
+    let (Some(program), Some(root)) = (ForAll::new(PIPESPEED), AsRoot::new()) else {
+        return;
+    };
+    let mut command = program.command("boost --prove=1 --yes --quiet");
+    command.arg(format!("{}; exit 5", root.line("sleep 1000")));
+    let (running, mark) = start_marked(command);
+    let left = mark.running("sleep 1000");
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    let named = format!("process {left} (sleep) is left running: it is another user's");
+    says(&outcome.err, &[&*named, "interrupted by SIGINT"]);
 }
 
 #[test]

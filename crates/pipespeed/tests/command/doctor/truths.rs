@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::hangs::has_python;
 use super::{Group, assert_contains, becomes, pipe};
 use crate::common::procs::eventually;
-use crate::common::{Outcome, json, pipespeed, run_alone, skip};
+use crate::common::{Outcome, json_file, pipespeed, pipespeed_in, run_alone, skip};
 
 /// A file that is removed by the end of the test.
 fn scratch() -> tempfile::TempDir {
@@ -72,11 +72,7 @@ fn examine(pid: u32, stage: u32) -> (String, Value, (f64, f64)) {
         (after.0 - before.0) / seconds,
         (after.1 - before.1) / seconds,
     );
-    (
-        outcome.unwrapped(),
-        crate::common::json_file(&record),
-        shares,
-    )
+    (outcome.unwrapped(), json_file(&record), shares)
 }
 
 fn process(record: &Value, pid: u32) -> &Value {
@@ -539,13 +535,12 @@ fn a_small_pipe_is_not_said_to_be_large_enough_nor_blamed_on_the_limit() {
 /// A command that is over before doctor has looked a second time.
 #[test]
 fn bytes_of_a_short_command_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
     let found = eventually(|| {
-        let outcome = run_alone({
-            let mut command = pipespeed("doctor --json - --");
-            command.arg("seq 5000000 | cat >/dev/null");
-            command
-        });
-        let record = json(&outcome.out);
+        let mut command = pipespeed_in(&directory, "doctor --json run.json --");
+        command.arg("seq 5000000 | cat >/dev/null");
+        run_alone(command);
+        let record = json_file(&directory.path().join("run.json"));
         let processes = record["processes"].as_array().unwrap().iter();
         let mut seq = processes.filter(|process| process["name"] == "seq");
         // A busy machine may not even see it.

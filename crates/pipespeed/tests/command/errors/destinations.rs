@@ -425,3 +425,28 @@ fn nothing_is_lost_if_a_neighbour_sets_o_nonblock() {
     running.finish().succeeded_in_silence();
     assert_eq!(json(&out)["kind"], "check");
 }
+
+#[test]
+fn input_and_output_of_a_command_are_not_replaced_by_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("input");
+    fs::write(&input, "text").unwrap();
+    for (options, has_stdout) in [
+        ("doctor --time 0.1", true),
+        ("top --once", true),
+        ("profile -q", false),
+    ] {
+        let args = format!("{options} --json input -- touch ran");
+        let mut command = pipespeed_in(&directory, &args);
+        command.stdin(fs::File::open(&input).unwrap());
+        let words = ["--json: standard input is read by the command"];
+        start(command).finish().refused(2, &words);
+        if has_stdout {
+            let args = format!("{options} --json - -- touch ran");
+            let outcome = run_in(&directory, &args);
+            outcome.refused(2, &["--json: the command's output would be mixed"]);
+        }
+    }
+    assert_eq!(fs::read_to_string(&input).unwrap(), "text");
+    assert_eq!(names_in(directory.path()), ["input"]);
+}

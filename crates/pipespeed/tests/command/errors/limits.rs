@@ -121,12 +121,20 @@ fn too_little_address_space_or_stack_is_refused_with_limit() {
         64 << 10,
         "raise the limit (ulimit -s, now 64)",
     );
+    // Its own options need less than those of all subcommands, but for a build that is not optimised.
+    let stack_of_boost = if cfg!(debug_assertions) {
+        let words = "raise the limit (ulimit -s, now 192)";
+        (Resource::Stack, 192 << 10, words)
+    } else {
+        stack
+    };
     for (args, (resource, bytes, words)) in [
         ("check", space),
         ("profile write_read --no-save", space),
         ("check", stack),
         ("top --once", stack),
         ("doctor", stack),
+        ("boost --prove=1 --yes -q true", stack_of_boost),
         ("meter /dev/null", stack),
         ("--help", stack),
     ] {

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::process::Command;
 
 use super::{file_of, meter};
+use crate::common::terminal::Terminal;
 use crate::common::{full_device, json, run, run_alone, start_into};
 
 const MIB: usize = 1 << 20;
@@ -69,6 +70,24 @@ fn an_unwritable_report_is_a_failure_and_all_data_passes() {
         assert_eq!(
             (out.status.code(), out.stdout.len()),
             (Some(code), MIB),
+            "{options}"
+        );
+    }
+}
+
+/// Nobody reads there any more, as in a pipe whose reader has gone.
+#[test]
+fn a_terminal_that_has_hung_up_is_no_failure() {
+    let file = file_of(&vec![b'x'; MIB]);
+    for options in ["--json", "-n", ""] {
+        // The other side of the terminal closes at once.
+        let hung_up = Terminal::new(80).input();
+        let mut command = meter_of(options, &file);
+        command.stdin(std::process::Stdio::null());
+        let out = command.stderr(hung_up).output().unwrap();
+        assert_eq!(
+            (out.status.code(), out.stdout.len()),
+            (Some(0), MIB),
             "{options}"
         );
     }

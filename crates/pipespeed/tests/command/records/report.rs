@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::procs::{Mark, eventually};
 use crate::common::records::{Records, run};
-use crate::common::{PIPESPEED, Running, names_in, pipespeed, says, start};
+use crate::common::{PIPESPEED, Running, conditions, names_in, pipespeed, says, start, start_into};
 use pipespeed_measure::spec::Suite;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -54,6 +54,36 @@ fn a_page_has_a_new_name_unless_one_is_given() {
     assert_eq!(saved.count(), 2);
     let quiet = records.pipespeed("report old.json -q -o page.html");
     quiet.succeeded_in_silence();
+}
+
+/// In a container every command is process 1, say.
+#[test]
+fn pages_of_processes_with_the_same_number_are_all_kept() {
+    let records = Records::new();
+    let report = || {
+        let command = conditions::in_pid_namespace(PIPESPEED, &["report", "old.json"]);
+        command.map(|mut command| {
+            command.current_dir(&records.0);
+            start(command)
+        })
+    };
+    // Nearly all within one second, which is part of the names.
+    let Some(runs) = (0..6).map(|_| report()).collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    let mut said: Vec<String> = Vec::new();
+    for run in runs {
+        let outcome = run.finish().succeeded();
+        said.push(
+            outcome
+                .err
+                .trim_end()
+                .replace("saved: pipespeed-results/", ""),
+        );
+    }
+    said.sort();
+    let saved = names_in(&records.0.path().join("pipespeed-results"));
+    assert_eq!(saved, said);
 }
 
 #[test]
@@ -113,6 +143,21 @@ fn a_record_is_not_replaced_by_the_page() {
         let outcome = records.pipespeed(&format!("report old.json -o {output}"));
         outcome.refused(2, &["--output", "is a record: name another file"]);
     }
+    let path = records.0.path().join("old.json");
+    let old = fs::read(&path).unwrap();
+    let open = || {
+        let mut options = fs::File::options();
+        options.read(true).append(true).open(&path).unwrap()
+    };
+    let mut command = pipespeed("report - -o old.json");
+    command.current_dir(&records.0).stdin(open());
+    let words = ["--output", "standard input is a record"];
+    start(command).finish().refused(2, &words);
+    let mut command = pipespeed("report old.json -o -");
+    command.current_dir(&records.0);
+    let outcome = start_into(command, open()).finish();
+    outcome.refused(2, &["--output", "old.json is a record"]);
+    assert_eq!(fs::read(&path).unwrap(), old);
     let outcome = records.pipespeed("report old.json -o no/such.html");
     outcome.refused(2, &["--output", "no/such.html"]);
     let outcome = records.pipespeed("report - - -o page.html");
@@ -211,6 +256,7 @@ fn an_interrupted_report_keeps_what_is_finished_and_goes_on() {
     let err = outcome.unwrapped_err();
     says(&err, &["`pipespeed report --resume` measures the rest"]);
     assert!(err.ends_with("pipespeed: interrupted by SIGTERM"), "{err}");
+    assert_eq!(err.matches("interrupted by").count(), 1, "{err}");
     let names = names_in(&directory);
     for name in ["check.json", "report.html", "unfinished"] {
         assert!(names.iter().any(|it| it == name), "{name}: {names:?}");

@@ -1,11 +1,13 @@
 //! `compare` on runs that are not alike, and on what is no run.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 
 use crate::common::fake::{FakeRunner, whole_run};
 use crate::common::records::{ROUNDS, Records, run};
-use crate::common::{case, conditions, json, pipespeed_in, run_alone, says};
+use crate::common::{
+    case, conditions, json, pipespeed, pipespeed_in, run_alone, says, start, start_into,
+};
 use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::spec::Suite;
 use rustix::process::Resource;
@@ -37,6 +39,28 @@ fn a_run_to_compare_is_not_replaced_by_the_comparison() {
         let outcome = records.compare(&format!("old.json new.json {output}"));
         outcome.refused(2, &[option, "is a run to compare"]);
     }
+    let path = records.0.path().join("new.json");
+    let old = fs::read(&path).unwrap();
+    let open = || {
+        let mut options = File::options();
+        options.read(true).append(true).open(&path).unwrap()
+    };
+    let command = |args: &str| {
+        let mut command = pipespeed(&format!("compare old.json {args}"));
+        command.current_dir(&records.0);
+        command
+    };
+    for option in ["--json", "--chart"] {
+        let mut command = command(&format!("- {option} new.json"));
+        command.stdin(open());
+        let words = [option, "standard input is a run to compare"];
+        start(command).finish().refused(2, &words);
+    }
+    for (args, what) in [("--json -", "--json"), ("", "standard output")] {
+        let outcome = start_into(command(&format!("new.json {args}")), open()).finish();
+        outcome.refused(2, &[what, "new.json is a run to compare"]);
+    }
+    assert_eq!(fs::read(&path).unwrap(), old);
     records.compare("old.json new.json").succeeded();
 }
 
