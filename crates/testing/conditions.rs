@@ -55,6 +55,44 @@ impl ForAll {
     }
 }
 
+/// A program by which an [`ordinary`] user starts another one as root, as by sudo.
+#[derive(Debug)]
+pub struct AsRoot(TempDir);
+
+impl AsRoot {
+    /// Makes the program. `None`, with a skip, if that is not possible.
+    pub fn new() -> Option<Self> {
+        if !geteuid().is_root() {
+            skip("only root can make a setuid program of root's");
+            return None;
+        }
+        let made = AsRoot(tempfile::tempdir().unwrap());
+        let mode = fs::Permissions::from_mode;
+        fs::set_permissions(made.0.path(), mode(0o755)).unwrap();
+        let copy = made.0.path().join(COPY);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = std::env::split_paths(&path).map(|directory| directory.join("setpriv"));
+        if !found.any(|setpriv| fs::copy(setpriv, &copy).is_ok()) {
+            skip("no setpriv");
+            return None;
+        }
+        fs::set_permissions(&copy, mode(0o4755)).unwrap();
+        let mut probe = Command::new("sh");
+        probe.args(["-c", &made.line("id -ru")]);
+        let probe = ordinary(&mut probe).output();
+        if !probe.is_ok_and(|output| output.stdout == b"0\n") {
+            skip("setuid has no effect here");
+            return None;
+        }
+        Some(made)
+    }
+
+    /// The words of a shell that start a program as root.
+    pub fn line(&self, program: &str) -> String {
+        format!("{}/{COPY} --reuid 0 {program}", self.0.path().display())
+    }
+}
+
 /// Runs the command as user and group `nobody`, without capabilities, if this process
 /// is root. Otherwise changes nothing.
 pub fn ordinary(command: &mut Command) -> &mut Command {

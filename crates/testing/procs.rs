@@ -41,6 +41,16 @@ impl Mark {
             .collect()
     }
 
+    /// Waits until a process with this command line runs, and returns it.
+    #[track_caller]
+    pub fn running(&self, line: &str) -> Pid {
+        let found = eventually(|| {
+            let mut all = self.processes().into_iter();
+            all.find_map(|(pid, found)| (found.trim() == line).then_some(pid))
+        });
+        found.unwrap_or_else(|| panic!("no {line:?}: {:?}", self.processes()))
+    }
+
     /// The process at one end of a running trial: `writer` or `reader`.
     pub fn endpoint(&self, role: &str) -> Option<Pid> {
         let wanted = format!("__endpoint {role}");

@@ -8,8 +8,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,9 @@ use rustix::process::{
 
 use crate::failure::{fork_error, say};
 use crate::interrupt::first_signal;
+
+/// The shell of system(3). It is not looked for in PATH, which a command may need otherwise.
+pub const SHELL: &str = "/bin/sh";
 
 /// Interval of polling for the end of a process without a pidfd.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -47,6 +51,13 @@ pub fn require_own_proc() -> anyhow::Result<()> {
          of this one (unshare --mount-proc; in a container: mount -t proc proc /proc)"
     );
     Ok(())
+}
+
+/// A command line for [`SHELL`], as system(3) runs it.
+pub fn shell(line: &str) -> Command {
+    let mut command = Command::new(SHELL);
+    command.arg0("sh").args(["-c", line]);
+    command
 }
 
 /// Another process.

@@ -1,8 +1,10 @@
 //! Acts on the processes that this process has started.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use pipespeed_base::process::ProcessHandle;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
 
 use crate::proc::{Proc, tree};
@@ -11,40 +13,91 @@ use crate::proc::{Proc, tree};
 const GRACE: Duration = Duration::from_millis(1000);
 /// Timeout for the end of killed processes: one that hangs in the kernel may never end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Processes that may not be signalled get this long to end by themselves once no others are
+/// left, as sudo does after its command.
+const REFUSED_GRACE: Duration = Duration::from_millis(500);
 /// Interval of polling for the end of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Sends a signal to all descendants of this process, which must be the one that
-/// adopts orphans (PR_SET_CHILD_SUBREAPER), except to `others` and theirs.
-pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) {
-    let own = getpid().as_raw_pid();
-    // Not by `stat`, whose reading may block (see `proc::silent`).
-    let parent = |pid: i32| Some(proc.status(pid)?.parent);
+/// A process that could not be ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its number.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Whether it may not be signalled.
+    pub is_refused: bool,
+}
+
+impl fmt::Display for Survivor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Survivor { pid, name, .. } = self;
+        let why = if self.is_refused {
+            "is another user's, which may not be signalled (setuid?)"
+        } else {
+            "does not end, even by SIGKILL"
+        };
+        write!(f, "process {pid} ({name}) is left running: it {why}")
+    }
+}
+
+/// A descendant of this process.
+struct Descendant {
+    pid: i32,
+    parent: i32,
+}
+
+/// The parent of a process. Not by `stat`, whose reading may block (see `proc::silent`).
+fn parent(proc: &Proc, pid: i32) -> Option<i32> {
+    Some(proc.status(pid)?.parent)
+}
+
+/// All descendants of this process, except `others` and theirs.
+fn descendants(proc: &Proc, others: &[i32]) -> Vec<Descendant> {
     let parents: Vec<(i32, i32)> = proc
         .processes()
         .into_iter()
-        .filter_map(|pid| Some((parent(pid)?, pid)))
+        .filter_map(|pid| Some((parent(proc, pid)?, pid)))
         .collect();
     let children = |of: i32| {
         let own = parents.iter().filter(|(parent, _)| *parent == of);
         let own = own.map(|(_, pid)| *pid);
         own.filter(|pid| !others.contains(pid)).collect()
     };
-    for pid in tree(own, &children).into_iter().skip(1) {
-        let seen = parents.iter().find(|(_, child)| *child == pid);
-        let process = Pid::from_raw(pid).map(ProcessHandle::open);
+    let tree = tree(getpid().as_raw_pid(), &children);
+    let below = tree.into_iter().skip(1);
+    let found = below.filter_map(|pid| {
+        let (parent, _) = *parents.iter().find(|(_, child)| *child == pid)?;
+        Some(Descendant { pid, parent })
+    });
+    found.collect()
+}
+
+/// Sends a signal to all descendants of this process, which must be the one that
+/// adopts orphans (PR_SET_CHILD_SUBREAPER), except to `others` and theirs. Returns those that
+/// may not be signalled.
+pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) -> Vec<i32> {
+    let own = getpid().as_raw_pid();
+    let mut refused = Vec::new();
+    for Descendant { pid, parent: seen } in descendants(proc, others) {
         // If the parent of the one process that was opened is still the same, it is the one
         // that was listed.
-        if let (Some(Ok(process)), Some((seen, _))) = (process, seen)
-            && parent(pid).is_some_and(|now| now == *seen || now == own)
+        if let Some(Ok(process)) = Pid::from_raw(pid).map(ProcessHandle::open)
+            && parent(proc, pid).is_some_and(|now| now == seen || now == own)
         {
-            let _ = process.send(signal);
+            if let Err(error) = process.send(signal)
+                && Errno::from_io_error(&error) == Some(Errno::PERM)
+            {
+                refused.push(pid);
+            }
             // A stopped process does not handle signals.
             if signal != Signal::KILL {
                 let _ = process.send(Signal::CONT);
             }
         }
     }
+    refused
 }
 
 /// Reaps the children of this process that have ended, except one, for which somebody else waits.
@@ -62,21 +115,33 @@ pub fn reap_others(proc: &Proc, own: Pid) {
 }
 
 /// Ends all descendants of this process, except `others` and theirs: by SIGTERM after `grace`,
-/// and those that still run a second later by SIGKILL. Reaps them. Returns whether none is left.
-pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> bool {
+/// and those that still run a second later by SIGKILL. Reaps them. Returns those that are left.
+#[must_use]
+pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> Vec<Survivor> {
     let own = getpid().as_raw_pid();
     let start = Instant::now();
     let mut next = (start + grace, Signal::TERM);
+    let mut refused: Vec<i32> = Vec::new();
+    // Since when no others are left.
+    let mut only_refused: Option<Instant> = None;
     while start.elapsed() < KILL_TIMEOUT {
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
         // The helper that opens pipes ends without being waited for.
         let is_left = |pid: &i32| !others.contains(pid) && proc.runs(*pid);
         if is_childless || !others.is_empty() && !proc.children(own).iter().any(is_left) {
-            return true;
+            return Vec::new();
+        }
+        if !refused.is_empty() {
+            let all = running(proc, others);
+            if all.iter().any(|pid| !refused.contains(pid)) {
+                only_refused = None;
+            } else if only_refused.get_or_insert_with(Instant::now).elapsed() >= REFUSED_GRACE {
+                break;
+            }
         }
         if Instant::now() >= next.0 {
-            signal_descendants(proc, others, next.1);
+            refused = signal_descendants(proc, others, next.1);
             let pause = if next.1 == Signal::KILL {
                 GRACE / 10
             } else {
@@ -86,5 +151,17 @@ pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> bool {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    false
+    let left = running(proc, others).into_iter().map(|pid| Survivor {
+        pid,
+        name: proc.name(pid).unwrap_or_default(),
+        is_refused: refused.contains(&pid),
+    });
+    left.collect()
+}
+
+/// The descendants of this process that run, except `others` and theirs.
+fn running(proc: &Proc, others: &[i32]) -> Vec<i32> {
+    let all = descendants(proc, others).into_iter();
+    let pids = all.map(|descendant| descendant.pid);
+    pids.filter(|pid| proc.runs(*pid)).collect()
 }

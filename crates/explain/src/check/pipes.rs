@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -241,8 +241,6 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
     Ok(false)
 }
 
-const SHELL: &str = "/bin/sh";
-
 /// A child process. It is killed and reaped when it is dropped.
 #[derive(Debug)]
 pub(super) struct ChildGuard(Child);
@@ -257,8 +255,8 @@ impl ChildGuard {
         // Whatever a shell or its loader prints by itself, of a library or a working directory
         // that is missing, is lost: the end of a pipe to read from can't be written to.
         let stderr = at("dup(2)", stdin.try_clone())?;
-        let mut command = Command::new(SHELL);
-        let command = command.args(["-c", script]).current_dir("/");
+        let mut command = process::shell(script);
+        let command = command.current_dir("/");
         let command = command.stdin(stdin).stdout(stdout).stderr(stderr);
         // Children inherit the signal mask, in which our parent may have blocked it.
         let pipe = SigSet::from(Signal::SIGPIPE);
@@ -269,7 +267,7 @@ impl ChildGuard {
         }
         spawned.map(ChildGuard).map_err(|error| CallError {
             call: match error.kind() {
-                io::ErrorKind::NotFound => RefusableCall::Other(SHELL.to_owned()),
+                io::ErrorKind::NotFound => RefusableCall::Other(process::SHELL.to_owned()),
                 _ => RefusableCall::Clone,
             },
             error,

@@ -17,12 +17,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, child_subreaper, getpid};
 
 use crate::cli::BoostArgs;
-use crate::commands::child::{Started, exit_as, is_over, spawn};
+use crate::commands::child::{Started, command_error, exit_as, is_over, spawn};
 use crate::commands::{pipe_probe, require_process, require_processes};
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
-use pipespeed_base::process::is_any_ready;
+use pipespeed_base::process::{SHELL, is_any_ready};
 use pipespeed_base::standard;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_pipeline::boost::{self as sidecar, Account, Booster, PipeName, RaiseScope};
@@ -56,7 +56,7 @@ fn shell(args: &BoostArgs) -> OsString {
     };
     let login = || std::env::var_os("SHELL").filter(|shell| !refuses(shell));
     let chosen = args.shell.clone().filter(|shell| !shell.is_empty());
-    chosen.or_else(login).unwrap_or_else(|| "/bin/sh".into())
+    chosen.or_else(login).unwrap_or_else(|| SHELL.into())
 }
 
 /// The program and its arguments, which begin with its own name: one word is for the shell.
@@ -122,8 +122,13 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let reserved = reserved.context("signals")?;
     let Started {
         mut child, ending, ..
-    } = spawn(&mut boosted_command(args, &receiver, None))
-        .map_err(|error| start_error("command", &ProcessRunner::this_program(), error))?;
+    } = spawn(&mut boosted_command(args, &receiver, None)).map_err(|error| match error.kind() {
+        // This program has nearly the same arguments as the command.
+        io::ErrorKind::ArgumentListTooLong => {
+            command_error(&program(args)[0].to_string_lossy(), error)
+        }
+        _ => start_error("command", &ProcessRunner::this_program(), error),
+    })?;
     drop(reserved);
     // The child would inherit blocked signals.
     let signals = PassedOn::block().context("signals")?;

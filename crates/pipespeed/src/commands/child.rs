@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_base::process::{ChildWatch, is_any_ready};
+use pipespeed_base::process::{ChildWatch, is_any_ready, shell};
 use pipespeed_base::{signal_name, standard};
 use pipespeed_pipeline::proc::Proc;
-use pipespeed_pipeline::terminate;
+use pipespeed_pipeline::terminate::{self, Survivor};
 
 /// Interval of reaping the processes that a command leaves behind.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,11 +46,7 @@ pub(super) fn start(
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
         [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
-        [text] => {
-            let mut command = Command::new("sh");
-            command.args(["-c", text]);
-            command
-        }
+        [text] => shell(text),
         [program, args @ ..] => {
             let mut command = Command::new(program);
             command.args(args);
@@ -58,22 +54,24 @@ pub(super) fn start(
         }
         [] => return Err(usage("the command is missing")),
     };
-    let name = words.first().map_or("sh", String::as_str);
     prepare(&mut command);
-    spawn(&mut command).map_err(|error| {
-        // As shells do.
-        let status = match error.kind() {
-            io::ErrorKind::NotFound if !standard::lacks_null() => Some(127),
-            io::ErrorKind::PermissionDenied => Some(126),
-            _ => None,
-        };
-        let error = start_error(&format!("command {name}"), Path::new(name), error);
-        let Some(status) = status else {
-            return error;
-        };
-        say(&format!("pipespeed: {}", full_message(&error)));
-        AlreadyReported(status).into()
-    })
+    let name = command.get_program().to_string_lossy().into_owned();
+    spawn(&mut command).map_err(|error| command_error(&name, error))
+}
+
+/// The failed start of a command: printed, with the exit status of shells if they have one.
+pub(super) fn command_error(name: &str, error: io::Error) -> anyhow::Error {
+    let status = match error.kind() {
+        io::ErrorKind::NotFound if !standard::lacks_null() => Some(127),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ArgumentListTooLong => Some(126),
+        _ => None,
+    };
+    let error = start_error(&format!("command {name}"), Path::new(name), error);
+    let Some(status) = status else {
+        return error;
+    };
+    say(&format!("pipespeed: {}", full_message(&error)));
+    AlreadyReported(status).into()
 }
 
 /// Starts a command, which finds ignored signals and closed descriptors as this process found
@@ -159,11 +157,16 @@ pub(super) fn end(proc: &Proc, command: &Started) -> bool {
 }
 
 fn end_rest(proc: &Proc, others: &[i32], grace: Duration) -> bool {
-    let is_done = terminate::end_descendants(proc, others, grace);
-    if !is_done {
-        say("pipespeed: not all processes of the command could be ended");
+    let survivors = terminate::end_descendants(proc, others, grace);
+    say_survivors(&survivors);
+    survivors.is_empty()
+}
+
+/// Says which processes of a command could not be ended.
+pub(super) fn say_survivors(survivors: &[Survivor]) {
+    for survivor in survivors {
+        say(&format!("pipespeed: {survivor}"));
     }
-    is_done
 }
 
 /// Ends with the status of the command, as shells do.

@@ -13,25 +13,26 @@ use crate::cli::ProfileArgs;
 use crate::commands::child::start;
 use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, require_address_space, say, usage};
+use pipespeed_base::failure::{require_address_space, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::require_own_proc;
 use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
-use pipespeed_explain::profile::pipeline;
-use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, ProfileSettings};
+use pipespeed_explain::profile::pipeline::{self, PipelineRun};
+use pipespeed_explain::profile::record::{CaseProfile, Profile, ProfileSettings};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root, Warning};
+use pipespeed_host::{Machine, Root, Warning, WarningKind};
 use pipespeed_measure::failure::TrialError;
 use pipespeed_measure::record::{Kind, NotRun, to_json};
 use pipespeed_measure::spec::{Case, Durations, Suite};
 use pipespeed_measure::suite::Overrides;
 use pipespeed_measure::suite::channels::CaseId;
 use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_pipeline::terminate::Survivor;
 use pipespeed_report as report;
 
 /// Durations of a trial: long enough for stable shares, short enough for the
@@ -120,10 +121,14 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         // They were counted.
         (ProfileSubject::Cases(_), None) => {}
         (ProfileSubject::Command(command), sampling) => {
-            let (profile, signal) = profile_command(args, command, sampling.as_ref(), &topology)?;
-            record.pipeline = Some(profile);
-            record.interrupted = signal.as_ref().map(|signal| signal_name(signal.0));
-            interrupted = signal;
+            let run = profile_command(args, command, sampling.as_ref(), &topology)?;
+            let survivors = run.survivors.iter();
+            let warning =
+                |survivor: &Survivor| Warning::new(WarningKind::Sampling, survivor.to_string());
+            record.warnings.extend(survivors.map(warning));
+            record.pipeline = Some(run.profile);
+            interrupted = run.interrupted;
+            record.interrupted = interrupted.as_ref().map(|signal| signal_name(signal.0));
         }
     }
     record.warnings.extend(early);
@@ -220,7 +225,7 @@ fn profile_command(
     command: &str,
     sampling: Option<&Sampling>,
     topology: &Topology,
-) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
+) -> anyhow::Result<PipelineRun> {
     let interrupt = Interrupt::install()?;
     if !args.output.quiet {
         let verb = match sampling {

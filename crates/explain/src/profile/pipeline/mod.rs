@@ -25,10 +25,22 @@ use super::record::PipelineProfile;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
+use pipespeed_pipeline::terminate::Survivor;
+
+/// A command that was profiled.
+#[derive(Debug)]
+pub struct PipelineRun {
+    /// Where its time went.
+    pub profile: PipelineProfile,
+    /// The signal that interrupted it.
+    pub interrupted: Option<Interrupted>,
+    /// Its processes that could not be ended.
+    pub survivors: Vec<Survivor>,
+}
 
 /// Runs a command for at most `limit`, and samples it unless that is refused. `start` starts it, without a terminal
 /// as standard output, and returns it with its pidfd; this process must adopt its orphans
-/// (PR_SET_CHILD_SUBREAPER). `pipe_probe` reads the command lines of the stages. Also returns the signal that interrupted it, if any.
+/// (PR_SET_CHILD_SUBREAPER). `pipe_probe` reads the command lines of the stages.
 ///
 /// # Errors
 /// Errors of starting and observing it. A refusal to sample is a
@@ -41,9 +53,12 @@ pub fn profile(
     interrupt: &Interrupt,
     pipe_probe: PipeProbe,
     start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
-) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
+) -> anyhow::Result<PipelineRun> {
     let running = running::start(sampling, cpus, pipe_probe, start)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;
-    let interrupted = ran.interrupted.map(Interrupted);
-    Ok((record::record(command, ran, sampling), interrupted))
+    Ok(PipelineRun {
+        interrupted: ran.interrupted.map(Interrupted),
+        survivors: ran.survivors.clone(),
+        profile: record::record(command, ran, sampling),
+    })
 }

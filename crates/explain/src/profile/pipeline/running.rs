@@ -19,7 +19,7 @@ use pipespeed_base::process::is_any_ready;
 use pipespeed_host::refusals::RefusableCall;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
-use pipespeed_pipeline::terminate::{end_descendants, reap_others};
+use pipespeed_pipeline::terminate::{Survivor, end_descendants, reap_others};
 
 /// Duration of a phase, and two looks at the stages in each. Common intervals of other programs
 /// are no multiples of it. Phases with sampling alternate with phases without: sampling
@@ -47,6 +47,8 @@ pub struct Running {
     probe: Option<PerfSampler>,
     members: Members,
     started: Instant,
+    /// Whether its processes were ended, as far as they can be.
+    is_over: bool,
 }
 
 /// The outcome of a run.
@@ -66,6 +68,8 @@ pub struct RunOutcome {
     pub used: Option<Duration>,
     /// Number of processes that were left at its end and had to be ended.
     pub left: usize,
+    /// The processes that could not be ended.
+    pub survivors: Vec<Survivor>,
     /// Its processes.
     pub members: Members,
 }
@@ -99,6 +103,7 @@ pub fn start(
         probe,
         members,
         started,
+        is_over: false,
     })
 }
 
@@ -158,9 +163,9 @@ impl Running {
             children.retain(|pid| !helpers.contains(pid));
             left = children.len();
         }
-        if !end_descendants(&Proc::default(), &helpers, Duration::ZERO) {
-            anyhow::bail!("a process can't be killed");
-        }
+        self.is_over = true;
+        let survivors = end_descendants(&Proc::default(), &helpers, Duration::ZERO);
+        left -= survivors.len().min(left);
         // Now all have a status.
         self.members.look();
         let used = children_time().zip(used_before);
@@ -176,6 +181,7 @@ impl Running {
                 .map(|probe| probe.losses)
                 .unwrap_or_default(),
             left,
+            survivors,
             members: std::mem::take(&mut self.members),
         })
     }
@@ -232,6 +238,8 @@ fn children_time() -> Option<Duration> {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        end_descendants(&Proc::default(), &[], Duration::ZERO);
+        if !self.is_over {
+            let _ = end_descendants(&Proc::default(), &[], Duration::ZERO);
+        }
     }
 }

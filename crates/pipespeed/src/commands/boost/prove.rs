@@ -21,7 +21,7 @@ use super::proof::{
 use super::text;
 use super::{AccountReceiver, boosted_command, plain_command, program, shell};
 use crate::cli::BoostArgs;
-use crate::commands::child::{Started, is_over, spawn};
+use crate::commands::child::{Started, is_over, say_survivors, spawn};
 use crate::commands::files::SavedFiles;
 use crate::commands::progress::ProgressDisplay;
 use crate::commands::{
@@ -513,7 +513,7 @@ impl ProofRunner<'_> {
 
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> TrialError {
-        terminate::end_descendants(&self.proc, &[], Duration::ZERO);
+        say_survivors(&terminate::end_descendants(&self.proc, &[], Duration::ZERO));
         Interrupted(signal).into()
     }
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Signal, kill_process};
 
 use super::{boost, raised_inputs, sidecar};
+use crate::common::conditions::{AsRoot, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::terminal::Terminal;
 use crate::common::{
@@ -420,6 +421,22 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
     let record = json_file(&file);
     assert_eq!(record["interrupted"], "SIGINT");
     assert!(!record["cases"][0]["samples"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn an_interrupted_proof_names_a_process_that_cannot_be_ended() {
+    let (Some(program), Some(root)) = (ForAll::new(PIPESPEED), AsRoot::new()) else {
+        return;
+    };
+    let mut command = program.command("boost --prove=1 --yes --quiet");
+    command.arg(format!("{}; exit 5", root.line("sleep 1000")));
+    let (running, mark) = start_marked(command);
+    let left = mark.running("sleep 1000");
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    let named = format!("process {left} (sleep) is left running: it is another user's");
+    says(&outcome.err, &[&*named, "interrupted by SIGINT"]);
 }
 
 #[test]

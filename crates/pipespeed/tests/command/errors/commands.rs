@@ -1,12 +1,14 @@
 //! Other people's commands: what all subcommands that start one have in common.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::sys::signal::Signal::{SIGCHLD, SIGPIPE};
 
-use crate::common::conditions::{failing_call, failing_call_with, ignored};
-use crate::common::{Outcome, PIPESPEED, run_alone};
+use crate::common::conditions::{failing_call, failing_call_with, ignored, soft_limit};
+use crate::common::{Outcome, PIPESPEED, run_alone, says};
+use rustix::process::Resource;
 
 /// Those that start a command for sh.
 const WAYS: [&str; 6] = [
@@ -153,5 +155,50 @@ fn a_command_runs_where_no_thread_can_be_started() {
     outcome.refused(
         1,
         &["a thread for the command's output", "ulimit -u", "pids.max"],
+    );
+}
+
+#[test]
+fn a_shell_that_is_not_in_path_runs_the_command() {
+    for way in WAYS {
+        let (outcome, out) = run_in(way, "echo $PATH >out", |command| {
+            command.env("PATH", "/no/such/directory");
+        });
+        assert_eq!(out, "/no/such/directory\n", "{way}: {outcome:#?}");
+    }
+}
+
+/// The command has longer arguments than this program was started with, by the options of --report.
+#[test]
+fn arguments_too_long_for_the_command_have_the_status_of_shells() {
+    let directory = std::path::Path::new(PIPESPEED).parent().unwrap();
+    let run = |bytes: usize| {
+        // Short names: the program starts itself as /proc/self/exe.
+        let mut command = Command::new("./pipespeed");
+        command.arg0("p").current_dir(directory);
+        command.args(["boost", "--report", "--", "/bin/true", "x"]);
+        for at in 0..=bytes / VARIABLE {
+            let length = (bytes - at * VARIABLE).min(VARIABLE);
+            command.env(format!("FILL{at:04}"), "x".repeat(length));
+        }
+        // A quarter of it is for arguments and environment (execve(2)).
+        soft_limit(&mut command, Resource::Stack, 1 << 20);
+        command.stdin(std::process::Stdio::null()).output()
+    };
+    const VARIABLE: usize = 100_000;
+    let (mut starts, mut fails) = (0, 1 << 20);
+    while fails - starts > 1 {
+        let middle = (starts + fails) / 2;
+        match run(middle) {
+            Ok(_) => starts = middle,
+            Err(_) => fails = middle,
+        }
+    }
+    let outcome = run(starts).unwrap();
+    let err = String::from_utf8(outcome.stderr).unwrap();
+    assert_eq!(outcome.status.code(), Some(126), "{err}");
+    says(
+        &err,
+        &["can't start the command /bin/true: Argument list too long"],
     );
 }

@@ -5,8 +5,9 @@ use std::fs;
 use rustix::process::Signal;
 
 use super::*;
+use crate::common::conditions::{AsRoot, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{json_file, pipespeed, run_alone, run_marked, start_marked};
+use crate::common::{PIPESPEED, json_file, pipespeed, run_alone, run_marked, says, start_marked};
 use crate::profile::number;
 
 #[test]
@@ -141,4 +142,32 @@ fn a_command_that_is_missing_or_fails_is_named() {
     command.arg("test \"$1\" = 'a | b'").arg("sh").arg("a | b");
     let pipeline = pipeline_of(&run_alone(command).succeeded());
     assert_eq!(pipeline["stages"][0]["status"]["exited"], 0, "{pipeline:#}");
+}
+
+/// A process of a pipeline that has become another user's can't be signalled.
+#[test]
+fn a_process_that_cannot_be_ended_is_named_and_the_rest_recorded() {
+    let (Some(program), Some(root)) = (ForAll::new(PIPESPEED), AsRoot::new()) else {
+        return;
+    };
+    for (options, code) in [("--time 1000", 130), ("--time 3", 0)] {
+        let mut command = program.command(&format!("profile -q {options} --json - --"));
+        command.arg(format!("yes | {}; exit 5", root.line("sleep 1000")));
+        let (running, mark) = start_marked(command);
+        let left = mark.running("sleep 1000").as_raw_pid();
+        if code == 130 {
+            running.send(Signal::INT);
+        }
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+        let record = json(&outcome.out);
+        assert_eq!(record["pipeline"]["out_of_time"], code == 0);
+        let named = format!("process {left} (sleep) is left running: it is another user's");
+        says(record["warnings"].to_string(), &[named]);
+        let still = mark
+            .processes()
+            .into_iter()
+            .map(|(pid, _)| pid.as_raw_pid());
+        assert_eq!(still.collect::<Vec<_>>(), [left]);
+    }
 }
