@@ -216,7 +216,9 @@ impl Destination {
             }
         }
         if let DestinationKind::Later(stem, extension) = &self.place
-            && let Some(file) = stem.settle(extension, bytes)?
+            && let Some(file) = stem.settle(extension, |path| {
+                Regular::open(directory_of(path), name_of(path)?)?.save_new(bytes)
+            })?
         {
             return Ok(file);
         }

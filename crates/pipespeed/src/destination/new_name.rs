@@ -1,13 +1,10 @@
 //! Names of new files and directories that nobody else has chosen.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-
-use super::regular::Regular;
 
 /// At most this many names are tried. A process with the same number in another container may
 /// have chosen the same.
@@ -56,23 +53,25 @@ impl NewStem {
         self.directory.join(format!("{name}.{extension}"))
     }
 
-    /// Saves the first file of the run under a name that is not taken, which settles the names of
-    /// the others. `None` if the name was settled before.
-    pub(super) fn settle(&self, extension: &str, bytes: &[u8]) -> io::Result<Option<File>> {
+    /// Creates the first file of the run by `create`, under a name that is not taken, which
+    /// settles the names of the others. `None` if the name was settled before.
+    pub(super) fn settle<T>(
+        &self,
+        extension: &str,
+        create: impl Fn(&Path) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
         if self.number.get().is_some() {
             return Ok(None);
         }
-        let (file, number) = create_unused(|number| {
+        let (created, number) = create_unused(|number| {
             let path = self.numbered(number, extension);
             if path.symlink_metadata().is_ok() {
                 return Err(Errno::EXIST.into());
             }
-            let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
-            let file = Regular::open(&self.directory, Path::new(name))?;
-            Ok((file.save_new(bytes)?, number))
+            Ok((create(&path)?, number))
         })?;
         let _ = self.number.set(number);
-        Ok(Some(file))
+        Ok(Some(created))
     }
 }
 
