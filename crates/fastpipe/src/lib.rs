@@ -149,8 +149,10 @@
 //! | `Drained` | 9.33 | 2.11 (1.91 to 2.35) | 173 |
 //! | `Auto` as `io::Write` | 8.01 | 1.88 (1.40 to 2.06) | 191 |
 //!
-//! (Medians of 20 rounds; ratios are paired by round, with 95 % intervals.) The
-//! repository's `docs/zero-copy.md` has the figures with real readers, and explains
+//! (Medians of 20 rounds; ratios are paired by round, with 95 % intervals.) Three
+//! hours later, when the host ran the two processors nearer to each other, write(2) was
+//! three times as fast, and `Auto` gained nothing (0.95) unless it might clone (1.41).
+//! The repository's `docs/zero-copy.md` has the figures with real readers, and explains
 //! where the time of each method goes.
 //!
 //! # Modules

@@ -3,6 +3,7 @@
 
 mod chores;
 mod idle;
+mod looks;
 mod observer;
 mod rate;
 mod registered;

@@ -200,9 +200,9 @@ async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relaye
         input_guard: None,
         output_guard: None,
         watch: if output.end.has_reader() {
-            Watch::Readiness
+            WatchMode::Readiness
         } else {
-            Watch::Nothing
+            WatchMode::Nothing
         },
     };
     let look = None::<fn(&[u8]) -> Flow>;
@@ -262,11 +262,11 @@ struct Readiness<'a> {
     /// became ready meanwhile is not.
     input_guard: Guard<'a>,
     output_guard: Guard<'a>,
-    watch: Watch,
+    watch: WatchMode,
 }
 
 /// How the output is watched, which may have a reader that leaves.
-enum Watch {
+enum WatchMode {
     Readiness,
     /// From time to time, after a false alarm: the runtime does not forget it.
     Timer(AsyncFd<OwnedFd>),
@@ -331,20 +331,20 @@ impl Readiness<'_> {
 
     async fn output_may_have_failed(&self) {
         match &self.watch {
-            Watch::Readiness => loop {
+            WatchMode::Readiness => loop {
                 match self.output.ready.ready(Interest::WRITABLE).await {
                     // Being writable is no failure.
                     Ok(Some(mut guard)) if !guard.ready().is_write_closed() => guard.clear_ready(),
                     _ => return,
                 }
             },
-            Watch::Timer(timer) => {
+            WatchMode::Timer(timer) => {
                 if let Ok(mut guard) = timer.readable().await {
                     let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
                     guard.clear_ready();
                 }
             }
-            Watch::Nothing => pending().await,
+            WatchMode::Nothing => pending().await,
         }
     }
 
@@ -355,9 +355,9 @@ impl Readiness<'_> {
         if let Some(errno) = failure_of_output(fd, found) {
             return Err((Side::Output, errno.into()));
         }
-        if matches!(self.watch, Watch::Readiness) {
+        if matches!(self.watch, WatchMode::Readiness) {
             let timer = timer().ok().flatten();
-            self.watch = timer.map_or(Watch::Nothing, Watch::Timer);
+            self.watch = timer.map_or(WatchMode::Nothing, WatchMode::Timer);
         }
         Ok(())
     }
