@@ -196,6 +196,16 @@ pub(crate) struct FillSample {
     share: Option<f64>,
 }
 
+/// What was seen of a pipe so far.
+#[derive(Debug, Default)]
+pub(crate) struct PipeSamples {
+    capacity: Option<u64>,
+    owner: Option<u32>,
+    fills: Vec<FillSample>,
+    is_held: bool,
+    held_by: Option<i32>,
+}
+
 /// What a new pipe of this user is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NewPipe {

@@ -5,23 +5,13 @@ use std::time::Instant;
 
 use pipespeed_base::interrupt;
 
-use super::{FillChange, FillSample, ObservedLink, Observer};
+use super::{FillChange, FillSample, ObservedLink, Observer, PipeSamples};
 use crate::proc::pipe_probe::PipeState;
 use crate::proc::{LinkId, ProcessId};
 use crate::wait::is_moving;
 
 /// A look at more pipes is continued at the next one: each is a question to the helper.
 const MAX_LOOKED: usize = 1024;
-
-/// What was seen of a pipe so far.
-#[derive(Debug, Default)]
-pub(crate) struct PipeSamples {
-    capacity: Option<u64>,
-    owner: Option<u32>,
-    pub(crate) fills: Vec<FillSample>,
-    is_held: bool,
-    held_by: Option<i32>,
-}
 
 impl Observer<'_> {
     /// Looks into each pipe by one of its read ends; of very many, only into some at a time.

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use pipespeed_base::thread::own_time;
 use rustix::process::getppid;
 
-use super::looks::PipeSamples;
-use super::{NewPipe, Observation, ObservationPlan, ObservedLink, registered, terminals};
+use super::{
+    NewPipe, Observation, ObservationPlan, ObservedLink, PipeSamples, registered, terminals,
+};
 use crate::graph::{Process, Scanner, Scope};
 use crate::proc::files::FdBudget;
 use crate::proc::{LinkId, Proc, ProcessId};
