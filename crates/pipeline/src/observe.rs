@@ -201,7 +201,7 @@ pub(crate) struct FillSample {
 pub(crate) struct PipeSamples {
     capacity: Option<u64>,
     owner: Option<u32>,
-    fills: Vec<FillSample>,
+    pub(crate) fills: Vec<FillSample>,
     is_held: bool,
     held_by: Option<i32>,
 }
