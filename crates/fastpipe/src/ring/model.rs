@@ -70,7 +70,7 @@ impl ModelBell {
     }
 }
 
-struct End {
+struct ModelEnd {
     ring: Arc<Ring>,
     role: Role,
     cursor: Cursor,
@@ -78,7 +78,7 @@ struct End {
     polls: bool,
 }
 
-impl End {
+impl ModelEnd {
     fn new(ring: &Arc<Ring>, role: Role) -> Self {
         Self::attach(ring, role).expect("a new ring's ends are free")
     }
@@ -86,7 +86,7 @@ impl End {
     /// `None` if the end is in use.
     fn attach(ring: &Arc<Ring>, role: Role) -> Option<Self> {
         let cursor = ring.header.attach(role, CAPACITY as u64).unwrap()?;
-        Some(End {
+        Some(ModelEnd {
             ring: Arc::clone(ring),
             role,
             cursor,
@@ -141,7 +141,7 @@ impl End {
     }
 }
 
-fn produce(mut end: End, words: u64) -> u64 {
+fn produce(mut end: ModelEnd, words: u64) -> u64 {
     for word in 0..words {
         if !end.wait(1) {
             return word;
@@ -157,7 +157,7 @@ fn produce(mut end: End, words: u64) -> u64 {
 }
 
 /// Takes at most `most` words, and waits for `at_least` at a time.
-fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
+fn consume(mut end: ModelEnd, most: u64, at_least: usize) -> u64 {
     let mut expected = 0;
     while expected < most && end.wait(at_least) {
         for _ in 0..at_least.min(end.cursor.available()) {
@@ -189,8 +189,8 @@ fn check_waits(words: u64, wanted: u64, at_least: usize, polls: [bool; 2], preem
     model.check(move || {
         let ring = Arc::new(Ring::default());
         let (mut producer, mut consumer) = (
-            End::new(&ring, Role::Producer),
-            End::new(&ring, Role::Consumer),
+            ModelEnd::new(&ring, Role::Producer),
+            ModelEnd::new(&ring, Role::Consumer),
         );
         [producer.polls, consumer.polls] = polls;
         let producing = thread::spawn(move || produce(producer, words));
@@ -231,7 +231,7 @@ fn a_wait_for_several_words_ends_by_any_or_death() {
 /// Puts one word into the ring if the producer's end is free. Returns the number
 /// of words, 0 or 1.
 fn produce_in_turn(ring: &Arc<Ring>) -> u64 {
-    let Some(mut end) = End::attach(ring, Role::Producer) else {
+    let Some(mut end) = ModelEnd::attach(ring, Role::Producer) else {
         return 0;
     };
     // Producers take turns, so the words are the positions.
@@ -251,12 +251,12 @@ fn an_end_that_is_passed_on_continues_at_its_position() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let ring = Arc::new(Ring::default());
-        let mut consumer = End::new(&ring, Role::Consumer);
+        let mut consumer = ModelEnd::new(&ring, Role::Consumer);
         let producing = [(); 2].map(|()| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || produce_in_turn(&ring))
         });
-        let take = |consumer: &mut End| {
+        let take = |consumer: &mut ModelEnd| {
             consumer
                 .ring
                 .header
@@ -289,7 +289,7 @@ fn a_dead_owner_is_seen_to_have_passed_on() {
         let owner = {
             let (ring, dead) = (Arc::clone(&ring), Arc::clone(&dead));
             thread::spawn(move || {
-                let end = End::new(&ring, Role::Producer);
+                let end = ModelEnd::new(&ring, Role::Producer);
                 end.ring.header.pass_on(Role::Producer);
                 // As the kernel would report it.
                 dead.store(true, Release);

@@ -243,9 +243,9 @@ impl Tally {
         examined
     }
 
-    /// Samples the children for which it waits, and reads its counters, where these are due after a
-    /// sample. This takes longer than a sample, and keeps a stage from its processor: so long that
-    /// the next stage may begin to wait for it.
+    /// Samples the children for which it waits and reads its counters, where that is due after a sample.
+    /// It takes so long that a stage which loses its processor to it can empty or fill a pipe meanwhile:
+    /// the next stage would be seen waiting.
     pub(crate) fn complete(&mut self, proc: &Proc, fd_budget: &FdBudget) {
         let due = std::mem::take(&mut self.due);
         if self.has_ended {

@@ -1,3 +1,5 @@
+mod children;
+
 use super::*;
 use pipespeed_host::CpuList;
 
@@ -135,75 +137,11 @@ fn a_stage_fed_otherwise_is_not_after_the_slow_one() {
     assert_eq!(found, ["gzip", "yes tee", "wc"]);
 }
 
-#[test]
-fn a_shell_with_short_lived_children_is_a_stage() {
-    let child = on_child();
-    let mut short = frozen(
-        process(3, "sleep", vec![reads(0, 7), writes(1, 8)]),
-        on_outside(Outside::Timer),
-    );
-    (short.samples, short.has_ended) = (10, true);
-    let findings = found(vec![
-        busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0),
-        frozen(process(2, "sh", vec![reads(0, 7), writes(1, 8)]), child),
-        short,
-        frozen(process(4, "cat", vec![reads(0, 8)]), on_input(8)),
-    ]);
-    let bottleneck = only_pace(&findings);
-    assert_eq!(
-        (bottleneck.stage.pid, bottleneck.outside),
-        (2, Some(Outside::Child))
-    );
-}
-
 fn only_pace(findings: &[Finding]) -> &Bottleneck {
     let [Finding::Bottleneck(bottleneck)] = findings else {
         panic!("{findings:?}");
     };
     bottleneck
-}
-
-/// A shell that waits for its children all the time, which have these shares.
-fn shell(shares: Shares, on: Vec<OnLink>) -> Observed {
-    let child = on_child();
-    let process = process(2, "sh", vec![reads(0, 7), writes(1, 8)]);
-    Observed {
-        children: Some(Children {
-            names: vec!["head".to_owned()],
-            shares,
-            outside: BTreeMap::new(),
-            on,
-            processors: shares.runs,
-            are_short: false,
-        }),
-        ..frozen(process, child)
-    }
-}
-
-#[test]
-fn shell_whose_children_wait_for_next_stage_is_not_blamed() {
-    let blocked = Shares {
-        blocked: 1.0,
-        ..Shares::default()
-    };
-    let on_output = OnLink {
-        pipe: LinkId::pipe(8),
-        side: LinkSide::Room,
-        share: 1.0,
-    };
-    let yes = || busy(process(1, "yes", vec![writes(1, 7)]), 0.0, 1.0, 0.0);
-    let gzip = || busy(process(4, "gzip", vec![reads(0, 8)]), 1.0, 0.0, 0.0);
-    let findings = found(vec![yes(), shell(blocked, vec![on_output]), gzip()]);
-    assert_eq!(only_pace(&findings).stage.name, "gzip");
-    let runs = Shares {
-        runs: 1.0,
-        ..Shares::default()
-    };
-    let wc = frozen(process(4, "wc", vec![reads(0, 8)]), on_input(8));
-    let findings = found(vec![yes(), shell(runs, Vec::new()), wc]);
-    let bottleneck = only_pace(&findings);
-    assert_eq!(bottleneck.stage.name, "sh");
-    assert_eq!(bottleneck.children.as_ref().unwrap().shares.runs, 1.0);
 }
 
 #[test]
@@ -296,29 +234,6 @@ fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
     }
 }
 
-/// `make -j2 | cat`: make waits for the tokens of its jobs.
-#[test]
-fn parent_that_waits_on_a_pipe_does_not_lack_processors() {
-    let queued = Shares {
-        queued: 0.9,
-        runs: 0.1,
-        ..Shares::default()
-    };
-    let mut stages = chain(&[(0.0, 0.0, 0.99), (0.2, 0.0, 0.2), (0.2, 0.1, 0.2)]);
-    stages[0].on = vec![OnLink {
-        pipe: LinkId::pipe(9),
-        side: LinkSide::Input,
-        share: 0.99,
-    }];
-    stages[0].children = shell(queued, Vec::new()).children;
-    stages[1].shares.queued = 0.6;
-    stages[2].shares.queued = 0.6;
-    let findings = found(stages);
-    let named = findings.iter().flat_map(|finding| finding.named());
-    let named: Vec<i32> = named.map(|who| who.pid).collect();
-    assert_eq!(named, [2, 3], "{findings:?}");
-}
-
 /// `(xz | wc; echo) | tee`, but for the reader of two such groups.
 #[test]
 fn stage_that_waits_for_another_pipeline_is_not_its_own_bottleneck() {
@@ -354,49 +269,6 @@ fn stage_that_was_replaced_in_a_loop_is_one_stage() {
     stages.push(earlier);
     let findings = found(stages);
     assert_eq!(only_pace(&findings).stage.pid, 2);
-}
-
-/// `split --filter gzip`: it waits for room in a pipe to its own child.
-#[test]
-fn a_stage_waiting_for_its_child_does_what_that_does() {
-    let runs = Shares {
-        runs: 0.9,
-        ..Shares::default()
-    };
-    let mut split = busy(
-        process(2, "split", vec![reads(0, 1), writes(5, 9)]),
-        0.1,
-        0.0,
-        0.0,
-    );
-    split.shares.blocked = 0.9;
-    split.on = vec![OnLink {
-        pipe: LinkId::pipe(9),
-        side: LinkSide::Room,
-        share: 0.9,
-    }];
-    split.children = shell(runs, Vec::new()).children;
-    let cat = busy(process(1, "cat", vec![writes(1, 1)]), 0.02, 0.98, 0.0);
-    let findings = found(vec![cat, split]);
-    let bottleneck = only_pace(&findings);
-    assert_eq!(bottleneck.stage.name, "split");
-    assert_eq!(bottleneck.children.as_ref().unwrap().names, ["head"]);
-}
-
-#[test]
-fn a_shell_does_not_set_its_own_pipelines_pace() {
-    let runs = Shares {
-        runs: 1.0,
-        ..Shares::default()
-    };
-    let below = |process| child_of(2, process);
-    let cat = below(process(3, "cat", vec![writes(1, 8)]));
-    let findings = found(vec![
-        shell(runs, Vec::new()),
-        busy(cat, 0.0, 1.0, 0.0),
-        busy(below(process(4, "wc", vec![reads(0, 8)])), 0.9, 0.0, 0.1),
-    ]);
-    assert_eq!(only_pace(&findings).stage.name, "wc");
 }
 
 #[test]
@@ -554,92 +426,19 @@ fn a_process_that_reads_nothing_beside_one_that_reads_is_no_stage_there() {
     assert_eq!(edges, [(1, 2), (3, 2)]);
 }
 
-/// GNU parallel sleeps, and asks after its jobs.
 #[test]
-fn who_polls_busy_children_is_not_said_to_wait_for_a_timer() {
-    let parallel = |children_ran_s: f64| Observed {
-        has_reaped: true,
-        children_ran_s,
-        ..frozen(
-            process(2, "parallel", vec![reads(0, 1), writes(1, 2)]),
-            on_outside(Outside::Timer),
-        )
+fn pipelines_that_are_mostly_idle_are_not_unclear() {
+    let found = |shares: &[(f64, f64, f64)], queued: &[f64], busy: f64| {
+        found_beside(chain(shares), queued, &[0.5], busy)
     };
-    let found = |children_ran_s: f64| {
-        let observation = observation(vec![
-            busy(process(1, "cat", vec![writes(1, 1)]), 0.05, 0.95, 0.0),
-            parallel(children_ran_s),
-            busy(process(3, "wc", vec![reads(0, 2)]), 0.05, 0.0, 0.95),
-        ]);
-        bottlenecks(&observation, &BTreeSet::new())
-    };
-    assert!(matches!(&found(0.0)[..], [Finding::Bottleneck(_)]));
-    let busy_children = found(1.8);
-    assert!(
-        !busy_children
-            .iter()
-            .any(|finding| matches!(finding, Finding::Bottleneck(_))),
-        "{busy_children:?}"
-    );
-    // Its children live all the time; or it sleeps for two thirds of it, without any.
-    // Or it runs itself, too, on full processors.
-    for (runs, alive, in_wait, is_child) in [
-        (0.0, 0.95, 0.0, true),
-        (0.0, 0.33, 0.33, false),
-        (0.27, 0.95, 0.0, true),
-    ] {
-        let mut parallel = parallel(0.66);
-        let timer = 1.0 - in_wait - 2.0 * runs;
-        parallel.shares = Shares {
-            runs,
-            queued: runs,
-            elsewhere: 1.0 - 2.0 * runs,
-            ..Shares::default()
-        };
-        parallel.outside = BTreeMap::from([(Outside::Timer, timer), (Outside::Child, in_wait)]);
-        parallel.children = Some(Children {
-            names: vec!["gzip".to_owned()],
-            shares: Shares {
-                runs: alive,
-                ..Shares::default()
-            },
-            outside: BTreeMap::new(),
-            on: Vec::new(),
-            processors: 0.33,
-            are_short: true,
-        });
-        let sort = busy(process(3, "sort", vec![reads(0, 2)]), 0.0, 0.0, 1.0);
-        let found = bottlenecks(&observation(vec![parallel, sort]), &BTreeSet::new());
-        let [Finding::Bottleneck(found)] = &found[..] else {
-            panic!("{found:?}");
-        };
-        assert_eq!(found.children.is_some(), is_child, "{found:?}");
-    }
-}
-
-/// What a shell's loop of short children did, as seen by its parent: shares of running, being queued
-/// and blocked.
-fn loop_of_cats(runs: f64, queued: f64, blocked: f64) -> Observed {
-    let mut bash = frozen(process(9, "bash", vec![writes(1, 1)]), on_child());
-    (bash.is_frozen, bash.has_reaped, bash.io) = (false, true, None);
-    bash.children = Some(Children {
-        names: vec!["cat".to_owned()],
-        shares: Shares {
-            runs,
-            queued,
-            blocked,
-            ..Shares::default()
-        },
-        outside: BTreeMap::new(),
-        on: vec![OnLink {
-            pipe: LinkId::pipe(1),
-            side: LinkSide::Room,
-            share: blocked,
-        }],
-        processors: runs,
-        are_short: true,
-    });
-    bash
+    // They keep up.
+    let idle = [(0.2, 0.0, 0.35), (0.2, 0.0, 0.35)];
+    assert_eq!(found(&idle, &[0.0, 0.0], 0.3), []);
+    let is_unclear = |findings: &[Finding]| matches!(findings, [Finding::Unclear { .. }]);
+    // One runs for most of the time, or the processors are full.
+    let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
+    assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
+    assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
 }
 
 /// Findings on stages with these queues, whose processors were busy for these shares.
@@ -657,171 +456,4 @@ fn found_beside(stages: Vec<Observed>, queued: &[f64], fills: &[f64], busy: f64)
     };
     observation.load = Load([(0, usage), (1, usage)].into());
     bottlenecks(&observation, &BTreeSet::new())
-}
-
-/// `while cat text; do :; done | tr a-z A-Z | wc -l`, whose pipes are read and written 100,000 times
-/// a second: at eight looks they are anything from 17 to 98 % full.
-#[test]
-fn busy_stage_after_short_children_is_the_bottleneck_whatever_the_fill() {
-    for (cat, tr, fills) in [
-        ((0.40, 0.24, 0.36), (0.87, 0.06), [0.17, 0.36]),
-        ((0.43, 0.25, 0.32), (0.88, 0.06), [0.52, 0.20]),
-        ((0.42, 0.24, 0.34), (0.88, 0.04), [0.98, 0.09]),
-    ] {
-        let mut stages = chain(&[(0.0, 0.0, 0.0), (tr.0, 0.03, 0.04), (0.38, 0.0, 0.38)]);
-        stages[0] = loop_of_cats(cat.0, cat.1, cat.2);
-        let findings = found_beside(stages, &[0.0, tr.1, 0.24], &fills, 0.87);
-        let bottleneck = only_pace(&findings);
-        assert_eq!(bottleneck.stage.pid, 2, "{fills:?}");
-        assert_eq!(bottleneck.certainty, Certainty::Likely);
-    }
-    // The children run as much.
-    let mut stages = chain(&[(0.0, 0.0, 0.0), (0.87, 0.03, 0.04), (0.38, 0.0, 0.38)]);
-    stages[0] = loop_of_cats(0.80, 0.06, 0.14);
-    let findings = found_beside(stages, &[0.0, 0.06, 0.24], &[0.5, 0.5], 0.87);
-    let [Finding::Unclear { active }] = &findings[..] else {
-        panic!("{findings:?}");
-    };
-    assert_eq!(active[0].who.pid, 2);
-    assert!(active[1].are_children, "{active:?}");
-}
-
-/// The same loop before two openssl and md5sum, beside two busy loops.
-#[test]
-fn children_that_wait_for_a_processor_count_as_their_shell() {
-    let mut stages = chain(&[
-        (0.0, 0.0, 0.0),
-        (0.21, 0.02, 0.59),
-        (0.13, 0.0, 0.78),
-        (0.32, 0.0, 0.38),
-    ]);
-    stages[0] = loop_of_cats(0.17, 0.40, 0.40);
-    let queued = [0.0, 0.18, 0.09, 0.30];
-    let findings = found_beside(stages, &queued, &[0.0, 0.0, 0.0], 1.0);
-    let [Finding::PingPong { stages, delay }] = &findings[..] else {
-        panic!("{findings:?}");
-    };
-    assert_eq!(stages.iter().map(|who| who.pid).collect::<Vec<_>>(), [9, 4]);
-    assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
-}
-
-/// `make -j2 | tee | grep -c`, on two processors.
-#[test]
-fn children_that_fill_all_processors_share_them() {
-    let make = |processors: f64, busy: f64| {
-        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 1.0)]);
-        stages[0] = loop_of_cats(0.93, 0.05, 0.0);
-        let children = stages[0].children.as_mut().unwrap();
-        (children.processors, children.are_short) = (processors, false);
-        stages[0].children_ran_s = 2.0 * processors;
-        let findings = found_beside(stages, &[0.0, 0.0, 0.0], &[0.0, 0.0], busy);
-        only_pace(&findings).delay.clone()
-    };
-    let delay = make(1.86, 0.96);
-    let Some(Delay::OwnStages {
-        largest,
-        are_children,
-        ..
-    }) = &delay
-    else {
-        panic!("{delay:?}");
-    };
-    assert!(largest.pid == 9 && *are_children, "{delay:?}");
-    assert_eq!(make(0.95, 0.5), None);
-    assert_eq!(make(1.29, 0.77), None);
-}
-
-/// A shell's loop of `echo | cut` on processors that are idle for 38 % of the time.
-#[test]
-fn idle_processors_do_not_lack() {
-    let delay = |busy: f64, runs: f64, queued: f64| {
-        let mut stages = chain(&[(0.0, 0.0, 0.0), (0.01, 0.0, 0.99)]);
-        stages[0] = loop_of_cats(runs, queued, 0.0);
-        stages[0].children_ran_s = 2.0 * 2.0 * busy;
-        let findings = found_beside(stages, &[0.03, 0.0], &[0.0], busy);
-        only_pace(&findings).delay.clone()
-    };
-    assert_eq!(delay(0.62, 0.45, 0.31), None);
-    assert_eq!(delay(0.62, 0.38, 0.40), None);
-    assert!(delay(0.95, 0.45, 0.31).is_some());
-}
-
-#[test]
-fn pipelines_that_are_mostly_idle_are_not_unclear() {
-    let found = |shares: &[(f64, f64, f64)], queued: &[f64], busy: f64| {
-        found_beside(chain(shares), queued, &[0.5], busy)
-    };
-    // They keep up.
-    let idle = [(0.2, 0.0, 0.35), (0.2, 0.0, 0.35)];
-    assert_eq!(found(&idle, &[0.0, 0.0], 0.3), []);
-    let is_unclear = |findings: &[Finding]| matches!(findings, [Finding::Unclear { .. }]);
-    // One runs for most of the time, or the processors are full.
-    let busy = [(0.65, 0.0, 0.0), (0.65, 0.0, 0.0)];
-    assert!(is_unclear(&found(&busy, &[0.0, 0.0], 0.7)));
-    assert!(is_unclear(&found(&idle, &[0.25, 0.25], 1.0)));
-}
-
-#[test]
-fn equal_workers_of_a_pool_that_fill_the_processors_are_the_bottleneck() {
-    // find | python3, whose two workers take work from one pipe and give results to another | sort
-    let mut parent = busy(process(2, "python3", vec![]), 0.1, 0.79, 0.0);
-    let ends = vec![reads(0, 1), writes(1, 2), writes(5, 3), reads(6, 4)];
-    parent.process = process(2, "python3", ends);
-    parent.on = vec![OnLink {
-        pipe: LinkId::pipe(3),
-        side: LinkSide::Room,
-        share: 0.79,
-    }];
-    let worker = |pid: i32| {
-        let ends = vec![reads(5, 3), writes(6, 4)];
-        busy(child_of(2, process(pid, "python3", ends)), 0.95, 0.0, 0.0)
-    };
-    let stages = |second: Observed| {
-        vec![
-            busy(process(1, "find", vec![writes(1, 1)]), 0.04, 0.95, 0.0),
-            parent.clone(),
-            worker(3),
-            second,
-            busy(process(5, "sort", vec![reads(0, 2)]), 0.05, 0.0, 0.9),
-        ]
-    };
-    let findings = found(stages(worker(4)));
-    assert_eq!(only_pace(&findings).stage.pid, 3, "{findings:?}");
-    // Another program that runs as much: it can't be told which of them limits.
-    let mut other = worker(4);
-    other.process.name = "other".to_owned();
-    let findings = found(stages(other));
-    assert!(
-        matches!(findings[..], [Finding::Unclear { .. }]),
-        "{findings:?}"
-    );
-}
-
-/// A server in node that starts one gzip after the other, none of which is there for long.
-#[test]
-fn who_waits_for_busy_children_is_not_without_a_bottleneck() {
-    let mut node = busy(process(2, "node", vec![writes(19, 5)]), 0.1, 0.85, 0.0);
-    let serves = |node: &Observed| {
-        let findings = found(vec![node.clone()]);
-        let [Finding::Bottleneck(found)] = &findings[..] else {
-            return None;
-        };
-        Some(found.children.as_ref()?.names.concat())
-    };
-    assert_eq!(serves(&node), None);
-    let children = |runs: f64| Children {
-        names: vec!["gzip".to_owned()],
-        shares: Shares {
-            runs,
-            ..Shares::default()
-        },
-        outside: BTreeMap::new(),
-        on: Vec::new(),
-        processors: runs,
-        are_short: false,
-    };
-    node.children = Some(children(0.1));
-    assert_eq!(serves(&node), None);
-    node.children = Some(children(0.96));
-    assert_eq!(serves(&node).as_deref(), Some("gzip"));
 }

@@ -1,0 +1,214 @@
+use pipespeed_pipeline::fixtures;
+use pipespeed_pipeline::processors::Quota;
+
+use super::*;
+
+fn text(change: impl FnOnce(&mut Bottleneck)) -> String {
+    let mut bottleneck = fixtures::bottleneck(7, "tr", Shares::default());
+    change(&mut bottleneck);
+    let text = describe_bottleneck(&bottleneck, false);
+    format!("tr {}. {}", text.does, text.remedy)
+}
+
+#[test]
+fn a_stage_that_mostly_waits_is_not_said_to_need_to_be_faster() {
+    let queued = Shares {
+        runs: 0.12,
+        queued: 0.83,
+        ..Shares::default()
+    };
+    let delays = [
+        Delay::Others {
+            allowed: CpuList::parse("1"),
+            processors: 0.88,
+        },
+        Delay::Quota(Quota {
+            processors: 0.2,
+            throttled: 0.97,
+            stopped_s: 1.0,
+        }),
+        Delay::OwnStages {
+            stages: 3,
+            largest: pipespeed_pipeline::diagnosis::Who {
+                pid: 7,
+                name: "tr".to_owned(),
+            },
+            used: 0.12,
+            are_children: false,
+            allowed: CpuList::parse("1"),
+            processors: 1,
+        },
+        Delay::Hypervisor { steal: 0.4 },
+        Delay::Unknown,
+    ];
+    let queued = delays.map(|delay| {
+        text(|bottleneck| {
+            bottleneck.shares = queued;
+            bottleneck.delay = Some(delay);
+        })
+    });
+    assert!(queued.iter().all(|text| !text.contains("faster")));
+    let disk = Shares {
+        runs: 0.3,
+        disk: 0.7,
+        ..Shares::default()
+    };
+    let disk = text(|bottleneck| bottleneck.shares = disk);
+    let both = text(|bottleneck| {
+        bottleneck.shares.runs = 0.6;
+        bottleneck.shares.queued = 0.4;
+        bottleneck.delay = Some(Delay::Unknown);
+    });
+    let disk_too = text(|bottleneck| {
+        bottleneck.shares = Shares {
+            disk: 0.54,
+            queued: 0.44,
+            ..Shares::default()
+        };
+        bottleneck.delay = Some(Delay::Unknown);
+    });
+    insta::assert_snapshot!([queued.join("\n"), disk, both, disk_too].join("\n"));
+}
+
+#[test]
+fn children_are_named_with_what_they_do() {
+    let children = |names: &[&str], shares: Shares| Children {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        shares,
+        outside: [(Outside::Timer, shares.elsewhere)].into(),
+        on: Vec::new(),
+        processors: shares.runs * 1.5,
+        are_short: false,
+    };
+    let sleeps = Shares {
+        elsewhere: 0.94,
+        ..Shares::default()
+    };
+    let runs = Shares {
+        runs: 0.98,
+        ..Shares::default()
+    };
+    let texts = [
+        children(&["sleep"], sleeps),
+        children(&["md5sum"], runs),
+        children(&["a", "b", "c", "d"], runs),
+    ];
+    let texts = texts.map(|children| text(|bottleneck| bottleneck.children = Some(children)));
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn children_are_not_said_to_be_all_that_helps() {
+    let change = |bottleneck: &mut Bottleneck, runs: f64, queued: f64| {
+        bottleneck.room = Room::Unknown;
+        bottleneck.children = Some(Children {
+            names: vec!["sort".to_owned(), "gzip".to_owned()],
+            shares: Shares {
+                runs,
+                queued,
+                ..Shares::default()
+            },
+            outside: [].into(),
+            on: Vec::new(),
+            processors: 2.0 * runs,
+            are_short: false,
+        });
+    };
+    // make -j2 on two processors; xargs -P2 on cold files; a loop whose children start and end.
+    let shared = text(|bottleneck| {
+        change(bottleneck, 0.93, 0.05);
+        bottleneck.delay = Some(Delay::OwnStages {
+            stages: 3,
+            largest: bottleneck.stage.clone(),
+            used: 1.86,
+            are_children: true,
+            allowed: None,
+            processors: 2,
+        });
+    });
+    let cold = text(|bottleneck| {
+        change(bottleneck, 0.9, 0.05);
+        bottleneck.iowait = 0.16;
+    });
+    let starts = text(|bottleneck| change(bottleneck, 0.55, 0.4));
+    let mostly_queued = text(|bottleneck| change(bottleneck, 0.4, 0.45));
+    insta::assert_snapshot!([shared, cold, starts, mostly_queued].join("\n"));
+}
+
+#[test]
+fn a_stage_that_only_waits_on_a_pipe_is_not_called_stopped() {
+    let starved = text(|bottleneck| bottleneck.shares.starved = 1.0);
+    assert!(
+        starved.contains("waits for a pipe of its own 100 %"),
+        "{starved}"
+    );
+}
+
+#[test]
+fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
+    let bursts = |shares: Shares, outside| {
+        text(|bottleneck| {
+            (bottleneck.shares, bottleneck.outside, bottleneck.waits) = (shares, outside, 0.25);
+        })
+    };
+    let runs = Shares {
+        runs: 0.75,
+        starved: 0.25,
+        ..Shares::default()
+    };
+    let sleeps = Shares {
+        elsewhere: 0.75,
+        starved: 0.25,
+        ..Shares::default()
+    };
+    let queued = Shares {
+        queued: 0.75,
+        starved: 0.25,
+        ..Shares::default()
+    };
+    let texts = [
+        bursts(runs, None),
+        bursts(sleeps, Some(Outside::Timer)),
+        bursts(queued, None),
+    ];
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
+    let queued = |queued: f64, threads_queued: f64| {
+        text(|bottleneck| {
+            (bottleneck.shares.runs, bottleneck.shares.queued) = (0.55, queued);
+            bottleneck.threads_queued = threads_queued;
+        })
+    };
+    let none = queued(0.02, 0.02);
+    assert!(
+        none.contains("Only a faster tr helps; larger pipes don't"),
+        "{none}"
+    );
+    assert!(!queued(0.41, 0.41).contains("larger pipes"));
+    // Threads of it wait while another one runs.
+    let others = queued(0.05, 0.58);
+    assert!(others.contains("A faster tr helps."), "{others}");
+}
+
+#[test]
+fn larger_pipes_are_only_excluded_where_they_are_known_to_be_usual() {
+    let texts = [
+        Room::Usual,
+        Room::Unknown,
+        Room::Emptied { capacity: 65536 },
+        Room::Small {
+            pipe: pipespeed_pipeline::proc::LinkId::pipe(7),
+            capacity: 4096,
+        },
+    ];
+    let texts = texts.map(|room| {
+        text(|bottleneck| {
+            bottleneck.shares.runs = 0.97;
+            bottleneck.room = room;
+        })
+    });
+    insta::assert_snapshot!(texts.join("\n"));
+}
