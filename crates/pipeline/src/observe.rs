@@ -251,16 +251,19 @@ pub fn observe(
     let sampled = || Instant::now().saturating_duration_since(began);
     let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
     let is_short = plan.window < SHORT;
-    if is_short {
-        observer.max_sample = MAX_SHORT_SAMPLE;
-    }
     let mut count = 1;
+    let mut spent = Duration::ZERO;
     loop {
+        if is_short {
+            // Where a search or a look took more than its share, samples take what is left.
+            let allowed = (sampled() + MAX_INTERVAL).mul_f64(SHORT_BUDGET);
+            observer.max_sample = allowed.saturating_sub(spent).min(MAX_SHORT_SAMPLE);
+        }
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
         count += 1;
         chores.run(&mut observer);
         let left = plan.window.saturating_sub(start.elapsed());
-        let spent = observer.spent() - cost_before - scanned;
+        spent = observer.spent() - cost_before - scanned;
         let due = |budget: f64| spent.div_f64(budget).saturating_sub(sampled());
         let enough = plan.window / ENOUGH_SAMPLES;
         let interval = if is_short && due(BUDGET) > enough {

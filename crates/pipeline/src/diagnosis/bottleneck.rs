@@ -111,7 +111,12 @@ impl Bottleneck {
 /// with a process in `tied` are left out.
 pub(super) fn bottlenecks(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
     let mut edges = observation.edges();
-    edges.retain(|(_, _, pipe)| !is_unused(observation, *pipe));
+    // Many stages may have the same pipe.
+    let mut unused: BTreeMap<LinkId, bool> = BTreeMap::new();
+    edges.retain(|(_, _, pipe)| {
+        let is_unused = || is_unused(observation, *pipe);
+        !*unused.entry(*pipe).or_insert_with(is_unused)
+    });
     let mut findings = Vec::new();
     let mut pipelines = observation.in_order(&edges);
     let in_pipelines: BTreeSet<i32> = pipelines

@@ -114,21 +114,50 @@ impl Scanner {
     /// that are in `again`, and forgets those that have ended. Before Linux 6.2, which does not
     /// tell the number of descriptors, reads all.
     pub fn read_changed(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
-        let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
-        pids.retain(|pid| !excluded.contains(pid));
-        self.read_only(proc, &pids, again);
+        self.read_only(proc, &all_but(proc, excluded), again);
     }
 
     /// As [`read_changed`](Self::read_changed), only among `pids`. Forgets all others.
     pub fn read_only(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
-        self.graph.processes.retain(|pid, _| pids.contains(pid));
-        self.graph.hidden.retain(|pid, _| pids.contains(pid));
-        self.stamps.retain(|pid, _| pids.contains(pid));
+        self.retain(pids);
         self.read_some(proc, pids, again);
     }
 
     /// As [`read_changed`](Self::read_changed), only among `pids`.
     pub fn read_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        self.reread(proc, pids, again);
+        self.join(proc);
+    }
+
+    /// As [`read_changed`](Self::read_changed), but sockets and terminals are as before if no process
+    /// with one was read: to list them takes long where there are thousands.
+    pub(crate) fn search(&mut self, proc: &Proc, excluded: &[i32], again: &BTreeSet<i32>) {
+        let pids = all_but(proc, excluded);
+        self.retain(&pids);
+        self.search_some(proc, &pids, again);
+    }
+
+    /// As [`search`](Self::search), only among `pids`.
+    pub(crate) fn search_some(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) {
+        let read = self.reread(proc, pids, again);
+        let read = read.iter().filter_map(|pid| self.graph.processes.get(pid));
+        let joins =
+            |process: &Process| !process.sockets.is_empty() || !process.terminals.is_empty();
+        if read.into_iter().any(joins) {
+            self.join(proc);
+        }
+    }
+
+    /// Forgets all processes but these.
+    fn retain(&mut self, pids: &BTreeSet<i32>) {
+        self.graph.processes.retain(|pid, _| pids.contains(pid));
+        self.graph.hidden.retain(|pid, _| pids.contains(pid));
+        self.stamps.retain(|pid, _| pids.contains(pid));
+    }
+
+    /// Reads those that may have changed, and returns them.
+    fn reread(&mut self, proc: &Proc, pids: &BTreeSet<i32>, again: &BTreeSet<i32>) -> Vec<i32> {
+        let mut read = Vec::new();
         for pid in pids {
             if self.is_interrupted() {
                 break;
@@ -140,9 +169,10 @@ impl Scanner {
             if !is_known || again.contains(pid) {
                 self.forget(*pid);
                 self.read(proc, *pid);
+                read.push(*pid);
             }
         }
-        self.join(proc);
+        read
     }
 
     /// Lists the sockets, if a process has one, and makes ends of them. They may have been
@@ -295,6 +325,13 @@ impl Scanner {
             self.stamps.insert(pid, stamp);
         }
     }
+}
+
+/// All processes, except `excluded`.
+fn all_but(proc: &Proc, excluded: &[i32]) -> BTreeSet<i32> {
+    let mut pids: BTreeSet<i32> = proc.processes().into_iter().collect();
+    pids.retain(|pid| !excluded.contains(pid));
+    pids
 }
 
 /// Reads a process. `None` if it has ended.

@@ -48,7 +48,10 @@ pub(crate) struct Observer<'a> {
     pub(crate) began: Instant,
     pub(crate) times: ProcessorTimes,
     pub(crate) quotas: Quotas,
+    /// A sample that takes longer is continued at the next one.
     pub(crate) max_sample: Duration,
+    /// What [`complete`](Self::complete) took for each process with children the last time.
+    children_time: Duration,
 }
 
 impl<'a> Observer<'a> {
@@ -70,6 +73,7 @@ impl<'a> Observer<'a> {
             times: ProcessorTimes::read(proc),
             quotas: Quotas::default(),
             max_sample: MAX_SAMPLE,
+            children_time: Duration::ZERO,
         }
     }
 
@@ -119,9 +123,9 @@ impl Observer<'_> {
                 let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
                 pids.extend(self.proc.tree(root));
                 pids.retain(|pid| !excluded.contains(pid));
-                self.scanner.read_some(self.proc, &pids, &changed);
+                self.scanner.search_some(self.proc, &pids, &changed);
             }
-            None => self.scanner.read_changed(self.proc, &excluded, &changed),
+            None => self.scanner.search(self.proc, &excluded, &changed),
         }
         self.adopt(false);
         for tally in self.tallies.values_mut() {
@@ -295,13 +299,21 @@ impl Observer<'_> {
 
     /// Does what is due after samples.
     pub(crate) fn complete(&mut self) {
+        let tallies = self.tallies.values();
+        let due = tallies.filter(|tally| tally.is_children_due()).count();
+        let start = own_time();
         for tally in self.tallies.values_mut() {
             tally.complete(self.proc, &self.fd_budget);
+        }
+        if let Ok(due) = u32::try_from(due)
+            && due > 0
+        {
+            self.children_time = (own_time() - start) / due;
         }
     }
 
     /// Samples the processes asked for, and their neighbours if requested: as many as
-    /// [`MAX_SAMPLE`] permits, beginning where the last sample ended.
+    /// [`MAX_SAMPLE`] permits, with what is due afterwards, beginning where the last sample ended.
     pub(crate) fn sample(&mut self, with_neighbours: bool) {
         let with_neighbours = with_neighbours || self.asked.len() == 1;
         let start = own_time();
@@ -311,15 +323,18 @@ impl Observer<'_> {
             .map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.tallies.range_mut((after, Bound::Unbounded));
         let mut examined = 0;
+        let mut children_due = 0;
         for (id, tally) in rest {
             let is_due = with_neighbours || self.asked.contains(id);
             examined += 1;
             if is_due && self.scanner.graph.is_running(*id) {
                 examined += tally.sample(self.proc, &self.fd_budget);
+                children_due += u32::from(tally.is_children_due());
             }
             if examined >= BATCH {
                 examined = 0;
-                if own_time() - start > self.max_sample {
+                let later = self.children_time * children_due;
+                if own_time() - start + later > self.max_sample {
                     self.sampled = Some(*id);
                     break;
                 }

@@ -38,6 +38,8 @@ pub(crate) struct ChildTally {
     schedules: BTreeMap<i32, (Duration, Duration)>,
     /// When they were sampled first, in ticks since boot.
     began: Option<u64>,
+    /// Whether the process had no child when they were sampled last.
+    has_none: bool,
 }
 
 /// A process, and when it started, in ticks since boot.
@@ -112,7 +114,8 @@ impl ChildTally {
             children = vec![only];
         }
         children.truncate(MAX_CHILDREN);
-        if children.is_empty() {
+        self.has_none = children.is_empty();
+        if self.has_none {
             return;
         }
         let is_first = self.began.is_none();
@@ -204,6 +207,11 @@ impl ChildTally {
             named.delayed += now.1.saturating_sub(delayed);
             self.schedules.insert(child.pid, now);
         }
+    }
+
+    /// Whether the process has none, unless it has run since they were sampled last.
+    pub(crate) fn has_none(&self) -> bool {
+        self.has_none
     }
 
     /// Whether no child was seen.

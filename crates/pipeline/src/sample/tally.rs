@@ -230,7 +230,9 @@ impl Tally {
             let age = self.created.elapsed();
             let interval = MIN_COUNTER_INTERVAL.max(age / COUNTER_AGE);
             self.due = Due {
-                children: waits_for_children,
+                // Only a process that runs gets its first child. Looking for children takes longer
+                // than a sample.
+                children: waits_for_children && (has_run || !self.children.has_none()),
                 counters: has_run && self.last.0.elapsed() >= interval,
             };
         } else {
@@ -259,6 +261,11 @@ impl Tally {
         if due.counters {
             self.update(proc, fd_budget);
         }
+    }
+
+    /// Whether children are to be sampled by [`complete`](Self::complete).
+    pub(crate) fn is_children_due(&self) -> bool {
+        self.due.children
     }
 
     /// Whether its threads are sampled by turns.
@@ -417,4 +424,49 @@ fn age(id: ProcessId) -> Option<Duration> {
     let now = clock_gettime(ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     now.checked_sub(ticks(id.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use pipespeed_testing::procs::eventually;
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+    use super::*;
+    use crate::graph::Scanner;
+
+    #[test]
+    fn a_childless_process_is_asked_for_children_again_only_once_it_ran() {
+        use std::os::unix::process::CommandExt;
+
+        let script = "$SIG{USR1} = sub { exec 'sleep', 1000 if !fork }; sleep while 1";
+        let mut perl = Command::new("perl");
+        let perl = perl.args(["-e", script]).stdin(Stdio::null());
+        let Ok(mut perl) = perl.process_group(0).spawn() else {
+            return pipespeed_testing::skip("no perl");
+        };
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+        let pid = Pid::from_child(&perl);
+        let mut scanner = Scanner::default();
+        scanner.read_all(&proc, &[]);
+        let process = scanner.graph.processes[&pid.as_raw_pid()].clone();
+        let mut tally = Tally::new(&proc, process, true, &fd_budget);
+        let mut sample = |is_done: fn(&Tally, bool) -> bool| {
+            let sampled = eventually(|| {
+                tally.sample(&proc, &fd_budget);
+                let is_due = tally.is_children_due();
+                tally.complete(&proc, &fd_budget);
+                is_done(&tally, is_due).then_some(())
+            });
+            sampled.is_some()
+        };
+        let rests = sample(|tally, is_due| tally.children.has_none() && !is_due);
+        kill_process(pid, Signal::USR1).unwrap();
+        let finds = sample(|tally, _| !tally.children.is_empty());
+        let goes_on = sample(|_, is_due| is_due);
+        kill_process_group(pid, Signal::KILL).unwrap();
+        perl.wait().unwrap();
+        assert!(rests && finds && goes_on, "{tally:?}");
+    }
 }

@@ -37,7 +37,7 @@ pub(super) fn destination(option: &str, path: &Path) -> anyhow::Result<Destinati
 /// another container may choose the same: whoever comes later
 /// adds a number.
 pub(super) fn new_name(stem: &str) -> String {
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let now = super::timestamp().strftime("%Y%m%d-%H%M%S");
     format!("{stem}-{now}-{}", std::process::id())
 }
 

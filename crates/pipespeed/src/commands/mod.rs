@@ -25,8 +25,11 @@ pub mod top;
 pub mod write;
 pub mod yes;
 
+use std::time::SystemTime;
+
 use anyhow::anyhow;
 use fastpipe::wait::Wait;
+use jiff::Timestamp;
 use rustix::io::Errno;
 
 use self::ends::Rules;
@@ -215,8 +218,12 @@ fn header(kind: Kind, machine: Machine) -> RecordHeader {
 
 /// The time in UTC, RFC 3339.
 fn now() -> String {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    now.to_string()
+    timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The time; of a clock that is set beyond the year 9999, the last one that has a name.
+fn timestamp() -> Timestamp {
+    SystemTime::now().try_into().unwrap_or(Timestamp::MAX)
 }
 
 fn command_line() -> Vec<String> {
@@ -263,8 +270,7 @@ fn nothing_measured(outcome: anyhow::Result<()>, warnings: &[Warning]) -> anyhow
 /// Returns the seed of --seed, or one from the clock: it only has to differ between
 /// runs. It has few digits, so that it is easy to type.
 fn seed(requested: Option<u64>) -> u64 {
-    let now = jiff::Timestamp::now().as_nanosecond() as u64;
-    requested.unwrap_or(now / 1000 % 1_000_000_000)
+    requested.unwrap_or(timestamp().as_microsecond().rem_euclid(1_000_000_000) as u64)
 }
 
 /// Returns the first of these errors and prints the others.

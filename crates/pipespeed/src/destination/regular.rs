@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::attributes::copy_attributes;
 use super::new_name::create_unused;
@@ -307,8 +308,9 @@ impl<'a> Unfinished<'a> {
     fn temporary(directory: &'a OwnedFd, mode: Mode) -> io::Result<(Self, File)> {
         let pid = getpid().as_raw_pid();
         create_unused(|_| {
-            let now = jiff::Timestamp::now().as_nanosecond();
-            let name = format!(".pipespeed-{pid}-{now}");
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let nanoseconds = now.unwrap_or_default().as_nanos();
+            let name = format!(".pipespeed-{pid}-{nanoseconds}");
             Unfinished::create(directory, name.into(), mode)
         })
     }

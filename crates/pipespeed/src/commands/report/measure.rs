@@ -181,6 +181,28 @@ impl ReportRun {
         self.directory.join(format!("{}.json", step.name))
     }
 
+    /// Where a command is measured again whose record is there, but not complete.
+    fn second_record(&self, step: RecordedCommand) -> PathBuf {
+        self.directory.join(format!("{}.again.json", step.name))
+    }
+
+    /// Of two records of a command keeps one: the second if the command is finished, else the larger
+    /// one, which has more rounds.
+    fn keep_one(&self, step: RecordedCommand, is_finished: bool) -> anyhow::Result<()> {
+        let (first, second) = (self.record(step), self.second_record(step));
+        let size = |path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        if size(&second) == 0 {
+            return Ok(());
+        }
+        if is_finished || size(&second) >= size(&first) {
+            fs::rename(&second, &first)
+                .with_context(|| format!("cannot rename {}", second.display()))
+        } else {
+            fs::remove_file(&second)
+                .with_context(|| format!("cannot remove {}", second.display()))
+        }
+    }
+
     fn unfinished_path(&self) -> PathBuf {
         self.directory.join(UNFINISHED)
     }
@@ -246,13 +268,20 @@ impl ReportRun {
             ));
             unfinished.insert(step.name.to_owned());
             self.note_unfinished(&unfinished)?;
-            let before = self.saved_at(*step);
+            let record = if self.record(*step).exists() {
+                self.second_record(*step)
+            } else {
+                self.record(*step)
+            };
+            let before = saved_at(&record);
             let status = self
-                .start(*step)
+                .start(*step, &record)
                 .and_then(|started| wait(started, &interrupt))?;
             // With status 1 `check` says that a statement does not hold, which is a result.
             let says_no = step.name == CHECK && status.code() == Some(1);
-            if status.success() || says_no && self.saved_at(*step) != before {
+            let is_finished = status.success() || says_no && saved_at(&record) != before;
+            self.keep_one(*step, is_finished)?;
+            if is_finished {
                 unfinished.remove(step.name);
                 self.note_unfinished(&unfinished)?;
             } else {
@@ -278,11 +307,6 @@ impl ReportRun {
             self.directory.display()
         );
         Ok(())
-    }
-
-    /// When a record was saved, if it is there.
-    fn saved_at(&self, step: RecordedCommand) -> Option<SystemTime> {
-        fs::metadata(self.record(step)).ok()?.modified().ok()
     }
 
     /// Says whether others use the machine, if that has changed, and returns it. The records of
@@ -320,7 +344,7 @@ impl ReportRun {
     }
 
     /// Starts a command. Its tables are not shown, but its progress is.
-    fn start(&self, step: RecordedCommand) -> anyhow::Result<Started> {
+    fn start(&self, step: RecordedCommand, record: &Path) -> anyhow::Result<Started> {
         let program = ProcessRunner::this_program();
         let mut command = Command::new(&program);
         command
@@ -328,7 +352,7 @@ impl ReportRun {
             .args(step::prefix())
             .args(step.words.split(' '))
             .arg("--json")
-            .arg(self.record(step));
+            .arg(record);
         // `pages` prints nothing on standard error.
         if self.quiet && step.name != "pages" {
             command.arg("--quiet");
@@ -336,6 +360,11 @@ impl ReportRun {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         spawn(&mut command).map_err(|error| start_error(step.name, &program, error))
     }
+}
+
+/// When a file was saved, if it is there.
+fn saved_at(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
 }
 
 /// Waits for the end of a command. Passes a signal on to it, unless it ends by itself.
@@ -357,4 +386,32 @@ fn wait(mut started: Started, interrupt: &Interrupt) -> anyhow::Result<ExitStatu
         }
     }
     Ok(started.child.wait()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_is_interrupted_again_does_not_replace_the_longer_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = ReportRun {
+            directory: directory.path().to_owned(),
+            quiet: true,
+        };
+        let step = STEPS[0];
+        let keep = |first: &str, second: &str, is_finished| {
+            fs::write(report.record(step), first).unwrap();
+            fs::write(report.second_record(step), second).unwrap();
+            report.keep_one(step, is_finished).unwrap();
+            assert!(!report.second_record(step).exists());
+            fs::read_to_string(report.record(step)).unwrap()
+        };
+        assert_eq!(keep("ten rounds", "two", false), "ten rounds");
+        assert_eq!(keep("two", "ten rounds", false), "ten rounds");
+        assert_eq!(keep("interrupted by SIGINT", "all", true), "all");
+        // Nothing was measured again.
+        report.keep_one(step, false).unwrap();
+        assert_eq!(fs::read_to_string(report.record(step)).unwrap(), "all");
+    }
 }
