@@ -1,6 +1,7 @@
 //! Processes, threads and descriptors in /proc.
 
 pub(crate) mod files;
+mod idle;
 mod language;
 mod link;
 pub mod pipe_probe;
@@ -113,6 +114,8 @@ pub struct Stat {
     pub children_ticks: u64,
     /// Page faults of these children. Every child has some, so that the number grows with each.
     pub children_faults: u64,
+    /// The processor on which it ran last.
+    pub processor: Option<usize>,
 }
 
 /// What a process has read and written (proc_pid_io(5)), with the children it has waited
@@ -346,22 +349,6 @@ impl Proc {
         (!line.is_empty()).then_some(line)
     }
 
-    /// How long ago any thread of a process last ran; `None` if the kernel does not tell
-    /// (CONFIG_SCHED_DEBUG). Of many threads only the first are looked at.
-    pub fn idle_time(&self, pid: i32) -> Option<Duration> {
-        const MAX_THREADS: usize = 64;
-        let last = |tid: i32| {
-            self.text_of(pid, &format!("task/{tid}/sched"))
-                .as_deref()
-                .and_then(last_run)
-        };
-        let threads = self.threads(pid).into_iter().take(MAX_THREADS);
-        let times: Option<Vec<Duration>> = threads.map(last).collect();
-        // This process runs right now.
-        let now = last_run(&self.text("proc/thread-self/sched")?)?;
-        now.checked_sub(times?.into_iter().max()?)
-    }
-
     /// The inode number of a process's network namespace; `None` without permission.
     pub(crate) fn network(&self, pid: i32) -> Option<u64> {
         let _reading = self.reading(pid)?;
@@ -531,18 +518,6 @@ fn parse_command_line(text: &str) -> String {
     }
 }
 
-/// When a thread was last seen running by the scheduler, by its clock (proc_sched_show_task() in
-/// kernel/sched/debug.c), by the text of its `sched`.
-fn last_run(text: &str) -> Option<Duration> {
-    let lines = text.lines();
-    let mut starts = lines.filter_map(|line| line.strip_prefix("se.exec_start"));
-    let value = starts.next()?.trim_start_matches([' ', ':']);
-    let milliseconds: f64 = value.trim().parse().ok()?;
-    // A thread that was moved to another processor while it slept has 0.
-    let time = Duration::try_from_secs_f64(milliseconds / 1e3).ok();
-    time.filter(|time| !time.is_zero())
-}
-
 /// Parses proc_pid_io(5).
 pub(crate) fn parse_io(text: &str) -> Option<Io> {
     let field = |name: &str| {
@@ -572,6 +547,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         ran_ticks: number(14)? + number(15)?,
         children_ticks: number(16)? + number(17)?,
         children_faults: number(11)?,
+        processor: number(39).and_then(|cpu| usize::try_from(cpu).ok()),
     })
 }
 

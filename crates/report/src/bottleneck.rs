@@ -284,6 +284,11 @@ fn remedy(
         MainActivity::IsStopped if !bottleneck.is_stopped => {
             "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
         }
+        MainActivity::IsStopped if shares.stopped < MIN_ALL => format!(
+            "It is stopped now: 'kill -CONT {}', unless it is stopped and continued by turns, as \
+             cpulimit(1) does.",
+            bottleneck.stage.pid
+        ),
         MainActivity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
         MainActivity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
@@ -394,10 +399,11 @@ fn room_text(bottleneck: &Bottleneck) -> String {
 const UNKNOWN_DELAY: &str = "what keeps it from running can't be seen here";
 
 /// The sentences about stages of which none stands out since processors are lacking.
-pub(super) fn describe_lack(names: Vec<String>, delay: &Delay) -> String {
-    let waits = match names[..] {
-        [_] => "waits for a processor",
-        _ => "wait for processors",
+pub(super) fn describe_lack(names: Vec<String>, is_one: bool, delay: &Delay) -> String {
+    let waits = if is_one {
+        "waits for a processor"
+    } else {
+        "wait for processors"
     };
     format!(
         "No stage stands out as the bottleneck: {} {waits}. More processor time helps: {}.",
@@ -445,6 +451,15 @@ fn describe_delay(delay: &Delay) -> String {
                 (_, several) => format!("{several} processors"),
             };
             let is_most = *used >= MIN_LARGEST * *processors as f64;
+            if *stages == 1 {
+                let (who, what) = if *are_children {
+                    ("the children of", "any of them")
+                } else {
+                    ("the threads of", "it")
+                };
+                let name = &largest.name;
+                return format!("{who} {name} share {place}, so less work in {what} helps");
+            }
             let less = if is_most && *are_children {
                 format!(
                     "of which the children of {} use {}, so less work in any of them helps",

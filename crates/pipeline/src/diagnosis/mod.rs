@@ -87,7 +87,7 @@ pub enum Finding {
     /// Stages that wait for each other, or for processors, by turns.
     PingPong {
         /// The stages.
-        stages: Vec<Who>,
+        stages: Vec<ActiveStage>,
         /// What keeps them from running, if they mainly wait for processors.
         delay: Option<Delay>,
     },
@@ -143,7 +143,7 @@ impl Finding {
             }
             Finding::Held { holder, .. } => holder.iter().collect(),
             Finding::Bottleneck(bottleneck) => vec![&bottleneck.stage],
-            Finding::PingPong { stages, .. } => stages.iter().collect(),
+            Finding::PingPong { stages, .. } => stages.iter().map(|stage| &stage.who).collect(),
             Finding::Unclear { active } => active.iter().map(|stage| &stage.who).collect(),
             Finding::LeakedWriteEnd(leaked) => {
                 let ends = [&leaked.reader, &leaked.holder].into_iter();
@@ -294,7 +294,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
             .iter()
             .any(|mutual| mutual.is_side(&bottleneck.stage)),
         Finding::PingPong { stages, .. } => !unread.iter().any(|unread| {
-            let mut stages = stages.iter();
+            let mut stages = stages.iter().map(|stage| &stage.who);
             stages.any(|stage| *stage == unread.writer || unread.is_reader(stage))
         }),
         _ => true,

@@ -116,7 +116,10 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
                 .any(|reader| reader.io.is_some_and(|io| io.reads > 0)),
         };
         let reads_later = readers.iter().any(|process| {
-            is_busy(process) || is_starved(process) || may_poll(process) || takes_in_order(process)
+            is_busy(process)
+                || is_starved(process)
+                || may_poll(process)
+                || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
@@ -154,6 +157,26 @@ fn takes_in_order(process: &Observed) -> bool {
         .io
         .is_some_and(|io| io.reads > 0 && io.read_bytes > 0);
     has_read && process.threads.len() == 1 && process.polled.is_empty()
+}
+
+/// Whether a process reads one of the two standard streams of another one, and this is the other one.
+/// The one that it reads may go on for as long as that lives, also where what fills this is a child.
+fn reads_other_stream(observation: &Observation, reader: &Observed, unread: LinkId) -> bool {
+    let streams = [1, 2];
+    let reads = |link: LinkId| link != unread && reader.process.holds(link, LinkSide::Input);
+    let mut writers = observation.holders(unread, LinkSide::Room);
+    writers.any(|writer| {
+        let ends = || {
+            writer
+                .process
+                .ends
+                .iter()
+                .filter(|end| streams.contains(&end.fd))
+        };
+        !writer.has_ended
+            && ends().any(|end| end.pipe == unread)
+            && ends().any(|end| end.writes && reads(end.pipe))
+    })
 }
 
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
@@ -331,6 +354,37 @@ mod tests {
         // A server reads from others, too.
         cat.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
         assert_eq!(found(&cat), 1);
+    }
+
+    /// Python's `for line in p.stdout`, of a shell whose child fills standard error.
+    #[test]
+    fn the_other_stream_of_who_is_read_in_order_is_unread() {
+        let mut python = busy(
+            process(2, "python3", vec![reads(3, 8), reads(5, 7)]),
+            0.0,
+            0.0,
+            1.0,
+        );
+        python.on.retain(|on| on.pipe == LinkId::pipe(8));
+        python.threads = vec![on_input(8)];
+        python.io = Some(Io {
+            read_bytes: 40,
+            reads: 20,
+            ..Io::default()
+        });
+        let found = |standard_error: i32| {
+            let ends = vec![writes(1, 8), writes(standard_error, 7)];
+            let shell = busy(process(3, "sh", ends), 0.0, 0.0, 0.0);
+            let all = vec![blocked(), python.clone(), shell];
+            let mut observation = observation(all);
+            observation.pipes[0].fill_change = Some(FillChange {
+                is_constant: true,
+                bytes_per_s: 0.0,
+            });
+            find(&observation, &BTreeSet::new()).len()
+        };
+        // An end that was left to it by accident is none of its streams.
+        assert_eq!((found(2), found(9)), (1, 0));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::graph::LinkSide;
 use crate::proc::LinkId;
 use crate::proc::terminals::TerminalId;
-use crate::sample::{Observed, OnLink, Shares};
+use crate::sample::{Children, Observed, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A process that waited for this share of the time waited all the time.
 const MIN_WAITING: f64 = 0.95;
+/// The children of a terminal's holder work if they are awake for this share.
+const MIN_BUSY: f64 = 0.5;
 /// A program at a terminal that was awake for this share may be about to write.
 const MAX_AWAKE: f64 = 0.05;
 
@@ -22,8 +24,16 @@ pub(super) fn leave_attended(processes: &mut [Observed]) {
             .is_some_and(|terminal| !still.contains(&terminal))
     };
     for process in processes {
+        // The holder of its master waits for a program, not for a person.
+        let children = process.children.as_ref();
+        let awaited = if children.is_some_and(are_busy) {
+            Outside::Child
+        } else {
+            Outside::Other
+        };
         leave_waits(
             &is_left,
+            awaited,
             &mut process.on,
             &mut process.shares,
             &mut process.outside,
@@ -31,6 +41,7 @@ pub(super) fn leave_attended(processes: &mut [Observed]) {
         if let Some(children) = &mut process.children {
             leave_waits(
                 &is_left,
+                Outside::Other,
                 &mut children.on,
                 &mut children.shares,
                 &mut children.outside,
@@ -87,9 +98,18 @@ fn waits_only_for(process: &Observed, link: LinkId) -> bool {
     })
 }
 
+/// Whether children work for most of the time: their parent waits for what they print.
+fn are_busy(children: &Children) -> bool {
+    let Shares {
+        runs, queued, disk, ..
+    } = children.shares;
+    runs + queued + disk >= MIN_BUSY
+}
+
 /// Moves the shares of waits on links that are left out.
 fn leave_waits(
     is_left: &dyn Fn(LinkId) -> bool,
+    awaited: Outside,
     on: &mut Vec<OnLink>,
     shares: &mut Shares,
     outside_shares: &mut BTreeMap<Outside, f64>,
@@ -99,8 +119,7 @@ fn leave_waits(
         let same_side = rest.iter().filter(|other| other.side == wait.side);
         let real = same_side.map(|other| other.share).fold(0.0, f64::max);
         let (share, outside) = match wait.side {
-            // The holder of its master waits for a program, not for a person.
-            LinkSide::Input => (&mut shares.starved, Outside::Other),
+            LinkSide::Input => (&mut shares.starved, awaited),
             LinkSide::Room => (&mut shares.blocked, Outside::Terminal),
         };
         let moved = wait.share.min(*share - real).max(0.0);
@@ -151,6 +170,29 @@ mod tests {
             is_master,
         };
         frozen(process(fd, "x", end.ends().collect()), thread)
+    }
+
+    #[test]
+    fn who_reads_what_its_busy_child_prints_waits_for_that() {
+        let awaited = |runs: f64| {
+            let mut holder = at_terminal(5, true, on(LinkSide::Input, Some(Outside::Event)));
+            holder.children = Some(Children {
+                names: vec!["perl".to_owned()],
+                shares: Shares {
+                    runs,
+                    ..Shares::default()
+                },
+                outside: BTreeMap::new(),
+                on: Vec::new(),
+                processors: runs,
+                are_short: false,
+            });
+            leave_attended(std::slice::from_mut(&mut holder));
+            assert_eq!(holder.shares.elsewhere, 1.0);
+            holder.mainly()
+        };
+        assert_eq!(awaited(0.97), Some(Outside::Child));
+        assert_eq!(awaited(0.1), Some(Outside::Other));
     }
 
     #[test]

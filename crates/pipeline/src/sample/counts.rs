@@ -6,7 +6,8 @@ use super::{OnLink, Shares};
 use crate::graph::LinkSide;
 use crate::proc::LinkId;
 use crate::wait::{BlockedOn, LinkWait, Outside, ThreadState};
-
+/// A thread that runs or is ready to for this share never sleeps.
+const MIN_ALWAYS_READY: f64 = 0.9;
 /// Of a process that never slept in a sample, this share of the time counts as what it did for the
 /// rest.
 const MAX_UNEXPLAINED: f64 = 0.1;
@@ -148,6 +149,25 @@ impl StateCounts {
         self.polled.extend(&other.polled);
     }
 
+    /// For how long at least one thread ran. Of threads that wait for a processor while others run, the
+    /// times alone don't tell whether they ran at once.
+    fn any_ran(&self, awake: Awake) -> f64 {
+        let awake_at_once = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
+        if awake_at_once < 1.0 {
+            return awake.any_ran.min(1.0);
+        }
+        let running = awake.ran / (awake.ran + awake.queued).max(f64::MIN_POSITIVE);
+        let in_turn = awake.ran / (awake_at_once * running).max(1.0);
+        // Threads that sleep by turns hand over to each other. Those that are always ready run when
+        // they get a processor, together or not.
+        let estimate = if awake.longest < MIN_ALWAYS_READY {
+            in_turn
+        } else {
+            (in_turn + awake.any_ran) / 2.0
+        };
+        awake.any_ran.max(estimate).min(1.0)
+    }
+
     /// Divides the time of `samples` among the states. What a thread did while it was awake is
     /// known from the scheduler, which counts all the time; the samples divide the rest. They can't
     /// do more: a thread that is just going to sleep or to wake up looks awake, which makes up to a
@@ -157,14 +177,7 @@ impl StateCounts {
         let sampled = share(self.awake);
         let asleep = share(self.samples - self.awake);
         let seen = sampled + uncertainty(sampled, samples);
-        // The mean number of threads that were awake at once: no more ran at once.
-        let together = f64::from(self.awake_threads) / f64::from(self.awake.max(1));
-        let in_turn = if together >= 1.0 {
-            awake.ran / together
-        } else {
-            0.0
-        };
-        let any_ran = awake.any_ran.max(in_turn).min(1.0);
+        let any_ran = self.any_ran(awake);
         // Children may be gone in a sample, and have run since the last one.
         let least = awake.longest.max(awake.least_ran).max(any_ran.min(seen));
         let all = (sampled + asleep).max(least);
@@ -320,6 +333,37 @@ mod tests {
         assert!(runs(&counts) > 0.84, "{}", runs(&counts));
         counts.awake_threads = 0;
         assert!(runs(&counts) < 0.8);
+    }
+
+    #[test]
+    fn threads_that_hand_over_beside_other_load_run_as_long_as_all_of_them() {
+        // Two threads with semaphores, on two processors with a busy loop: never both at work.
+        let counts = StateCounts {
+            samples: 40,
+            awake: 39,
+            awake_threads: 58,
+            starved: 1,
+            ..StateCounts::default()
+        };
+        let awake = Awake {
+            ran: 0.95,
+            queued: 0.52,
+            longest: 0.75,
+            least_ran: 0.47,
+            any_ran: 0.72,
+        };
+        let shares = |awake| counts.divide(counts.samples, awake).shares(&counts);
+        let handed_over = shares(awake);
+        assert!(handed_over.runs > 0.9, "{handed_over:?}");
+        // Two of a pool, beside two loops: one runs for 75 to 100 %.
+        let pool = shares(Awake {
+            ran: 1.0,
+            queued: 1.0,
+            longest: 1.0,
+            least_ran: 0.5,
+            any_ran: 0.75,
+        });
+        assert!((0.8..0.92).contains(&pool.runs), "{pool:?}");
     }
 
     #[test]

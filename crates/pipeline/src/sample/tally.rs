@@ -219,8 +219,11 @@ impl Tally {
             self.counts.awake_threads += awake.count() as u32;
             let waits_for_children = match activity {
                 SampledActivity::Elsewhere(Outside::Child | Outside::Signal) => true,
-                // For those at the other end of a pipe of its own, as of popen(3).
-                SampledActivity::Blocked | SampledActivity::Starved => self.has_children,
+                // For those at the other end of a pipe of its own, as of popen(3), or at its terminal.
+                SampledActivity::Blocked | SampledActivity::Starved => {
+                    let mut terminals = self.process.terminals.iter();
+                    self.has_children || terminals.any(|terminal| terminal.is_master)
+                }
                 // It may poll for their end.
                 SampledActivity::Elsewhere(
                     Outside::Timer | Outside::EventOrTimer | Outside::SocketOrTimer,

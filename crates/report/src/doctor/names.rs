@@ -1,6 +1,6 @@
 //! How processes, descriptors and links are called.
 
-use pipespeed_pipeline::diagnosis::Who;
+use pipespeed_pipeline::diagnosis::{ActiveStage, Who};
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::sample::Observed;
@@ -10,6 +10,21 @@ use crate::format::significant;
 
 pub(super) fn full(who: &Who) -> String {
     format!("{} (pid {})", who.name, who.pid)
+}
+
+/// A stage, or the children for which it waits.
+pub(super) fn full_of_active(stage: &ActiveStage) -> String {
+    let name = full(&stage.who);
+    if stage.are_children {
+        format!("the children of {name}")
+    } else {
+        name
+    }
+}
+
+/// Whether that is one process.
+pub(super) fn is_one(stages: &[ActiveStage]) -> bool {
+    matches!(stages, [only] if !only.are_children)
 }
 
 pub(super) fn descriptor(fd: i32) -> String {

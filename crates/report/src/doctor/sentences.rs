@@ -3,8 +3,8 @@
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::diagnosis::{
-    Bottleneck, Certainty, Finding, IdleReader, LeakedWriteEnd, MutualWait, SmallCalls,
-    SmallPipeCause, Unread, WaitingSide, Who, verdict,
+    ActiveStage, Bottleneck, Certainty, Finding, IdleReader, LeakedWriteEnd, MutualWait,
+    SmallCalls, SmallPipeCause, Unread, WaitingSide, Who, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -12,7 +12,7 @@ use pipespeed_pipeline::proc::LinkId;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::deadlock_text;
-use super::names::{descriptor, full, pipe_name};
+use super::names::{descriptor, full, full_of_active, is_one, pipe_name};
 use super::remedies;
 use super::table::percent;
 use crate::bottleneck::{describe_bottleneck, describe_children, describe_lack};
@@ -65,14 +65,17 @@ pub(super) fn describe(
         Finding::PingPong {
             stages,
             delay: Some(delay),
-        } => style.sentence(&describe_lack(stages.iter().map(full).collect(), delay)),
+        } => {
+            let names = stages.iter().map(full_of_active).collect();
+            style.sentence(&describe_lack(names, is_one(stages), delay))
+        }
         Finding::PingPong {
             stages,
             delay: None,
         } => style.sentence(&format!(
             "No stage stands out as the bottleneck: {} wait for each other by turns. A larger pipe between \
              them may help: {}.",
-            list(stages.iter().map(full)),
+            list(stages.iter().map(|stage| full(&stage.who))),
             boost_line(observation, stages)
         )),
         Finding::Unclear { .. } => style.sentence(
@@ -293,8 +296,8 @@ fn reads_instead(observation: &Observation, reader: &IdleReader, unread: &Unread
 }
 
 /// The command that raises the pipes between these stages.
-fn boost_line(observation: &Observation, stages: &[Who]) -> String {
-    let of = |who: &Who| Some(observation.find(who.pid)?.process.parent);
+fn boost_line(observation: &Observation, stages: &[ActiveStage]) -> String {
+    let of = |stage: &ActiveStage| Some(observation.find(stage.who.pid)?.process.parent);
     let parents = stages.iter().map(of).unique().collect::<Vec<_>>();
     match parents[..] {
         [Some(parent)] if parent > 1 => format!("'pipespeed boost --pid {parent}'"),

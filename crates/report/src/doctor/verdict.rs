@@ -8,7 +8,7 @@ use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
-use super::names::{descriptor, duration, full, stream, written_as};
+use super::names::{descriptor, duration, full, full_of_active, is_one, stream, written_as};
 use super::table::percent;
 use super::{count_stages, other_networks, unread_bytes};
 use crate::format::{list, pluralize};
@@ -156,11 +156,16 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
         }
         Finding::Bottleneck(bottleneck) => describe_bottleneck(bottleneck),
         Finding::PingPong { stages, delay } => {
-            let names = list(stages.iter().map(full));
-            let s = if stages.len() == 1 { "s" } else { "" };
+            let s = if is_one(stages) { "s" } else { "" };
             match delay {
-                Some(_) => format!("{names} wait{s} for a processor."),
-                None => format!("{names} wait{s} for each other by turns."),
+                Some(_) => format!(
+                    "{} wait{s} for a processor.",
+                    list(stages.iter().map(full_of_active))
+                ),
+                None => format!(
+                    "{} wait for each other by turns.",
+                    list(stages.iter().map(|stage| full(&stage.who)))
+                ),
             }
         }
         Finding::SmallCalls(calls) => {

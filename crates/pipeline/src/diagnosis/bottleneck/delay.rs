@@ -3,6 +3,7 @@
 use pipespeed_host::CpuList;
 use serde::Serialize;
 
+use super::unnamed::shares_of;
 use super::{MIN_LACKING, MIN_QUEUED};
 use crate::diagnosis::Who;
 use crate::observe::Observation;
@@ -19,9 +20,13 @@ const MIN_THROTTLED: f64 = 0.1;
 /// A quota that is used up in this share of its periods allows no more, however short it stops its
 /// processes: other load delays them before.
 const MIN_USED_UP: f64 = 0.8;
+/// A stage that runs or is ready to for a smaller share takes no processor from others.
+const MIN_ACTIVE: f64 = 0.05;
+/// Threads share too few processors if they use this part of them.
+const MIN_OWN_LOAD: f64 = 0.6;
 /// Processors that are idle for this share of the time are to be had.
 const MIN_IDLE: f64 = 0.25;
-/// Children that use more processors than this run at once.
+/// Children or threads that use more processors than this run at once.
 const MIN_AT_ONCE: f64 = 1.1;
 
 /// What keeps a stage from running, as far as it shows.
@@ -42,9 +47,9 @@ pub enum Delay {
         /// The share of the time of its processors.
         steal: f64,
     },
-    /// The stages of the pipeline share too few processors.
+    /// The stages of the pipeline share too few processors, or the threads or children of one do.
     OwnStages {
-        /// The number of stages.
+        /// The number of stages that use no others.
         stages: usize,
         /// The one that uses most of them.
         largest: Who,
@@ -138,7 +143,13 @@ pub(super) fn cause_of_delay(
     let queued = of_children.max(stage.shares.queued);
     let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
     let are_filled = children.is_some_and(|children| fill(children, &processors));
-    let of_threads = per_s(stage, stage.delayed_s);
+    // Threads of which one runs at a time gain nothing by running at once.
+    let run_at_once = per_s(stage, stage.ran_s) >= MIN_AT_ONCE;
+    let of_threads = if run_at_once {
+        per_s(stage, stage.delayed_s)
+    } else {
+        0.0
+    };
     if queued < MIN_QUEUED && of_threads < MIN_LACKING && !are_filled {
         return None;
     }
@@ -154,6 +165,15 @@ pub(super) fn cause_of_delay(
     let mostly_runs = children.is_some_and(|children| children.are_short) || runs >= queued;
     let is_lacking = queued >= MIN_LACKING && !(are_idle && mostly_runs);
     is_lacking.then_some(delay)
+}
+
+/// Whether a process may use no processors but these.
+fn is_confined(allowed: Option<&CpuList>, place: Option<&CpuList>) -> bool {
+    let both = allowed.zip(place);
+    both.is_some_and(|(allowed, place)| {
+        let mut cpus = allowed.as_slice().iter();
+        cpus.all(|cpu| place.contains(*cpu))
+    })
 }
 
 /// Why a stage, or its children, waits for a processor for this share of the time. A quota may be
@@ -184,6 +204,15 @@ pub(super) fn delay(
     let others = (busy - steal - own_load(observation, stages))
         .min(left)
         .max(0.0);
+    let is_part = usages.len() < observation.load.0.len();
+    let sharing = stages.iter().filter(|other| {
+        let shares = shares_of(other);
+        let is_there = !is_part || is_confined(other.allowed.as_ref(), allowed);
+        is_there && shares.runs + shares.queued >= MIN_ACTIVE
+    });
+    let count = sharing.count();
+    let fills_them =
+        stage.threads.len() > 1 && load_of(stage) >= MIN_OWN_LOAD * usages.len() as f64;
     if usages.is_empty() {
         quota.map_or(Delay::Unknown, Delay::Quota)
     } else if steal >= MIN_OTHERS * busy && steal >= others {
@@ -197,7 +226,8 @@ pub(super) fn delay(
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
-    } else if (stages.len() > usages.len() || are_filled) && busy >= MIN_BUSY * usages.len() as f64
+    } else if (count > usages.len() || are_filled || fills_them)
+        && busy >= MIN_BUSY * usages.len() as f64
     {
         let (largest, load) = largest.map_or((stage, 0.0), |(stage, load)| (*stage, load));
         let are_children = has_several(largest);
@@ -207,7 +237,7 @@ pub(super) fn delay(
             load
         };
         Delay::OwnStages {
-            stages: stages.len(),
+            stages: count.max(1),
             largest: largest.who(),
             used: used.min(usages.len() as f64),
             are_children,

@@ -274,11 +274,13 @@ fn stage_that_was_replaced_in_a_loop_is_one_stage() {
 #[test]
 fn what_keeps_a_stage_from_running_is_named() {
     let allowed = CpuList::parse("1");
-    let cause = |change: &dyn Fn(&mut Observed), busy_share: f64, steal: f64| {
-        let mut stages = chain(&[(0.02, 0.98, 0.0), (0.2, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+    let cause = |change: &dyn Fn(&mut [Observed]), busy_share: f64, steal: f64| {
+        let mut stages = chain(&[(0.08, 0.92, 0.0), (0.2, 0.0, 0.0), (0.08, 0.0, 0.92)]);
         stages[1].shares.queued = 0.8;
-        stages[1].allowed.clone_from(&allowed);
-        change(&mut stages[1]);
+        for stage in &mut stages {
+            stage.allowed.clone_from(&allowed);
+        }
+        change(&mut stages);
         let mut observation = observation(stages);
         let usage = |busy, steal| ProcessorUsage {
             busy,
@@ -289,35 +291,51 @@ fn what_keeps_a_stage_from_running_is_named() {
         let findings = bottlenecks(&observation, &BTreeSet::new());
         only_pace(&findings).delay.clone().unwrap()
     };
-    let unchanged = |_: &mut Observed| {};
+    let unchanged = |_: &mut [Observed]| {};
     let Delay::Others { processors, .. } = cause(&unchanged, 1.0, 0.0) else {
         panic!("{:?}", cause(&unchanged, 1.0, 0.0));
     };
-    assert!((processors - 0.76).abs() < 1e-9, "{processors}");
+    assert!((processors - 0.64).abs() < 1e-9, "{processors}");
     let hypervisor = Delay::Hypervisor { steal: 0.7 };
     assert_eq!(cause(&unchanged, 1.0, 0.7), hypervisor);
-    let works = |stage: &mut Observed| stage.ran_s = 0.75 * stage.counted_s;
+    let works = |stages: &mut [Observed]| stages[1].ran_s = 0.5 * stages[1].counted_s;
     let own = Delay::OwnStages {
         stages: 3,
         largest: Who {
             pid: 2,
             name: "s2".to_owned(),
         },
-        used: 0.75,
+        used: 0.5,
         are_children: false,
         allowed: allowed.clone(),
         processors: 1,
     };
     assert_eq!(cause(&works, 0.8, 0.0), own);
+    // The others may use any processor, or sleep.
+    let alone = |stages: &mut [Observed]| {
+        works(stages);
+        stages[0].allowed = None;
+        stages[2].shares.runs = 0.0;
+    };
+    assert_eq!(cause(&alone, 0.8, 0.0), Delay::Unknown);
+    let by_threads = |stages: &mut [Observed]| {
+        alone(stages);
+        stages[1].ran_s = 0.7 * stages[1].counted_s;
+        stages[1].threads = vec![ThreadState::Working; 3];
+    };
+    let Delay::OwnStages { stages, used, .. } = cause(&by_threads, 0.8, 0.0) else {
+        panic!("{:?}", cause(&by_threads, 0.8, 0.0));
+    };
+    assert_eq!((stages, used), (1, 0.7));
     // Both processors are mostly idle.
-    let anywhere = |stage: &mut Observed| stage.allowed = CpuList::parse("0-3");
+    let anywhere = |stages: &mut [Observed]| stages[1].allowed = CpuList::parse("0-3");
     assert_eq!(cause(&anywhere, 0.15, 0.0), Delay::Unknown);
     let quota = Quota {
         processors: 0.2,
         throttled: 0.9,
         stopped_s: 2.0,
     };
-    let limited = |stage: &mut Observed| stage.quota = Some(quota);
+    let limited = |stages: &mut [Observed]| stages[1].quota = Some(quota);
     assert_eq!(cause(&limited, 1.0, 0.0), Delay::Quota(quota));
 }
 

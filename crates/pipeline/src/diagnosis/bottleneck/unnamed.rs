@@ -35,6 +35,18 @@ pub struct ActiveStage {
     pub are_children: bool,
 }
 
+impl ActiveStage {
+    fn new(stage: &Observed) -> Self {
+        let shares = shares_of(stage);
+        ActiveStage {
+            who: stage.who(),
+            runs: shares.runs,
+            queued: queued_of(stage),
+            are_children: !std::ptr::eq(shares, &stage.shares),
+        }
+    }
+}
+
 /// What is said of stages of which none is the bottleneck.
 pub(super) fn unnamed(
     observation: &Observation,
@@ -60,15 +72,8 @@ fn unclear(
     }
     let mut stages: Vec<&Observed> = stages.to_vec();
     stages.sort_by(|a, b| awake(b).total_cmp(&awake(a)));
-    let active = stages.into_iter().map(|stage| ActiveStage {
-        who: stage.who(),
-        runs: shares_of(stage).runs,
-        queued: queued_of(stage),
-        are_children: !std::ptr::eq(shares_of(stage), &stage.shares),
-    });
-    Some(Finding::Unclear {
-        active: active.collect(),
-    })
+    let active = stages.into_iter().map(ActiveStage::new).collect();
+    Some(Finding::Unclear { active })
 }
 
 /// Whether it is not known what a stage did for whose data all that are known wait.
@@ -150,7 +155,10 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
         (Some(_), _) => mostly_queued,
     };
     is_found.then(|| Finding::PingPong {
-        stages: named.iter().map(|stage| stage.who()).collect(),
+        stages: named
+            .into_iter()
+            .map(|stage| ActiveStage::new(stage))
+            .collect(),
         delay,
     })
 }

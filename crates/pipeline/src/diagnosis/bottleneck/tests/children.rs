@@ -262,7 +262,10 @@ fn children_that_wait_for_a_processor_count_as_their_shell() {
     let [Finding::PingPong { stages, delay }] = &findings[..] else {
         panic!("{findings:?}");
     };
-    assert_eq!(stages.iter().map(|who| who.pid).collect::<Vec<_>>(), [9, 4]);
+    let named = stages
+        .iter()
+        .map(|stage| (stage.who.pid, stage.are_children));
+    assert_eq!(named.collect::<Vec<_>>(), [(9, true), (4, false)]);
     assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
 }
 
