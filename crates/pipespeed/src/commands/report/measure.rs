@@ -198,8 +198,7 @@ impl ReportRun {
             fs::rename(&second, &first)
                 .with_context(|| format!("cannot rename {}", second.display()))
         } else {
-            fs::remove_file(&second)
-                .with_context(|| format!("cannot remove {}", second.display()))
+            fs::remove_file(&second).with_context(|| format!("cannot remove {}", second.display()))
         }
     }
 
