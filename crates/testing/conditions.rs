@@ -268,12 +268,48 @@ pub fn without_rights(command: &mut Command, rights: u64) -> bool {
     true
 }
 
+/// Makes pidfd_open(2) fail for all processes but the command's own: a first try succeeds, and
+/// that for a child does not. False, with a skip, if a filter can't be installed.
+pub fn no_pidfd_of_others(command: &mut Command, errno: i32) -> bool {
+    if !without_call(&mut Command::new("true"), libc::SYS_pidfd_open) {
+        return false;
+    }
+    before_exec(command, move || {
+        let own = Match::OtherArgument(0, getpid().as_raw_pid() as u32);
+        install(&filter_program(libc::SYS_pidfd_open, own, errno))
+    });
+    true
+}
+
 fn filter(
     command: &mut Command,
     number: libc::c_long,
     argument: Option<(u32, u32)>,
     errno: i32,
 ) -> bool {
+    let calls = argument.map_or(Match::All, |(at, value)| Match::Argument(at, value));
+    let program = filter_program(number, calls, errno);
+    let mut probe = Command::new("true");
+    before_exec(&mut probe, move || install(&program));
+    if !probe.status().is_ok_and(|status| status.success()) {
+        skip("seccomp filters can't be installed here");
+        return false;
+    }
+    before_exec(command, move || install(&program));
+    true
+}
+
+/// The calls that fail.
+#[derive(Debug, Clone, Copy)]
+enum Match {
+    All,
+    /// The lower half of the argument with this number has this value.
+    Argument(u32, u32),
+    /// It has another one.
+    OtherArgument(u32, u32),
+}
+
+fn filter_program(number: libc::c_long, calls: Match, errno: i32) -> [libc::sock_filter; 6] {
     /// Offset of the arguments in struct seccomp_data.
     const ARGUMENTS: u32 = 16;
     let code = |code: u32| code as u16;
@@ -292,42 +328,42 @@ fn filter(
     };
     let end = |action| (code(libc::BPF_RET | libc::BPF_K), 0, 0, action);
     // Without an argument to compare, the number is compared twice.
-    let (offset, value) = match argument {
-        Some((at, value)) if cfg!(target_endian = "little") => (ARGUMENTS + 8 * at, value),
-        Some((at, value)) => (ARGUMENTS + 8 * at + 4, value),
-        None => (0, number as u32),
+    let (offset, value) = match calls {
+        Match::Argument(at, value) | Match::OtherArgument(at, value) => {
+            let is_first = cfg!(target_endian = "little");
+            (ARGUMENTS + 8 * at + if is_first { 0 } else { 4 }, value)
+        }
+        Match::All => (0, number as u32),
     };
-    let program = [
+    let fail = end(libc::SECCOMP_RET_ERRNO | errno as u32);
+    let allow = end(libc::SECCOMP_RET_ALLOW);
+    let (steps_to_allow, ends) = match calls {
+        Match::OtherArgument(..) => (2, [allow, fail]),
+        _ => (3, [fail, allow]),
+    };
+    [
         load(0),
-        equals(number as u32, 3),
+        equals(number as u32, steps_to_allow),
         load(offset),
         equals(value, 1),
-        end(libc::SECCOMP_RET_ERRNO | errno as u32),
-        end(libc::SECCOMP_RET_ALLOW),
+        ends[0],
+        ends[1],
     ]
-    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
-    let install = move || {
-        let filter = libc::sock_fprog {
-            len: program.len() as u16,
-            filter: program.as_ptr().cast_mut(),
-        };
-        rustix::thread::set_no_new_privs(true)?;
-        // SAFETY: the filter points to the program, which outlives the call
-        // and is only read.
-        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
-        match set {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
+}
+
+fn install(program: &[libc::sock_filter]) -> io::Result<()> {
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
     };
-    let mut probe = Command::new("true");
-    before_exec(&mut probe, install);
-    if !probe.status().is_ok_and(|status| status.success()) {
-        skip("seccomp filters can't be installed here");
-        return false;
+    rustix::thread::set_no_new_privs(true)?;
+    // SAFETY: the filter points to the program, which outlives the call and is only read.
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
-    before_exec(command, install);
-    true
 }
 
 /// A shell script in its own mount namespace, with the program as `$0` and the

@@ -73,8 +73,21 @@ impl Mark {
     /// Checks that no process is left; waits for those that are ending.
     #[track_caller]
     pub fn nobody_left(&self) {
-        let gone = eventually(|| self.processes().is_empty().then_some(()));
-        assert!(gone.is_some(), "left over: {:?}", self.processes());
+        self.only_left(&[]);
+    }
+
+    /// Checks that only processes with these sorted command lines are left; waits for those that
+    /// are ending.
+    #[track_caller]
+    pub fn only_left(&self, lines: &[&str]) {
+        let are_left = || {
+            let all = self.processes().into_iter();
+            let mut found: Vec<String> = all.map(|(_, line)| line.trim().to_owned()).collect();
+            found.sort();
+            (found == lines).then_some(())
+        };
+        let left = eventually(are_left);
+        assert!(left.is_some(), "left over: {:?}", self.processes());
     }
 }
 

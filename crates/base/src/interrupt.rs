@@ -238,11 +238,12 @@ impl Interrupt {
 
 /// The signals that [`Interrupt`] handles, to be passed on to a child for whose end this process
 /// waits. They are blocked, so none of them ends this process. A child that is started later
-/// inherits that.
+/// inherits that, but for [`start_as_by_exec`](crate::standard::start_as_by_exec).
 #[derive(Debug)]
 pub struct PassedOn {
     descriptor: SignalFd,
-    signals: SigSet,
+    /// The signals that were blocked before.
+    before: SigSet,
 }
 
 impl PassedOn {
@@ -252,13 +253,10 @@ impl PassedOn {
     /// Those of sigprocmask(2) and signalfd(2).
     pub fn block() -> io::Result<Self> {
         let signals = set(not_ignored());
-        signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let descriptor = SignalFd::with_flags(&signals, flags)?;
-        Ok(PassedOn {
-            descriptor,
-            signals,
-        })
+        let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(PassedOn { descriptor, before })
     }
 
     /// Passes the next signal on to a child that has not been reaped, and so still has its
@@ -286,7 +284,7 @@ impl Drop for PassedOn {
         // Those that were meant for the child.
         while let Ok(Some(_)) = self.descriptor.read_signal() {}
         // As in `unblock`.
-        let _ = self.signals.thread_unblock();
+        let _ = self.before.thread_set_mask();
     }
 }
 

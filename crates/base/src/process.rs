@@ -255,7 +255,7 @@ fn say_refusal(errno: Errno) {
 }
 
 /// What it takes to notice the end of a child while other descriptors are polled, too. Prepared
-/// before the child is started, since nobody would wait for it otherwise.
+/// before the child is started, so that nearly nothing can fail after that.
 #[derive(Debug)]
 pub struct ChildWatch(Means);
 
@@ -311,12 +311,15 @@ impl ChildWatch {
     /// Returns a descriptor that is readable once the child has ended.
     ///
     /// # Errors
-    /// Those of pidfd_open(2).
+    /// Neither a pidfd can be opened, whatever `prepare` found, nor a thread started.
     pub fn watch(self, child: Pid) -> io::Result<OwnedFd> {
         match self.0 {
             Means::Pidfd(reserved) => {
                 drop(reserved);
-                Ok(pidfd_open(child, PidfdFlags::empty())?)
+                match pidfd_open(child, PidfdFlags::empty()) {
+                    Ok(pidfd) => Ok(pidfd),
+                    Err(_) => ChildWatch::with_thread().map_err(fork_error)?.watch(child),
+                }
             }
             Means::Thread { subject, ended } => {
                 let sent = subject.send(child);

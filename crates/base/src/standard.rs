@@ -1,4 +1,4 @@
-//! State inherited from the parent process: descriptors, ignored signals, and what the
+//! State inherited from the parent process: descriptors, blocked and ignored signals, and what the
 //! environment says of the terminal.
 //!
 //! Before `main` the standard library opens /dev/null in place of a closed
@@ -16,10 +16,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::ptr::null;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use nix::libc;
-use nix::sys::signal::{SigHandler, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd};
 
 /// Bit mask of the standard descriptors that were closed.
@@ -28,6 +29,8 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 /// Whether SIGCHLD was ignored.
 static SIGCHLD_IGNORED: AtomicBool = AtomicBool::new(false);
+/// The signals that were blocked.
+static BLOCKED: OnceLock<SigSet> = OnceLock::new();
 
 /// Called by the loader before the standard library's start-up code.
 #[used]
@@ -38,6 +41,9 @@ static RECORD: extern "C" fn() = record;
 extern "C" fn record() {
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     SIGCHLD_IGNORED.store(is_ignored(libc::SIGCHLD), Ordering::Relaxed);
+    if let Ok(blocked) = SigSet::thread_get_mask() {
+        let _ = BLOCKED.set(blocked);
+    }
     for fd in 0..3 {
         // SAFETY: the descriptor is only passed to F_GETFD, which fails if it is
         // not open.
@@ -87,14 +93,15 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
 }
 
 /// Has a command start as by [`exec`]. It finds signals as this process found them: the
-/// standard library resets SIGPIPE. And a text without `#!` is run by /bin/sh, as execvp(3)
+/// standard library resets SIGPIPE, and [`crate::interrupt`] unblocks or blocks others. And a text without `#!` is run by /bin/sh, as execvp(3)
 /// does, and as posix_spawn(3), which the standard library uses without a hook, does not.
 pub fn start_as_by_exec(command: &mut Command) {
     let restore = || {
         restore_signals();
         Ok(())
     };
-    // SAFETY: between fork and exec only sigaction(2) is called, which is allowed there.
+    // SAFETY: between fork and exec only sigaction(2) and sigprocmask(2) are called, which is
+    // allowed there (signal-safety(7)).
     unsafe { command.pre_exec(restore) };
 }
 
@@ -111,6 +118,8 @@ fn restore_signals() {
         // SAFETY: neither action runs code of ours.
         let _ = unsafe { nix::sys::signal::signal(signal, handler) };
     }
+    // With a valid set this can't fail.
+    let _ = BLOCKED.get().map(SigSet::thread_set_mask);
 }
 
 /// Has programs that inherit the standard descriptors find those closed that this process

@@ -7,6 +7,7 @@
 //! | module | task |
 //! |---|---|
 //! | [`proc`] | reads /proc |
+//! | [`others`] | which of its descendants this process had before it started a command |
 //! | [`supervise`] | reads /proc in a thread that is left behind where a read blocks |
 //! | [`processors`] | how busy the processors are, and who may use them |
 //! | [`graph`] | processes, the links between them, and their order |
@@ -29,6 +30,7 @@ pub mod fixtures;
 pub mod graph;
 pub mod live;
 pub mod observe;
+pub mod others;
 pub mod proc;
 pub mod processors;
 pub mod raise;

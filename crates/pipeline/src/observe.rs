@@ -21,6 +21,7 @@ pub(crate) use self::chores::Chores;
 pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
 pub(crate) use self::rate::UsedLinks;
 use crate::graph::{Holders, Scope};
+use crate::others::OtherProcesses;
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, Proc};
 use crate::processors::Load;
@@ -56,6 +57,8 @@ pub struct ObservationPlan {
     pub window: Duration,
     /// Processes to leave out: those that observe.
     pub excluded: Vec<i32>,
+    /// Those of the scope that were not asked for; they may be neighbours.
+    pub others: OtherProcesses,
     /// Only look into pipes of this user's processes.
     pub only_user: Option<u32>,
     /// Whether pipes are opened, by the helper process.

@@ -7,6 +7,7 @@ use pipespeed_base::process::ProcessHandle;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
 
+use crate::others::OtherProcesses;
 use crate::proc::{Proc, tree};
 
 /// Time between SIGTERM and SIGKILL.
@@ -54,7 +55,7 @@ fn parent(proc: &Proc, pid: i32) -> Option<i32> {
 }
 
 /// All descendants of this process, except `others` and theirs.
-fn descendants(proc: &Proc, others: &[i32]) -> Vec<Descendant> {
+fn descendants(proc: &Proc, others: &OtherProcesses) -> Vec<Descendant> {
     let parents: Vec<(i32, i32)> = proc
         .processes()
         .into_iter()
@@ -63,7 +64,7 @@ fn descendants(proc: &Proc, others: &[i32]) -> Vec<Descendant> {
     let children = |of: i32| {
         let own = parents.iter().filter(|(parent, _)| *parent == of);
         let own = own.map(|(_, pid)| *pid);
-        own.filter(|pid| !others.contains(pid)).collect()
+        own.filter(|pid| !others.contains(*pid)).collect()
     };
     let tree = tree(getpid().as_raw_pid(), &children);
     let below = tree.into_iter().skip(1);
@@ -77,7 +78,8 @@ fn descendants(proc: &Proc, others: &[i32]) -> Vec<Descendant> {
 /// Sends a signal to all descendants of this process, which must be the one that
 /// adopts orphans (PR_SET_CHILD_SUBREAPER), except to `others` and theirs. Returns those that
 /// may not be signalled.
-pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) -> Vec<i32> {
+pub fn signal_descendants(proc: &Proc, others: &OtherProcesses, signal: Signal) -> Vec<i32> {
+    others.update(proc);
     let own = getpid().as_raw_pid();
     let mut refused = Vec::new();
     for Descendant { pid, parent: seen } in descendants(proc, others) {
@@ -100,11 +102,12 @@ pub fn signal_descendants(proc: &Proc, others: &[i32], signal: Signal) -> Vec<i3
     refused
 }
 
-/// Reaps the children of this process that have ended, except one, for which somebody else waits.
-pub fn reap_others(proc: &Proc, own: Pid) {
+/// Reaps the children of this process that have ended, except one, for which somebody else waits,
+/// and those to `leave`.
+pub fn reap_others(proc: &Proc, own: Pid, leave: &OtherProcesses) {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if waitid(WaitId::All, any).is_ok_and(|ended| ended.is_some()) {
-        let children = proc.children(getpid().as_raw_pid()).into_iter();
+        let children = leave.command_children(proc).into_iter();
         for child in children
             .filter_map(Pid::from_raw)
             .filter(|child| *child != own)
@@ -117,19 +120,20 @@ pub fn reap_others(proc: &Proc, own: Pid) {
 /// Ends all descendants of this process, except `others` and theirs: by SIGTERM after `grace`,
 /// and those that still run a second later by SIGKILL. Reaps them. Returns those that are left.
 #[must_use]
-pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> Vec<Survivor> {
-    let own = getpid().as_raw_pid();
+pub fn end_descendants(proc: &Proc, others: &OtherProcesses, grace: Duration) -> Vec<Survivor> {
     let start = Instant::now();
     let mut next = (start + grace, Signal::TERM);
     let mut refused: Vec<i32> = Vec::new();
     // Since when no others are left.
     let mut only_refused: Option<Instant> = None;
     while start.elapsed() < KILL_TIMEOUT {
+        others.update(proc);
         while waitpid(None, WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         let is_childless = waitpid(None, WaitOptions::NOHANG).is_err();
         // The helper that opens pipes ends without being waited for.
-        let is_left = |pid: &i32| !others.contains(pid) && proc.runs(*pid);
-        if is_childless || !others.is_empty() && !proc.children(own).iter().any(is_left) {
+        let is_left = |pid: &i32| proc.runs(*pid);
+        if is_childless || !others.is_empty() && !others.command_children(proc).iter().any(is_left)
+        {
             return Vec::new();
         }
         if !refused.is_empty() {
@@ -160,7 +164,7 @@ pub fn end_descendants(proc: &Proc, others: &[i32], grace: Duration) -> Vec<Surv
 }
 
 /// The descendants of this process that run, except `others` and theirs.
-fn running(proc: &Proc, others: &[i32]) -> Vec<i32> {
+fn running(proc: &Proc, others: &OtherProcesses) -> Vec<i32> {
     let all = descendants(proc, others).into_iter();
     let pids = all.map(|descendant| descendant.pid);
     pids.filter(|pid| proc.runs(*pid)).collect()

@@ -158,7 +158,9 @@ impl Observer<'_> {
     /// The processes of the scope.
     fn in_scope(&mut self) -> BTreeSet<i32> {
         let Scope::User(user) = self.plan.scope else {
-            return self.scanner.graph.asked(self.proc, &self.plan.scope);
+            let mut pids = self.scanner.graph.asked(self.proc, &self.plan.scope);
+            pids.retain(|pid| !self.plan.others.contains(*pid));
+            return pids;
         };
         let ids: Vec<ProcessId> = self.scanner.graph.ids().collect();
         let own = ids.into_iter().filter(|id| self.user(*id) == Some(user));

@@ -14,6 +14,7 @@ use super::*;
 use crate::diagnosis::{Deadlock, DeadlockKind, Finding, diagnose, observe};
 use crate::graph::Scanner;
 use crate::live::{Live, Moment};
+use crate::others::OtherProcesses;
 use crate::proc::ProcessId;
 use crate::proc::files::FdBudget;
 use crate::sample::Shares;
@@ -43,6 +44,7 @@ impl Group {
             scope: Scope::Pid(self.pid()),
             window: Duration::from_millis(millis),
             excluded: Vec::new(),
+            others: OtherProcesses::default(),
             only_user: None,
             opens_pipes: false,
             with_arguments: false,

@@ -7,7 +7,7 @@ mod text;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::Duration;
@@ -117,9 +117,17 @@ fn start_sidecar(subject: RaiseScope, account: Option<&str>) -> anyhow::Result<(
 /// Runs the command as a child, and prints which pipes were raised.
 fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
     let mut receiver = AccountReceiver::new()?;
-    // There is a descriptor for the signals, or the command is not started.
-    let reserved = io::stderr().as_fd().try_clone_to_owned();
-    let reserved = reserved.context("signals")?;
+    // Before the command is started, which nobody would wait for if it failed.
+    let signals = match PassedOn::block() {
+        Ok(signals) => signals,
+        Err(error) => {
+            drop(receiver);
+            say(&format!(
+                "pipespeed: there will be no report: signals can't be passed on to the command: {error}"
+            ));
+            return become_command(args);
+        }
+    };
     let Started {
         mut child, ending, ..
     } = spawn(&mut boosted_command(args, &receiver, None)).map_err(|error| match error.kind() {
@@ -129,9 +137,6 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
         }
         _ => start_error("command", &ProcessRunner::this_program(), error),
     })?;
-    drop(reserved);
-    // The child would inherit blocked signals.
-    let signals = PassedOn::block().context("signals")?;
     loop {
         let mut fds = [
             PollFd::new(&ending, PollFlags::IN),

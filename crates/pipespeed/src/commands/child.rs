@@ -16,6 +16,7 @@ use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, u
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::{ChildWatch, is_any_ready, shell};
 use pipespeed_base::{signal_name, standard};
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate::{self, Survivor};
 
@@ -33,8 +34,8 @@ pub(super) struct Started {
     pub(super) child: Child,
     /// Readable once it has ended.
     pub(super) ending: OwnedFd,
-    /// The children that this process had before: a shell's process substitution, say.
-    pub(super) others: Vec<i32>,
+    /// What this process had before: a shell's process substitution, say.
+    pub(super) others: OtherProcesses,
 }
 
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
@@ -74,20 +75,27 @@ pub(super) fn command_error(name: &str, error: io::Error) -> anyhow::Error {
     AlreadyReported(status).into()
 }
 
-/// Starts a command, which finds ignored signals and closed descriptors as this process found
-/// them.
+/// Starts a command, which finds blocked and ignored signals and closed descriptors as this
+/// process found them.
 pub(super) fn spawn(command: &mut Command) -> io::Result<Started> {
     standard::start_as_by_exec(command);
     standard::close_on_exec();
     let watch = ChildWatch::prepare()?;
-    let others = Proc::default().children(getpid().as_raw_pid());
-    let child = command.spawn()?;
-    let ending = watch.watch(Pid::from_child(&child))?;
-    Ok(Started {
-        child,
-        ending,
-        others,
-    })
+    let others = OtherProcesses::find(&Proc::default());
+    let mut child = command.spawn()?;
+    match watch.watch(Pid::from_child(&child)) {
+        Ok(ending) => Ok(Started {
+            child,
+            ending,
+            others,
+        }),
+        Err(error) => {
+            // The caller says that it was not started.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
 }
 
 /// Waits until a signal arrives or the child ends. Returns whether that happened in time. True,
@@ -133,7 +141,7 @@ pub(super) fn wait(
         others,
     } = command;
     while !is_over(interrupt, Some(ending), Some(REAP_INTERVAL)) {
-        terminate::reap_others(proc, Pid::from_child(child));
+        reap(proc, Pid::from_child(child), others);
     }
     let Some(signal) = interrupt.signal() else {
         return child.wait().context("the command");
@@ -151,12 +159,19 @@ pub(super) fn wait(
     Ok(status)
 }
 
+/// Reaps what the command has left behind, and all `others` that have ended.
+pub(super) fn reap(proc: &Proc, child: Pid, others: &OtherProcesses) {
+    // Their children become ours.
+    others.update(proc);
+    terminate::reap_others(proc, child, &OtherProcesses::default());
+}
+
 /// Ends all processes of the command. Says so if any is left; returns whether none is.
 pub(super) fn end(proc: &Proc, command: &Started) -> bool {
     end_rest(proc, &command.others, Duration::ZERO)
 }
 
-fn end_rest(proc: &Proc, others: &[i32], grace: Duration) -> bool {
+fn end_rest(proc: &Proc, others: &OtherProcesses, grace: Duration) -> bool {
     let survivors = terminate::end_descendants(proc, others, grace);
     say_survivors(&survivors);
     survivors.is_empty()

@@ -10,7 +10,7 @@ use rustix::process::{Pid, getpid, getuid};
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, WatchedArgs};
-use crate::commands::child::{Started, end, exit_as, is_over, start, wait};
+use crate::commands::child::{Started, end, exit_as, is_over, reap, start, wait};
 use crate::commands::files::SavedFiles;
 use crate::commands::{
     header, require_answer, require_process, require_processes, supervisor, unanswered,
@@ -26,11 +26,11 @@ use pipespeed_measure::record::{Kind, RecordHeader, to_json};
 use pipespeed_pipeline::diagnosis::{Finding, Severity, Who, diagnose, observe, verdict};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::{Observation, ObservationPlan};
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::ProcessId;
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::supervise::Supervisor;
-use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, doctor as report, slow_scans};
 
 /// The saved record.
@@ -113,6 +113,7 @@ pub(super) fn plan(scope: Scope, window: Duration, args: &WatchedArgs) -> Observ
         only_user,
         opens_pipes: !args.no_open,
         with_arguments: args.arguments,
+        others: OtherProcesses::default(),
     }
 }
 
@@ -193,7 +194,8 @@ impl Doctor<'_> {
         window: Duration,
     ) -> anyhow::Result<Observation> {
         let scope = Scope::Below(getpid().as_raw_pid());
-        let plan = plan(scope, window, &self.args.watched);
+        let mut plan = plan(scope, window, &self.args.watched);
+        plan.others = command.others.clone();
         let (child, interrupt) = (Pid::from_child(&command.child), self.interrupt.clone());
         let ending = Arc::new(command.ending.try_clone().context("the command")?);
         let observed = self.supervisor.run(move |proc| {
@@ -201,7 +203,7 @@ impl Doctor<'_> {
                 if proc.is_abandoned() {
                     return false;
                 }
-                terminate::reap_others(proc, child);
+                reap(proc, child, &plan.others);
                 !is_over(&interrupt, Some(&ending), Some(within))
             };
             observe(proc, &plan, &mut pause)
@@ -393,7 +395,7 @@ impl Doctor<'_> {
 
     /// Ends all processes of a stuck command.
     fn kill(&mut self, command: &Started) {
-        let count = self.count_processes();
+        let count = self.count_processes(&command.others);
         if end(&Proc::default(), command) {
             let processes = pluralize(count, "process");
             say(&format!(
@@ -403,11 +405,11 @@ impl Doctor<'_> {
     }
 
     /// The number of processes of the command.
-    fn count_processes(&self) -> usize {
+    fn count_processes(&self, others: &OtherProcesses) -> usize {
         let (proc, helpers) = (Proc::default(), self.supervisor.helpers());
-        let tree = proc.tree(getpid().as_raw_pid());
-        let own = tree[1..].iter().filter(|pid| !helpers.contains(pid));
-        own.filter(|pid| proc.runs(**pid)).count()
+        let tree = others.command_tree(&proc).into_iter();
+        let own = tree.filter(|pid| !helpers.contains(pid));
+        own.filter(|pid| proc.runs(*pid)).count()
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
-use crate::commands::child::start;
+use crate::commands::child::{Started, start};
 use crate::commands::files::{RECORD, SavedFiles};
 use crate::commands::{cases_fit, first_error, header, load, pipe_probe, place, settle_pipe_size};
 use pipespeed_base::failure::{require_address_space, say, usage};
@@ -20,7 +20,7 @@ use pipespeed_base::text::command_line;
 use pipespeed_base::text::in_short;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
-use pipespeed_explain::profile::pipeline::{self, PipelineRun};
+use pipespeed_explain::profile::pipeline::{self, PipelineRun, StartedCommand};
 use pipespeed_explain::profile::record::{CaseProfile, Profile, ProfileSettings};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
@@ -238,10 +238,18 @@ fn profile_command(
     let limit = Duration::from_secs_f64(limit);
     let cpus = topology.allowed.as_slice();
     let start = || {
-        let started = start(&args.command, |command| {
+        let Started {
+            child,
+            ending,
+            others,
+        } = start(&args.command, |command| {
             command.stdout(Stdio::null());
         })?;
-        Ok((started.child, started.ending))
+        Ok(StartedCommand {
+            child,
+            ending,
+            others,
+        })
     };
     pipeline::profile(
         command,

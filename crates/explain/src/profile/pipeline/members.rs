@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use pipespeed_pipeline::graph::{Process, Scanner};
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -26,6 +27,8 @@ const MAX_LINEAGE: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Members {
     proc: Proc,
+    /// Descendants of this process that are none of them.
+    outsiders: OtherProcesses,
     scanner: Scanner,
     /// Those that were in the tree at the last look, and those that have ended since the last phase.
     living: HashMap<i32, Member>,
@@ -40,11 +43,12 @@ pub struct Members {
 }
 
 impl Members {
-    /// The descendants of this process.
-    pub fn new(pipe_probe: PipeProbe) -> Self {
+    /// The descendants of this process but these.
+    pub fn new(pipe_probe: PipeProbe, outsiders: OtherProcesses) -> Self {
         let began = now();
         Members {
             proc: Proc::with_pipe_probe(pipe_probe),
+            outsiders,
             look_ended: began,
             rest: Member {
                 began,
@@ -81,7 +85,7 @@ impl Members {
     /// Finds new processes, and examines all.
     pub fn look(&mut self) {
         let began = now();
-        let mut tree = self.proc.tree(getpid().as_raw_pid()).split_off(1);
+        let mut tree = self.outsiders.command_tree(&self.proc);
         // One that replaces another one is a child of this process.
         let helpers = self.helpers();
         tree.retain(|pid| !helpers.contains(pid));

@@ -13,13 +13,11 @@ mod stages;
 mod status;
 mod usage;
 
-use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::time::Duration;
 
 use anyhow::Context;
 
-pub use self::running::PHASE_MS;
+pub use self::running::{PHASE_MS, StartedCommand};
 use super::perf::Sampling;
 use super::record::PipelineProfile;
 use pipespeed_base::failure::Interrupted;
@@ -39,7 +37,7 @@ pub struct PipelineRun {
 }
 
 /// Runs a command for at most `limit`, and samples it unless that is refused. `start` starts it, without a terminal
-/// as standard output, and returns it with its pidfd; this process must adopt its orphans
+/// as standard output; this process must adopt its orphans
 /// (PR_SET_CHILD_SUBREAPER). `pipe_probe` reads the command lines of the stages.
 ///
 /// # Errors
@@ -52,7 +50,7 @@ pub fn profile(
     limit: Duration,
     interrupt: &Interrupt,
     pipe_probe: PipeProbe,
-    start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
+    start: impl FnOnce() -> anyhow::Result<StartedCommand>,
 ) -> anyhow::Result<PipelineRun> {
     let running = running::start(sampling, cpus, pipe_probe, start)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;

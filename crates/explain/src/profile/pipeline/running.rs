@@ -17,6 +17,7 @@ use crate::profile::record::{Losses, Status};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::process::is_any_ready;
 use pipespeed_host::refusals::RefusableCall;
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::proc::pipe_probe::PipeProbe;
 use pipespeed_pipeline::terminate::{Survivor, end_descendants, reap_others};
@@ -38,11 +39,24 @@ const SHARE_OF_LOOKS: u32 = 10;
 /// the first stages.
 const SPARE_DESCRIPTORS: usize = 8;
 
-/// A started command. All its processes are ended when this is dropped.
+/// A command that was started.
+#[derive(Debug)]
+pub struct StartedCommand {
+    /// Its first process.
+    pub child: Child,
+    /// Readable once the child has ended.
+    pub ending: OwnedFd,
+    /// What this process had before.
+    pub others: OtherProcesses,
+}
+
+/// A running command. All its processes are ended when this is dropped.
 pub struct Running {
     child: Child,
     /// Readable once the child has ended.
     ending: OwnedFd,
+    /// Not the command's: they are left alone, and not reaped as long as the time of what is reaped counts.
+    others: OtherProcesses,
     /// `None` if sampling is refused.
     probe: Option<PerfSampler>,
     members: Members,
@@ -74,8 +88,7 @@ pub struct RunOutcome {
     pub members: Members,
 }
 
-/// Starts to sample, if that is possible, and then the command by `start`, which returns it with
-/// its pidfd.
+/// Starts to sample, if that is possible, and then the command by `start`.
 ///
 /// # Errors
 /// Those of starting; a refusal to sample.
@@ -83,7 +96,7 @@ pub fn start(
     sampling: Option<&Sampling>,
     cpus: &[usize],
     pipe_probe: PipeProbe,
-    start: impl FnOnce() -> anyhow::Result<(Child, OwnedFd)>,
+    start: impl FnOnce() -> anyhow::Result<StartedCommand>,
 ) -> anyhow::Result<Running> {
     // It inherits no sampling.
     pipe_probe.prepare(&Proc::default());
@@ -94,12 +107,17 @@ pub fn start(
     }
     reserve_descriptors()
         .map_err(|error| SamplingError::new(RefusableCall::from("open(2)"), error))?;
-    let members = Members::new(pipe_probe);
     let started = Instant::now();
-    let (child, ending) = start()?;
+    let StartedCommand {
+        child,
+        ending,
+        others,
+    } = start()?;
+    let members = Members::new(pipe_probe, others.clone());
     Ok(Running {
         child,
         ending,
+        others,
         probe,
         members,
         started,
@@ -133,6 +151,7 @@ impl Running {
             let until = (Instant::now() + pause).min(phase_end).min(end);
             has_ended = self.wait(until, interrupt)?;
             let began = own_time();
+            self.others.update(&Proc::default());
             self.members.look();
             if let Some(probe) = &mut self.probe {
                 probe.read();
@@ -144,7 +163,7 @@ impl Running {
                 is_sampled = !is_sampled && self.probe.is_some();
                 phase_end = Instant::now() + PHASE;
             }
-            reap_others(&Proc::default(), Pid::from_child(&self.child));
+            self.reap();
             // A terminal sends Ctrl-C to all processes, and the command may end first.
             interrupted = interrupt.signal();
         }
@@ -156,15 +175,14 @@ impl Running {
         let mut helpers = self.members.helpers();
         // Only one that replaces another one is a child.
         helpers.retain(|pid| Proc::default().is_descendant(*pid));
+        self.others.add(helpers);
         if has_ended {
             status = Some(Status::new(self.child.wait()?));
-            reap_others(&Proc::default(), Pid::from_child(&self.child));
-            let mut children = Proc::default().children(getpid().as_raw_pid());
-            children.retain(|pid| !helpers.contains(pid));
-            left = children.len();
+            self.reap();
+            left = self.others.command_children(&Proc::default()).len();
         }
         self.is_over = true;
-        let survivors = end_descendants(&Proc::default(), &helpers, Duration::ZERO);
+        let survivors = end_descendants(&Proc::default(), &self.others, Duration::ZERO);
         left -= survivors.len().min(left);
         // Now all have a status.
         self.members.look();
@@ -184,6 +202,11 @@ impl Running {
             survivors,
             members: std::mem::take(&mut self.members),
         })
+    }
+
+    /// Reaps what the command has left behind.
+    fn reap(&self) {
+        reap_others(&Proc::default(), Pid::from_child(&self.child), &self.others);
     }
 
     /// Ends a phase and starts one of the other kind.
@@ -239,7 +262,7 @@ fn children_time() -> Option<Duration> {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.is_over {
-            let _ = end_descendants(&Proc::default(), &[], Duration::ZERO);
+            let _ = end_descendants(&Proc::default(), &self.others, Duration::ZERO);
         }
     }
 }

@@ -12,6 +12,7 @@ use rustix::process::getpid;
 
 use crate::commands::child::is_over;
 use pipespeed_base::interrupt::Interrupt;
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::{LinkId, Proc};
 
 /// Bytes of the output read or hashed at once.
@@ -89,7 +90,7 @@ impl CommandOutput {
         self,
         interrupt: &Interrupt,
         proc: &Proc,
-        others: &[i32],
+        others: &OtherProcesses,
         mut say_held: impl FnMut(&str),
     ) -> io::Result<Option<Ended>> {
         let start = Instant::now();
@@ -134,11 +135,9 @@ impl CommandOutput {
     }
 
     /// What changes as long as the command's processes work.
-    fn activity(&self, proc: &Proc, others: &[i32]) -> CommandActivity {
-        let own = proc.children(getpid().as_raw_pid()).into_iter();
-        let own = own.filter(|pid| !others.contains(pid));
-        let stats = own.flat_map(|pid| proc.tree(pid));
-        let stats: Vec<_> = stats.filter_map(|pid| proc.stat(pid)).collect();
+    fn activity(&self, proc: &Proc, others: &OtherProcesses) -> CommandActivity {
+        let own = others.command_tree(proc).into_iter();
+        let stats: Vec<_> = own.filter_map(|pid| proc.stat(pid)).collect();
         CommandActivity {
             bytes: lock(&self.read).bytes,
             ran_ticks: stats.iter().map(|stat| stat.ran_ticks).sum(),

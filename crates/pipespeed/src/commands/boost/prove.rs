@@ -43,6 +43,7 @@ use pipespeed_pipeline::boost::{Account, find_other};
 use pipespeed_pipeline::diagnosis::{Bottleneck, Finding, diagnose, observe};
 use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::observe::ObservationPlan;
+use pipespeed_pipeline::others::OtherProcesses;
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::terminate;
 
@@ -108,6 +109,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
     let mut runner = ProofRunner {
         args,
         interrupt,
+        others: OtherProcesses::find(&proc),
         proc,
         record: ProofRecord::new(header, settings, Proof::of_command(args)),
     };
@@ -317,6 +319,8 @@ struct ProofRunner<'a> {
     args: &'a BoostArgs,
     interrupt: Interrupt,
     proc: Proc,
+    /// What this process had before the first run.
+    others: OtherProcesses,
     record: ProofRecord,
 }
 
@@ -497,7 +501,7 @@ impl ProofRunner<'_> {
             return Err(self.end(self.interrupt.signal().unwrap_or_default()));
         };
         let account = receiver.as_mut().and_then(AccountReceiver::account);
-        reap();
+        reap(&self.proc, &self.others);
         let cpu = reaped_processor_time().saturating_sub(before);
         Ok(ProofRun {
             exit,
@@ -513,7 +517,11 @@ impl ProofRunner<'_> {
 
     /// Ends what is left of all runs after a signal.
     fn end(&self, signal: i32) -> TrialError {
-        say_survivors(&terminate::end_descendants(&self.proc, &[], Duration::ZERO));
+        say_survivors(&terminate::end_descendants(
+            &self.proc,
+            &self.others,
+            Duration::ZERO,
+        ));
         Interrupted(signal).into()
     }
 
@@ -526,11 +534,12 @@ impl ProofRunner<'_> {
             excluded: [own]
                 .into_iter()
                 .chain(sidecar)
-                .chain(command.others.iter().copied())
+                .chain(command.others.pids())
                 .collect(),
             only_user: None,
             opens_pipes: false,
             with_arguments: false,
+            others: OtherProcesses::default(),
         };
         let mut pause = |within| !is_over(&self.interrupt, Some(&command.ending), Some(within));
         let observation = observe(&self.proc, &plan, &mut pause);
@@ -548,11 +557,13 @@ impl ProofRunner<'_> {
 
 /// Reaps what the command has left behind, the sidecar and its helper, so that their processor
 /// time is known and they don't run during the next run.
-fn reap() {
+fn reap(proc: &Proc, others: &OtherProcesses) {
     let start = Instant::now();
     while start.elapsed() < END_TIMEOUT {
+        others.update(proc);
         match waitpid(None, WaitOptions::NOHANG) {
             Ok(Some(_)) => {}
+            Ok(None) if !others.is_empty() && others.command_children(proc).is_empty() => return,
             Ok(None) => thread::sleep(Duration::from_millis(1)),
             Err(_) => return,
         }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::screen::{Key, Screen};
 use crate::cli::TopArgs;
-use crate::commands::child::{Started, exit_as, start, wait};
+use crate::commands::child::{Started, exit_as, reap, start, wait};
 use crate::commands::doctor::{plan, scope};
 use crate::commands::files;
 use crate::commands::{now, require_answer, require_processes, supervisor, unanswered};
@@ -33,7 +33,6 @@ use pipespeed_pipeline::graph::Scope;
 use pipespeed_pipeline::live::{LiveThread, Moment, TICK};
 use pipespeed_pipeline::proc::Proc;
 use pipespeed_pipeline::supervise::Supervisor;
-use pipespeed_pipeline::terminate;
 use pipespeed_report::{Style, TopView, top_once, top_screen};
 
 /// The duration of --once.
@@ -67,7 +66,10 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
         command,
         moment: Moment::default(),
     };
-    let plan = plan(scope, ONCE, &args.watched);
+    let mut plan = plan(scope, ONCE, &args.watched);
+    if let Some(command) = &top.command {
+        plan.others = command.started.others.clone();
+    }
     // The helper process ends with it: the command may go on for long.
     let watched = top.watch(LiveThread::new(plan));
     top.finish(watched)
@@ -217,7 +219,8 @@ impl Top<'_> {
             }
             let has_ended = match &self.command {
                 Some(command) => {
-                    terminate::reap_others(&proc, Pid::from_child(&command.started.child));
+                    let Started { child, others, .. } = &command.started;
+                    reap(&proc, Pid::from_child(child), others);
                     command.has_ended()?
                 }
                 None => self.args.watched.pid.is_some() && !live.has_processes(),

@@ -424,6 +424,20 @@ fn an_interrupted_proof_saves_what_there_is_and_leaves_nobody() {
 }
 
 #[test]
+fn an_interrupted_proof_ends_no_process_from_before() {
+    let script = "sleep 1001 </dev/null >/dev/null 2>&1 & \
+        exec \"$0\" boost --shell /bin/sh --prove=1 --yes --quiet 'sleep 1002; :'";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, PIPESPEED]);
+    let (running, mark) = start_marked(command);
+    mark.running("sleep 1002");
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    mark.only_left(&["sleep 1001"]);
+}
+
+#[test]
 fn an_interrupted_proof_names_a_process_that_cannot_be_ended() {
     let (Some(program), Some(root)) = (ForAll::new(PIPESPEED), AsRoot::new()) else {
         return;

@@ -8,7 +8,7 @@ use pipespeed_stats::Rng;
 use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 
 use super::{boost, raised_inputs, sidecar};
-use crate::common::conditions::{ForAll, limit};
+use crate::common::conditions::{ForAll, failing_call, limit};
 use crate::common::procs::{Mark, Stat, eventually};
 use crate::common::{PIPESPEED, run_alone, says, start_marked};
 
@@ -57,6 +57,24 @@ fn report_keeps_the_status_and_says_that_nothing_was_raised() {
     let outcome = run_alone(boost("--report", "echo x | cat; exit 5"));
     outcome.assert_ended(5, "x\n");
     assert!(outcome.err.contains("no pipe was raised"), "{outcome:#?}");
+}
+
+#[test]
+fn without_signalfd_the_command_runs_and_has_no_report() {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::ENOMEM] {
+        let mut command = boost("--report", "echo x | cat; exit 5");
+        if !failing_call(&mut command, libc::SYS_signalfd4, errno) {
+            return;
+        }
+        let mark = Mark::on(&mut command);
+        let outcome = run_alone(command);
+        outcome.assert_ended(5, "x\n");
+        says(
+            &outcome.err,
+            &["there will be no report: signals can't be passed on"],
+        );
+        mark.nobody_left();
+    }
 }
 
 #[test]

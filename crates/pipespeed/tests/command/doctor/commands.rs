@@ -247,6 +247,53 @@ fn signal_ends_no_process_that_was_there_before_the_command() {
 }
 
 #[test]
+fn processes_from_before_are_neither_examined_nor_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = format!(
+        "sleep 1001 </dev/null 2>&1 | sleep 1003 >/dev/null 2>&1 & \
+         exec \"$0\" doctor --time 0.3 --kill --json run.json -- '{STUCK}'"
+    );
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &script, PIPESPEED])
+        .current_dir(&directory);
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert_contains(&outcome.err, &["--kill ended 2 processes of the command"]);
+    let record = json_file(&directory.path().join("run.json"));
+    for process in record["processes"].as_array().unwrap() {
+        assert_ne!(process["name"], "sleep", "{process:#}");
+    }
+    mark.only_left(&["sleep 1001", "sleep 1003"]);
+}
+
+/// The observer adopts orphans, also those of a process substitution.
+#[test]
+fn orphan_of_a_process_from_before_is_left_alone() {
+    // The command waits for the end of the orphan's parent.
+    let script = "mkfifo ready gate; \
+        (sleep 1001 >/dev/null 2>&1 & echo >ready; read x <gate) & PARENT=$!; export PARENT; \
+        read x <ready; exec \"$0\" \"$@\" \
+        'echo >gate; while grep -q \"^State:.[^Z]\" /proc/$PARENT/status; do :; done; exit 3'";
+    for args in [
+        "doctor --if-stuck 100 --",
+        "top --json /dev/null --",
+        "profile --quiet --no-save --",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script, PIPESPEED])
+            .args(args.split(' '));
+        command.current_dir(&directory);
+        let mark = Mark::on(&mut command);
+        run_alone(command);
+        mark.only_left(&["sleep 1001"]);
+    }
+}
+
+#[test]
 fn a_command_that_is_empty_or_missing_is_refused() {
     for empty in ["", " "] {
         run_alone(doctor("", empty)).refused(2, &["the command is empty"]);

@@ -4,9 +4,11 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::sys::signal::Signal::{SIGCHLD, SIGPIPE};
+use nix::sys::signal::Signal::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1};
 
-use crate::common::conditions::{failing_call, failing_call_with, ignored, soft_limit};
+use crate::common::conditions::{
+    blocked, failing_call, failing_call_with, ignored, no_pidfd_of_others, soft_limit,
+};
 use crate::common::{Outcome, PIPESPEED, run_alone, says};
 use rustix::process::Resource;
 
@@ -46,6 +48,33 @@ fn a_command_inherits_ignored_signals() {
             let (outcome, out) = run_in(way, SCRIPT, |command| ignored(command, signal));
             assert_eq!(out, plain, "{signal} {way}: {outcome:#?}");
         }
+    }
+}
+
+#[test]
+fn a_command_inherits_blocked_signals() {
+    // Not by a shell, which may unblock them.
+    const WORDS: [&str; 3] = ["cp", "/proc/self/status", "out"];
+    let mask_in = |mut command: Command| {
+        let directory = tempfile::tempdir().unwrap();
+        command.current_dir(&directory);
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1] {
+            blocked(&mut command, signal);
+        }
+        let outcome = run_alone(command);
+        let status = fs::read_to_string(directory.path().join("out"));
+        let status = status.unwrap_or_else(|error| panic!("{error}: {outcome:#?}"));
+        let mask = status.lines().find(|line| line.starts_with("SigBlk"));
+        mask.unwrap().to_owned()
+    };
+    let mut plain = Command::new(WORDS[0]);
+    plain.args(&WORDS[1..]);
+    let plain = mask_in(plain);
+    let proof = "boost --shell /bin/sh --prove=1 --quiet";
+    for way in WAYS.into_iter().chain([proof]) {
+        let mut command = crate::common::pipespeed(way);
+        command.args(WORDS);
+        assert_eq!(mask_in(command), plain, "{way}");
     }
 }
 
@@ -94,6 +123,31 @@ fn a_command_runs_without_pidfds_and_the_cause_is_named() {
                 count,
                 "{way}: {outcome:#?}"
             );
+        }
+    }
+}
+
+/// They are refused only once the command runs.
+#[test]
+fn a_command_goes_on_without_a_pidfd_of_its_own() {
+    for errno in [libc::ENOMEM, libc::EPERM] {
+        if !no_pidfd_of_others(&mut Command::new("true"), errno) {
+            return;
+        }
+        for way in WAYS {
+            let script = "sleep 0.3 | cat; echo ran > out; exit 3";
+            let (outcome, out) = run_in(way, script, |command| {
+                no_pidfd_of_others(command, errno);
+            });
+            let has_status = !matches!(way, "doctor --" | "profile --quiet --no-save --");
+            let status = if has_status { 3 } else { 0 };
+            assert_eq!(
+                (outcome.code, &*out),
+                (Some(status), "ran\n"),
+                "{way}: {outcome:#?}"
+            );
+            let is_denied = outcome.err.contains("can't start the command");
+            assert!(!is_denied, "{way}: {outcome:#?}");
         }
     }
 }

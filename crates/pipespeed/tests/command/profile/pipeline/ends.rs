@@ -109,6 +109,36 @@ fn background_processes_of_a_finished_pipeline_are_ended() {
     assert_eq!(pipeline["left"], 1, "{pipeline:#}");
 }
 
+/// What a shell has that becomes the profile, such as process substitutions: a pipeline.
+const BEFORE: &str = "sleep 1001 </dev/null 2>&1 | sleep 1003 >/dev/null 2>&1 &";
+
+#[test]
+fn processes_from_before_are_neither_stages_nor_ended() {
+    let script = format!(
+        "{BEFORE} exec \"$0\" profile --quiet --json - -- 'sleep 0.3 | cat; sleep 1002 & true'"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, PIPESPEED]);
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command).succeeded();
+    let pipeline = pipeline_of(&outcome);
+    assert_eq!(commands(&pipeline), ["sleep 0.3", "cat"], "{pipeline:#}");
+    assert_eq!(pipeline["left"], 1, "{pipeline:#}");
+    mark.only_left(&["sleep 1001", "sleep 1003"]);
+}
+
+#[test]
+fn signal_ends_no_process_from_before() {
+    let script = format!("{BEFORE} exec \"$0\" profile --quiet --no-save -- 'sleep 1002 | cat'");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, PIPESPEED]);
+    let (running, mark) = start_marked(command);
+    mark.running("sleep 1002");
+    running.send(Signal::TERM);
+    running.finish().failed(143, &["interrupted by SIGTERM"]);
+    mark.only_left(&["sleep 1001", "sleep 1003"]);
+}
+
 #[test]
 fn a_stopped_stage_ends_by_sigterm() {
     if !can_sample() {
