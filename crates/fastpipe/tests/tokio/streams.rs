@@ -390,6 +390,8 @@ fn a_file_that_can_be_waited_for_blocks_no_thread() {
     run(async {
         let mut input = Reader::new(trace.open()).unwrap();
         assert!(cancelled_after(0, input.read(&mut [0])).await.is_none());
+        // It can be open once.
+        drop(input);
         let null = File::options().write(true).open("/dev/null").unwrap();
         let copying = fastpipe::tokio::copy(trace.open(), &null);
         assert!(cancelled_after(0, copying).await.is_none());
