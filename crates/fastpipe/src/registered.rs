@@ -2,14 +2,18 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
+use rustix::event::epoll;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
 use tokio::task::coop::poll_proceed;
+
+use crate::wait::NO_WAIT;
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
 ///
@@ -18,20 +22,105 @@ use tokio::task::coop::poll_proceed;
 #[derive(Debug)]
 pub(crate) struct Registered<T> {
     inner: T,
-    /// `None` for a file, which is always ready.
-    ready: Option<AsyncFd<OwnedFd>>,
+    readiness: Readiness,
     interest: Interest,
 }
 
+/// How the readiness of a descriptor is known.
+#[derive(Debug)]
+enum Readiness {
+    /// It is a file, which is always ready.
+    Always,
+    /// The runtime records it.
+    Recorded {
+        ready: AsyncFd<OwnedFd>,
+        /// Registered anew, since the runtime does not forget that it was closed.
+        is_renewed: bool,
+    },
+    /// The runtime can't record it.
+    Changes(Changes),
+    /// It could not be registered anew, by this error.
+    Lost(Errno),
+}
+
 /// Registers `fd`; `None` if it is a file.
-pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
-    // SAFETY: an OwnedFd is open and the same as long as it lives, and the AsyncFd owns it.
+pub(crate) fn register<F: AsFd + AsRawFd>(
+    fd: F,
+    interest: Interest,
+) -> io::Result<Option<AsyncFd<F>>> {
+    // SAFETY: an owned or borrowed descriptor is open and the same as long as it lives, and the AsyncFd
+    // has it.
     match unsafe { AsyncFd::register_with_interest(fd, interest) } {
         Ok(ready) => Ok(Some(ready)),
         Err(error) => match error.into_parts().1 {
             cause if Errno::from_io_error(&cause) == Some(Errno::PERM) => Ok(None),
             cause => Err(cause),
         },
+    }
+}
+
+impl Readiness {
+    /// Registers `fd`, again if it `is_renewed`.
+    fn record(fd: OwnedFd, interest: Interest, is_renewed: bool) -> io::Result<Self> {
+        Ok(match register(fd, interest)? {
+            Some(ready) => Readiness::Recorded { ready, is_renewed },
+            None => Readiness::Always,
+        })
+    }
+
+    /// That after a registration for which the descriptor seems to be closed, and is not.
+    fn renewed(self, interest: Interest) -> io::Result<Self> {
+        match self {
+            Readiness::Recorded { ready, is_renewed } => {
+                let fd = ready.into_inner();
+                if !is_renewed {
+                    return Readiness::record(fd, interest, true);
+                }
+                // It still seems so.
+                match Changes::new(fd, interest) {
+                    Ok(changes) => Ok(Readiness::Changes(changes)),
+                    // There is no descriptor for that.
+                    Err((fd, _)) => Readiness::record(fd, interest, true),
+                }
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+/// A descriptor that is never closed for the runtime, though poll(2) says so: a socket with a message in its
+/// error queue. An epoll of its own, registered in its place, becomes readable whenever something changes.
+#[derive(Debug)]
+struct Changes {
+    epoll: AsyncFd<OwnedFd>,
+    /// What the epoll watches.
+    _fd: OwnedFd,
+}
+
+impl Changes {
+    fn new(fd: OwnedFd, interest: Interest) -> Result<Self, (OwnedFd, io::Error)> {
+        match Self::watch(&fd, interest) {
+            Ok(epoll) => Ok(Changes { epoll, _fd: fd }),
+            Err(error) => Err((fd, error)),
+        }
+    }
+
+    fn watch(fd: &OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+        let mut events = epoll::EventFlags::ET;
+        events.set(epoll::EventFlags::IN, interest.is_readable());
+        events.set(epoll::EventFlags::OUT, interest.is_writable());
+        let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&own, fd, epoll::EventData::new_u64(0), events)?;
+        register(own, Interest::READABLE)?.ok_or_else(|| Errno::PERM.into())
+    }
+
+    /// Forgets the changes so far.
+    fn take(&self) {
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
+        let _ = epoll::wait(self.epoll.get_ref(), &mut [none][..], Some(&NO_WAIT));
     }
 }
 
@@ -47,19 +136,25 @@ const MAX_ATTEMPTS: u32 = 32;
 
 impl Registered<()> {
     /// Registers a duplicate of `fd`. There is none of a file: closing it would release the file's record locks
-    /// (fcntl_locking(2)).
+    /// (fcntl_locking(2)). But some files of the kernel can be waited for, as /proc/kmsg; they have no length.
     ///
     /// # Errors
     /// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
     pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
-        let ready = match kind {
-            FileType::RegularFile | FileType::BlockDevice => None,
-            _ => register(fd.try_clone_to_owned()?, interest)?,
+        let stat = rustix::fs::fstat(fd)?;
+        let is_file = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => stat.st_size != 0 || !is_pollable(fd, interest)?,
+            FileType::BlockDevice => true,
+            _ => false,
+        };
+        let readiness = if is_file {
+            Readiness::Always
+        } else {
+            Readiness::record(fd.try_clone_to_owned()?, interest, false)?
         };
         Ok(Registered {
             inner: (),
-            ready,
+            readiness,
             interest,
         })
     }
@@ -68,9 +163,19 @@ impl Registered<()> {
     pub(crate) fn with<T>(self, inner: T) -> Registered<T> {
         Registered {
             inner,
-            ready: self.ready,
+            readiness: self.readiness,
             interest: self.interest,
         }
+    }
+}
+
+/// Whether the runtime accepts the descriptor, which is not used up by that: a duplicate would release locks.
+fn is_pollable(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
+    match register(fd, interest) {
+        Ok(registered) => Ok(registered.is_some()),
+        // It is registered already.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -95,9 +200,15 @@ impl<T> Registered<T> {
         &self,
         interest: Interest,
     ) -> io::Result<Option<AsyncFdReadyGuard<'_, OwnedFd>>> {
-        match &self.ready {
-            Some(polled) => Ok(Some(polled.ready(interest).await?)),
-            None => Ok(None),
+        match &self.readiness {
+            Readiness::Always => Ok(None),
+            Readiness::Recorded { ready, .. } => Ok(Some(ready.ready(interest).await?)),
+            Readiness::Changes(changes) => {
+                let guard = changes.epoll.readable().await?;
+                changes.take();
+                Ok(Some(guard))
+            }
+            Readiness::Lost(errno) => Err((*errno).into()),
         }
     }
 
@@ -138,24 +249,54 @@ impl<T> Registered<T> {
         mut attempt: impl FnMut(&mut T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         for _ in 0..MAX_ATTEMPTS {
-            let Some(polled) = &self.ready else {
-                ready!(take_turn(context));
-                return Poll::Ready(attempt(&mut self.inner));
+            let (mut guard, was_closed) = match &self.readiness {
+                Readiness::Always => {
+                    ready!(take_turn(context));
+                    return Poll::Ready(attempt(&mut self.inner));
+                }
+                Readiness::Recorded { ready, .. } => {
+                    let guard = ready!(poll_ready(ready, context))?;
+                    let was_closed = is_closed(guard.ready());
+                    (guard, was_closed)
+                }
+                Readiness::Changes(changes) => {
+                    let guard = ready!(changes.epoll.poll_read_ready(context))?;
+                    // Before the attempt: what changes after it counts.
+                    changes.take();
+                    (guard, false)
+                }
+                Readiness::Lost(errno) => return Poll::Ready(Err((*errno).into())),
             };
-            let mut guard = ready!(poll_ready(polled, context))?;
-            let was_closed = is_closed(guard.ready());
             if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
                 return Poll::Ready(done);
             }
-            if was_closed && let Some(polled) = self.ready.take() {
-                // A FIFO whose other side left and came back. The runtime does not forget that it
-                // was closed.
-                self.ready = register(polled.into_inner(), self.interest)?;
+            if was_closed {
+                // A FIFO whose other side left and came back, for example.
+                self.renew()?;
             }
         }
         // Ready, and yet not: others have their turn first.
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Registers the descriptor anew.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2), from now on in every call.
+    fn renew(&mut self) -> io::Result<()> {
+        let before = mem::replace(&mut self.readiness, Readiness::Lost(Errno::IO));
+        match before.renewed(self.interest) {
+            Ok(readiness) => {
+                self.readiness = readiness;
+                Ok(())
+            }
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.readiness = Readiness::Lost(errno);
+                Err(error)
+            }
+        }
     }
 
     /// Calls `attempt` until it does not fail with `WouldBlock`. After each such failure the descriptor
@@ -171,9 +312,9 @@ impl<T> Registered<T> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
-            if let Some(polled) = &self.ready {
+            if let Readiness::Recorded { ready, .. } = &self.readiness {
                 // Before the next attempt: what happens after it counts.
-                ready!(polled.poll_read_ready(context))?.clear_ready();
+                ready!(ready.poll_read_ready(context))?.clear_ready();
             }
         }
         // The peer wakes this end for nothing, again and again.

@@ -3,6 +3,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
 
 /// Number of minor page faults of this thread so far (getrusage(2)).
 pub(crate) fn minor_faults() -> u64 {
@@ -24,6 +27,22 @@ pub(crate) fn max_locked_bytes() -> Option<u64> {
     let soft = unsafe { limit.assume_init() }.rlim_cur;
     // A seccomp filter may refuse the call.
     (result == 0 && soft != libc::RLIM_INFINITY).then_some(soft)
+}
+
+/// Returns the device number of the terminal itself, also for /dev/tty and /dev/console; for the master
+/// of a pseudo-terminal that of its slave (TIOCGDEV; ioctl_tty(2)).
+///
+/// # Errors
+/// `NOTTY` if it is no terminal; `IO` if the terminal was hung up.
+pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> rustix::io::Result<u32> {
+    let mut number: libc::c_uint = 0;
+    // SAFETY: the pointer is valid for writing an unsigned int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCGDEV, &raw mut number) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::NOTTY));
+    }
+    Ok(number)
 }
 
 /// Method used by [`duplicate_memory`].

@@ -13,6 +13,11 @@ use rustix::thread::CpuSet;
 use crate::counts::Counts;
 
 /// How to wait for the other end.
+///
+/// Except under [`Block`](Self::Block), a terminal is opened again, so that no call on it blocks; so is a pipe
+/// where preadv2(2) and pwritev2(2) refuse RWF_NOWAIT. From then on the descriptor must refer to the same file:
+/// if another one takes its number (dup2(2)), the first is still read or written. Calls may block on a terminal
+/// that can't be opened again (another user's after su(1); under TIOCEXCL; without a free descriptor or /proc).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Wait {

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
-use crate::transfer::is_terminal;
+use crate::transfer::{is_master, is_terminal};
 
 /// Type of a descriptor, as far as relaying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,19 +179,17 @@ fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> FileKind {
             },
             _ => FileKind::Messages,
         },
-        FileType::CharacterDevice => character_device(stat.st_rdev),
+        FileType::CharacterDevice => character_device(fd, stat.st_rdev),
         _ => FileKind::Other,
     }
 }
 
-/// Classifies a device by its numbers (Documentation/admin-guide/devices.txt).
-fn character_device(device: u64) -> FileKind {
+/// Classifies a device, by its numbers (Documentation/admin-guide/devices.txt) unless it is a terminal.
+fn character_device(fd: BorrowedFd<'_>, device: u64) -> FileKind {
     match (rustix::fs::major(device), rustix::fs::minor(device)) {
         // null, zero, full, random, urandom.
         (1, 3 | 5 | 7 | 8 | 9) => FileKind::Memory,
-        // Masters of pseudo-terminals.
-        (5, 2) | (128..=135, _) => FileKind::Terminal,
-        _ if is_terminal(device) => FileKind::Terminal,
+        _ if is_master(device) || is_terminal(fd, device) => FileKind::Terminal,
         _ => FileKind::Other,
     }
 }

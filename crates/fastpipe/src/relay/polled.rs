@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFlags, Timespec};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use super::engine::{Attempted, Engine, STUCK_PAUSE};
 use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
-use super::waiting::{is_hung_up, is_ready};
+use super::waiting::{Waited, is_ready};
 use super::{bytes_moved, check_ends, spare};
 use crate::registered::{Registered, register};
 use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
@@ -34,6 +34,9 @@ const MAX_ATTEMPTS: u64 = 32;
 
 /// The longest of ever longer pauses.
 const MAX_STUCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a copy waits in all for more from a connection to which writing has failed.
+const MAX_WAIT_AFTER_FAILURE: Duration = Duration::from_millis(250);
 
 type Guard<'a> = Option<AsyncFdReadyGuard<'a, OwnedFd>>;
 type Failure = (Side, io::Error);
@@ -61,6 +64,11 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 /// and a reset is not passed on: dropping it ends it as usual, unless SO_LINGER says otherwise. If a
 /// connection has ended, and is reset while the last bytes are sent to it, the copy may succeed.
 ///
+/// A connection may refuse bytes and still send some: a server on a Unix socket that has shut down reading and
+/// answers. Its answer is passed on while it comes without pauses. Once the copy has waited for more of it for
+/// 0.25 s in all, it ends with the error, and what a server sends after such a pause is lost. The copy lasts for
+/// as long as the other connection takes to receive the answer: limit its time where that may never end.
+///
 /// Nothing else may read from or write to the connections meanwhile.
 ///
 /// # Errors
@@ -71,6 +79,7 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
     let (there, back) = (pin!(copy_one_way(&a, &b)), pin!(copy_one_way(&b, &a)));
     let (mut there, mut back) = (Direction::new(there), Direction::new(back));
     let mut backwards = false;
+    let mut has_failed = false;
     poll_fn(|context| {
         // Neither uses up all of the task's budget before the other has its turn.
         backwards = !backwards;
@@ -83,6 +92,11 @@ pub async fn copy_bidirectional(a: impl AsFd, b: impl AsFd) -> io::Result<(u64, 
         }
         let is_over = [&there.ended, &back.ended].into_iter().all(Option::is_some);
         if !is_over && !there.ends_both() && !back.ends_both() {
+            if !has_failed && (there.has_failed() || back.has_failed()) {
+                // The other direction may have been polled before: from now on its time is limited.
+                has_failed = true;
+                context.waker().wake_by_ref();
+            }
             return Poll::Pending;
         }
         match (there.ended.take(), back.ended.take()) {
@@ -105,20 +119,9 @@ struct Direction<'a, F> {
 
 /// Failure of a direction.
 struct Failed {
+    /// If the output has failed, the other direction still passes on what comes from there.
+    side: Side,
     error: io::Error,
-    /// Nothing more comes from the connections. Otherwise the output has failed, and the other direction
-    /// still passes on what came from there before.
-    ends_both: bool,
-}
-
-impl Failed {
-    fn new(side: Side, error: io::Error, output: &RuntimeEnd<'_>) -> Self {
-        Failed {
-            error,
-            // An output that is not hung up is open for reading, perhaps for ever.
-            ends_both: side == Side::Input || !is_hung_up(output.end.fd),
-        }
-    }
 }
 
 impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
@@ -137,14 +140,13 @@ impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
         }
     }
 
+    fn has_failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
+    }
+
+    /// Whether nothing more comes from its input, which has failed.
     fn ends_both(&self) -> bool {
-        matches!(
-            self.ended,
-            Some(Err(Failed {
-                ends_both: true,
-                ..
-            }))
-        )
+        matches!(&self.ended, Some(Err(failed)) if failed.side == Side::Input)
     }
 }
 
@@ -174,12 +176,13 @@ async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result
     let side = moved
         .as_ref()
         .map_or_else(|error| error.side, |_| Side::Output);
-    let bytes = bytes_moved(moved).map_err(|error| {
+    let fail = |error| {
         if side == Side::Output {
             output.has_failed.store(true, Ordering::Relaxed);
         }
-        Failed::new(side, error, output)
-    })?;
+        Failed { side, error }
+    };
+    let bytes = bytes_moved(moved).map_err(fail)?;
     if input.has_failed.load(Ordering::Relaxed) {
         // No proper end, which must not be passed on. The other direction has the error.
         return Ok(bytes);
@@ -187,7 +190,7 @@ async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result
     match rustix::net::shutdown(output.end.fd, Shutdown::Write) {
         // The other end is gone, or it is no connection.
         Ok(()) | Err(Errno::NOTCONN | Errno::NOTSOCK) => Ok(bytes),
-        Err(errno) => Err(Failed::new(Side::Output, errno.into(), output)),
+        Err(errno) => Err(fail(errno.into())),
     }
 }
 
@@ -204,6 +207,7 @@ async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relaye
         } else {
             WatchMode::Nothing
         },
+        time_left: MAX_WAIT_AFTER_FAILURE,
     };
     let look = None::<fn(&[u8]) -> Flow>;
     let mut engine = Engine::new(input.end, output.end, &options, look);
@@ -242,7 +246,9 @@ async fn run<Look: FnMut(&[u8]) -> Flow>(
             Attempted::Ended(end) => return Ok(end),
             Attempted::Blocked(needs) => {
                 keep_pipe(engine);
-                readiness.wait(needs, engine.is_copying()).await?;
+                if readiness.wait(needs, engine.is_copying()).await? == Waited::TimedOut {
+                    return Ok(End::Stopped);
+                }
                 engine.lend_pipe(spare::take);
                 if engine.is_futile() {
                     // Not the runtime's clock, which may not be enabled.
@@ -263,6 +269,8 @@ struct Readiness<'a> {
     input_guard: Guard<'a>,
     output_guard: Guard<'a>,
     watch: WatchMode,
+    /// How long it may still wait for an input to which writing has failed.
+    time_left: Duration,
 }
 
 /// How the output is watched, which may have a reader that leaves.
@@ -274,11 +282,11 @@ enum WatchMode {
     Nothing,
 }
 
-/// Returns a descriptor that becomes readable again and again.
-fn timer() -> io::Result<Option<AsyncFd<OwnedFd>>> {
+/// Returns a descriptor that becomes readable again and again, after this time each.
+fn timer(pause: Duration) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let pause = Timespec::try_from(UNWATCHED).map_err(io::Error::other)?;
+    let pause = Timespec::try_from(pause).map_err(io::Error::other)?;
     let times = Itimerspec {
         it_interval: pause,
         it_value: pause,
@@ -287,45 +295,96 @@ fn timer() -> io::Result<Option<AsyncFd<OwnedFd>>> {
     register(timer, Interest::READABLE)
 }
 
+/// A wait that ends after some time.
+struct LimitedWait {
+    since: Instant,
+    /// `None` if there is no descriptor for a timer: it ends at once.
+    timer: Option<AsyncFd<OwnedFd>>,
+}
+
+impl LimitedWait {
+    fn new(time: Duration) -> Self {
+        LimitedWait {
+            since: Instant::now(),
+            // Of 0, it would never become readable.
+            timer: timer(time.max(Duration::from_nanos(1))).ok().flatten(),
+        }
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.timer {
+            Some(timer) => timer.poll_read_ready(context).map(drop),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+/// What ends a wait for the input.
+enum Event<'a> {
+    Input(io::Result<Guard<'a>>),
+    OutputMayHaveFailed,
+    TimedOut,
+}
+
 impl Readiness<'_> {
-    /// Waits until each of `needs` has been ready once, or the output has no reader any more.
+    /// Waits until each of `needs` has been ready once, the output has no reader any more, or an input to
+    /// which writing has failed has sent nothing for too long. The input is only waited for if no bytes are
+    /// held.
     ///
     /// `copies`: the attempt was a read or a write.
-    async fn wait(&mut self, needs: Needs, copies: bool) -> Result<(), Failure> {
+    async fn wait(&mut self, needs: Needs, copies: bool) -> Result<Waited, Failure> {
         // EAGAIN of a splice shows neither which end would block nor that one would: it stops at urgent
         // data, too. And an end that is ready does not become ready.
         let (input, output) = (self.input.end.fd, self.output.end.fd);
         if needs.input && (copies || !is_ready(input, PollFlags::IN)) {
             clear(&mut self.input_guard);
-            self.wait_for_input().await?;
+            if self.wait_for_input().await? == Waited::TimedOut {
+                return Ok(Waited::TimedOut);
+            }
         }
         if needs.output && (copies || !is_ready(output, PollFlags::OUT)) {
             clear(&mut self.output_guard);
             let ready = self.output.ready.ready(Interest::WRITABLE).await;
             self.output_guard = ready.map_err(|error| (Side::Output, error))?;
         }
-        Ok(())
+        Ok(Waited::Ready)
     }
 
-    async fn wait_for_input(&mut self) -> Result<(), Failure> {
+    async fn wait_for_input(&mut self) -> Result<Waited, Failure> {
         let input = self.input;
         let mut arrived = pin!(input.ready.ready(Interest::READABLE));
+        let mut limited: Option<LimitedWait> = None;
         loop {
-            let ready = {
+            let event = {
                 let mut failed = pin!(self.output_may_have_failed());
                 poll_fn(|context| {
                     if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
-                        return Poll::Ready(Some(guard));
+                        return Poll::Ready(Event::Input(guard));
                     }
-                    failed.as_mut().poll(context).map(|()| None)
+                    if failed.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(Event::OutputMayHaveFailed);
+                    }
+                    if !input.has_failed.load(Ordering::Relaxed) {
+                        return Poll::Pending;
+                    }
+                    limited
+                        .get_or_insert_with(|| LimitedWait::new(self.time_left))
+                        .poll(context)
+                        .map(|()| Event::TimedOut)
                 })
                 .await
             };
-            if let Some(guard) = ready {
-                self.input_guard = guard.map_err(|error| (Side::Input, error))?;
-                return Ok(());
+            match event {
+                Event::Input(guard) => {
+                    self.input_guard = guard.map_err(|error| (Side::Input, error))?;
+                    if let Some(wait) = limited {
+                        self.time_left = self.time_left.saturating_sub(wait.since.elapsed());
+                    }
+                    return Ok(Waited::Ready);
+                }
+                Event::OutputMayHaveFailed => self.check_output()?,
+                Event::TimedOut => return Ok(Waited::TimedOut),
             }
-            self.check_output()?;
         }
     }
 
@@ -356,7 +415,7 @@ impl Readiness<'_> {
             return Err((Side::Output, errno.into()));
         }
         if matches!(self.watch, WatchMode::Readiness) {
-            let timer = timer().ok().flatten();
+            let timer = timer(UNWATCHED).ok().flatten();
             self.watch = timer.map_or(WatchMode::Nothing, WatchMode::Timer);
         }
         Ok(())

@@ -451,14 +451,19 @@ impl RingSide {
         }
     }
 
-    fn close(&mut self, cleanly: bool) {
+    /// Closes the end, unless it was passed on or is a forked child's copy.
+    fn close_own(&mut self, cleanly: bool) {
+        if !self.owner.is_some_and(Origin::is_this_process) {
+            return;
+        }
         let woken = self.header().close(self.role, cleanly);
         self.complete_wake_up(woken);
     }
 
-    /// Closes the end as a panic would: the peer must not take it for a proper end.
+    /// Closes the end as a panic would: the peer must not take it for a proper end. A forked child's copy
+    /// closes nothing.
     pub(super) fn abandon(mut self) {
-        self.close(false);
+        self.close_own(false);
         self.owner = None;
     }
 }
@@ -473,8 +478,6 @@ fn too_large_request<T>() -> io::Result<T> {
 
 impl Drop for RingSide {
     fn drop(&mut self) {
-        if self.owner.is_some_and(Origin::is_this_process) {
-            self.close(!thread::panicking());
-        }
+        self.close_own(!thread::panicking());
     }
 }

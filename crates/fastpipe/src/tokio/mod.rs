@@ -1,6 +1,6 @@
 //! Writers, readers, copies and rings for programs that run on
-//! [tokio](https://docs.rs/tokio): they wait in the runtime, and no call blocks its thread. Feature
-//! `tokio`.
+//! [tokio](https://docs.rs/tokio): they wait in the runtime, and do not block its thread but for
+//! [few exceptions](#what-may-block). Feature `tokio`.
 //!
 //! ```no_run
 //! use std::os::fd::AsFd;
@@ -59,20 +59,33 @@
 //!
 //! # Descriptors
 //! O_NONBLOCK need not be set, and is not changed: it belongs to the open file, which other processes
-//! may share. But where a socket's is set, a copy expects that it stays so: if another process clears it,
-//! a call may block. Files and other descriptors for which epoll(7) is not possible (EPERM) are always
-//! ready; a call takes as long as the disk takes. A write to the master of a pseudo-terminal, or to a device
-//! that is no terminal, may block if there is room for less than 512 bytes.
+//! may share.
 //!
 //! A duplicate of each descriptor but a file's is registered with the runtime, so those of tokio's own types
-//! can be used, too. A connection passed on by [`copy_bidirectional`] thus has four descriptors, and up to eight while bytes are under way. Where
-//! there are none for pipes, bytes are copied. Up to eight empty pipes stay open for later copies. Closing a
-//! duplicate releases the record locks (fcntl_locking(2)) that this process has on a FIFO or a device.
+//! can be used, too. A connection passed on by [`copy_bidirectional`] thus has four descriptors, up to eight
+//! while bytes are under way, and two timers more if both ends have messages in their error queues. A
+//! [`Writer`] to such a socket has one more. Where there are none for pipes, bytes are copied. Up to eight empty
+//! pipes stay open for later copies. Closing a duplicate releases the record locks (fcntl_locking(2)) that this
+//! process has on a FIFO, a device, or a file of length 0 for which epoll(7) is possible (/proc/kmsg; an empty
+//! one in a FUSE file system).
 //!
-//! # Blocking and signals
+//! # What may block
+//! - Files, and other descriptors for which epoll(7) is not possible (EPERM), are always ready: a call takes as
+//!   long as the disk takes.
+//! - Where a socket's O_NONBLOCK is set, a copy expects that it stays so. If another process clears it, a call
+//!   may block.
+//! - A terminal is opened again, and so used without blocking. That is not possible after su(1) or
+//!   `sudo -u` (another user's terminal), without a free descriptor (EMFILE) or /proc, under TIOCEXCL, and by
+//!   /dev/tty in another session. Calls on it then block while nobody reads from its other side.
+//! - A write to the master of a pseudo-terminal may block if there is room for less than 512 bytes, and one to
+//!   another device if there is room for less than 4096 bytes.
+//!
 //! [`offer`](crate::ring::Producer::offer) and [`accept`](crate::ring::Producer::accept) of a ring block the
-//! thread: call them by [`tokio::task::spawn_blocking`]. Copies, and writers to pipes,
-//! raise SIGPIPE, as [`relay`](crate::relay::relay) says, unless it is ignored, as in Rust programs.
+//! thread: call them by [`tokio::task::spawn_blocking`].
+//!
+//! # Signals
+//! Copies, and writers to pipes, raise SIGPIPE, as [`relay`](crate::relay::relay) says, unless it is ignored,
+//! as in Rust programs.
 //!
 //! # Panics
 //! All constructors and copies panic outside of a runtime, and in one without I/O

@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub(crate) use self::nowait::{Nowait, is_terminal};
+pub(crate) use self::nowait::{Nowait, is_master, is_terminal};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently

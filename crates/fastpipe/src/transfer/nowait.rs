@@ -6,38 +6,42 @@
 //! 1. Regular files and block devices: plain calls. They wait for no other
 //!    process, poll(2) always reports them ready, and RWF_NOWAIT might fail
 //!    forever: btrfs and XFS return EAGAIN for every write that updates a
-//!    timestamp.
+//!    timestamp. A few files of the kernel do wait (/proc/kmsg, trace_pipe): epoll(7)
+//!    accepts them, and poll(2) comes before each call.
 //! 2. Sockets: recv(2) and send(2) with MSG_DONTWAIT, which every kernel has. A socket
 //!    reports an error once, and then the end of the data, so there must be nothing to
 //!    fall back to: the error could be taken for a refusal of the call.
 //! 3. Terminals: an open file of our own, created by opening /proc/thread-self/fd/N with
 //!    O_NONBLOCK. A write after poll(2) may block however short it is, since a new line may
-//!    become several characters, and a read may wait for more (VTIME).
+//!    become several characters, and a read may wait for more (VTIME). It must be the same
+//!    terminal, which /dev/tty may not be in another session, and still be open: one that was
+//!    revoked by a hang-up (vhangup(2)) could be opened anew.
 //! 4. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
 //!    pipes since about Linux 6.4, and on /dev/null.
 //! 5. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
 //!    filter): an open file of our own, too.
-//! 6. Otherwise (another device, or no /proc): poll(2), then a call small enough not
-//!    to block if poll reported readiness. It may still block if another writer
-//!    or reader comes in between.
+//! 6. Otherwise (another device, a terminal that can't be opened again, or no /proc): poll(2),
+//!    then a call small enough not to block if poll reported readiness. It may still block if
+//!    another writer or reader comes in between, or at a terminal.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::PollFlags;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::event::{PollFlags, epoll};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Counts;
 use crate::pipe::{PIPE_BUF, is_pipe};
+use crate::sys;
 use crate::wait::poll_now;
 
 /// Offset for which preadv2 and pwritev2 use the file's own position and accept
 /// pipes.
 const CURRENT_POSITION: u64 = u64::MAX;
 
-/// Maximum number of bytes per write if poll(2) reports room but not how much.
+/// Maximum number of bytes per write to a terminal, of which poll(2) reports room but not how much.
 const SMALL: usize = 512;
 
 /// Technique for non-blocking calls on a descriptor.
@@ -135,9 +139,10 @@ impl Nowait {
             return Nowait::PerCall;
         };
         match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if may_wait(fd, &stat) => Nowait::PollFirst(usize::MAX),
             FileType::RegularFile | FileType::BlockDevice => Nowait::Plain,
             FileType::Socket => Nowait::Socket,
-            FileType::CharacterDevice if is_terminal(stat.st_rdev) => {
+            FileType::CharacterDevice if is_terminal(fd, stat.st_rdev) => {
                 Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(SMALL))
             }
             _ => Nowait::PerCall,
@@ -145,28 +150,77 @@ impl Nowait {
     }
 
     fn fallback(fd: BorrowedFd<'_>, access: OFlags) -> Self {
-        if !is_pipe(fd).unwrap_or(false) {
-            return Nowait::PollFirst(SMALL);
+        if is_pipe(fd).unwrap_or(false) {
+            Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(PIPE_BUF))
+        } else if sys::terminal_number(fd) == Err(Errno::NOTTY) {
+            // Another device: shorter writes could split a record (/dev/kmsg).
+            Nowait::PollFirst(PIPE_BUF)
+        } else {
+            Nowait::PollFirst(SMALL)
         }
-        Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(PIPE_BUF))
     }
 
+    /// Opens the pipe or terminal `fd` again.
+    ///
+    /// # Errors
+    /// Those of open(2); `NXIO` if that was another terminal; `IO` if it has been hung up.
     fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> rustix::io::Result<Self> {
+        let mode = rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE;
+        if mode != access && mode != OFlags::RDWR {
+            // The call fails with EBADF.
+            return Ok(Nowait::Plain);
+        }
+        let terminal = match is_pipe(fd) {
+            Ok(true) => None,
+            _ => Some(sys::terminal_number(fd)?),
+        };
         // Not /proc/self: this thread may have its own table of descriptors.
         let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        rustix::fs::open(path, flags, Mode::empty()).map(Nowait::Reopened)
+        let own = rustix::fs::open(path, flags, Mode::empty())?;
+        // Numbers are not used again while the first terminal is open, so hang-ups between come out, too.
+        if let Some(number) = terminal
+            && (sys::terminal_number(own.as_fd())? != number || sys::terminal_number(fd)? != number)
+        {
+            return Err(Errno::NXIO);
+        }
+        Ok(Nowait::Reopened(own))
     }
 }
 
-/// Whether these are the numbers of a terminal (Documentation/admin-guide/devices.txt), except for the
-/// master of a pseudo-terminal: opening that again would create a new one.
-pub(crate) fn is_terminal(device: u64) -> bool {
+/// Whether it is a terminal that can be opened again. The master of a pseudo-terminal
+/// (Documentation/admin-guide/devices.txt) is none: opening that would create a new one.
+pub(crate) fn is_terminal(fd: BorrowedFd<'_>, device: u64) -> bool {
+    !is_master(device) && sys::terminal_number(fd).is_ok()
+}
+
+/// Whether these are the numbers of a master of pseudo-terminals.
+pub(crate) fn is_master(device: u64) -> bool {
     matches!(
         (rustix::fs::major(device), rustix::fs::minor(device)),
-        // Consoles and serial lines, Unix98 slaves, tty and console.
-        (4 | 136..=143, _) | (5, 0 | 1)
+        (5, 2) | (2 | 128..=135, _)
     )
+}
+
+/// Whether calls on a regular file may wait, as those on /proc/kmsg do, or that is unknown. Such files have
+/// no length.
+fn may_wait(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
+    stat.st_size == 0 && is_pollable(fd).unwrap_or(true)
+}
+
+/// Whether epoll(7) accepts the descriptor, which it does not of plain files.
+fn is_pollable(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    match epoll::add(
+        &own,
+        fd,
+        epoll::EventData::new_u64(0),
+        epoll::EventFlags::empty(),
+    ) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Fails with `AGAIN` unless `events`, an error or a hang-up are pending.
@@ -181,4 +235,23 @@ fn check_ready(
         return Err(Errno::AGAIN);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pty::OpenptFlags;
+
+    use super::*;
+
+    #[test]
+    fn only_terminals_are_written_to_in_small_pieces() {
+        let most = |fd: BorrowedFd<'_>| match Nowait::fallback(fd, OFlags::WRONLY) {
+            Nowait::PollFirst(most) => most,
+            other => panic!("{other:?}"),
+        };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(most(null.as_fd()), PIPE_BUF);
+        let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        assert_eq!(most(master.as_fd()), SMALL);
+    }
 }

@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -261,6 +263,38 @@ pub fn cooked_terminal() -> (OwnedFd, OwnedFd) {
     how.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
     (master, slave)
+}
+
+/// A trace of the kernel of our own (Documentation/trace/ftrace.rst): a regular file whose read waits.
+pub struct Trace(PathBuf);
+
+impl Trace {
+    /// `None`, and reports a skipped test, if there is none here.
+    pub fn new() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fastpipe-test-{}-{number}", std::process::id());
+        let path = Path::new("/sys/kernel/tracing/instances").join(name);
+        match std::fs::create_dir(&path) {
+            Ok(()) => Some(Trace(path)),
+            Err(error) => {
+                skip(format_args!("no trace_pipe here: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Opens it for reading. It is empty.
+    pub fn open(&self) -> File {
+        File::open(self.0.join("trace_pipe")).unwrap()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        // Refused while it is open.
+        let _ = std::fs::remove_dir(&self.0);
+    }
 }
 
 /// Named pairs of a descriptor for the relay and its other end.

@@ -476,6 +476,77 @@ fn an_output_that_fails_and_stays_open_ends_both_directions() {
     assert_eq!(error.source.raw_os_error(), Some(libc::EMSGSIZE));
 }
 
+/// A server that reads no more, answers and closes. Its client sends something, and reads later.
+#[test]
+fn an_answer_after_a_failed_upload_is_passed_on() {
+    const ANSWER_LEN: usize = 1_000_000;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for swapped in [false, true] {
+        let (client, ours) = UnixStream::pair().unwrap();
+        let (theirs, server) = UnixStream::pair().unwrap();
+        server.shutdown(Shutdown::Read).unwrap();
+        (&client).write_all(b"upload").unwrap();
+        // More than fits into the socket.
+        let answering = beside(move || (&server).write_all(&stream(0, ANSWER_LEN)).unwrap());
+        let (tell, told) = std::sync::mpsc::channel();
+        let reading = beside(move || {
+            // The upload has failed.
+            told.recv().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let mut got = Vec::new();
+            (&client).read_to_end(&mut got).unwrap();
+            got
+        });
+        let (one, other) = if swapped {
+            (&theirs, &ours)
+        } else {
+            (&ours, &theirs)
+        };
+        let outcome = runtime.block_on(limited(async {
+            let copying = copy_bidirectional(one, other);
+            both(copying, async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                tell.send(()).unwrap();
+            })
+            .await
+            .0
+        }));
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        drop((ours, theirs));
+        let got = reading.join().unwrap();
+        check(&got, 0).unwrap();
+        assert_eq!(got.len(), ANSWER_LEN);
+        answering.join().unwrap();
+    }
+}
+
+/// A server that reads no more, and sends something from time to time.
+#[test]
+fn a_failed_upload_ends_an_endless_answer_with_pauses() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (client, ours) = UnixStream::pair().unwrap();
+    let (theirs, server) = UnixStream::pair().unwrap();
+    server.shutdown(Shutdown::Read).unwrap();
+    (&client).write_all(b"upload").unwrap();
+    let answering = beside(move || {
+        while (&server).write_all(b"beat").is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let outcome = runtime.block_on(limited(copy_bidirectional(&ours, &theirs)));
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    drop(theirs);
+    answering.join().unwrap();
+}
+
 #[test]
 fn the_end_of_an_output_with_an_error_queue_is_noticed() {
     let (reader, _writer) = std::io::pipe().unwrap();

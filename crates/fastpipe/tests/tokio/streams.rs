@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{beside, both, cancelled_after, counted, run};
 use crate::common::Directory;
-use crate::common::ends::cooked_terminal;
+use crate::common::ends::{self, Trace, cooked_terminal};
 use crate::common::writers::{KIB, MIB, check, fill, stream};
 use fastpipe::tokio::{Consumer, Producer, Reader, Writer};
 use fastpipe::{Method, ring};
@@ -371,5 +371,63 @@ fn an_end_that_cannot_wait_in_the_runtime_is_no_proper_end() {
             producer.write(b"x").unwrap_err().kind(),
             ErrorKind::ConnectionReset
         );
+    });
+}
+
+#[test]
+fn a_file_that_can_be_waited_for_blocks_no_thread() {
+    run(async {
+        let mut input = Reader::new(File::open("/proc/self/mounts").unwrap()).unwrap();
+        let mut text = String::new();
+        input.read_to_string(&mut text).await.unwrap();
+        assert!(text.contains("proc"), "{text}");
+        let counts = input.get_ref().counts();
+        assert_eq!(counts.polls, counts.syscalls / 2, "{counts:?}");
+    });
+    let Some(trace) = Trace::new() else {
+        return;
+    };
+    run(async {
+        let mut input = Reader::new(trace.open()).unwrap();
+        assert!(cancelled_after(0, input.read(&mut [0])).await.is_none());
+        // It can be open once.
+        drop(input);
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        let copying = fastpipe::tokio::copy(trace.open(), &null);
+        assert!(cancelled_after(0, copying).await.is_none());
+    });
+}
+
+/// For the runtime such a socket is closed for good.
+#[test]
+fn a_full_socket_with_an_error_queue_is_not_polled_again_and_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (to, from) = ends::tcp();
+    if !ends::noticed(&to) {
+        return;
+    }
+    runtime.block_on(async {
+        let mut out = Writer::new(to).unwrap();
+        let polls = AtomicUsize::new(0);
+        let sending = async {
+            loop {
+                out.write_all(&[1; 4 * MIB]).await.unwrap();
+            }
+        };
+        let limit = Duration::from_millis(300);
+        let sending = counted(&polls, sending);
+        assert!(tokio::time::timeout(limit, sending).await.is_err());
+        let polls = polls.load(Ordering::Relaxed);
+        assert!(polls < 100, "{polls} polls");
+        // It notices at once that there is room again.
+        let reading = beside(move || std::io::copy(&mut File::from(from), &mut std::io::sink()));
+        let started = std::time::Instant::now();
+        out.write_all(&[2; 16 * MIB]).await.unwrap();
+        out.finish().await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(20));
+        reading.join().unwrap().unwrap();
     });
 }

@@ -1,13 +1,14 @@
 //! Under Wait::Never a transfer reports what was moved, so that it can be resumed. Both
 //! ends are in one thread, so any blocking call would hang.
 
+use std::fs::File;
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::common::ends::cooked_terminal;
+use crate::common::ends::{Trace, cooked_terminal};
 use crate::common::shapes::{capacity, cases, sizes};
 use crate::common::vmsplice;
-use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::pipe::unread;
 use fastpipe::transfer::{Incomplete, Input, Output};
 use fastpipe::wait::Wait;
@@ -206,4 +207,27 @@ fn a_terminal_whose_reader_does_not_read_would_block() {
     let mut out = Output::new(&slave, Wait::Never);
     let (moved, all) = progress(out.write(&[b'\n'; 100_000]), 100_000);
     assert!(!all, "{moved} bytes");
+}
+
+#[test]
+fn only_files_that_can_be_waited_for_are_polled() {
+    let polls = |file: File| {
+        let mut input = Input::new(file, Wait::Never);
+        input.read_some(&mut [0; 4096]).unwrap();
+        input.counts().polls
+    };
+    assert_eq!(polls(File::open("/proc/self/mounts").unwrap()), 1);
+    assert_eq!(polls(File::open("/proc/self/status").unwrap()), 0);
+    let directory = Directory::new();
+    assert_eq!(polls(directory.file("empty", b"")), 0);
+    assert_eq!(polls(directory.file("full", b"bytes")), 0);
+}
+
+#[test]
+fn an_empty_trace_would_block() {
+    let Some(trace) = Trace::new() else {
+        return;
+    };
+    let error = Input::new(trace.open(), Wait::Never).read_some(&mut [0; 9]);
+    assert_eq!(error.unwrap_err().kind(), WouldBlock);
 }

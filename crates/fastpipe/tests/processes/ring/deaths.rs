@@ -18,6 +18,7 @@ use crate::common::writers::KIB;
 use fastpipe::ring::{self, Consumer, Peer, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Calls `try_out` for each way and wait, with a thread for each wait: an end checks for
 /// deaths every quarter of a second, and these times should overlap.
@@ -254,4 +255,22 @@ fn a_forked_child_in_a_pid_namespace_does_not_close_its_parents_end() {
             })
     });
     assert!(is_open);
+}
+
+#[test]
+fn a_forked_child_that_cannot_pass_an_end_on_leaves_it_open() {
+    let (producer, mut consumer) = ring::pair(1).unwrap();
+    let mut producer = Some(producer);
+    let child_fails = in_child(|| {
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = Some(3);
+        setrlimit(Resource::Nofile, limit).unwrap();
+        producer.take().unwrap().into_fd().is_err()
+    });
+    assert!(child_fails);
+    consumer.set_wait(Wait::Never);
+    let read = consumer.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(read, Err(ErrorKind::WouldBlock));
+    producer.unwrap().write_all(b"x").unwrap();
+    assert_eq!(consumer.read(&mut [0]).unwrap(), 1);
 }

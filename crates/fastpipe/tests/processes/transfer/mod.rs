@@ -3,3 +3,4 @@
 mod buffers;
 mod capacity;
 mod death;
+mod terminals;
