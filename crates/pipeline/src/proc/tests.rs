@@ -124,6 +124,7 @@ fn a_name_with_parentheses_and_escapes_confuses_nothing() {
         ran_ticks: 5,
         children_ticks: 7,
         children_faults: 9,
+        processor: None,
     };
     assert_eq!(proc.stat(7), Some(expected));
     assert_eq!(proc.name(7).as_deref(), Some("a?[31m"));
