@@ -22,13 +22,13 @@ use crate::wait::NO_WAIT;
 #[derive(Debug)]
 pub(crate) struct Registered<T> {
     inner: T,
-    readiness: Readiness,
+    readiness: ReadinessSource,
     interest: Interest,
 }
 
 /// How the readiness of a descriptor is known.
 #[derive(Debug)]
-enum Readiness {
+enum ReadinessSource {
     /// It is a file, which is always ready.
     Always,
     /// The runtime records it.
@@ -59,28 +59,28 @@ pub(crate) fn register<F: AsFd + AsRawFd>(
     }
 }
 
-impl Readiness {
+impl ReadinessSource {
     /// Registers `fd`, again if it `is_renewed`.
     fn record(fd: OwnedFd, interest: Interest, is_renewed: bool) -> io::Result<Self> {
         Ok(match register(fd, interest)? {
-            Some(ready) => Readiness::Recorded { ready, is_renewed },
-            None => Readiness::Always,
+            Some(ready) => ReadinessSource::Recorded { ready, is_renewed },
+            None => ReadinessSource::Always,
         })
     }
 
     /// That after a registration for which the descriptor seems to be closed, and is not.
     fn renewed(self, interest: Interest) -> io::Result<Self> {
         match self {
-            Readiness::Recorded { ready, is_renewed } => {
+            ReadinessSource::Recorded { ready, is_renewed } => {
                 let fd = ready.into_inner();
                 if !is_renewed {
-                    return Readiness::record(fd, interest, true);
+                    return ReadinessSource::record(fd, interest, true);
                 }
                 // It still seems so.
                 match Changes::new(fd, interest) {
-                    Ok(changes) => Ok(Readiness::Changes(changes)),
+                    Ok(changes) => Ok(ReadinessSource::Changes(changes)),
                     // There is no descriptor for that.
-                    Err((fd, _)) => Readiness::record(fd, interest, true),
+                    Err((fd, _)) => ReadinessSource::record(fd, interest, true),
                 }
             }
             other => Ok(other),
@@ -148,9 +148,9 @@ impl Registered<()> {
             _ => false,
         };
         let readiness = if is_file {
-            Readiness::Always
+            ReadinessSource::Always
         } else {
-            Readiness::record(fd.try_clone_to_owned()?, interest, false)?
+            ReadinessSource::record(fd.try_clone_to_owned()?, interest, false)?
         };
         Ok(Registered {
             inner: (),
@@ -201,14 +201,14 @@ impl<T> Registered<T> {
         interest: Interest,
     ) -> io::Result<Option<AsyncFdReadyGuard<'_, OwnedFd>>> {
         match &self.readiness {
-            Readiness::Always => Ok(None),
-            Readiness::Recorded { ready, .. } => Ok(Some(ready.ready(interest).await?)),
-            Readiness::Changes(changes) => {
+            ReadinessSource::Always => Ok(None),
+            ReadinessSource::Recorded { ready, .. } => Ok(Some(ready.ready(interest).await?)),
+            ReadinessSource::Changes(changes) => {
                 let guard = changes.epoll.readable().await?;
                 changes.take();
                 Ok(Some(guard))
             }
-            Readiness::Lost(errno) => Err((*errno).into()),
+            ReadinessSource::Lost(errno) => Err((*errno).into()),
         }
     }
 
@@ -250,22 +250,22 @@ impl<T> Registered<T> {
     ) -> Poll<io::Result<R>> {
         for _ in 0..MAX_ATTEMPTS {
             let (mut guard, was_closed) = match &self.readiness {
-                Readiness::Always => {
+                ReadinessSource::Always => {
                     ready!(take_turn(context));
                     return Poll::Ready(attempt(&mut self.inner));
                 }
-                Readiness::Recorded { ready, .. } => {
+                ReadinessSource::Recorded { ready, .. } => {
                     let guard = ready!(poll_ready(ready, context))?;
                     let was_closed = is_closed(guard.ready());
                     (guard, was_closed)
                 }
-                Readiness::Changes(changes) => {
+                ReadinessSource::Changes(changes) => {
                     let guard = ready!(changes.epoll.poll_read_ready(context))?;
                     // Before the attempt: what changes after it counts.
                     changes.take();
                     (guard, false)
                 }
-                Readiness::Lost(errno) => return Poll::Ready(Err((*errno).into())),
+                ReadinessSource::Lost(errno) => return Poll::Ready(Err((*errno).into())),
             };
             if let Ok(done) = guard.try_io(|_| attempt(&mut self.inner)) {
                 return Poll::Ready(done);
@@ -285,7 +285,7 @@ impl<T> Registered<T> {
     /// # Errors
     /// Those of epoll_ctl(2), from now on in every call.
     fn renew(&mut self) -> io::Result<()> {
-        let before = mem::replace(&mut self.readiness, Readiness::Lost(Errno::IO));
+        let before = mem::replace(&mut self.readiness, ReadinessSource::Lost(Errno::IO));
         match before.renewed(self.interest) {
             Ok(readiness) => {
                 self.readiness = readiness;
@@ -293,7 +293,7 @@ impl<T> Registered<T> {
             }
             Err(error) => {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                self.readiness = Readiness::Lost(errno);
+                self.readiness = ReadinessSource::Lost(errno);
                 Err(error)
             }
         }
@@ -312,7 +312,7 @@ impl<T> Registered<T> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
-            if let Readiness::Recorded { ready, .. } = &self.readiness {
+            if let ReadinessSource::Recorded { ready, .. } = &self.readiness {
                 // Before the next attempt: what happens after it counts.
                 ready!(ready.poll_read_ready(context))?.clear_ready();
             }

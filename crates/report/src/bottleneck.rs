@@ -281,15 +281,7 @@ fn remedy(
                 format!("A faster disk or less data helps.{delay}")
             }
         }
-        MainActivity::IsStopped if !bottleneck.is_stopped => {
-            "It is stopped and continued by turns, as cpulimit(1) does.".to_owned()
-        }
-        MainActivity::IsStopped if shares.stopped < MIN_ALL => format!(
-            "It is stopped now: 'kill -CONT {}', unless it is stopped and continued by turns, as \
-             cpulimit(1) does.",
-            bottleneck.stage.pid
-        ),
-        MainActivity::IsStopped => format!("Continue it by 'kill -CONT {}'.", bottleneck.stage.pid),
+        MainActivity::IsStopped => stopped_text(bottleneck, shares),
         MainActivity::WaitsFor(Outside::FifoPeer) => {
             "Start the program that opens the other end.".to_owned()
         }
@@ -323,6 +315,19 @@ fn remedy(
         String::new()
     };
     (text + &room + &stopped).trim().to_owned()
+}
+
+/// How a stopped stage goes on.
+fn stopped_text(bottleneck: &Bottleneck, shares: &Shares) -> String {
+    let by_turns = "stopped and continued by turns, as cpulimit(1) does";
+    let pid = bottleneck.stage.pid;
+    if !bottleneck.is_stopped {
+        format!("It is {by_turns}.")
+    } else if shares.stopped < MIN_ALL {
+        format!("It is stopped now: 'kill -CONT {pid}', unless it is {by_turns}.")
+    } else {
+        format!("Continue it by 'kill -CONT {pid}'.")
+    }
 }
 
 /// That a faster program helps, and what else does, if it mainly runs.

@@ -320,7 +320,7 @@ impl LimitedWait {
 }
 
 /// What ends a wait for the input.
-enum Event<'a> {
+enum EndEvent<'a> {
     Input(io::Result<Guard<'a>>),
     OutputMayHaveFailed,
     TimedOut,
@@ -359,10 +359,10 @@ impl Readiness<'_> {
                 let mut failed = pin!(self.output_may_have_failed());
                 poll_fn(|context| {
                     if let Poll::Ready(guard) = arrived.as_mut().poll(context) {
-                        return Poll::Ready(Event::Input(guard));
+                        return Poll::Ready(EndEvent::Input(guard));
                     }
                     if failed.as_mut().poll(context).is_ready() {
-                        return Poll::Ready(Event::OutputMayHaveFailed);
+                        return Poll::Ready(EndEvent::OutputMayHaveFailed);
                     }
                     if !input.has_failed.load(Ordering::Relaxed) {
                         return Poll::Pending;
@@ -370,20 +370,20 @@ impl Readiness<'_> {
                     limited
                         .get_or_insert_with(|| LimitedWait::new(self.time_left))
                         .poll(context)
-                        .map(|()| Event::TimedOut)
+                        .map(|()| EndEvent::TimedOut)
                 })
                 .await
             };
             match event {
-                Event::Input(guard) => {
+                EndEvent::Input(guard) => {
                     self.input_guard = guard.map_err(|error| (Side::Input, error))?;
                     if let Some(wait) = limited {
                         self.time_left = self.time_left.saturating_sub(wait.since.elapsed());
                     }
                     return Ok(Waited::Ready);
                 }
-                Event::OutputMayHaveFailed => self.check_output()?,
-                Event::TimedOut => return Ok(Waited::TimedOut),
+                EndEvent::OutputMayHaveFailed => self.check_output()?,
+                EndEvent::TimedOut => return Ok(Waited::TimedOut),
             }
         }
     }

@@ -14,7 +14,7 @@ pub(super) use self::delay::per_s;
 pub use self::room::Room;
 use self::room::room;
 pub use self::unnamed::ActiveStage;
-use self::unnamed::{shares_its_wait, shares_of, unnamed};
+use self::unnamed::{shares_its_wait, unnamed};
 use super::{Finding, Observed, Who};
 use crate::graph::{Adjacency, Edge, LinkSide, Process, reach};
 use crate::observe::Observation;
@@ -442,6 +442,16 @@ fn busiest<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>>
         });
         is_busy(busy.stage) && waits_for_it
     })
+}
+
+/// The shares of a stage, or those of the children for which it mainly waits.
+fn shares_of(stage: &Observed) -> &Shares {
+    match &stage.children {
+        Some(children) if stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN => {
+            &children.shares
+        }
+        _ => &stage.shares,
+    }
 }
 
 /// The share of the time in which a stage, or the children for which it waits, ran or was ready to.

@@ -1,5 +1,6 @@
 //! `pipespeed boost`.
 
+mod input;
 mod output;
 mod proof;
 mod prove;

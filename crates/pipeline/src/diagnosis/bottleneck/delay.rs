@@ -3,8 +3,7 @@
 use pipespeed_host::CpuList;
 use serde::Serialize;
 
-use super::unnamed::shares_of;
-use super::{MIN_LACKING, MIN_QUEUED};
+use super::{MIN_LACKING, MIN_QUEUED, shares_of};
 use crate::diagnosis::Who;
 use crate::observe::Observation;
 use crate::processors::{ProcessorUsage, Quota};

@@ -3,13 +3,11 @@
 use serde::Serialize;
 
 use super::delay::{Delay, delay};
-use super::{
-    Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_THROUGH_CHILDREN, MIN_TURNS, is_busy,
-};
+use super::{Candidate, MIN_KNOWN, MIN_LACKING, MIN_QUEUED, MIN_TURNS, is_busy, shares_of};
 use crate::diagnosis::{Finding, Who};
 use crate::graph::LinkSide;
 use crate::observe::Observation;
-use crate::sample::{Observed, Shares};
+use crate::sample::Observed;
 
 /// Stages don't wait only for each other if one waits outside for this share.
 const MAX_OUTSIDE: f64 = 0.2;
@@ -98,16 +96,6 @@ pub(super) fn shares_its_wait(stage: &Observed, stages: &[&Observed]) -> bool {
     queued >= MIN_LACKING
         && queued > stage.shares.runs
         && others.any(|other| 2.0 * queued_of(other) >= queued)
-}
-
-/// The shares of a stage, or those of the children for which it mainly waits.
-pub(super) fn shares_of(stage: &Observed) -> &Shares {
-    match &stage.children {
-        Some(children) if stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN => {
-            &children.shares
-        }
-        _ => &stage.shares,
-    }
 }
 
 /// The share of the time in which a stage, or its children, waited for a processor.

@@ -1,9 +1,7 @@
 //! `pipespeed boost --prove`: plain and boosted runs of a pipeline.
 
-use std::fs::{File, FileType};
 use std::io::{self, BufRead, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -11,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 
+use super::input;
 use super::output::{CommandOutput, QUIET};
 use super::proof::{
     Proof, ProofRecord, ProofSettings, ProofWay, Sameness, TimedRun, WayRuns, portable,
@@ -28,9 +26,7 @@ use crate::commands::{
     first_error, header, interrupted_by, load, nothing_measured, pipe_probe, require_processes,
     seed,
 };
-use pipespeed_base::failure::{
-    AlreadyReported, Interrupted, fork_error, say, start_error, usage, with_remedy,
-};
+use pipespeed_base::failure::{AlreadyReported, Interrupted, fork_error, say, start_error, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_base::text::command_line;
@@ -79,7 +75,7 @@ pub(super) fn run(args: &BoostArgs, pairs: u32) -> anyhow::Result<()> {
         [("--json", &args.proof.json)],
     )?;
     if let Some(input) = &args.proof.input {
-        open(input).map_err(|error| usage(error.to_string()))?;
+        input::open(input).map_err(|error| usage(error.to_string()))?;
     }
     // Before there are other processes.
     let interrupt = Interrupt::install().context("signal handlers")?;
@@ -189,51 +185,6 @@ fn consent(args: &BoostArgs, pairs: u32, interrupt: &Interrupt) -> anyhow::Resul
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// Opens the input of a run. Refuses one that the next run would not find again: a file may have
-/// become one since the first run.
-fn open(input: &Path) -> anyhow::Result<File> {
-    let failed =
-        |error: &io::Error| anyhow!("--input: {}: {}", input.display(), with_remedy(error));
-    // A writer may wait for a reader of a FIFO: that is not opened.
-    let about = std::fs::metadata(input).map_err(|error| failed(&error))?;
-    check_kind(input, about.file_type())?;
-    // Neither must opening what was put there since wait, nor a terminal become ours.
-    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
-    let mut options = File::options();
-    options.read(true).custom_flags(flags.bits() as i32);
-    let file = options.open(input).map_err(|error| failed(&error))?;
-    let about = file.metadata().map_err(|error| failed(&error))?;
-    check_kind(input, about.file_type())?;
-    if file.is_terminal() {
-        return Err(readable_once(input, "a terminal"));
-    }
-    let flags = fcntl_getfl(&file).map_err(|errno| failed(&errno.into()))?;
-    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|errno| failed(&errno.into()))?;
-    Ok(file)
-}
-
-/// Refuses a kind of file that can be read only once, or not at all.
-fn check_kind(input: &Path, kind: FileType) -> anyhow::Result<()> {
-    if kind.is_fifo() {
-        Err(readable_once(input, "a pipe"))
-    } else if kind.is_socket() {
-        Err(readable_once(input, "a socket"))
-    } else if kind.is_dir() {
-        let name = input.display();
-        Err(anyhow!("--input: {name} is a directory: name a file"))
-    } else {
-        Ok(())
-    }
-}
-
-fn readable_once(input: &Path, what: &str) -> anyhow::Error {
-    anyhow!(
-        "--input: {} is {what}, which only the first run could read: keep the input in a file first \
-         (cat > FILE), and name that",
-        input.display()
-    )
 }
 
 /// The cases in which the pipes of one of several names are left out, in the order of the
@@ -460,7 +411,7 @@ impl ProofRunner<'_> {
             None => plain_command(self.args),
         };
         command.stdin(match &self.args.proof.input {
-            Some(input) => Stdio::from(open(input)?),
+            Some(input) => Stdio::from(input::open(input)?),
             None => Stdio::null(),
         });
         let (output, writer) = io::pipe().context("pipe")?;
