@@ -31,6 +31,7 @@ const MAY_BE_MISSING: [(&str, &str); 26] = [
     ("finding/is_stuck", "no splice holds a pipe's lock"),
     ("finding/stages", "stages by turns depend on the moment"),
     ("finding/active", "so does whether a stage stands out"),
+    ("active", "the same"),
     (
         "finding/sides",
         "nobody waits for a message in an event loop",
