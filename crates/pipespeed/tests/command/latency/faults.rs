@@ -111,7 +111,8 @@ fn the_naive_exchanges_below_the_capacity_work() {
         let samples = case["samples"].as_array().unwrap();
         let limited = case["channel"] == "eventfd" && case["size"] != 8;
         assert_eq!(samples.len(), usize::from(!limited), "{case:#}");
-        if case["mode"]["naive"] == "short-reads" && !limited {
+        // A larger message may be read while its writer waits for a processor in the middle.
+        if case["mode"]["naive"] == "short-reads" && case["size"] == 8 {
             assert_eq!(samples[0]["short_reads"], 0, "{case:#}");
         }
     }
