@@ -93,7 +93,8 @@ pub fn exec(program: &OsStr, args: &[OsString]) -> io::Error {
 }
 
 /// Has a command start as by [`exec`]. It finds signals as this process found them: the
-/// standard library resets SIGPIPE, and [`crate::interrupt`] unblocks or blocks others. And a text without `#!` is run by /bin/sh, as execvp(3)
+/// standard library resets SIGPIPE, and [`crate::interrupt`] changes which are blocked. And a text
+/// without `#!` is run by /bin/sh, as execvp(3)
 /// does, and as posix_spawn(3), which the standard library uses without a hook, does not.
 pub fn start_as_by_exec(command: &mut Command) {
     let restore = || {

@@ -249,8 +249,8 @@ impl Tally {
     }
 
     /// Samples the children for which it waits and reads its counters, where that is due after a sample.
-    /// It takes so long that a stage which loses its processor to it can empty or fill a pipe meanwhile:
-    /// the next stage would be seen waiting.
+    /// Not part of a sample, because it takes long. A stage that loses its processor to it may let a pipe
+    /// run empty, and the next stage would be seen waiting.
     pub(crate) fn complete(&mut self, proc: &Proc, fd_budget: &FdBudget) {
         let due = std::mem::take(&mut self.due);
         if self.has_ended {
