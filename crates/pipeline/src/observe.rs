@@ -254,14 +254,17 @@ pub fn observe(
     let sampled = || Instant::now().saturating_duration_since(began);
     let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
     let is_short = plan.window < SHORT;
+    let (budget, max_sample) = if is_short {
+        (SHORT_BUDGET, MAX_SHORT_SAMPLE)
+    } else {
+        (BUDGET, MAX_SAMPLE)
+    };
     let mut count = 1;
     let mut spent = Duration::ZERO;
     loop {
-        if is_short {
-            // Where a search or a look took more than its share, samples take what is left.
-            let allowed = (sampled() + MAX_INTERVAL).mul_f64(SHORT_BUDGET);
-            observer.max_sample = allowed.saturating_sub(spent).min(MAX_SHORT_SAMPLE);
-        }
+        // Where a search or a look took more than its share, samples take what is left.
+        let allowed = (sampled() + MAX_INTERVAL).mul_f64(budget);
+        observer.max_sample = allowed.saturating_sub(spent).min(max_sample);
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
         count += 1;
         chores.run(&mut observer);
