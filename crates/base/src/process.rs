@@ -5,6 +5,7 @@
 //! place, which refers to one process, too. It is not readable at the process's end, so that is
 //! polled.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,9 +55,9 @@ pub fn require_own_proc() -> anyhow::Result<()> {
 }
 
 /// A command line for [`SHELL`], as system(3) runs it.
-pub fn shell(line: &str) -> Command {
+pub fn shell(line: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(SHELL);
-    command.arg0("sh").args(["-c", line]);
+    command.arg0("sh").arg("-c").arg(line);
     command
 }
 

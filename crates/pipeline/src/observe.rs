@@ -30,8 +30,10 @@ use pipespeed_base::thread::own_time;
 
 /// The shortest time between two samples.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest time between two samples, however much each costs.
+/// The longest time between two samples of a short observation, however much each costs.
 const MAX_INTERVAL: Duration = Duration::from_millis(50);
+/// The same of a long one, which has enough samples all the same.
+const MAX_LONG_INTERVAL: Duration = Duration::from_millis(200);
 /// Sampling, searches and looks may take this share of one processor.
 const BUDGET: f64 = 0.01;
 /// A short observation may take this share where that brings [`ENOUGH_SAMPLES`].
@@ -254,10 +256,10 @@ pub fn observe(
     let sampled = || Instant::now().saturating_duration_since(began);
     let mut chores = Chores::new(began, MAX_SEARCH_INTERVAL);
     let is_short = plan.window < SHORT;
-    let (budget, max_sample) = if is_short {
-        (SHORT_BUDGET, MAX_SHORT_SAMPLE)
+    let (budget, max_sample, max_interval) = if is_short {
+        (SHORT_BUDGET, MAX_SHORT_SAMPLE, MAX_INTERVAL)
     } else {
-        (BUDGET, MAX_SAMPLE)
+        (BUDGET, MAX_SAMPLE, MAX_LONG_INTERVAL)
     };
     let mut count = 1;
     let mut spent = Duration::ZERO;
@@ -277,7 +279,7 @@ pub fn observe(
         } else {
             due(BUDGET)
         };
-        let interval = interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        let interval = interval.clamp(MIN_INTERVAL, max_interval);
         if left.is_zero() || !pause(interval.min(left)) {
             break;
         }

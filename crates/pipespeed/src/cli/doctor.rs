@@ -1,5 +1,6 @@
 //! The options of `pipespeed doctor`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub struct WatchedArgs {
     pub all: bool,
     /// Run this pipeline, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// Don't open pipes, not even for an instant.
     #[arg(long)]
     pub no_open: bool,

@@ -1,6 +1,7 @@
 //! `pipespeed profile`.
 
 use super::named::named;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -30,7 +31,7 @@ pub struct ProfileArgs {
     pub suite: Option<Suite>,
     /// Your own pipeline, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// Sampling time of a case [default: 2], or time limit of a pipeline [default: 10].
     ///
     /// The defaults with --quick are 0.8 and 2. A case also runs for the same time without sampling, to show the cost of

@@ -1,5 +1,6 @@
 //! A command that is run as a child, and waited for.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -41,12 +42,14 @@ pub(super) struct Started {
 /// Starts a command: one word is a pipeline for sh, several are a program and its arguments.
 /// Processes that it leaves behind become children of this one.
 pub(super) fn start(
-    words: &[String],
+    words: &[OsString],
     prepare: impl FnOnce(&mut Command),
 ) -> anyhow::Result<Started> {
     set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
     let mut command = match words {
-        [text] if text.trim().is_empty() => return Err(usage("the command is empty")),
+        [text] if text.as_encoded_bytes().trim_ascii().is_empty() => {
+            return Err(usage("the command is empty"));
+        }
         [text] => shell(text),
         [program, args @ ..] => {
             let mut command = Command::new(program);

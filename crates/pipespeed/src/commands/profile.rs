@@ -195,17 +195,19 @@ impl ProfileSubject {
         if args.command.is_empty() {
             return Ok(ProfileSubject::Cases(cases(args)?));
         }
-        if let [first, _, ..] = &args.command[..]
+        let words = args.command.iter().map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.collect();
+        if let [first, _, ..] = &words[..]
             && first.contains(|c: char| c == '|' || c.is_whitespace())
-            && !Path::new(first).exists()
+            && !Path::new(&args.command[0]).exists()
         {
             return Err(usage(format!(
                 "-- {}: a pipeline is one quoted string after '--', and pipespeed's options, such \
                  as --time, go before '--'",
-                in_short(&args.command.join(" "), 60)
+                in_short(&words.join(" "), 60)
             )));
         }
-        let command = command_line(&args.command).trim().to_owned();
+        let command = command_line(&words).trim().to_owned();
         if command.is_empty() {
             return Err(usage("-- the command is missing"));
         }

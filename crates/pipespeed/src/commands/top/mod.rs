@@ -2,6 +2,7 @@
 
 mod screen;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Seek};
 use std::os::fd::AsFd;
@@ -128,8 +129,8 @@ impl TopOutput {
 
 /// Refuses a command that would write to the terminal of the screen. The text of a command for
 /// sh may redirect its output itself.
-fn check_redirected(words: &[String]) -> anyhow::Result<()> {
-    let redirects = matches!(words, [text] if text.contains('>'));
+fn check_redirected(words: &[OsString]) -> anyhow::Result<()> {
+    let redirects = matches!(words, [text] if text.as_encoded_bytes().contains(&b'>'));
     if io::stdout().is_terminal() && !words.is_empty() && !redirects {
         return Err(usage(
             "the command's output would be the terminal, which shows the screen: redirect it, as \
@@ -148,7 +149,7 @@ struct WatchedCommand {
 
 impl WatchedCommand {
     /// Starts it; if the terminal shows a screen, without input and output there.
-    fn start(words: &[String], has_screen: bool) -> anyhow::Result<Self> {
+    fn start(words: &[OsString], has_screen: bool) -> anyhow::Result<Self> {
         // They may be many, so rather on disk.
         let file = || tempfile::tempfile().or_else(|_| memory_file::create("messages"));
         let messages = has_screen.then(file).transpose();

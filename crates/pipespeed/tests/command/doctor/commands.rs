@@ -1,7 +1,9 @@
 //! `doctor -- COMMAND`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,6 +32,21 @@ fn command_keeps_its_output_and_the_report_goes_to_stderr() {
     let outcome = run_alone(doctor("--time 0.3", "echo first; sleep 1 | cat; echo last"));
     outcome.assert_ended(0, "first\nlast\n");
     assert_contains(&outcome.err, &["sleep (pid", "WAITING FOR a timer: "]);
+}
+
+#[test]
+fn arguments_of_a_command_need_not_be_utf8() {
+    let word = OsStr::from_bytes(b"a\xff\n");
+    for options in ["doctor --", "top --once --json /dev/null --"] {
+        let mut command = pipespeed(options);
+        command.args([OsStr::new("printf"), word]);
+        let outcome = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(
+            (outcome.status.code(), &*outcome.stdout),
+            (Some(0), word.as_bytes()),
+            "{options}"
+        );
+    }
 }
 
 #[test]
