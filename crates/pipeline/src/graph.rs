@@ -273,51 +273,51 @@ impl Graph {
         }
     }
 
-    /// A process, those below it and those of its process group. In a script all pipelines are of one
-    /// group, with the shell that waits for this process, which has these `ancestors`: then only those
-    /// of the group count that the pipes of its pipeline connect with it.
+    /// A process, those below it and of its process group, and those that the data of all these comes
+    /// from or goes to. In a script all pipelines are of one group, with the shell that waits for
+    /// this process, which has these `ancestors`: then only those of the group count that the pipes
+    /// of its pipeline connect with it, and no link is followed whose end the script has, too.
     fn around(&self, pid: i32, ancestors: &BTreeSet<i32>) -> BTreeSet<i32> {
         let mut chosen = self.below(pid);
         let group = self.processes.get(&pid).map(|process| process.group);
         let all = self.processes.values();
-        let members: Vec<&Process> = all.filter(|process| Some(process.group) == group).collect();
+        let mut members: Vec<&Process> =
+            all.filter(|process| Some(process.group) == group).collect();
         let pids: BTreeSet<i32> = members.iter().map(|process| process.id.pid).collect();
         if ancestors.contains(&pid) || pids.is_disjoint(ancestors) {
             chosen.extend(pids);
-            return chosen;
+            members.clear();
         }
+        members.retain(|process| !ancestors.contains(&process.id.pid));
         let above = ancestors.iter().filter_map(|pid| self.processes.get(pid));
         // They inherit these from the script.
         let inherited: BTreeSet<LinkId> = above.flat_map(Process::pipes).collect();
         let mut pipes: BTreeSet<LinkId> = BTreeSet::new();
+        let mut followed: BTreeSet<i32> = BTreeSet::new();
+        let mut ends: BTreeSet<(LinkId, LinkSide)> = BTreeSet::new();
         loop {
-            let before = chosen.len();
-            let own = chosen.iter().filter_map(|pid| self.processes.get(pid));
-            pipes.extend(own.flat_map(Process::pipes));
-            pipes.retain(|pipe| !inherited.contains(pipe));
-            let connected = members.iter().filter(|process| {
-                !ancestors.contains(&process.id.pid) && !process.pipes().is_disjoint(&pipes)
-            });
-            chosen.extend(connected.map(|process| process.id.pid));
-            if chosen.len() == before {
+            let open: Vec<i32> = chosen.difference(&followed).copied().collect();
+            if open.is_empty() {
                 return chosen;
             }
+            for process in open.iter().filter_map(|pid| self.processes.get(pid)) {
+                pipes.extend(process.pipes().difference(&inherited));
+                let found = flow_ends(process, process.id.pid == pid);
+                let is_new = |end: &(LinkId, LinkSide)| ends.insert(*end);
+                for (link, side) in found.into_iter().filter(is_new) {
+                    let mut beside = self.holders(link, side);
+                    let is_above = |holder| holder != process.id.pid && ancestors.contains(&holder);
+                    if !beside.any(is_above) {
+                        chosen.extend(self.holders(link, side.other()));
+                    }
+                }
+            }
+            followed.extend(open);
+            let connected = members
+                .iter()
+                .filter(|process| !process.pipes().is_disjoint(&pipes));
+            chosen.extend(connected.map(|process| process.id.pid));
         }
-    }
-
-    /// The processes at the other side of a process's standard input and output.
-    pub fn neighbours(&self, pid: i32) -> BTreeSet<i32> {
-        let ends = self.processes.get(&pid).map(|process| &process.ends);
-        let ends = ends.into_iter().flatten();
-        let ends = ends.filter(|end| !end.pipe.is_terminal());
-        let sides = ends.filter_map(|end| match end.fd {
-            0 => Some((end.pipe, LinkSide::Room)),
-            1 => Some((end.pipe, LinkSide::Input)),
-            _ => None,
-        });
-        sides
-            .flat_map(|(pipe, side)| self.holders(pipe, side))
-            .collect()
     }
 
     /// The processes that hold this side of a pipe.
@@ -326,6 +326,26 @@ impl Graph {
         all.filter(move |process| process.holds(pipe, side))
             .map(|process| process.id.pid)
     }
+}
+
+/// The ends by which data flows through a process: its standard input and output, and its few other
+/// links if it is the `root` that was asked for or passes data on, as a client does.
+fn flow_ends(process: &Process, is_root: bool) -> BTreeSet<(LinkId, LinkSide)> {
+    /// A process with more links serves many.
+    const MAX_LINKS: usize = 4;
+    let ends = process.ends.iter();
+    let ends = ends.filter(|end| !end.pipe.is_terminal());
+    let is_standard = |end: &LinkFd| end.fd == 0 && end.reads || end.fd == 1 && end.writes;
+    let others = ends.clone().map(|end| end.fd).filter(|fd| *fd > 2);
+    let has_few = others.collect::<BTreeSet<i32>>().len() <= MAX_LINKS;
+    let follows_all = has_few && (is_root || ends.clone().any(is_standard));
+    let mut found = BTreeSet::new();
+    for end in ends.filter(|end| is_standard(end) || follows_all && end.fd > 2) {
+        let sides = [(end.reads, LinkSide::Input), (end.writes, LinkSide::Room)];
+        let sides = sides.into_iter().filter(|(has_it, _)| *has_it);
+        found.extend(sides.map(|(_, side)| (end.pipe, side)));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -354,7 +374,6 @@ mod tests {
         let child = ThreadState::Waiting(BlockedOn::Child(None));
         assert_eq!(graph.wakers(1, &[child]), [1, 2, 3, 4].into());
         assert_eq!(graph.wakers(2, &[ThreadState::Working]), [].into());
-        assert_eq!(graph.neighbours(2), [1, 3].into());
     }
 
     #[test]
@@ -459,5 +478,31 @@ mod tests {
         // From elsewhere, and of the script itself, all are shown.
         assert_eq!(graph.around(5, &[1].into()).len(), 6);
         assert_eq!(graph.around(2, &[2, 1].into()).len(), 6);
+    }
+
+    #[test]
+    fn stages_of_other_groups_belong_to_a_pipeline_but_clients_of_a_server_do_not() {
+        // timeout a | b | client, server, another client; each of its own group
+        let alone = |pid: i32, ends| Process {
+            parent: 1,
+            group: pid,
+            ..process(pid, "x", ends)
+        };
+        let mut server = vec![reads(3, 21), writes(3, 20)];
+        server.extend((0..10).map(|at| reads(10 + at, 30 + at as u64)));
+        let all = [
+            alone(2, vec![writes(1, 7)]),
+            alone(3, vec![reads(0, 7), writes(1, 8)]),
+            alone(4, vec![reads(0, 8), writes(3, 21), reads(3, 20)]),
+            alone(5, server),
+            alone(6, vec![writes(1, 30)]),
+        ];
+        let graph = Graph {
+            processes: all.map(|process| (process.id.pid, process)).into(),
+            hidden: BTreeMap::new(),
+        };
+        for pid in [2, 3, 4] {
+            assert_eq!(graph.around(pid, &[1].into()), [2, 3, 4, 5].into(), "{pid}");
+        }
     }
 }

@@ -31,7 +31,7 @@ use pipespeed_base::thread::own_time;
 /// The shortest time between two samples.
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The longest time between two samples of a short observation, however much each costs.
-const MAX_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_millis(100);
 /// The same of a long one, which has enough samples all the same.
 const MAX_LONG_INTERVAL: Duration = Duration::from_millis(200);
 /// Sampling, searches and looks may take this share of one processor.
@@ -42,7 +42,7 @@ const SHORT_BUDGET: f64 = 0.03;
 const SHORT: Duration = Duration::from_secs(60);
 /// More samples are taken only within [`BUDGET`].
 const ENOUGH_SAMPLES: u32 = 40;
-/// The same in a short observation: what [`SHORT_BUDGET`] allows in [`MAX_INTERVAL`].
+/// The longest sample of a short observation: what [`SHORT_BUDGET`] allows in 50 ms.
 const MAX_SHORT_SAMPLE: Duration = Duration::from_micros(1500);
 /// The neighbours of the processes asked for are sampled only so rarely: what counts is
 /// whether they can still move at the end.
@@ -265,7 +265,7 @@ pub fn observe(
     let mut spent = Duration::ZERO;
     loop {
         // Where a search or a look took more than its share, samples take what is left.
-        let allowed = (sampled() + MAX_INTERVAL).mul_f64(budget);
+        let allowed = (sampled() + max_interval).mul_f64(budget);
         observer.max_sample = allowed.saturating_sub(spent).min(max_sample);
         observer.sample(count % NEIGHBOUR_SAMPLES == 0);
         count += 1;

@@ -201,16 +201,12 @@ impl Observation {
         states.all(|state| !matches!(state, ThreadState::Working | ThreadState::Disk))
     }
 
-    /// Pairs of a writer and a reader that were asked for, with the pipe between them. If only
-    /// one process was asked for, its neighbours belong to it.
+    /// Pairs of a writer and a reader that were asked for, with the pipe between them.
     pub fn edges(&self) -> Vec<Edge> {
         let asked = self.processes.iter().filter(|process| process.is_asked);
         let asked: BTreeSet<i32> = asked.map(|process| process.process.id.pid).collect();
         let mut edges = self.stages().edges(self.pipes.iter().map(|pipe| pipe.id));
-        edges.retain(|(from, to, _)| {
-            let (from, to) = (asked.contains(from), asked.contains(to));
-            from && to || asked.len() == 1 && (from || to)
-        });
+        edges.retain(|(from, to, _)| asked.contains(from) && asked.contains(to));
         edges
     }
 

@@ -20,11 +20,8 @@ impl Observer<'_> {
             return;
         };
         let mut ends: BTreeMap<LinkId, (i32, i32)> = BTreeMap::new();
-        let is_alone = self.asked.len() == 1;
         let wanted = self.tallies.keys().copied();
-        let wanted: Vec<ProcessId> = wanted
-            .filter(|id| is_alone || self.asked.contains(id))
-            .collect();
+        let wanted: Vec<ProcessId> = wanted.filter(|id| self.asked.contains(id)).collect();
         for id in wanted {
             let only = self.plan.only_user;
             if only.is_some_and(|only| self.user(id) != Some(only)) {

@@ -120,8 +120,14 @@ impl Observer<'_> {
         let excluded = self.excluded();
         match self.plan.scope.root() {
             Some(root) => {
-                let mut pids: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
-                pids.extend(self.proc.tree(root));
+                let asked: BTreeSet<i32> = self.asked.iter().map(|id| id.pid).collect();
+                let mut pids = asked.clone();
+                let processes = &self.scanner.graph.processes;
+                let parent = |pid: i32| processes.get(&pid).map(|process| process.parent);
+                let is_top = |pid: &i32| parent(*pid).is_none_or(|above| !asked.contains(&above));
+                for pid in asked.iter().copied().filter(is_top).chain([root]) {
+                    pids.extend(self.proc.tree(pid));
+                }
                 pids.retain(|pid| !excluded.contains(pid));
                 self.scanner.search_some(self.proc, &pids, &changed);
             }
@@ -265,15 +271,12 @@ impl Observer<'_> {
     }
 
     /// Begins to sample the processes that could wake those that wait, directly or through
-    /// others. If one process was asked for, its neighbours belong to it.
+    /// others.
     pub(crate) fn follow(&mut self, is_start: bool) {
         let mut open: Vec<ProcessId> = self.tallies.keys().copied().collect();
         while let Some(tally) = open.pop().and_then(|id| self.tallies.get(&id)) {
             let pid = tally.process.id.pid;
-            let mut pids = self.scanner.graph.wakers(pid, &tally.threads());
-            if self.asked.len() == 1 && self.asked.contains(&tally.process.id) {
-                pids.extend(self.scanner.graph.neighbours(pid));
-            }
+            let pids = self.scanner.graph.wakers(pid, &tally.threads());
             let processes = &self.scanner.graph.processes;
             let found = pids.iter().filter_map(|pid| processes.get(pid).cloned());
             for process in found.collect::<Vec<Process>>() {
@@ -317,7 +320,6 @@ impl Observer<'_> {
     /// Samples the processes asked for, and their neighbours if requested: as many as
     /// [`MAX_SAMPLE`] permits, with what is due afterwards, beginning where the last sample ended.
     pub(crate) fn sample(&mut self, with_neighbours: bool) {
-        let with_neighbours = with_neighbours || self.asked.len() == 1;
         let start = own_time();
         let after = self
             .sampled
