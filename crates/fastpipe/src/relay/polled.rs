@@ -17,7 +17,7 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
-use tokio::task::{consume_budget, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
 use super::engine::{Attempted, Engine, STUCK_PAUSE};
@@ -298,23 +298,33 @@ fn timer(pause: Duration) -> io::Result<Option<AsyncFd<OwnedFd>>> {
 /// A wait that ends after some time.
 struct LimitedWait {
     since: Instant,
-    /// `None` if there is no descriptor for a timer: it ends at once.
-    timer: Option<AsyncFd<OwnedFd>>,
+    alarm: Alarm,
+}
+
+/// What ends a wait.
+enum Alarm {
+    Timer(AsyncFd<OwnedFd>),
+    /// There is no descriptor for a timer.
+    Sleeper(JoinHandle<()>),
 }
 
 impl LimitedWait {
     fn new(time: Duration) -> Self {
+        // Of 0, it would never become readable.
+        let alarm = match timer(time.max(Duration::from_nanos(1))) {
+            Ok(Some(timer)) => Alarm::Timer(timer),
+            _ => Alarm::Sleeper(spawn_blocking(move || thread::sleep(time))),
+        };
         LimitedWait {
             since: Instant::now(),
-            // Of 0, it would never become readable.
-            timer: timer(time.max(Duration::from_nanos(1))).ok().flatten(),
+            alarm,
         }
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.timer {
-            Some(timer) => timer.poll_read_ready(context).map(drop),
-            None => Poll::Ready(()),
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.alarm {
+            Alarm::Timer(timer) => timer.poll_read_ready(context).map(drop),
+            Alarm::Sleeper(sleeper) => Pin::new(sleeper).poll(context).map(drop),
         }
     }
 }
