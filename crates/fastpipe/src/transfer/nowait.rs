@@ -24,7 +24,7 @@
 //!    then a call small enough not to block if poll reported readiness. It may still block if
 //!    another writer or reader comes in between, or at a terminal.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFlags, epoll};
@@ -152,11 +152,11 @@ impl Nowait {
     fn fallback(fd: BorrowedFd<'_>, access: OFlags) -> Self {
         if is_pipe(fd).unwrap_or(false) {
             Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(PIPE_BUF))
-        } else if sys::terminal_number(fd) == Err(Errno::NOTTY) {
+        } else if fd.is_terminal() {
+            Nowait::PollFirst(SMALL)
+        } else {
             // Another device: shorter writes could split a record (/dev/kmsg).
             Nowait::PollFirst(PIPE_BUF)
-        } else {
-            Nowait::PollFirst(SMALL)
         }
     }
 
@@ -188,10 +188,10 @@ impl Nowait {
     }
 }
 
-/// Whether it is a terminal that can be opened again. The master of a pseudo-terminal
-/// (Documentation/admin-guide/devices.txt) is none: opening that would create a new one.
+/// Whether it is a terminal, and not the master of a pseudo-terminal
+/// (Documentation/admin-guide/devices.txt): opening that again would create a new one.
 pub(crate) fn is_terminal(fd: BorrowedFd<'_>, device: u64) -> bool {
-    !is_master(device) && sys::terminal_number(fd).is_ok()
+    !is_master(device) && fd.is_terminal()
 }
 
 /// Whether these are the numbers of a master of pseudo-terminals.

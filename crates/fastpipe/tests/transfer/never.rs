@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::common::ends::{Trace, cooked_terminal};
+use crate::common::ends::{Trace, cooked_terminal, terminal};
+use crate::common::seccomp::refuse_ioctl;
 use crate::common::shapes::{capacity, cases, sizes};
 use crate::common::vmsplice;
 use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of};
@@ -207,6 +208,25 @@ fn a_terminal_whose_reader_does_not_read_would_block() {
     let mut out = Output::new(&slave, Wait::Never);
     let (moved, all) = progress(out.write(&[b'\n'; 100_000]), 100_000);
     assert!(!all, "{moved} bytes");
+}
+
+/// Where TIOCGDEV is not known, a terminal is still one: writes to it are short.
+#[test]
+fn a_terminal_is_one_without_its_number() {
+    let (_master, slave) = terminal();
+    for errno in [libc::ENOTTY, libc::EPERM] {
+        let slave = slave.try_clone().unwrap();
+        let written = std::thread::spawn(move || {
+            refuse_ioctl(libc::TIOCGDEV as u32, errno).then(|| {
+                let mut out = Output::new(&slave, Wait::Never);
+                out.write(&[b'x'; 1024]).unwrap();
+                out.counts().moving_calls
+            })
+        });
+        if let Some(calls) = written.join().unwrap() {
+            assert_eq!(calls, 2);
+        }
+    }
 }
 
 #[test]
