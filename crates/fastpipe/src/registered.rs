@@ -43,6 +43,27 @@ enum ReadinessSource {
     Lost(Errno),
 }
 
+/// Registers a duplicate of `fd`. `None` if it is a file, which is always ready: closing a duplicate would
+/// release the file's record locks (fcntl_locking(2)).
+///
+/// # Errors
+/// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+pub(crate) fn register_duplicate(
+    fd: BorrowedFd<'_>,
+    interest: Interest,
+) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    let stat = rustix::fs::fstat(fd)?;
+    let is_file = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => stat.st_size != 0 || !is_pollable(fd, interest)?,
+        FileType::BlockDevice => true,
+        _ => false,
+    };
+    if is_file {
+        return Ok(None);
+    }
+    register(fd.try_clone_to_owned()?, interest)
+}
+
 /// Registers `fd`; `None` if it is a file.
 pub(crate) fn register<F: AsFd + AsRawFd>(
     fd: F,
@@ -60,12 +81,16 @@ pub(crate) fn register<F: AsFd + AsRawFd>(
 }
 
 impl ReadinessSource {
-    /// Registers `fd`, again if it `is_renewed`.
-    fn record(fd: OwnedFd, interest: Interest, is_renewed: bool) -> io::Result<Self> {
-        Ok(match register(fd, interest)? {
+    fn new(registered: Option<AsyncFd<OwnedFd>>, is_renewed: bool) -> Self {
+        match registered {
             Some(ready) => ReadinessSource::Recorded { ready, is_renewed },
             None => ReadinessSource::Always,
-        })
+        }
+    }
+
+    /// Registers `fd`, which has been before.
+    fn register_again(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
+        Ok(Self::new(register(fd, interest)?, true))
     }
 
     /// That after a registration for which the descriptor seems to be closed, and is not.
@@ -74,13 +99,13 @@ impl ReadinessSource {
             ReadinessSource::Recorded { ready, is_renewed } => {
                 let fd = ready.into_inner();
                 if !is_renewed {
-                    return ReadinessSource::record(fd, interest, true);
+                    return ReadinessSource::register_again(fd, interest);
                 }
                 // It still seems so.
                 match Changes::new(fd, interest) {
                     Ok(changes) => Ok(ReadinessSource::Changes(changes)),
                     // There is no descriptor for that.
-                    Err((fd, _)) => ReadinessSource::record(fd, interest, true),
+                    Err((fd, _)) => ReadinessSource::register_again(fd, interest),
                 }
             }
             other => Ok(other),
@@ -135,26 +160,14 @@ pub(crate) fn take_turn(context: &mut Context<'_>) -> Poll<()> {
 const MAX_ATTEMPTS: u32 = 32;
 
 impl Registered<()> {
-    /// Registers a duplicate of `fd`. There is none of a file: closing it would release the file's record locks
-    /// (fcntl_locking(2)). But some files of the kernel can be waited for, as /proc/kmsg; they have no length.
+    /// Registers a duplicate of `fd`.
     ///
     /// # Errors
-    /// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+    /// As of [`register_duplicate`].
     pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
-        let stat = rustix::fs::fstat(fd)?;
-        let is_file = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => stat.st_size != 0 || !is_pollable(fd, interest)?,
-            FileType::BlockDevice => true,
-            _ => false,
-        };
-        let readiness = if is_file {
-            ReadinessSource::Always
-        } else {
-            ReadinessSource::record(fd.try_clone_to_owned()?, interest, false)?
-        };
         Ok(Registered {
             inner: (),
-            readiness,
+            readiness: ReadinessSource::new(register_duplicate(fd, interest)?, false),
             interest,
         })
     }
@@ -190,26 +203,6 @@ impl<T> Registered<T> {
 
     pub(crate) fn into_inner(self) -> T {
         self.inner
-    }
-
-    /// Waits until it is ready. The guard, which takes that back, is `None` if it always is.
-    ///
-    /// # Errors
-    /// If the runtime is shutting down.
-    pub(crate) async fn ready(
-        &self,
-        interest: Interest,
-    ) -> io::Result<Option<AsyncFdReadyGuard<'_, OwnedFd>>> {
-        match &self.readiness {
-            ReadinessSource::Always => Ok(None),
-            ReadinessSource::Recorded { ready, .. } => Ok(Some(ready.ready(interest).await?)),
-            ReadinessSource::Changes(changes) => {
-                let guard = changes.epoll.readable().await?;
-                changes.take();
-                Ok(Some(guard))
-            }
-            ReadinessSource::Lost(errno) => Err((*errno).into()),
-        }
     }
 
     /// Calls `attempt` whenever the descriptor is ready to be read, until it does not fail with

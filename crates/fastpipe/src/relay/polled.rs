@@ -26,7 +26,7 @@ use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::{Waited, is_ready};
 use super::{bytes_moved, check_ends, spare};
-use crate::registered::{Registered, register};
+use crate::registered::{register, register_duplicate};
 use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
@@ -153,7 +153,8 @@ impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
 /// One end of a copy.
 struct RuntimeEnd<'a> {
     end: Endpoint<'a>,
-    ready: Registered<()>,
+    /// `None` if it is always ready.
+    ready: Option<AsyncFd<OwnedFd>>,
     /// Writing to it has failed. A connection reports its error once: to whoever reads from it, it then
     /// seems to have ended.
     has_failed: AtomicBool,
@@ -164,9 +165,20 @@ impl<'a> RuntimeEnd<'a> {
         let fd = fd.as_fd();
         Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
-            ready: Registered::new(fd, interest)?,
+            ready: register_duplicate(fd, interest)?,
             has_failed: AtomicBool::new(false),
         })
+    }
+
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// If the runtime is shutting down.
+    async fn ready(&self, interest: Interest) -> io::Result<Guard<'_>> {
+        match &self.ready {
+            Some(ready) => ready.ready(interest).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -354,7 +366,7 @@ impl Readiness<'_> {
         }
         if needs.output && (copies || !is_ready(output, PollFlags::OUT)) {
             clear(&mut self.output_guard);
-            let ready = self.output.ready.ready(Interest::WRITABLE).await;
+            let ready = self.output.ready(Interest::WRITABLE).await;
             self.output_guard = ready.map_err(|error| (Side::Output, error))?;
         }
         Ok(Waited::Ready)
@@ -362,7 +374,7 @@ impl Readiness<'_> {
 
     async fn wait_for_input(&mut self) -> Result<Waited, Failure> {
         let input = self.input;
-        let mut arrived = pin!(input.ready.ready(Interest::READABLE));
+        let mut arrived = pin!(input.ready(Interest::READABLE));
         let mut limited: Option<LimitedWait> = None;
         loop {
             let event = {
@@ -401,7 +413,7 @@ impl Readiness<'_> {
     async fn output_may_have_failed(&self) {
         match &self.watch {
             WatchMode::Readiness => loop {
-                match self.output.ready.ready(Interest::WRITABLE).await {
+                match self.output.ready(Interest::WRITABLE).await {
                     // Being writable is no failure.
                     Ok(Some(mut guard)) if !guard.ready().is_write_closed() => guard.clear_ready(),
                     _ => return,
