@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use rustix::event::epoll;
@@ -13,6 +13,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
 use tokio::task::coop::poll_proceed;
 
+use crate::transfer::is_pollable_file;
 use crate::wait::NO_WAIT;
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
@@ -54,7 +55,7 @@ pub(crate) fn register_duplicate(
 ) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     let stat = rustix::fs::fstat(fd)?;
     let is_file = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => stat.st_size != 0 || !is_pollable(fd, interest)?,
+        FileType::RegularFile => !interest.is_readable() || !is_pollable_file(fd),
         FileType::BlockDevice => true,
         _ => false,
     };
@@ -65,12 +66,8 @@ pub(crate) fn register_duplicate(
 }
 
 /// Registers `fd`; `None` if it is a file.
-pub(crate) fn register<F: AsFd + AsRawFd>(
-    fd: F,
-    interest: Interest,
-) -> io::Result<Option<AsyncFd<F>>> {
-    // SAFETY: an owned or borrowed descriptor is open and the same as long as it lives, and the AsyncFd
-    // has it.
+pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    // SAFETY: an owned descriptor is open and the same as long as it lives, and the AsyncFd has it.
     match unsafe { AsyncFd::register_with_interest(fd, interest) } {
         Ok(ready) => Ok(Some(ready)),
         Err(error) => match error.into_parts().1 {
@@ -179,16 +176,6 @@ impl Registered<()> {
             readiness: self.readiness,
             interest: self.interest,
         }
-    }
-}
-
-/// Whether the runtime accepts the descriptor, which is not used up by that: a duplicate would release locks.
-fn is_pollable(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
-    match register(fd, interest) {
-        Ok(registered) => Ok(registered.is_some()),
-        // It is registered already.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
-        Err(error) => Err(error),
     }
 }
 

@@ -207,7 +207,8 @@ async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result
 }
 
 async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relayed, RelayError> {
-    let options = Options::new().interval(Duration::MAX).wait(Wait::Poll);
+    // The runtime waits.
+    let options = Options::new().interval(Duration::MAX).wait(Wait::Never);
     check_ends(&input.end, &output.end, &options)?;
     let mut readiness = Readiness {
         input,

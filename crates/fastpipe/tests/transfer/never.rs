@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::common::ends::{Trace, cooked_terminal, terminal};
+use crate::common::ends::{Trace, cooked_terminal, file_that_reports_changes, terminal};
 use crate::common::seccomp::refuse_ioctl;
 use crate::common::shapes::{capacity, cases, sizes};
 use crate::common::vmsplice;
@@ -230,14 +230,17 @@ fn a_terminal_is_one_without_its_number() {
 }
 
 #[test]
-fn only_files_that_can_be_waited_for_are_polled() {
+fn no_file_of_the_kernel_is_polled_without_need() {
     let polls = |file: File| {
         let mut input = Input::new(file, Wait::Never);
-        input.read_some(&mut [0; 4096]).unwrap();
+        while input.read_some(&mut [0; 4096]).unwrap() > 0 {}
         input.counts().polls
     };
-    assert_eq!(polls(File::open("/proc/self/mounts").unwrap()), 1);
+    assert_eq!(polls(File::open("/proc/self/mounts").unwrap()), 0);
     assert_eq!(polls(File::open("/proc/self/status").unwrap()), 0);
+    if let Some(file) = file_that_reports_changes() {
+        assert_eq!(polls(file), 0);
+    }
     let directory = Directory::new();
     assert_eq!(polls(directory.file("empty", b"")), 0);
     assert_eq!(polls(directory.file("full", b"bytes")), 0);
@@ -248,6 +251,20 @@ fn an_empty_trace_would_block() {
     let Some(trace) = Trace::new() else {
         return;
     };
-    let error = Input::new(trace.open(), Wait::Never).read_some(&mut [0; 9]);
-    assert_eq!(error.unwrap_err().kind(), WouldBlock);
+    let mut input = Input::new(trace.open(), Wait::Never);
+    let error = input.read_some(&mut [0; 9]).unwrap_err();
+    assert_eq!(error.kind(), WouldBlock);
+    trace.write("hello");
+    assert!(input.read_some(&mut [0; 4096]).unwrap() > 0);
+}
+
+/// poll(2) reports such a part once it is half full.
+#[test]
+fn a_short_part_of_a_trace_is_read() {
+    let Some(trace) = Trace::new() else {
+        return;
+    };
+    let processor = trace.write("hello");
+    let mut input = Input::new(trace.open_part(processor), Wait::Never);
+    assert!(input.read_some(&mut [0; 4096]).unwrap() > 0);
 }
