@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use rustix::event::epoll;
@@ -13,6 +13,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
 use tokio::task::coop::poll_proceed;
 
+use crate::transfer::is_pollable_file;
 use crate::wait::NO_WAIT;
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
@@ -43,13 +44,30 @@ enum ReadinessSource {
     Lost(Errno),
 }
 
-/// Registers `fd`; `None` if it is a file.
-pub(crate) fn register<F: AsFd + AsRawFd>(
-    fd: F,
+/// Registers a duplicate of `fd`. `None` if it is a file, which is always ready: closing a duplicate would
+/// release the file's record locks (fcntl_locking(2)).
+///
+/// # Errors
+/// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+pub(crate) fn register_duplicate(
+    fd: BorrowedFd<'_>,
     interest: Interest,
-) -> io::Result<Option<AsyncFd<F>>> {
-    // SAFETY: an owned or borrowed descriptor is open and the same as long as it lives, and the AsyncFd
-    // has it.
+) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    let stat = rustix::fs::fstat(fd)?;
+    let is_file = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => !interest.is_readable() || !is_pollable_file(fd),
+        FileType::BlockDevice => true,
+        _ => false,
+    };
+    if is_file {
+        return Ok(None);
+    }
+    register(fd.try_clone_to_owned()?, interest)
+}
+
+/// Registers `fd`; `None` if it is a file.
+pub(crate) fn register(fd: OwnedFd, interest: Interest) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    // SAFETY: an owned descriptor is open and the same as long as it lives, and the AsyncFd has it.
     match unsafe { AsyncFd::register_with_interest(fd, interest) } {
         Ok(ready) => Ok(Some(ready)),
         Err(error) => match error.into_parts().1 {
@@ -60,12 +78,16 @@ pub(crate) fn register<F: AsFd + AsRawFd>(
 }
 
 impl ReadinessSource {
-    /// Registers `fd`, again if it `is_renewed`.
-    fn record(fd: OwnedFd, interest: Interest, is_renewed: bool) -> io::Result<Self> {
-        Ok(match register(fd, interest)? {
+    fn new(registered: Option<AsyncFd<OwnedFd>>, is_renewed: bool) -> Self {
+        match registered {
             Some(ready) => ReadinessSource::Recorded { ready, is_renewed },
             None => ReadinessSource::Always,
-        })
+        }
+    }
+
+    /// Registers `fd`, which has been before.
+    fn register_again(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
+        Ok(Self::new(register(fd, interest)?, true))
     }
 
     /// That after a registration for which the descriptor seems to be closed, and is not.
@@ -74,13 +96,13 @@ impl ReadinessSource {
             ReadinessSource::Recorded { ready, is_renewed } => {
                 let fd = ready.into_inner();
                 if !is_renewed {
-                    return ReadinessSource::record(fd, interest, true);
+                    return ReadinessSource::register_again(fd, interest);
                 }
                 // It still seems so.
                 match Changes::new(fd, interest) {
                     Ok(changes) => Ok(ReadinessSource::Changes(changes)),
                     // There is no descriptor for that.
-                    Err((fd, _)) => ReadinessSource::record(fd, interest, true),
+                    Err((fd, _)) => ReadinessSource::register_again(fd, interest),
                 }
             }
             other => Ok(other),
@@ -135,26 +157,14 @@ pub(crate) fn take_turn(context: &mut Context<'_>) -> Poll<()> {
 const MAX_ATTEMPTS: u32 = 32;
 
 impl Registered<()> {
-    /// Registers a duplicate of `fd`. There is none of a file: closing it would release the file's record locks
-    /// (fcntl_locking(2)). But some files of the kernel can be waited for, as /proc/kmsg; they have no length.
+    /// Registers a duplicate of `fd`.
     ///
     /// # Errors
-    /// Those of fstat(2), dup(2) and epoll_ctl(2), except for EPERM.
+    /// As of [`register_duplicate`].
     pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
-        let stat = rustix::fs::fstat(fd)?;
-        let is_file = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => stat.st_size != 0 || !is_pollable(fd, interest)?,
-            FileType::BlockDevice => true,
-            _ => false,
-        };
-        let readiness = if is_file {
-            ReadinessSource::Always
-        } else {
-            ReadinessSource::record(fd.try_clone_to_owned()?, interest, false)?
-        };
         Ok(Registered {
             inner: (),
-            readiness,
+            readiness: ReadinessSource::new(register_duplicate(fd, interest)?, false),
             interest,
         })
     }
@@ -169,16 +179,6 @@ impl Registered<()> {
     }
 }
 
-/// Whether the runtime accepts the descriptor, which is not used up by that: a duplicate would release locks.
-fn is_pollable(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
-    match register(fd, interest) {
-        Ok(registered) => Ok(registered.is_some()),
-        // It is registered already.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
 impl<T> Registered<T> {
     pub(crate) fn get_ref(&self) -> &T {
         &self.inner
@@ -190,26 +190,6 @@ impl<T> Registered<T> {
 
     pub(crate) fn into_inner(self) -> T {
         self.inner
-    }
-
-    /// Waits until it is ready. The guard, which takes that back, is `None` if it always is.
-    ///
-    /// # Errors
-    /// If the runtime is shutting down.
-    pub(crate) async fn ready(
-        &self,
-        interest: Interest,
-    ) -> io::Result<Option<AsyncFdReadyGuard<'_, OwnedFd>>> {
-        match &self.readiness {
-            ReadinessSource::Always => Ok(None),
-            ReadinessSource::Recorded { ready, .. } => Ok(Some(ready.ready(interest).await?)),
-            ReadinessSource::Changes(changes) => {
-                let guard = changes.epoll.readable().await?;
-                changes.take();
-                Ok(Some(guard))
-            }
-            ReadinessSource::Lost(errno) => Err((*errno).into()),
-        }
     }
 
     /// Calls `attempt` whenever the descriptor is ready to be read, until it does not fail with

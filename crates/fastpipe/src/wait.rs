@@ -17,7 +17,8 @@ use crate::counts::Counts;
 /// Except under [`Block`](Self::Block), a terminal is opened again, so that no call on it blocks; so is a pipe
 /// where preadv2(2) and pwritev2(2) refuse RWF_NOWAIT. From then on the descriptor must refer to the same file:
 /// if another one takes its number (dup2(2)), the first is still read or written. Calls may block on a terminal
-/// that can't be opened again (another user's after su(1); under TIOCEXCL; without a free descriptor or /proc).
+/// that can't be opened again (another user's after su(1); under TIOCEXCL; where TIOCGDEV is refused; without a free
+/// descriptor or /proc), and on a regular file that waits for data, other than /proc/kmsg and a trace's trace_pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Wait {
@@ -27,7 +28,8 @@ pub enum Wait {
     /// that was successful before.
     #[default]
     Block,
-    /// Call poll(2) before each attempt, then make a non-blocking attempt.
+    /// Call poll(2) before each attempt, then make a non-blocking attempt. Not for files of the kernel that are
+    /// reported once per change, as /proc/bus/input/devices: a second read would wait for a change.
     Poll,
     /// Retry at once, without limit. Each end needs a processor of its own: two
     /// spinning ends on one processor burn whole time slices.

@@ -42,10 +42,22 @@ pub(super) struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    pub(super) fn new(input: &Endpoint<'a>, output: &Endpoint<'a>, size: usize) -> Self {
+    /// `may_block`: a read of a file may wait.
+    pub(super) fn new(
+        input: &Endpoint<'a>,
+        output: &Endpoint<'a>,
+        size: usize,
+        may_block: bool,
+    ) -> Self {
+        let source = Input::new(input.fd, Wait::Never);
+        let source = if may_block && input.is_file() {
+            source.with_plain_reads()
+        } else {
+            source
+        };
         Copying {
             input: *input,
-            source: Input::new(input.fd, Wait::Never),
+            source,
             output: *output,
             giving: Nowait::default(),
             size,

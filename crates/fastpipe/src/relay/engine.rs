@@ -19,6 +19,7 @@ use super::step::{Needs, Step};
 use super::waiting::{Waited, Watch};
 use crate::pipe;
 use crate::transfer::is_refusal;
+use crate::wait::Wait;
 
 /// After this number of attempts that moved nothing although both ends were
 /// ready, the technique is considered stuck.
@@ -106,6 +107,7 @@ impl<'a, Look: FnMut(&[u8]) -> Flow> Engine<'a, Look> {
                 &input,
                 &output,
                 options.block.unwrap_or(options::MAX_COPIED),
+                options.wait != Wait::Never,
             ),
             end_unconfirmed: false,
             copies_last_pipeful: false,

@@ -34,14 +34,15 @@
 //!
 //! Exceptions: reads and writes of files take as long as the disk takes, which
 //! is why each call is [bounded](Options::block). Special files that look regular
-//! but block, such as trace_pipe of tracefs and /proc/kmsg, block the relay.
+//! but block, such as trace_pipe of tracefs and /proc/kmsg, block the relay; under
+//! [`Wait::Never`](crate::wait::Wait::Never) these two don't, unless it is the trace_pipe of one processor.
 //!
 //! The descriptors are not changed. O_NONBLOCK belongs to the open file, which
 //! other processes may share; SPLICE_F_NONBLOCK, RWF_NOWAIT and MSG_DONTWAIT
 //! apply to one call. A FIFO or terminal that supports none of these is opened
 //! again. Character devices other than terminals, and masters of
 //! pseudo-terminals, are polled and then written to in small pieces; such a
-//! write could block if there is room for less than 512 bytes.
+//! write could block if there is room for less than 512 bytes, or 4096 bytes at such a device.
 //!
 //! # Choice of the technique
 //! | from | to | technique |

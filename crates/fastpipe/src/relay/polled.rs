@@ -17,7 +17,7 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
-use tokio::task::{consume_budget, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
 use super::engine::{Attempted, Engine, STUCK_PAUSE};
@@ -26,7 +26,7 @@ use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::{Waited, is_ready};
 use super::{bytes_moved, check_ends, spare};
-use crate::registered::{Registered, register};
+use crate::registered::{register, register_duplicate};
 use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
@@ -153,7 +153,8 @@ impl<'a, F: Future<Output = Result<u64, Failed>>> Direction<'a, F> {
 /// One end of a copy.
 struct RuntimeEnd<'a> {
     end: Endpoint<'a>,
-    ready: Registered<()>,
+    /// `None` if it is always ready.
+    ready: Option<AsyncFd<OwnedFd>>,
     /// Writing to it has failed. A connection reports its error once: to whoever reads from it, it then
     /// seems to have ended.
     has_failed: AtomicBool,
@@ -164,9 +165,20 @@ impl<'a> RuntimeEnd<'a> {
         let fd = fd.as_fd();
         Ok(RuntimeEnd {
             end: Endpoint::examine_for_runtime(fd)?,
-            ready: Registered::new(fd, interest)?,
+            ready: register_duplicate(fd, interest)?,
             has_failed: AtomicBool::new(false),
         })
+    }
+
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// If the runtime is shutting down.
+    async fn ready(&self, interest: Interest) -> io::Result<Guard<'_>> {
+        match &self.ready {
+            Some(ready) => ready.ready(interest).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -195,7 +207,8 @@ async fn copy_one_way(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result
 }
 
 async fn relay(input: &RuntimeEnd<'_>, output: &RuntimeEnd<'_>) -> Result<Relayed, RelayError> {
-    let options = Options::new().interval(Duration::MAX).wait(Wait::Poll);
+    // The runtime waits.
+    let options = Options::new().interval(Duration::MAX).wait(Wait::Never);
     check_ends(&input.end, &output.end, &options)?;
     let mut readiness = Readiness {
         input,
@@ -298,23 +311,33 @@ fn timer(pause: Duration) -> io::Result<Option<AsyncFd<OwnedFd>>> {
 /// A wait that ends after some time.
 struct LimitedWait {
     since: Instant,
-    /// `None` if there is no descriptor for a timer: it ends at once.
-    timer: Option<AsyncFd<OwnedFd>>,
+    alarm: Alarm,
+}
+
+/// What ends a wait.
+enum Alarm {
+    Timer(AsyncFd<OwnedFd>),
+    /// There is no descriptor for a timer.
+    Sleeper(JoinHandle<()>),
 }
 
 impl LimitedWait {
     fn new(time: Duration) -> Self {
+        // Of 0, it would never become readable.
+        let alarm = match timer(time.max(Duration::from_nanos(1))) {
+            Ok(Some(timer)) => Alarm::Timer(timer),
+            _ => Alarm::Sleeper(spawn_blocking(move || thread::sleep(time))),
+        };
         LimitedWait {
             since: Instant::now(),
-            // Of 0, it would never become readable.
-            timer: timer(time.max(Duration::from_nanos(1))).ok().flatten(),
+            alarm,
         }
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.timer {
-            Some(timer) => timer.poll_read_ready(context).map(drop),
-            None => Poll::Ready(()),
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.alarm {
+            Alarm::Timer(timer) => timer.poll_read_ready(context).map(drop),
+            Alarm::Sleeper(sleeper) => Pin::new(sleeper).poll(context).map(drop),
         }
     }
 }
@@ -344,7 +367,7 @@ impl Readiness<'_> {
         }
         if needs.output && (copies || !is_ready(output, PollFlags::OUT)) {
             clear(&mut self.output_guard);
-            let ready = self.output.ready.ready(Interest::WRITABLE).await;
+            let ready = self.output.ready(Interest::WRITABLE).await;
             self.output_guard = ready.map_err(|error| (Side::Output, error))?;
         }
         Ok(Waited::Ready)
@@ -352,7 +375,7 @@ impl Readiness<'_> {
 
     async fn wait_for_input(&mut self) -> Result<Waited, Failure> {
         let input = self.input;
-        let mut arrived = pin!(input.ready.ready(Interest::READABLE));
+        let mut arrived = pin!(input.ready(Interest::READABLE));
         let mut limited: Option<LimitedWait> = None;
         loop {
             let event = {
@@ -391,7 +414,7 @@ impl Readiness<'_> {
     async fn output_may_have_failed(&self) {
         match &self.watch {
             WatchMode::Readiness => loop {
-                match self.output.ready.ready(Interest::WRITABLE).await {
+                match self.output.ready(Interest::WRITABLE).await {
                     // Being writable is no failure.
                     Ok(Some(mut guard)) if !guard.ready().is_write_closed() => guard.clear_ready(),
                     _ => return,

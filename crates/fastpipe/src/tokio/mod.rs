@@ -66,17 +66,18 @@
 //! while bytes are under way, and two timers more if both ends have messages in their error queues. A
 //! [`Writer`] to such a socket has one more. Where there are none for pipes, bytes are copied. Up to eight empty
 //! pipes stay open for later copies. Closing a duplicate releases the record locks (fcntl_locking(2)) that this
-//! process has on a FIFO, a device, or a file of length 0 for which epoll(7) is possible (/proc/kmsg; an empty
-//! one in a FUSE file system).
+//! process has on a FIFO, a device, /proc/kmsg or trace_pipe.
 //!
 //! # What may block
 //! - Files, and other descriptors for which epoll(7) is not possible (EPERM), are always ready: a call takes as
-//!   long as the disk takes.
+//!   long as the disk takes. Files of the kernel that wait for data block a thread, except for two that the
+//!   runtime can wait for: /proc/kmsg, and trace_pipe of a trace (not that of one processor). The end of a trace
+//!   that was turned off is not noticed. Both need /proc.
 //! - Where a socket's O_NONBLOCK is set, a copy expects that it stays so. If another process clears it, a call
 //!   may block.
 //! - A terminal is opened again, and so used without blocking. That is not possible after su(1) or
-//!   `sudo -u` (another user's terminal), without a free descriptor (EMFILE) or /proc, under TIOCEXCL, and by
-//!   /dev/tty in another session. Calls on it then block while nobody reads from its other side.
+//!   `sudo -u` (another user's terminal), without a free descriptor (EMFILE) or /proc, under TIOCEXCL, where TIOCGDEV
+//!   is refused, and by /dev/tty in another session. Calls on it then block while nobody reads from its other side.
 //! - A write to the master of a pseudo-terminal may block if there is room for less than 512 bytes, and one to
 //!   another device if there is room for less than 4096 bytes.
 //!

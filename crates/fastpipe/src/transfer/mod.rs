@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub(crate) use self::nowait::{Nowait, is_master, is_terminal};
+pub(crate) use self::nowait::{Nowait, is_master, is_pollable_file, is_terminal};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently
@@ -220,6 +220,12 @@ impl<F: AsFd> Input<F> {
             counts: Counts::default(),
             nowait: Nowait::default(),
         }
+    }
+
+    /// Makes plain calls to read, which may block, however it waits.
+    pub(crate) fn with_plain_reads(mut self) -> Self {
+        self.nowait = Nowait::Plain;
+        self
     }
 
     /// Returns the numbers of bytes and system calls so far. A spliced byte

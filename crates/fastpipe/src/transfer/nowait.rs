@@ -6,8 +6,9 @@
 //! 1. Regular files and block devices: plain calls. They wait for no other
 //!    process, poll(2) always reports them ready, and RWF_NOWAIT might fail
 //!    forever: btrfs and XFS return EAGAIN for every write that updates a
-//!    timestamp. A few files of the kernel do wait (/proc/kmsg, trace_pipe): epoll(7)
-//!    accepts them, and poll(2) comes before each call.
+//!    timestamp. Reads of a few files of the kernel do wait. Before those on a [list](is_pollable_file)
+//!    comes poll(2), the others block. What poll(2) reports of most others is useless: that
+//!    /proc/bus/input/devices has changed, or that trace_pipe of one processor is half full.
 //! 2. Sockets: recv(2) and send(2) with MSG_DONTWAIT, which every kernel has. A socket
 //!    reports an error once, and then the end of the data, so there must be nothing to
 //!    fall back to: the error could be taken for a refusal of the call.
@@ -24,11 +25,11 @@
 //!    then a call small enough not to block if poll reported readiness. It may still block if
 //!    another writer or reader comes in between, or at a terminal.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFlags, epoll};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::event::PollFlags;
+use rustix::fs::{FileType, FsWord, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -139,7 +140,9 @@ impl Nowait {
             return Nowait::PerCall;
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile if may_wait(fd, &stat) => Nowait::PollFirst(usize::MAX),
+            FileType::RegularFile if access == OFlags::RDONLY && is_pollable_file(fd) => {
+                Nowait::PollFirst(usize::MAX)
+            }
             FileType::RegularFile | FileType::BlockDevice => Nowait::Plain,
             FileType::Socket => Nowait::Socket,
             FileType::CharacterDevice if is_terminal(fd, stat.st_rdev) => {
@@ -152,11 +155,11 @@ impl Nowait {
     fn fallback(fd: BorrowedFd<'_>, access: OFlags) -> Self {
         if is_pipe(fd).unwrap_or(false) {
             Self::reopen(fd, access).unwrap_or(Nowait::PollFirst(PIPE_BUF))
-        } else if sys::terminal_number(fd) == Err(Errno::NOTTY) {
+        } else if fd.is_terminal() {
+            Nowait::PollFirst(SMALL)
+        } else {
             // Another device: shorter writes could split a record (/dev/kmsg).
             Nowait::PollFirst(PIPE_BUF)
-        } else {
-            Nowait::PollFirst(SMALL)
         }
     }
 
@@ -174,10 +177,8 @@ impl Nowait {
             Ok(true) => None,
             _ => Some(sys::terminal_number(fd)?),
         };
-        // Not /proc/self: this thread may have its own table of descriptors.
-        let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let own = rustix::fs::open(path, flags, Mode::empty())?;
+        let own = rustix::fs::open(link(fd), flags, Mode::empty())?;
         // Numbers are not used again while the first terminal is open, so hang-ups between come out, too.
         if let Some(number) = terminal
             && (sys::terminal_number(own.as_fd())? != number || sys::terminal_number(fd)? != number)
@@ -188,10 +189,15 @@ impl Nowait {
     }
 }
 
-/// Whether it is a terminal that can be opened again. The master of a pseudo-terminal
-/// (Documentation/admin-guide/devices.txt) is none: opening that would create a new one.
+/// Path of the link to an open file. Not in /proc/self: this thread may have its own table of descriptors.
+fn link(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/thread-self/fd/{}", fd.as_raw_fd())
+}
+
+/// Whether it is a terminal, and not the master of a pseudo-terminal
+/// (Documentation/admin-guide/devices.txt): opening that again would create a new one.
 pub(crate) fn is_terminal(fd: BorrowedFd<'_>, device: u64) -> bool {
-    !is_master(device) && sys::terminal_number(fd).is_ok()
+    !is_master(device) && fd.is_terminal()
 }
 
 /// Whether these are the numbers of a master of pseudo-terminals.
@@ -202,24 +208,25 @@ pub(crate) fn is_master(device: u64) -> bool {
     )
 }
 
-/// Whether calls on a regular file may wait, as those on /proc/kmsg do, or that is unknown. Such files have
-/// no length.
-fn may_wait(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
-    stat.st_size == 0 && is_pollable(fd).unwrap_or(true)
-}
-
-/// Whether epoll(7) accepts the descriptor, which it does not of plain files.
-fn is_pollable(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
-    let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    match epoll::add(
-        &own,
-        fd,
-        epoll::EventData::new_u64(0),
-        epoll::EventFlags::empty(),
-    ) {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM) => Ok(false),
-        Err(errno) => Err(errno),
+/// Whether reads of a regular file may wait, and poll(2) reports when they don't: /proc/kmsg, and trace_pipe
+/// of a trace (Documentation/trace/ftrace.rst). False if unknown.
+///
+/// Not trace_pipe of one processor: poll(2) reports it once it is half full (buffer_percent).
+pub(crate) fn is_pollable_file(fd: BorrowedFd<'_>) -> bool {
+    const TRACEFS_MAGIC: FsWord = libc::TRACEFS_MAGIC as FsWord;
+    let Ok(file_system) = rustix::fs::fstatfs(fd) else {
+        return false;
+    };
+    if !matches!(file_system.f_type, PROC_SUPER_MAGIC | TRACEFS_MAGIC) {
+        return false;
+    }
+    let Ok(path) = std::fs::read_link(link(fd)) else {
+        return false;
+    };
+    if file_system.f_type == PROC_SUPER_MAGIC {
+        path.ends_with("kmsg")
+    } else {
+        path.ends_with("trace_pipe") && path.iter().nth_back(2) != Some("per_cpu".as_ref())
     }
 }
 
@@ -242,6 +249,20 @@ mod tests {
     use rustix::pty::OpenptFlags;
 
     use super::*;
+    use crate::skip::skip;
+
+    #[test]
+    fn the_log_of_the_kernel_is_a_pollable_file() {
+        let open = |path| rustix::fs::open(path, OFlags::PATH, Mode::empty());
+        assert!(!is_pollable_file(open("/proc/version").unwrap().as_fd()));
+        match open("/proc/kmsg") {
+            // Containers hide it behind /dev/null.
+            Ok(log) if rustix::fs::fstat(&log).unwrap().st_rdev == 0 => {
+                assert!(is_pollable_file(log.as_fd()));
+            }
+            _ => skip("no /proc/kmsg here"),
+        }
+    }
 
     #[test]
     fn only_terminals_are_written_to_in_small_pieces() {

@@ -15,6 +15,7 @@ use fastpipe::relay::{Flow, Options, RelayError, Relayed, Technique, relay};
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, OutputModes};
+use rustix::thread::CpuSet;
 
 use super::skip::skip;
 use super::state::until;
@@ -288,6 +289,35 @@ impl Trace {
     pub fn open(&self) -> File {
         File::open(self.0.join("trace_pipe")).unwrap()
     }
+
+    /// Opens the part of it that `processor` writes.
+    pub fn open_part(&self, processor: usize) -> File {
+        File::open(self.0.join(format!("per_cpu/cpu{processor}/trace_pipe"))).unwrap()
+    }
+
+    /// Writes an entry with `text`. Returns the processor, to which this thread is then bound.
+    pub fn write(&self, text: &str) -> usize {
+        let processor = rustix::thread::sched_getcpu();
+        let mut only = CpuSet::new();
+        only.set(processor);
+        rustix::thread::sched_setaffinity(None, &only).unwrap();
+        std::fs::write(self.0.join("trace_marker"), text).unwrap();
+        processor
+    }
+
+    /// Turns it off.
+    pub fn stop(&self) {
+        std::fs::write(self.0.join("tracing_on"), "0").unwrap();
+    }
+}
+
+/// A regular file for which poll(2) reports each change once, and whose read never waits. `None`, and
+/// reports a skipped test, if there is none here.
+pub fn file_that_reports_changes() -> Option<File> {
+    let path = "/proc/bus/input/devices";
+    File::open(path)
+        .inspect_err(|error| skip(format_args!("no {path}: {error}")))
+        .ok()
 }
 
 impl Drop for Trace {

@@ -117,6 +117,25 @@ fn op(code: u32, jt: u8, k: u32) -> libc::sock_filter {
     }
 }
 
+/// Makes ioctl(2) with this request fail with `errno` in the calling thread, permanently. Returns false if
+/// filters can't be set.
+pub fn refuse_ioctl(request: u32, errno: i32) -> bool {
+    let second = mem::offset_of!(libc::seccomp_data, args) as u32 + 8;
+    let program = [
+        op(LOAD, 0, mem::offset_of!(libc::seccomp_data, nr) as u32),
+        // If it is another call, jump over two operations.
+        libc::sock_filter {
+            jf: 2,
+            ..op(JUMP_IF_EQUAL, 0, libc::SYS_ioctl as u32)
+        },
+        op(LOAD, 0, second),
+        op(JUMP_IF_EQUAL, 1, request),
+        op(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        op(RETURN, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+    ];
+    install(&program, 0).is_some()
+}
+
 /// Returns the result of seccomp(2), or `None` if it failed.
 fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Option<libc::c_long> {
     // Load the number of the call; if it is one of these, jump to the answer.

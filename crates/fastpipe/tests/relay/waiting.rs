@@ -7,7 +7,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::ends::{going_on_while, idle_inputs, in_a_thread, outputs};
+use crate::common::ends::{
+    Trace, file_that_reports_changes, going_on_while, idle_inputs, in_a_thread, outputs,
+};
 use crate::common::state::{until, until_asleep, until_unread};
 use crate::common::{Directory, assert_same, pattern, pipe_of, read_rest};
 use fastpipe::pipe;
@@ -199,6 +201,31 @@ fn a_stuck_relay_pauses_between_attempts() {
         let slept = sleeps() - before;
         assert!(slept >= 500, "{slept} sleeps in {calls} calls");
     });
+}
+
+/// What poll(2) reports of regular files says little about what read(2) does.
+#[test]
+fn a_relay_from_a_regular_file_does_not_poll_it() {
+    let (_reader, pipe) = pipe_of(65_536);
+    let directory = Directory::new();
+    let outputs = [pipe, directory.file("out", b"").into()];
+    for output in &outputs {
+        if let Some(file) = file_that_reports_changes() {
+            fastpipe::copy(&file, output).unwrap();
+        }
+        let (Some(trace), Some(stopped)) = (Trace::new(), Trace::new()) else {
+            continue;
+        };
+        let processor = trace.write("hello");
+        let limit = Options::new().limit(5);
+        let part = trace.open_part(processor);
+        let done = relay(&part, output, &limit, |_| Flow::Continue).unwrap();
+        assert_eq!(done.given, 5);
+        // It ends after its entries.
+        stopped.write("hello");
+        stopped.stop();
+        assert!(fastpipe::copy(stopped.open(), output).unwrap() > 0);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::common::Directory;
 use crate::common::ends;
 use crate::common::process::mappings_and_descriptors;
 use crate::common::prohibited::{self, failing_connections};
+use crate::common::seccomp::refuse;
 use crate::common::state::until;
 use crate::common::writers::{KIB, MIB, check, stream};
 use fastpipe::relay::RelayError;
@@ -523,6 +524,30 @@ fn an_answer_after_a_failed_upload_is_passed_on() {
         assert_eq!(got.len(), ANSWER_LEN);
         answering.join().unwrap();
     }
+}
+
+/// A server that reads no more, and answers after a pause.
+#[test]
+fn an_answer_after_a_failed_upload_is_awaited_without_a_timer() {
+    // No descriptor is left for one.
+    if !refuse(&[libc::SYS_timerfd_create], libc::EMFILE) {
+        return;
+    }
+    let (mut client, ours) = UnixStream::pair().unwrap();
+    let (theirs, server) = UnixStream::pair().unwrap();
+    server.shutdown(Shutdown::Read).unwrap();
+    client.write_all(b"upload").unwrap();
+    let answering = beside(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        (&server).write_all(b"answer").unwrap();
+    });
+    let outcome = run(copy_bidirectional(&ours, &theirs));
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::BrokenPipe);
+    drop(ours);
+    answering.join().unwrap();
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"answer");
 }
 
 /// A server that reads no more, and sends something from time to time.

@@ -375,21 +375,40 @@ fn an_end_that_cannot_wait_in_the_runtime_is_no_proper_end() {
 }
 
 #[test]
-fn a_file_that_can_be_waited_for_blocks_no_thread() {
+fn a_file_of_the_kernel_is_read_to_its_end() {
+    let null = File::options().write(true).open("/dev/null").unwrap();
+    let files = [
+        File::open("/proc/self/mounts").ok(),
+        ends::file_that_reports_changes(),
+    ];
     run(async {
-        let mut input = Reader::new(File::open("/proc/self/mounts").unwrap()).unwrap();
-        let mut text = String::new();
-        input.read_to_string(&mut text).await.unwrap();
-        assert!(text.contains("proc"), "{text}");
-        let counts = input.get_ref().counts();
-        assert_eq!(counts.polls, counts.syscalls / 2, "{counts:?}");
+        for file in files.into_iter().flatten() {
+            let mut input = Reader::new(file.try_clone().unwrap()).unwrap();
+            input.read_to_end(&mut Vec::new()).await.unwrap();
+            fastpipe::tokio::copy(&file, &null).await.unwrap();
+        }
     });
+    let Some(trace) = Trace::new() else {
+        return;
+    };
+    let processor = trace.write("hello");
+    run(async {
+        let mut input = Reader::new(trace.open_part(processor)).unwrap();
+        let mut text = [0; 5];
+        assert_eq!(input.read(&mut text).await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_trace_blocks_no_thread() {
     let Some(trace) = Trace::new() else {
         return;
     };
     run(async {
         let mut input = Reader::new(trace.open()).unwrap();
         assert!(cancelled_after(0, input.read(&mut [0])).await.is_none());
+        trace.write("hello");
+        assert_eq!(input.read(&mut [0]).await.unwrap(), 1);
         // It can be open once.
         drop(input);
         let null = File::options().write(true).open("/dev/null").unwrap();

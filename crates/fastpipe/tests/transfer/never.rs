@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::common::ends::{Trace, cooked_terminal};
+use crate::common::ends::{Trace, cooked_terminal, file_that_reports_changes, terminal};
+use crate::common::seccomp::refuse_ioctl;
 use crate::common::shapes::{capacity, cases, sizes};
 use crate::common::vmsplice;
 use crate::common::{Directory, assert_same, buffer_with, pattern, pipe_of};
@@ -209,15 +210,37 @@ fn a_terminal_whose_reader_does_not_read_would_block() {
     assert!(!all, "{moved} bytes");
 }
 
+/// Where TIOCGDEV is not known, a terminal is still one: writes to it are short.
 #[test]
-fn only_files_that_can_be_waited_for_are_polled() {
+fn a_terminal_is_one_without_its_number() {
+    let (_master, slave) = terminal();
+    for errno in [libc::ENOTTY, libc::EPERM] {
+        let slave = slave.try_clone().unwrap();
+        let written = std::thread::spawn(move || {
+            refuse_ioctl(libc::TIOCGDEV as u32, errno).then(|| {
+                let mut out = Output::new(&slave, Wait::Never);
+                out.write(&[b'x'; 1024]).unwrap();
+                out.counts().moving_calls
+            })
+        });
+        if let Some(calls) = written.join().unwrap() {
+            assert_eq!(calls, 2);
+        }
+    }
+}
+
+#[test]
+fn no_file_of_the_kernel_is_polled_without_need() {
     let polls = |file: File| {
         let mut input = Input::new(file, Wait::Never);
-        input.read_some(&mut [0; 4096]).unwrap();
+        while input.read_some(&mut [0; 4096]).unwrap() > 0 {}
         input.counts().polls
     };
-    assert_eq!(polls(File::open("/proc/self/mounts").unwrap()), 1);
+    assert_eq!(polls(File::open("/proc/self/mounts").unwrap()), 0);
     assert_eq!(polls(File::open("/proc/self/status").unwrap()), 0);
+    if let Some(file) = file_that_reports_changes() {
+        assert_eq!(polls(file), 0);
+    }
     let directory = Directory::new();
     assert_eq!(polls(directory.file("empty", b"")), 0);
     assert_eq!(polls(directory.file("full", b"bytes")), 0);
@@ -228,6 +251,20 @@ fn an_empty_trace_would_block() {
     let Some(trace) = Trace::new() else {
         return;
     };
-    let error = Input::new(trace.open(), Wait::Never).read_some(&mut [0; 9]);
-    assert_eq!(error.unwrap_err().kind(), WouldBlock);
+    let mut input = Input::new(trace.open(), Wait::Never);
+    let error = input.read_some(&mut [0; 9]).unwrap_err();
+    assert_eq!(error.kind(), WouldBlock);
+    trace.write("hello");
+    assert!(input.read_some(&mut [0; 4096]).unwrap() > 0);
+}
+
+/// poll(2) reports such a part once it is half full.
+#[test]
+fn a_short_part_of_a_trace_is_read() {
+    let Some(trace) = Trace::new() else {
+        return;
+    };
+    let processor = trace.write("hello");
+    let mut input = Input::new(trace.open_part(processor), Wait::Never);
+    assert!(input.read_some(&mut [0; 4096]).unwrap() > 0);
 }
