@@ -412,7 +412,13 @@ fn clearest<'c, 'a>(
     let is_unclear = evidence < MIN_LIKELY || margin < MIN_MARGIN || best.waits > 1.0 - MIN_OWN;
     // Who never waits on a pipe loses nothing by what the others wait for.
     let takes_turns = best.waits >= MIN_TURNS && shares_its_wait(best.stage, stages);
-    (!is_unclear && !takes_turns).then_some(best)
+    let mut others = candidates.iter();
+    let lacks_only_time =
+        |one: &Candidate<'_>| one.waits < MIN_TURNS && shares_of(one.stage).queued >= MIN_LACKING;
+    // Each of both would be faster with the processor of the other one.
+    let has_equal = lacks_only_time(best)
+        && others.any(|other| !std::ptr::eq(other, best) && lacks_only_time(other));
+    (!is_unclear && !takes_turns && !has_equal).then_some(best)
 }
 
 /// The stage that runs for most of the time while all others wait for pipes more often: those before

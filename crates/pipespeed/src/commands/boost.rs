@@ -20,7 +20,7 @@ use rustix::process::{Pid, child_subreaper, getpid};
 use crate::cli::BoostArgs;
 use crate::commands::child::{Started, command_error, exit_as, is_over, spawn};
 use crate::commands::{pipe_probe, require_process, require_processes};
-use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error};
+use pipespeed_base::failure::{AlreadyReported, full_message, say, start_error, with_remedy};
 use pipespeed_base::interrupt::{Interrupt, PassedOn};
 use pipespeed_base::output::print;
 use pipespeed_base::process::{SHELL, is_any_ready};
@@ -124,7 +124,8 @@ fn run_and_report(args: &BoostArgs) -> anyhow::Result<()> {
         Err(error) => {
             drop(receiver);
             say(&format!(
-                "pipespeed: there will be no report: signals can't be passed on to the command: {error}"
+                "pipespeed: there will be no report: signals can't be passed on to the command: {}",
+                with_remedy(&error)
             ));
             return become_command(args);
         }

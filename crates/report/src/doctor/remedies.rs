@@ -123,6 +123,13 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
+    // What no start of a process made can't be left out there.
+    if fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none() {
+        return format!(
+            "Remedy: {} must read what {} writes while it waits. {by_hand}",
+            reader.who.name, unread.writer.name
+        );
+    }
     format!(
         "Remedy: {} must read the {} of {} while it waits ({how}), or not ask for it ({}). {by_hand}",
         reader.who.name,
