@@ -37,7 +37,7 @@ pub struct DoctorArgs {
 /// Which processes to watch, and how.
 #[derive(Debug, Args)]
 pub struct WatchedArgs {
-    /// A process of the pipeline; its process group belongs to it.
+    /// A process of the pipeline.
     #[arg(value_name = "PID", value_parser = whole::<i32>(1..=i32::MAX), allow_negative_numbers = true, conflicts_with_all = ["all", "command"])]
     pub pid: Option<i32>,
     /// Examine the processes of all users.
