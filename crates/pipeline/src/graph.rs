@@ -308,7 +308,9 @@ impl Graph {
                     let mut beside = self.holders(link, side);
                     let is_above = |holder| holder != process.id.pid && ancestors.contains(&holder);
                     if !beside.any(is_above) {
-                        chosen.extend(self.holders(link, side.other()));
+                        let others = self.holders(link, side.other());
+                        // Those wait for the observer.
+                        chosen.extend(others.filter(|pid| !ancestors.contains(pid)));
                     }
                 }
             }
