@@ -24,7 +24,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-pub(crate) use self::nowait::{Nowait, is_master, is_pollable_file, is_terminal};
+#[cfg(feature = "tokio")]
+pub(crate) use self::nowait::is_pollable_file;
+pub(crate) use self::nowait::{Nowait, is_master, is_terminal};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently
