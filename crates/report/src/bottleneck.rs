@@ -337,7 +337,8 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     let queued = shares.queued.max(bottleneck.threads_queued);
     let waits = bottleneck.waits >= MIN_MENTIONED || queued >= MAX_ONLY_QUEUED;
-    let is_helped = also_disk || iowait.is_some() || waits || is_emptied;
+    let pauses = bottleneck.children.is_none() && shares.elsewhere >= MIN_MENTIONED;
+    let is_helped = also_disk || iowait.is_some() || waits || is_emptied || pauses;
     let is_only = bottleneck.delay.is_none() && !is_helped;
     let only = if is_only && shares.runs >= MIN_ONLY {
         "Only a"
@@ -351,8 +352,15 @@ fn faster_text(bottleneck: &Bottleneck, shares: &Shares, name: &str, pipes: &str
             describe_delay(delay)
         )
     });
+    let outside = bottleneck.outside.unwrap_or(Outside::Other);
+    let pause = format!(
+        " So does less waiting: it waits for {} {} of the time.",
+        outside.name(),
+        percent(shares.elsewhere)
+    );
+    let pause = if pauses { &*pause } else { "" };
     let iowait = iowait.unwrap_or_default();
-    format!("{only} faster {name}{disk} helps{pipes}.{delay}{iowait}")
+    format!("{only} faster {name}{disk} helps{pipes}.{pause}{delay}{iowait}")
 }
 
 /// Whether the stages share all processors, and several children of the stage use most of them.

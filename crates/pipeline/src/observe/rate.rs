@@ -50,6 +50,34 @@ impl Observation {
         for (pipe, rate) in self.pipes.iter_mut().zip(rates) {
             pipe.bytes_per_s = rate;
         }
+        let doubtful: BTreeSet<LinkId> = self
+            .living()
+            .flat_map(|process| self.incomplete_outputs(process))
+            .collect();
+        for pipe in &mut self.pipes {
+            if doubtful.contains(&pipe.id) {
+                pipe.bytes_per_s = None;
+            }
+        }
+    }
+
+    /// The pipes of a process with several outputs, as tee(1), if their rates are less than what it
+    /// wrote: a reader moves some by calls that are not counted, and does not show it (pv).
+    fn incomplete_outputs(&self, process: &Observed) -> BTreeSet<LinkId> {
+        let ends = process.process.ends.iter();
+        let outputs = ends.filter(|end| end.writes && end.fd != 2);
+        let outputs: BTreeSet<LinkId> = outputs.map(|end| end.pipe).collect();
+        let is_counted = !process.splices && !process.has_reaped && !process.process.others.writes;
+        let written = process.io.filter(|_| is_counted && process.counted_s > 0.0);
+        let written = written.map_or(0, |io| io.written_bytes);
+        let rate = |link: &LinkId| self.link(*link)?.bytes_per_s;
+        let read = outputs.iter().filter_map(rate).sum::<f64>() * process.counted_s;
+        let slack = MAX_DIFFERENCE.max(written / 10) as f64;
+        if outputs.len() > 1 && read + slack < written as f64 {
+            outputs
+        } else {
+            BTreeSet::new()
+        }
     }
 
     /// Bytes per second through a pipe; `None` if not known.
@@ -211,6 +239,39 @@ mod tests {
         Observed {
             io: Some(io),
             ..process.clone()
+        }
+    }
+
+    #[test]
+    fn rates_of_outputs_add_up_to_what_was_written() {
+        for (read, expected) in [(990, Some(990.0)), (200, None)] {
+            let io = |read_bytes, written_bytes| Io {
+                read_bytes,
+                written_bytes,
+                reads: 9,
+                writes: 9,
+            };
+            let moves = |pid, name, ends, io| Observed {
+                io: Some(io),
+                counted_s: 1.0,
+                ..busy(process(pid, name, ends), 1.0, 0.0, 0.0)
+            };
+            let million = 1 << 20;
+            let tee = moves(
+                2,
+                "tee",
+                vec![writes(1, 7), writes(3, 8)],
+                io(0, 2000 * million),
+            );
+            let all = vec![
+                tee,
+                moves(3, "cat", vec![reads(0, 7)], io(1000 * million, 0)),
+                moves(4, "pv", vec![reads(0, 8)], io(read * million, 0)),
+            ];
+            let mut all = observation(all);
+            all.set_rates();
+            let rate = all.link(LinkId::pipe(8)).unwrap().bytes_per_s;
+            assert_eq!(rate.map(|rate| rate / million as f64), expected);
         }
     }
 

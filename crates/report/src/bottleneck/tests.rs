@@ -175,6 +175,17 @@ fn nothing_is_excluded_for_a_stage_that_also_waits_on_pipes() {
 }
 
 #[test]
+fn a_stage_that_runs_and_pauses_gains_by_both() {
+    let text = text(|bottleneck| {
+        (bottleneck.shares.runs, bottleneck.shares.elsewhere) = (0.6, 0.4);
+        bottleneck.outside = Some(Outside::Timer);
+    });
+    let words =
+        "A faster tr helps; larger pipes don't. So does less waiting: it waits for a timer 40 %";
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
 fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
     let queued = |queued: f64, threads_queued: f64| {
         text(|bottleneck| {
