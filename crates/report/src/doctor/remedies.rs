@@ -123,7 +123,7 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
-    // What no start of a process made can't be left out there.
+    // Only a standard stream can be left out when a process is started.
     if fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none() {
         return format!(
             "Remedy: {} must read what {} writes while it waits. {by_hand}",

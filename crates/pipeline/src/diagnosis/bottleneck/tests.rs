@@ -197,6 +197,22 @@ fn stages_that_lack_processors_do_not_take_turns() {
     );
 }
 
+/// However full the pipe between them is.
+#[test]
+fn of_two_stages_that_only_lack_processors_none_is_named() {
+    let mut stages = chain(&[(0.5, 0.0, 0.0), (0.5, 0.0, 0.0)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.5;
+    }
+    let mut observation = observation(stages);
+    observation.pipes[0].fill = Some(0.01);
+    let findings = bottlenecks(&observation, &BTreeSet::new());
+    assert!(
+        matches!(findings[..], [Finding::PingPong { delay: Some(_), .. }]),
+        "{findings:?}"
+    );
+}
+
 /// Stages with these shares of running, being queued, blocked and starved, on two busy processors.
 fn on_busy_processors(shares: &[(f64, f64, f64, f64)]) -> Vec<Finding> {
     let others = shares
