@@ -43,7 +43,7 @@
 mod helper;
 
 use std::cell::RefCell;
-use std::io::{BufReader, PipeReader};
+use std::io::{self, BufReader, PipeReader};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -347,10 +347,13 @@ fn kill(proc: &Proc, id: ProcessId) {
 }
 
 /// Whether a pipe can be read from, or has ended, within this time.
-pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> bool {
+///
+/// # Errors
+/// Those of poll(2): it is refused by a seccomp filter, say. Whoever waits in a loop must end it.
+pub fn is_readable(fd: &BufReader<PipeReader>, within: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(fd.get_ref(), PollFlags::IN)];
     let within = Timespec::try_from(within).ok();
-    retry_on_intr(|| poll(&mut fds, within.as_ref())).is_ok_and(|ready| ready > 0)
+    Ok(retry_on_intr(|| poll(&mut fds, within.as_ref()))? > 0)
 }
 
 #[cfg(test)]

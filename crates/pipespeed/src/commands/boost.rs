@@ -250,8 +250,8 @@ impl AccountReceiver {
 
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let is_there =
-            !self.reader.buffer().is_empty() || is_readable(&self.reader, ACCOUNT_TIMEOUT);
+        let is_there = !self.reader.buffer().is_empty()
+            || is_readable(&self.reader, ACCOUNT_TIMEOUT).is_ok_and(|is_there| is_there);
         let is_read = is_there && self.reader.read_line(&mut line).is_ok();
         (is_read && !line.is_empty()).then_some(line)
     }

@@ -12,7 +12,7 @@ use crate::common::{
     Outcome, PIPESPEED, Running, command, json, json_file, run_alone, skip, start,
 };
 
-/// A shape of a pipeline. `A` runs a writer called aa; bb and dd copy their input, cc writes.
+/// A shape of a pipeline. `A` and `B` run writers called aa and cc; bb and dd copy their input.
 struct Shape {
     line: &'static str,
     /// The pipelines, each with its stages in order.
@@ -76,12 +76,12 @@ const SHAPES: [Shape; 12] = [
         raised: &[],
     },
     Shape {
-        line: "printf '/dev/zero\\n/dev/zero\\n' | xargs -n 1 -P 2 timeout SECONDS bb | dd > /dev/null",
-        stages: &[&["bb", "bb", "dd"]],
-        raised: &["bb and dd"],
+        line: "printf '%s\\n' $WRITER $WRITER | xargs -n 1 -P 2 timeout SECONDS aa | dd > /dev/null",
+        stages: &[&["aa", "aa", "dd"]],
+        raised: &["aa and dd"],
     },
     Shape {
-        line: "A | bb > /dev/null & timeout SECONDS cc | dd > /dev/null; wait",
+        line: "A | bb > /dev/null & B | dd > /dev/null; wait",
         stages: &[&["aa", "bb"], &["cc", "dd"]],
         raised: &["aa and bb", "cc and dd"],
     },
@@ -90,13 +90,15 @@ const SHAPES: [Shape; 12] = [
 /// A command of this program with a shape, whose writers end after twice the time.
 fn run(programs: &TempDir, args: &str, shape: &Shape, seconds: u32) -> Running {
     let writing = (2 * seconds).to_string();
-    let line = shape.line.replace('A', "timeout SECONDS aa");
+    let line = shape.line.replace('A', "timeout SECONDS aa $WRITER");
+    let line = line.replace('B', "timeout SECONDS cc $WRITER");
     let line = line.replace("SECONDS", &writing);
     let mut command = Command::new(PIPESPEED);
     command.args(args.replace("SECONDS", &seconds.to_string()).split(' '));
     command.args(["bash", "-c", &line]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", programs.path().display()));
+    command.env("WRITER", programs.path().join("writer"));
     start(command)
 }
 
@@ -183,16 +185,22 @@ fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
 
 #[test]
 fn command_has_same_stages_in_doctor_top_profile_and_boost() {
-    if Command::new("bash").arg("--version").output().is_err() {
-        return skip("no bash");
+    for program in ["bash", "perl"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return skip(&format!("no {program}"));
+        }
     }
     let programs = tempfile::tempdir().unwrap();
-    for (name, program) in [("aa", "yes"), ("bb", "cat"), ("cc", "yes"), ("dd", "cat")] {
+    for (name, program) in [("aa", "perl"), ("bb", "cat"), ("cc", "perl"), ("dd", "cat")] {
         let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .map(|directory| directory.join(program))
             .find(|path| path.exists());
         symlink(found.unwrap(), programs.path().join(name)).unwrap();
     }
+    // Slow, so that the four tools see the same on a machine of two processors.
+    let writer =
+        "$| = 1; for (;;) { print \"a line\\n\" x 5000; select(undef, undef, undef, 0.002) }";
+    std::fs::write(programs.path().join("writer"), writer).unwrap();
     let mut wrong = Vec::new();
     for shape in &SHAPES {
         // On a busy machine programs start late, and short-lived ones look as if they lasted.

@@ -69,7 +69,7 @@ impl Helper {
                 run_orphan(|| use_only(input, output).map(|()| move || drop(serve(answer))))?;
             }
         }
-        if !is_readable(&answers, MAX_WAIT) {
+        if !is_readable(&answers, MAX_WAIT)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let mut line = String::new();
@@ -96,7 +96,7 @@ impl Helper {
         sent.map_err(|_| NoAnswer::Late)?;
         let start = Instant::now();
         let mut blocked_since = None;
-        while !is_readable(&self.answers, CHECK_INTERVAL) {
+        while !is_readable(&self.answers, CHECK_INTERVAL).map_err(|_| NoAnswer::Late)? {
             let now = Instant::now();
             if !self.is_blocked(proc) {
                 blocked_since = None;
@@ -127,10 +127,11 @@ impl Helper {
     }
 }
 
-/// Waits for the helper's first line, or for its end; after a signal only for a short while.
+/// Waits for the helper's first line, or for its end; after a signal only for a short while, and not at
+/// all where that can't be noticed.
 fn await_start(answers: &BufReader<PipeReader>) {
     let start = Instant::now();
-    while !is_readable(answers, CHECK_INTERVAL) {
+    while matches!(is_readable(answers, CHECK_INTERVAL), Ok(false)) {
         let most = if first_signal().is_some() {
             MAX_START_AFTER_SIGNAL
         } else {
