@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 #[cfg(feature = "tokio")]
 pub(crate) use self::nowait::is_pollable_file;
-pub(crate) use self::nowait::{Nowait, is_master, is_terminal};
+pub(crate) use self::nowait::{Nowait, is_master, is_terminal, is_trace};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently
