@@ -3,6 +3,7 @@
 
 use std::hint;
 use std::os::fd::BorrowedFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -233,11 +234,20 @@ pub(crate) enum Interest<'a> {
     Writable(BorrowedFd<'a>),
 }
 
+/// After this number of attempts that moved nothing although poll(2) reported that they would, waiting
+/// is considered futile.
+pub(crate) const MAX_FUTILE_ATTEMPTS: u32 = 100;
+
+/// Pause between attempts once waiting is futile.
+pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(1);
+
 /// Waits according to a [`Wait`], and keeps the state for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     wait: Wait,
     backoff: Backoff,
+    /// Attempts after poll(2) that failed, since the last that succeeded.
+    futile: u32,
 }
 
 impl Waiter {
@@ -245,6 +255,7 @@ impl Waiter {
         Waiter {
             wait,
             backoff: Backoff::new(wait),
+            futile: 0,
         }
     }
 
@@ -278,22 +289,30 @@ impl Waiter {
     ) -> rustix::io::Result<()> {
         counts.would_blocks += 1;
         match self.wait {
-            Wait::Never => Err(Errno::AGAIN),
-            // `before_attempt` polls.
-            Wait::Poll => Ok(()),
-            Wait::Spin => Ok(()),
+            Wait::Never => return Err(Errno::AGAIN),
+            Wait::Spin => return Ok(()),
             Wait::Adaptive if self.backoff.should_retry() => {
                 hint::spin_loop();
-                Ok(())
+                return Ok(());
             }
+            // `before_attempt` polls.
+            Wait::Poll => {}
             // Under `Block` another process made the open file non-blocking.
-            Wait::Block | Wait::Adaptive => poll_each(interests, counts),
+            Wait::Block | Wait::Adaptive => poll_each(interests, counts)?,
         }
+        self.futile += 1;
+        if self.futile > MAX_FUTILE_ATTEMPTS {
+            // For example at a full socket with a message in its error queue.
+            counts.syscalls += 1;
+            thread::sleep(STUCK_PAUSE);
+        }
+        Ok(())
     }
 
     /// Called when an attempt moved something.
     pub(crate) fn record_success(&mut self) {
         self.backoff.record_success();
+        self.futile = 0;
     }
 }
 

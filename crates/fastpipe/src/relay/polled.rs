@@ -20,14 +20,14 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::task::{JoinHandle, consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
-use super::engine::{Attempted, Engine, STUCK_PAUSE};
+use super::engine::{Attempted, Engine};
 use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::{Waited, is_ready};
 use super::{bytes_moved, check_ends, spare};
 use crate::registered::{register, register_duplicate};
-use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
+use crate::wait::{STUCK_PAUSE, UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
 const MAX_ATTEMPTS: u64 = 32;
