@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use rustix::thread::CpuSet;
@@ -234,6 +235,24 @@ pub(crate) enum Interest<'a> {
     Writable(BorrowedFd<'a>),
 }
 
+impl Interest<'_> {
+    /// Checks that the descriptor is open for that: otherwise poll(2) never reports it.
+    ///
+    /// # Errors
+    /// `BADF` if it is not; those of fcntl(2).
+    pub(crate) fn check_access(self) -> rustix::io::Result<()> {
+        let (fd, needed) = match self {
+            Interest::Readable(fd) => (fd, OFlags::RDONLY),
+            Interest::Writable(fd) => (fd, OFlags::WRONLY),
+        };
+        let access = rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE;
+        if access != needed && access != OFlags::RDWR {
+            return Err(Errno::BADF);
+        }
+        Ok(())
+    }
+}
+
 /// After this number of attempts that moved nothing although poll(2) reported that they would, waiting
 /// is considered futile.
 pub(crate) const MAX_FUTILE_ATTEMPTS: u32 = 100;
@@ -246,6 +265,8 @@ pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Waiter {
     wait: Wait,
     backoff: Backoff,
+    /// The descriptors of the first attempt are open for what is awaited.
+    is_checked: bool,
     /// Attempts after poll(2) that failed, since the last that succeeded.
     futile: u32,
 }
@@ -255,6 +276,7 @@ impl Waiter {
         Waiter {
             wait,
             backoff: Backoff::new(wait),
+            is_checked: false,
             futile: 0,
         }
     }
@@ -270,11 +292,17 @@ impl Waiter {
 
     /// Called before each attempt: polls under [`Wait::Poll`].
     pub(crate) fn before_attempt(
-        &self,
+        &mut self,
         interests: &[Interest<'_>],
         counts: &mut Counts,
     ) -> rustix::io::Result<()> {
         if self.wait == Wait::Poll {
+            if !self.is_checked {
+                for interest in interests {
+                    interest.check_access()?;
+                }
+                self.is_checked = true;
+            }
             poll_each(interests, counts)?;
         }
         Ok(())
