@@ -20,7 +20,9 @@ use crate::counts::Counts;
 /// where preadv2(2) and pwritev2(2) refuse RWF_NOWAIT. From then on the descriptor must refer to the same file:
 /// if another one takes its number (dup2(2)), the first is still read or written. Calls may block on a terminal
 /// that can't be opened again (another user's after su(1); under TIOCEXCL; where TIOCGDEV is refused; without a free
-/// descriptor or /proc), and on a regular file that waits for data, other than /proc/kmsg and a trace's trace_pipe.
+/// descriptor or /proc), and on a regular file that waits for data. Reads of /proc/kmsg and trace_pipe don't block,
+/// except of the trace_pipe of one processor, and where the trace's option `block` is set; splice(2) from trace_pipe
+/// may. Read at least 8 KiB of it at once: the kernel keeps what does not fit, and poll(2) does not see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Wait {

@@ -66,7 +66,8 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 ///
 /// A connection may refuse bytes and still send some: a server on a Unix socket that has shut down reading and
 /// answers. Its answer is passed on while it comes without pauses. Once the copy has waited for more of it for
-/// 0.25 s in all, it ends with the error, and what a server sends after such a pause is lost. The copy lasts for
+/// 0.25 s in all, it ends with the error, and what a server sends after such a pause is lost. Without a
+/// descriptor for a timer, this limit needs a free thread of the runtime's blocking pool. The copy lasts for
 /// as long as the other connection takes to receive the answer: limit its time where that may never end.
 ///
 /// Nothing else may read from or write to the connections meanwhile.
