@@ -14,7 +14,7 @@ use tokio::io::{Interest, Ready};
 use tokio::task::coop::poll_proceed;
 
 use crate::transfer::is_pollable_file;
-use crate::wait::NO_WAIT;
+use crate::wait::{self, NO_WAIT};
 
 /// A value, and a duplicate of its descriptor that is registered with the runtime.
 ///
@@ -160,8 +160,14 @@ impl Registered<()> {
     /// Registers a duplicate of `fd`.
     ///
     /// # Errors
-    /// As of [`register_duplicate`].
+    /// `BADF` if `fd` is not open for that, and those of [`register_duplicate`].
     pub(crate) fn new(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        if interest.is_readable() {
+            wait::Interest::Readable(fd).check_access()?;
+        }
+        if interest.is_writable() {
+            wait::Interest::Writable(fd).check_access()?;
+        }
         Ok(Registered {
             inner: (),
             readiness: ReadinessSource::new(register_duplicate(fd, interest)?, false),

@@ -3,9 +3,11 @@
 
 use std::hint;
 use std::os::fd::BorrowedFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use rustix::thread::CpuSet;
@@ -18,7 +20,9 @@ use crate::counts::Counts;
 /// where preadv2(2) and pwritev2(2) refuse RWF_NOWAIT. From then on the descriptor must refer to the same file:
 /// if another one takes its number (dup2(2)), the first is still read or written. Calls may block on a terminal
 /// that can't be opened again (another user's after su(1); under TIOCEXCL; where TIOCGDEV is refused; without a free
-/// descriptor or /proc), and on a regular file that waits for data, other than /proc/kmsg and a trace's trace_pipe.
+/// descriptor or /proc), and on a regular file that waits for data. Reads of /proc/kmsg and trace_pipe don't block,
+/// except of the trace_pipe of one processor, and where the trace's option `block` is set; splice(2) from trace_pipe
+/// may. Read at least 8 KiB of it at once: the kernel keeps what does not fit, and poll(2) does not see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Wait {
@@ -233,11 +237,40 @@ pub(crate) enum Interest<'a> {
     Writable(BorrowedFd<'a>),
 }
 
+impl Interest<'_> {
+    /// Checks that the descriptor is open for that: otherwise poll(2) never reports it.
+    ///
+    /// # Errors
+    /// `BADF` if it is not; those of fcntl(2).
+    pub(crate) fn check_access(self) -> rustix::io::Result<()> {
+        let (fd, needed) = match self {
+            Interest::Readable(fd) => (fd, OFlags::RDONLY),
+            Interest::Writable(fd) => (fd, OFlags::WRONLY),
+        };
+        let access = rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE;
+        if access != needed && access != OFlags::RDWR {
+            return Err(Errno::BADF);
+        }
+        Ok(())
+    }
+}
+
+/// After this number of attempts that moved nothing although poll(2) reported that they would, waiting
+/// is considered futile.
+pub(crate) const MAX_FUTILE_ATTEMPTS: u32 = 100;
+
+/// Pause between attempts once waiting is futile.
+pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(1);
+
 /// Waits according to a [`Wait`], and keeps the state for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     wait: Wait,
     backoff: Backoff,
+    /// The descriptors of the first attempt are open for what is awaited.
+    is_checked: bool,
+    /// Attempts after poll(2) that failed, since the last that succeeded.
+    futile: u32,
 }
 
 impl Waiter {
@@ -245,6 +278,8 @@ impl Waiter {
         Waiter {
             wait,
             backoff: Backoff::new(wait),
+            is_checked: false,
+            futile: 0,
         }
     }
 
@@ -259,11 +294,17 @@ impl Waiter {
 
     /// Called before each attempt: polls under [`Wait::Poll`].
     pub(crate) fn before_attempt(
-        &self,
+        &mut self,
         interests: &[Interest<'_>],
         counts: &mut Counts,
     ) -> rustix::io::Result<()> {
         if self.wait == Wait::Poll {
+            if !self.is_checked {
+                for interest in interests {
+                    interest.check_access()?;
+                }
+                self.is_checked = true;
+            }
             poll_each(interests, counts)?;
         }
         Ok(())
@@ -278,22 +319,30 @@ impl Waiter {
     ) -> rustix::io::Result<()> {
         counts.would_blocks += 1;
         match self.wait {
-            Wait::Never => Err(Errno::AGAIN),
-            // `before_attempt` polls.
-            Wait::Poll => Ok(()),
-            Wait::Spin => Ok(()),
+            Wait::Never => return Err(Errno::AGAIN),
+            Wait::Spin => return Ok(()),
             Wait::Adaptive if self.backoff.should_retry() => {
                 hint::spin_loop();
-                Ok(())
+                return Ok(());
             }
+            // `before_attempt` polls.
+            Wait::Poll => {}
             // Under `Block` another process made the open file non-blocking.
-            Wait::Block | Wait::Adaptive => poll_each(interests, counts),
+            Wait::Block | Wait::Adaptive => poll_each(interests, counts)?,
         }
+        self.futile += 1;
+        if self.futile > MAX_FUTILE_ATTEMPTS {
+            // For example at a full socket with a message in its error queue.
+            counts.syscalls += 1;
+            thread::sleep(STUCK_PAUSE);
+        }
+        Ok(())
     }
 
     /// Called when an attempt moved something.
     pub(crate) fn record_success(&mut self) {
         self.backoff.record_success();
+        self.futile = 0;
     }
 }
 

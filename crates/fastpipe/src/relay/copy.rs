@@ -13,7 +13,7 @@ use super::report::Side;
 use super::step::{Needs, Step};
 use crate::buffer::Buffer;
 use crate::pipe;
-use crate::transfer::{Counts, Input, Nowait};
+use crate::transfer::{Counts, Input, Nowait, is_trace};
 use crate::wait::Wait;
 
 /// Copying through a buffer.
@@ -42,19 +42,18 @@ pub(super) struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    /// `may_block`: a read of a file may wait.
+    /// `may_block`: a read of a trace may wait.
     pub(super) fn new(
         input: &Endpoint<'a>,
         output: &Endpoint<'a>,
         size: usize,
         may_block: bool,
     ) -> Self {
-        let source = Input::new(input.fd, Wait::Never);
-        let source = if may_block && input.is_file() {
-            source.with_plain_reads()
-        } else {
-            source
-        };
+        let mut source = Input::new(input.fd, Wait::Never);
+        // poll(2) does not report the end of a trace that is turned off.
+        if may_block && input.is_file() && is_trace(input.fd) {
+            source = source.with_plain_reads();
+        }
         Copying {
             input: *input,
             source,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::SeekFrom;
 
@@ -19,14 +19,7 @@ use super::step::{Needs, Step};
 use super::waiting::{Waited, Watch};
 use crate::pipe;
 use crate::transfer::is_refusal;
-use crate::wait::Wait;
-
-/// After this number of attempts that moved nothing although both ends were
-/// ready, the technique is considered stuck.
-const MAX_FUTILE_ATTEMPTS: u32 = 100;
-
-/// Pause between attempts if reading and writing is stuck.
-pub(super) const STUCK_PAUSE: Duration = Duration::from_millis(1);
+use crate::wait::{MAX_FUTILE_ATTEMPTS, STUCK_PAUSE, Wait};
 
 type Callback<'c> = &'c mut dyn FnMut(&Progress<'_>) -> Flow;
 

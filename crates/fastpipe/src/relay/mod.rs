@@ -34,15 +34,16 @@
 //!
 //! Exceptions: reads and writes of files take as long as the disk takes, which
 //! is why each call is [bounded](Options::block). Special files that look regular
-//! but block, such as trace_pipe of tracefs and /proc/kmsg, block the relay; under
-//! [`Wait::Never`](crate::wait::Wait::Never) these two don't, unless it is the trace_pipe of one processor.
+//! but block, such as trace_pipe of tracefs, block the relay. /proc/kmsg does not, nor does
+//! trace_pipe under [`Wait::Never`](crate::wait::Wait::Never), with the exceptions that
+//! [`Wait`](crate::wait::Wait) names.
 //!
 //! The descriptors are not changed. O_NONBLOCK belongs to the open file, which
 //! other processes may share; SPLICE_F_NONBLOCK, RWF_NOWAIT and MSG_DONTWAIT
 //! apply to one call. A FIFO or terminal that supports none of these is opened
-//! again. Character devices other than terminals, and masters of
-//! pseudo-terminals, are polled and then written to in small pieces; such a
-//! write could block if there is room for less than 512 bytes, or 4096 bytes at such a device.
+//! again. Masters of pseudo-terminals are polled and then written to in pieces of at most 512 bytes,
+//! and devices other than terminals in pieces of at most 4096. Such a write may block if there is
+//! room for less.
 //!
 //! # Choice of the technique
 //! | from | to | technique |

@@ -20,14 +20,14 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::task::{JoinHandle, consume_budget, spawn_blocking, yield_now};
 
 use super::ends::Endpoint;
-use super::engine::{Attempted, Engine, STUCK_PAUSE};
+use super::engine::{Attempted, Engine};
 use super::options::{Flow, Options};
 use super::report::{End, RelayError, Relayed, Side};
 use super::step::Needs;
 use super::waiting::{Waited, is_ready};
 use super::{bytes_moved, check_ends, spare};
 use crate::registered::{register, register_duplicate};
-use crate::wait::{UNWATCHED, Wait, failure_of_output, poll_now};
+use crate::wait::{STUCK_PAUSE, UNWATCHED, Wait, failure_of_output, poll_now};
 
 /// Attempts that move bytes before others have their turn.
 const MAX_ATTEMPTS: u64 = 32;
@@ -66,7 +66,8 @@ pub async fn copy(input: impl AsFd, output: impl AsFd) -> io::Result<u64> {
 ///
 /// A connection may refuse bytes and still send some: a server on a Unix socket that has shut down reading and
 /// answers. Its answer is passed on while it comes without pauses. Once the copy has waited for more of it for
-/// 0.25 s in all, it ends with the error, and what a server sends after such a pause is lost. The copy lasts for
+/// 0.25 s in all, it ends with the error, and what a server sends after such a pause is lost. Without a
+/// descriptor for a timer, this limit needs a free thread of the runtime's blocking pool. The copy lasts for
 /// as long as the other connection takes to receive the answer: limit its time where that may never end.
 ///
 /// Nothing else may read from or write to the connections meanwhile.

@@ -63,16 +63,18 @@
 //!
 //! A duplicate of each descriptor but a file's is registered with the runtime, so those of tokio's own types
 //! can be used, too. A connection passed on by [`copy_bidirectional`] thus has four descriptors, up to eight
-//! while bytes are under way, and two timers more if both ends have messages in their error queues. A
-//! [`Writer`] to such a socket has one more. Where there are none for pipes, bytes are copied. Up to eight empty
-//! pipes stay open for later copies. Closing a duplicate releases the record locks (fcntl_locking(2)) that this
-//! process has on a FIFO, a device, /proc/kmsg or trace_pipe.
+//! while bytes are under way; a timer more while it waits for the answer of an end that refuses bytes, and two if
+//! both ends have messages in their error queues. A [`Writer`] to a socket with such messages has one more. Where
+//! there are none for pipes, bytes are copied. Up to eight empty pipes stay open for later copies. Closing a
+//! duplicate releases the record locks (fcntl_locking(2)) that this process has on a FIFO, a device, /proc/kmsg or
+//! trace_pipe.
 //!
 //! # What may block
 //! - Files, and other descriptors for which epoll(7) is not possible (EPERM), are always ready: a call takes as
 //!   long as the disk takes. Files of the kernel that wait for data block a thread, except for two that the
-//!   runtime can wait for: /proc/kmsg, and trace_pipe of a trace (not that of one processor). The end of a trace
-//!   that was turned off is not noticed. Both need /proc.
+//!   runtime can wait for: /proc/kmsg, and trace_pipe as [`Wait`](crate::Wait) says. The end of a trace
+//!   that was turned off is not noticed. Both need /proc. Where O_NONBLOCK is set on the trace_pipe of one
+//!   processor, a [`Reader`] fails with `WouldBlock`.
 //! - Where a socket's O_NONBLOCK is set, a copy expects that it stays so. If another process clears it, a call
 //!   may block.
 //! - A terminal is opened again, and so used without blocking. That is not possible after su(1) or

@@ -40,7 +40,7 @@ impl<F: AsFd> Reader<F> {
     /// Creates a reader from `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of fstat(2), dup(2) and epoll_ctl(2).
+    /// EBADF if `fd` is not open for reading; those of fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Reader::builder(), fd)
     }

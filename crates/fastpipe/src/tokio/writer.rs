@@ -49,7 +49,7 @@ impl<F: AsFd> Writer<F> {
     /// Creates a writer to `fd` with the default settings.
     ///
     /// # Errors
-    /// Those of mmap(2), fstat(2), dup(2) and epoll_ctl(2).
+    /// EBADF if `fd` is not open for writing; those of mmap(2), fstat(2), dup(2) and epoll_ctl(2).
     pub fn new(fd: F) -> io::Result<Self> {
         Self::with(crate::Writer::builder(), fd)
     }

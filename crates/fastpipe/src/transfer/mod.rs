@@ -21,12 +21,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 #[cfg(feature = "tokio")]
 pub(crate) use self::nowait::is_pollable_file;
-pub(crate) use self::nowait::{Nowait, is_master, is_terminal};
+pub(crate) use self::nowait::{Nowait, is_master, is_terminal, is_trace};
 use crate::wait::{Interest, Wait, Waiter};
 
 /// Maximum number of pieces for one system call: IOV_MAX. rustix silently
@@ -172,10 +171,7 @@ impl<F: AsFd> Output<F> {
                 Err(Errno::INVAL) => Err(Errno::MFILE),
                 own => own,
             }?;
-            let access = rustix::fs::fcntl_getfl(&own)? & OFlags::ACCMODE;
-            if access != OFlags::WRONLY && access != OFlags::RDWR {
-                return Err(Errno::BADF);
-            }
+            Interest::Writable(own.as_fd()).check_access()?;
             self.duplicate = Some(own);
             // By now `fd` may refer to another open file.
             self.nowait = Nowait::default();

@@ -208,12 +208,18 @@ pub(crate) fn is_master(device: u64) -> bool {
     )
 }
 
+const TRACEFS_MAGIC: FsWord = libc::TRACEFS_MAGIC as FsWord;
+
+/// Whether it is a file of tracefs. False if unknown.
+pub(crate) fn is_trace(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|file_system| file_system.f_type == TRACEFS_MAGIC)
+}
+
 /// Whether reads of a regular file may wait, and poll(2) reports when they don't: /proc/kmsg, and trace_pipe
 /// of a trace (Documentation/trace/ftrace.rst). False if unknown.
 ///
 /// Not trace_pipe of one processor: poll(2) reports it once it is half full (buffer_percent).
 pub(crate) fn is_pollable_file(fd: BorrowedFd<'_>) -> bool {
-    const TRACEFS_MAGIC: FsWord = libc::TRACEFS_MAGIC as FsWord;
     let Ok(file_system) = rustix::fs::fstatfs(fd) else {
         return false;
     };

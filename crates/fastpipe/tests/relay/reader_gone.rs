@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 use crate::common::ends::{in_a_thread, noticed, outputs, tcp};
+use crate::common::skip::skip;
 use crate::common::state::{until, until_asleep};
 use crate::common::{Directory, pipe_of};
 use fastpipe::pipe;
@@ -93,6 +96,32 @@ fn the_end_of_an_output_with_an_error_queue_is_noticed() {
         until("the relay ends", || relaying.is_finished());
         assert!(relaying.join().unwrap().unwrap_err().reader_is_gone());
     }
+}
+
+/// A relay that takes bytes from the log would keep them from its usual reader.
+fn idle_log_of_the_kernel() -> Option<File> {
+    let is_idle = |log: &File| {
+        let mut fds = [PollFd::new(log, PollFlags::IN)];
+        // Containers hide it behind /dev/null.
+        log.metadata().unwrap().is_file() && poll(&mut fds, Some(&Default::default())) == Ok(0)
+    };
+    let log = File::open("/proc/kmsg").ok().filter(is_idle);
+    if log.is_none() {
+        skip("no idle /proc/kmsg here");
+    }
+    log
+}
+
+#[test]
+fn the_log_of_the_kernel_does_not_block_a_relay() {
+    let Some(log) = idle_log_of_the_kernel() else {
+        return;
+    };
+    let (reader, output) = pipe_of(65_536);
+    drop(reader);
+    let (_, relaying) = in_a_thread(log.into(), output, Options::new());
+    until("the relay ends", || relaying.is_finished());
+    assert!(relaying.join().unwrap().unwrap_err().reader_is_gone());
 }
 
 #[test]

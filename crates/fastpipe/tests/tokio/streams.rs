@@ -349,6 +349,19 @@ fn record_locks_of_a_file_remain() {
     });
 }
 
+/// The runtime would never report it.
+#[test]
+fn the_wrong_end_of_a_pipe_is_refused() {
+    run(async {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let errors = [
+            Reader::new(&writer).unwrap_err(),
+            Writer::new(&reader).unwrap_err(),
+        ];
+        assert_eq!(errors.map(|e| e.raw_os_error()), [Some(libc::EBADF); 2]);
+    });
+}
+
 #[test]
 fn an_end_that_cannot_wait_in_the_runtime_is_no_proper_end() {
     run(async {

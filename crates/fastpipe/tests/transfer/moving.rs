@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::ends::unix;
+use crate::common::ends::{nonblocking, noticed, tcp, unix};
 use crate::common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
 use crate::common::state::until_asleep;
 use crate::common::vmsplice;
@@ -330,5 +331,29 @@ fn an_empty_transfer_needs_no_system_call_and_no_peer() {
         let spliced = input.splice(&writer, 0, Default::default());
         assert_eq!(spliced.unwrap(), 0);
         assert_eq!(input.counts(), Counts::default());
+    }
+}
+
+/// poll(2) reports the error all the time.
+#[test]
+fn a_full_socket_with_an_error_queue_is_not_polled_again_and_again() {
+    for wait in [Wait::Block, Wait::Poll, Wait::Adaptive] {
+        // As if another process had made it so, under `Block`.
+        let (to, from) = nonblocking(tcp());
+        if !noticed(&to) {
+            return;
+        }
+        let since = Instant::now();
+        let sending = std::thread::spawn(move || {
+            let mut out = Output::new(to, wait);
+            out.write(&vec![0; 64 << 20]).unwrap_err();
+            out.counts()
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        drop(from);
+        let counts = sending.join().unwrap();
+        // 100 without a pause after each success, and one a millisecond.
+        let most = 100 * (counts.moving_calls + 1) + since.elapsed().as_millis() as u64;
+        assert!(counts.polls < 2 * most, "{wait:?}: {counts:?}");
     }
 }

@@ -67,6 +67,16 @@ fn vmsplice_asks_for_descriptor_once_and_refuses_a_read_end() {
     }
 }
 
+/// poll(2) would never report it.
+#[test]
+fn the_wrong_end_of_a_pipe_is_refused_under_every_wait() {
+    for wait in ALL_WAITS {
+        let (reader, writer) = pipe_of(65_536);
+        is_refused(Input::new(&writer, wait).read(&mut [0]), Errno::BADF);
+        is_refused(Output::new(&reader, wait).write(b"x"), Errno::BADF);
+    }
+}
+
 #[test]
 fn vmsplice_to_anything_but_a_pipe_is_refused() {
     if !vmsplice::is_allowed() {
