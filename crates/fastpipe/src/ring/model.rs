@@ -177,7 +177,7 @@ fn consume(mut end: ModelEnd, most: u64, at_least: usize) -> u64 {
 }
 
 fn check(words: u64, wanted: u64, at_least: usize) {
-    check_waits(words, wanted, at_least, [false, false], 4);
+    check_waits(words, wanted, at_least, [false, false], 3);
 }
 
 /// `polls`: whether the producer and the consumer wait by their descriptors. `preemptions`: how many to

@@ -187,7 +187,7 @@ fn differences(programs: &TempDir, shape: &Shape, seconds: u32) -> Vec<String> {
 fn command_has_same_stages_in_doctor_top_profile_and_boost() {
     for program in ["bash", "perl"] {
         if Command::new(program).arg("--version").output().is_err() {
-            return skip(&format!("no {program}"));
+            return skip(format!("no {program}"));
         }
     }
     let programs = tempfile::tempdir().unwrap();
