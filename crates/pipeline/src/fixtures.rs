@@ -195,6 +195,7 @@ pub fn bottleneck(pid: i32, name: &str, shares: Shares) -> Bottleneck {
         room: Room::Usual,
         waits: 0.0,
         iowait: 0.0,
+        limiter: None,
         before: Vec::new(),
         after: Vec::new(),
     }

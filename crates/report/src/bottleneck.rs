@@ -2,7 +2,7 @@
 
 use pipespeed_base::size;
 use pipespeed_host::CpuList;
-use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, Room};
+use pipespeed_pipeline::diagnosis::{Bottleneck, Delay, PausingStage, Room};
 use pipespeed_pipeline::sample::{Children, Shares};
 use pipespeed_pipeline::wait::Outside;
 
@@ -241,6 +241,11 @@ fn remedy(
     name: &str,
     has_small_calls: bool,
 ) -> String {
+    if let Some(limiter) = &bottleneck.limiter
+        && let Some(what) = helpful(activity, name, has_small_calls)
+    {
+        return unless_limited(what, limiter);
+    }
     let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
     // Stages that wait for processors take them from each other less often with larger pipes.
@@ -315,6 +320,27 @@ fn remedy(
         String::new()
     };
     (text + &room + &stopped).trim().to_owned()
+}
+
+/// What would help most, if the stage itself is the cause.
+fn helpful(activity: MainActivity, name: &str, has_small_calls: bool) -> Option<String> {
+    match activity {
+        MainActivity::Runs if has_small_calls => Some("Fewer calls (see below)".to_owned()),
+        MainActivity::Runs => Some(format!("A faster {name}")),
+        MainActivity::WaitsForProcessor => Some("More processor time".to_owned()),
+        MainActivity::WaitsForDisk => Some("A faster disk".to_owned()),
+        MainActivity::WaitsForPipe | MainActivity::WaitsFor(_) | MainActivity::IsStopped => None,
+    }
+}
+
+/// The only remedy that may be right where another stage may limit the rate.
+fn unless_limited(what: String, limiter: &PausingStage) -> String {
+    format!(
+        "{what} would help unless {} limits the rate: it waits for {} {} of the time.",
+        limiter.stage.name,
+        limiter.outside.name(),
+        percent(limiter.share)
+    )
 }
 
 /// How a stopped stage goes on.
@@ -434,7 +460,7 @@ fn describe_delay(delay: &Delay) -> String {
     };
     match delay {
         Delay::Quota(quota) => format!(
-            "the CPU quota of its control group, {} processors, is used up in {} of the periods (docker --cpus)",
+            "the CPU quota of the control group, {} processors, is used up in {} of the periods (docker --cpus)",
             significant(quota.processors),
             percent(quota.throttled)
         ),

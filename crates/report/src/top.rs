@@ -412,16 +412,13 @@ fn verdict(pipeline: &Pipeline, is_long: bool) -> String {
     }
     match &pipeline.bottleneck {
         Some(bottleneck) if is_long => {
-            let probably = match bottleneck.certainty {
-                Certainty::Clear => "",
-                Certainty::Likely => "probably ",
-            };
+            let verb = bottleneck.verb();
             let waits = waits_for(bottleneck);
             let waits = waits.map_or(String::new(), |what| {
                 format!(" (waits for {})", escape(&what))
             });
             format!(
-                "{} is {probably}the bottleneck{waits}",
+                "{} {verb} the bottleneck{waits}",
                 escape(&bottleneck.stage.name)
             )
         }

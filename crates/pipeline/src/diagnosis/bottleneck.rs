@@ -1,6 +1,7 @@
 //! The bottleneck.
 
 mod delay;
+mod limiter;
 mod room;
 mod unnamed;
 
@@ -9,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use self::delay::Delay;
-use self::delay::cause_of_delay;
 pub(super) use self::delay::per_s;
+use self::delay::{cause_of_delay, is_at_quota};
+pub use self::limiter::PausingStage;
+use self::limiter::limiter;
 pub use self::room::Room;
 use self::room::room;
 pub use self::unnamed::ActiveStage;
@@ -37,6 +40,8 @@ const MIN_AWAKE: f64 = 0.8;
 /// A busy stage is the bottleneck if every other stage spends a share of the time off its pipes that is
 /// smaller by at least this.
 const MIN_LEAD: f64 = 0.15;
+/// A stage that runs for a smaller share hardly needs a processor.
+const MIN_NEEDED: f64 = 0.1;
 /// A stage that waits for its children for this share does what they do.
 const MIN_THROUGH_CHILDREN: f64 = 0.5;
 /// A stage that waits on pipes of the pipeline for all but this share is not the bottleneck.
@@ -85,6 +90,8 @@ pub struct Bottleneck {
     pub waits: f64,
     /// The share of the time in which its processors were idle while something waited for a disk.
     pub iowait: f64,
+    /// Another stage that may be the cause: it waits outside while the stage waits for it.
+    pub limiter: Option<PausingStage>,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
     /// The stages that get their data only through it, and their shares of waiting for input.
@@ -92,6 +99,15 @@ pub struct Bottleneck {
 }
 
 impl Bottleneck {
+    /// How certain it is, between the name of the stage and "the bottleneck".
+    pub fn verb(&self) -> &'static str {
+        match (&self.limiter, self.certainty) {
+            (Some(_), _) => "may be",
+            (None, Certainty::Clear) => "is",
+            (None, Certainty::Likely) => "is probably",
+        }
+    }
+
     /// What it mainly waits for outside of the pipeline, itself or the children for which it waits.
     pub fn awaited(&self) -> Option<Outside> {
         let (shares, outside) = match &self.children {
@@ -346,8 +362,11 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     let candidates: Vec<Candidate<'_>> = candidates
         .map(|stage| Candidate::new(stage, &flow))
         .collect();
+    let candidates = without_outrun(candidates);
     let clearest = clearest(&candidates, &levels, stages);
-    let best = clearest.or_else(|| busiest(&candidates));
+    let best = at_quota(&candidates)
+        .or(clearest)
+        .or_else(|| busiest(&candidates));
     let Some(best) = best.filter(|best| !polls_busy_children(best.stage)) else {
         return unnamed(observation, stages, &candidates);
     };
@@ -372,7 +391,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         them.map(|stage| (stage.who(), share(&stage.shares)))
             .collect()
     };
-    let is_clear = clearest.is_some() && best.evidence(&by_waits) >= MIN_CLEAR;
+    let is_clear = clearest.is_some_and(|clearest| std::ptr::eq(clearest, best))
+        && best.evidence(&by_waits) >= MIN_CLEAR;
     let children = best.awaited_children();
     Some(Finding::Bottleneck(Box::new(Bottleneck {
         stage: best.stage.who(),
@@ -390,9 +410,36 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         room: room(observation, best),
         waits: best.waits,
         iowait: observation.load.mean_iowait(stage.allowed.as_ref()),
+        limiter: limiter(best, stages),
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// The stages without those that hardly need a processor and wait for one all the same, if another one
+/// runs and never waits for them: nobody is held up by such a wait.
+fn without_outrun(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let runs_on =
+        |candidate: &Candidate<'_>| candidate.waits < MIN_TURNS && is_busy(candidate.stage);
+    if !candidates.iter().any(runs_on) {
+        return candidates;
+    }
+    let is_outrun = |candidate: &Candidate<'_>| {
+        let shares = shares_of(candidate.stage);
+        shares.runs < MIN_NEEDED && shares.queued >= MIN_LACKING
+    };
+    candidates
+        .into_iter()
+        .filter(|candidate| !is_outrun(candidate))
+        .collect()
+}
+
+/// The only stage that uses up the CPU quota of its control group by itself: it could take no more.
+fn at_quota<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
+    let mut limited = candidates
+        .iter()
+        .filter(|candidate| is_at_quota(candidate.stage));
+    limited.next().filter(|_| limited.next().is_none())
 }
 
 /// The stage with the most evidence, if that is enough, and if it does not only take turns.

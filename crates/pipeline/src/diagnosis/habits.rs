@@ -66,16 +66,11 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     let mut findings = Vec::new();
     for observed in observation.living().filter(|process| process.is_asked) {
         let own = observed.process.id.pid;
-        let takes = small(observation, &adjacency, observed, LinkSide::Input).filter(|calls| {
-            let mut before = adjacency.before.get(&own).into_iter().flatten();
-            before.all(|(from, _)| {
-                let writer = observation.find(*from);
-                writer.is_some_and(|writer| gives_more(writer, calls.bytes_per_call))
-            })
-        });
+        let before: Vec<(i32, LinkId)> = adjacency.before.get(&own).cloned().unwrap_or_default();
+        let takes = small(observation, &adjacency, observed, LinkSide::Input)
+            .filter(|calls| could_take_more(observation, &before, calls));
         let gives = small(observation, &adjacency, observed, LinkSide::Room).filter(|_| {
-            let mut before = adjacency.before.get(&own).into_iter().flatten();
-            !before.any(|(from, _)| {
+            !before.iter().any(|(from, _)| {
                 let writer = observation.find(*from);
                 writer.is_some_and(|writer| {
                     small(observation, &adjacency, writer, LinkSide::Room).is_some()
@@ -87,17 +82,34 @@ pub(super) fn small_calls(observation: &Observation) -> Vec<SmallCalls> {
     findings
 }
 
-/// Whether a process writes more at a time than its reader takes.
-fn gives_more(writer: &Observed, bytes_per_read: f64) -> bool {
+/// Whether a reader takes less a call than there is: a pipe before it is not nearly empty, the writers
+/// write more at a time, and what it reads comes from them, not from short files.
+fn could_take_more(
+    observation: &Observation,
+    before: &[(i32, LinkId)],
+    calls: &SmallCalls,
+) -> bool {
     const MIN_MORE: f64 = 2.0;
-    // A shell's `read` takes this much at a time, whatever is written.
+    const MIN_FROM_PIPES: f64 = 0.9;
+    // Nothing but a shell's `read` takes this much at a time, whatever is written.
     const ONE_BYTE: f64 = 1.05;
-    if writer.io.is_none() {
-        return bytes_per_read <= ONE_BYTE;
+    let is_filled = before.iter().any(|(_, link)| {
+        let fill = observation.link(*link).and_then(|link| link.fill);
+        fill.is_some_and(|fill| fill >= MAX_ROOMY)
+    });
+    let mut written_per_s = 0.0;
+    let mut writes_more = true;
+    for (from, _) in before {
+        let writer = observation.find(*from);
+        let bytes = writer.and_then(|writer| Some((writer.io?, writer.counted_s)));
+        let (io, seconds) = bytes.unwrap_or_default();
+        writes_more &=
+            io.written_bytes as f64 >= MIN_MORE * calls.bytes_per_call * io.writes as f64;
+        written_per_s += io.written_bytes as f64 / seconds.max(f64::MIN_POSITIVE);
     }
-    let io = writer.io.filter(|io| io.writes > 0);
-    let bytes_per_write = io.map(|io| io.written_bytes as f64 / io.writes as f64);
-    writer.splices || bytes_per_write.is_some_and(|bytes| bytes >= MIN_MORE * bytes_per_read)
+    let read_per_s = calls.bytes_per_call * calls.calls_per_s;
+    let is_from_pipes = written_per_s >= MIN_FROM_PIPES * read_per_s;
+    is_filled && (calls.bytes_per_call <= ONE_BYTE || writes_more && is_from_pipes)
 }
 
 fn small(
@@ -375,20 +387,40 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_less_than_it_could_is_named() {
-        let mut writer = busy(process(1, "seq", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
-        let mut reader = busy(process(2, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);
-        writer.io = Some(Io {
-            writes: 100,
-            written_bytes: 409_600,
-            ..Io::default()
-        });
-        reader.io = Some(Io {
-            reads: 409_600,
-            read_bytes: 409_600,
-            ..Io::default()
-        });
-        let found = small_calls(&observation(vec![writer, reader]));
-        assert!(matches!(&found[..], [SmallCalls { process, .. }] if process.pid == 2));
+    fn only_a_reader_that_could_take_more_is_named() {
+        let (full, empty) = (Some(0.9), Some(0.01));
+        for (fill, written_bytes, writes_made, read_bytes, reads_made, expected) in [
+            // A shell's read, whatever its writer does; and one of ten bytes.
+            (full, 409_600, 100, 409_600, 409_600, true),
+            (full, 0, 0, 409_600, 409_600, true),
+            (full, 409_600, 100, 409_600, 40_960, true),
+            // It takes what there is.
+            (empty, 409_600, 100, 409_600, 409_600, false),
+            (None, 409_600, 100, 409_600, 409_600, false),
+            // The pipe was full for a while, and then had lines one by one.
+            (full, 409_600, 40_960, 409_600, 40_960, false),
+            // It also reads short files.
+            (full, 409_600, 100, 4_000_000, 100_000, false),
+            (full, 0, 0, 4_000_000, 100_000, false),
+        ] {
+            let mut writer = busy(process(1, "seq", vec![writes(1, 7)]), 1.0, 0.0, 0.0);
+            let mut reader = busy(process(2, "sh", vec![reads(0, 7)]), 1.0, 0.0, 0.0);
+            writer.splices = written_bytes == 0;
+            writer.io = Some(Io {
+                writes: writes_made,
+                written_bytes,
+                ..Io::default()
+            });
+            reader.io = Some(Io {
+                reads: reads_made,
+                read_bytes,
+                ..Io::default()
+            });
+            let mut observation = observation(vec![writer, reader]);
+            observation.pipes[0].fill = fill;
+            let found = small_calls(&observation);
+            let is_named = found.iter().any(|calls| calls.process.pid == 2);
+            assert_eq!(is_named, expected, "{fill:?} {written_bytes} {read_bytes}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, Room};
+pub use self::bottleneck::{ActiveStage, Bottleneck, Certainty, Delay, PausingStage, Room};
 pub use self::deadlock::{Deadlock, DeadlockKind, DeadlockMember, PossibleEnd, WaitReason};
 pub use self::habits::SmallPipeCause;
 pub use self::mutual::{MutualWait, WaitingSide};

@@ -186,6 +186,25 @@ fn a_stage_that_runs_and_pauses_gains_by_both() {
 }
 
 #[test]
+fn nothing_is_sure_to_help_where_another_stage_may_limit_the_rate() {
+    let text = text(|bottleneck| {
+        (bottleneck.shares.runs, bottleneck.shares.queued) = (0.6, 0.2);
+        bottleneck.waits = 0.2;
+        bottleneck.delay = Some(Delay::Unknown);
+        bottleneck.limiter = Some(PausingStage {
+            stage: pipespeed_pipeline::diagnosis::Who {
+                pid: 6,
+                name: "python3".to_owned(),
+            },
+            outside: Outside::Timer,
+            share: 0.25,
+        });
+    });
+    let words = "A faster tr would help unless python3 limits the rate: it waits for a timer 25 % of the time.";
+    assert!(text.ends_with(words), "{text}");
+}
+
+#[test]
 fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
     let queued = |queued: f64, threads_queued: f64| {
         text(|bottleneck| {

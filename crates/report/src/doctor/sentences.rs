@@ -3,8 +3,8 @@
 use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_pipeline::diagnosis::{
-    ActiveStage, Bottleneck, Certainty, Finding, IdleReader, LeakedWriteEnd, MutualWait,
-    SmallCalls, SmallPipeCause, Unread, WaitingSide, Who, verdict,
+    ActiveStage, Bottleneck, Finding, IdleReader, LeakedWriteEnd, MutualWait, SmallCalls,
+    SmallPipeCause, Unread, WaitingSide, Who, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -326,10 +326,7 @@ fn remote_peers(observation: &Observation, bottleneck: &Bottleneck) -> String {
 
 fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     let stage = full(&bottleneck.stage);
-    let verb = match bottleneck.certainty {
-        Certainty::Clear => "is the bottleneck",
-        Certainty::Likely => "is probably the bottleneck",
-    };
+    let verb = bottleneck.verb();
     let text = describe_bottleneck(bottleneck, has_small_calls);
     let waits = |stages: &[(Who, f64)], what: &str| {
         let most = stages.iter().filter(|(_, share)| *share >= 0.05);
@@ -347,6 +344,9 @@ fn bottleneck_text(bottleneck: &Bottleneck, has_small_calls: bool) -> String {
     } else {
         format!(" ({others})")
     };
-    let text = format!("{stage} {verb}: it {}{others}. {}", text.does, text.remedy);
+    let text = format!(
+        "{stage} {verb} the bottleneck: it {}{others}. {}",
+        text.does, text.remedy
+    );
     text.trim_end().to_owned()
 }

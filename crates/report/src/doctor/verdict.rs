@@ -1,7 +1,7 @@
 //! The first line: the verdict in one sentence.
 
 use pipespeed_pipeline::diagnosis::{
-    ActiveStage, Bottleneck, Certainty, Finding, LeakedWriteEnd, Severity, Unread, verdict,
+    ActiveStage, Bottleneck, Finding, LeakedWriteEnd, Severity, Unread, verdict,
 };
 use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
@@ -181,11 +181,8 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
 }
 
 fn describe_bottleneck(bottleneck: &Bottleneck) -> String {
-    let probably = match bottleneck.certainty {
-        Certainty::Clear => "",
-        Certainty::Likely => "probably ",
-    };
-    format!("{} is {probably}the bottleneck.", full(&bottleneck.stage))
+    let verb = bottleneck.verb();
+    format!("{} {verb} the bottleneck.", full(&bottleneck.stage))
 }
 
 /// What the busiest of stages did of which none stands out, if any did much.

@@ -19,6 +19,10 @@ const MIN_THROTTLED: f64 = 0.1;
 /// A quota that is used up in this share of its periods allows no more, however short it stops its
 /// processes: other load delays them before.
 const MIN_USED_UP: f64 = 0.8;
+/// A stage that uses this part of a quota, which is used up in this share of its periods, uses it up by
+/// itself.
+const MIN_QUOTA_USE: f64 = 0.8;
+const MIN_AT_QUOTA: f64 = 0.5;
 /// A stage that runs or is ready to for a smaller share takes no processor from others.
 const MIN_ACTIVE: f64 = 0.05;
 /// Threads share too few processors if they use this part of them.
@@ -72,6 +76,13 @@ pub(in crate::diagnosis) fn per_s(process: &Observed, seconds: f64) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Whether a stage uses up the CPU quota of its control group, and does most of that itself.
+pub(super) fn is_at_quota(stage: &Observed) -> bool {
+    stage.quota.is_some_and(|quota| {
+        quota.throttled >= MIN_AT_QUOTA && load_of(stage) >= MIN_QUOTA_USE * quota.processors
+    })
 }
 
 /// How many processors a process and the children that it waits for use.
@@ -186,7 +197,7 @@ pub(super) fn delay(
     let quota = stage.quota.filter(|quota| quota.throttled >= MIN_THROTTLED);
     if let Some(quota) = quota {
         let is_most = quota.stopped_s >= queued / 2.0 * stage.counted_s;
-        if is_most || quota.throttled >= MIN_USED_UP {
+        if is_most || quota.throttled >= MIN_USED_UP || is_at_quota(stage) {
             return Delay::Quota(quota);
         }
     }

@@ -244,10 +244,99 @@ fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
             2,
         ),
         (&[(0.22, 0.71, 0.0, 0.0), (0.1, 0.53, 0.0, 0.37)][..], 1),
+        // It runs, and needs no processor time of one that hardly runs.
+        (
+            &[
+                (0.01, 0.32, 0.67, 0.0),
+                (0.97, 0.03, 0.0, 0.0),
+                (0.0, 1.0, 0.0, 0.0),
+            ],
+            2,
+        ),
     ] {
         let findings = on_busy_processors(shares);
         assert_eq!(only_pace(&findings).stage.pid, expected);
     }
+}
+
+#[test]
+fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
+    for (runs, starved, blocked, outside, expected) in [
+        (0.8, 0.2, 0.78, Outside::Timer, Some((1, Outside::Timer))),
+        // It never waits, or what is waited for is a stage itself.
+        (0.97, 0.03, 0.78, Outside::Timer, None),
+        (0.8, 0.2, 0.78, Outside::Child, None),
+        // It does not pause.
+        (0.8, 0.2, 0.98, Outside::Timer, None),
+    ] {
+        let mut stages = chain(&[
+            (0.02, blocked, 0.0),
+            (runs, 0.0, starved),
+            (0.02, 0.0, 0.98),
+        ]);
+        stages[0].shares.elsewhere = 0.98 - blocked;
+        stages[0].outside = [(outside, 0.98 - blocked)].into();
+        let findings = found(stages);
+        let bottleneck = only_pace(&findings);
+        let limiter = bottleneck.limiter.as_ref();
+        let limiter = limiter.map(|limiter| (limiter.stage.pid, limiter.outside));
+        assert_eq!((bottleneck.stage.pid, limiter), (2, expected));
+    }
+}
+
+#[test]
+fn stage_that_uses_up_its_quota_is_the_bottleneck() {
+    let quota = |processors, throttled| {
+        let mut stages = chain(&[(0.02, 0.88, 0.0), (0.55, 0.07, 0.0), (0.29, 0.0, 0.31)]);
+        (stages[1].shares.queued, stages[2].shares.queued) = (0.38, 0.4);
+        for (stage, ran_s) in stages.iter_mut().zip([0.02, 0.55, 0.29]) {
+            (stage.counted_s, stage.ran_s) = (1.0, ran_s);
+        }
+        stages[2].quota = Some(Quota {
+            processors,
+            throttled,
+            stopped_s: 0.1,
+        });
+        let usage = ProcessorUsage {
+            busy: 1.0,
+            ..ProcessorUsage::default()
+        };
+        let mut observation = observation(stages);
+        observation.load = Load([(0, usage), (1, usage)].into());
+        bottlenecks(&observation, &BTreeSet::new())
+    };
+    // Others may leave it less than the quota does.
+    for (processors, throttled, expected) in [
+        (0.3, 0.95, (3, true)),
+        (0.3, 0.55, (3, true)),
+        (0.6, 0.2, (2, false)),
+    ] {
+        let findings = quota(processors, throttled);
+        let bottleneck = only_pace(&findings);
+        let is_quota = matches!(bottleneck.delay, Some(Delay::Quota(_)));
+        assert_eq!((bottleneck.stage.pid, is_quota), expected);
+    }
+}
+
+#[test]
+fn only_stages_with_a_quota_are_said_to_lack_it() {
+    let mut stages = chain(&[(0.3, 0.2, 0.0), (0.3, 0.1, 0.2), (0.1, 0.0, 0.2)]);
+    for stage in &mut stages {
+        stage.shares.queued = 0.4;
+    }
+    stages[2].shares.queued = 0.7;
+    stages[2].quota = Some(Quota {
+        processors: 0.5,
+        throttled: 0.4,
+        stopped_s: 9.0,
+    });
+    let findings = found(stages);
+    let [Finding::PingPong { stages, delay }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let pids: Vec<i32> = stages.iter().map(|stage| stage.who.pid).collect();
+    assert!(matches!(delay, Some(Delay::Quota(_))), "{delay:?}");
+    assert_eq!(pids, [3]);
 }
 
 /// `(xz | wc; echo) | tee`, but for the reader of two such groups.

@@ -139,6 +139,14 @@ fn turns(observation: &Observation, stages: &[&Observed]) -> Option<Finding> {
     let mostly_queued: Vec<&&Observed> = mostly_queued.copied().collect();
     let named = match (&delay, mostly_queued.len()) {
         (None, _) => stages.iter().collect(),
+        // Others are not in its control group.
+        (Some(Delay::Quota(quota)), _) => queued
+            .into_iter()
+            .filter(|stage| {
+                let own = stage.quota.map(|own| own.processors);
+                own == Some(quota.processors)
+            })
+            .collect(),
         (Some(_), 0 | 1) => queued,
         (Some(_), _) => mostly_queued,
     };

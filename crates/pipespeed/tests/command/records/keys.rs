@@ -17,7 +17,7 @@ const PAGE: &str = include_str!("../../../../../docs/records.md");
 const COMMON: &str = "Every record";
 
 /// Fields that these records may lack, with what is in them, and why.
-const MAY_BE_MISSING: [(&str, &str); 27] = [
+const MAY_BE_MISSING: [(&str, &str); 28] = [
     (
         "boost/cases/way",
         "a pipe is only left out if several were raised",
@@ -57,6 +57,7 @@ const MAY_BE_MISSING: [(&str, &str); 27] = [
         "which stage is the bottleneck depends on the moment",
     ),
     ("bottleneck/room/emptied", "the same"),
+    ("bottleneck/limiter", "the same"),
     (
         "pinning/figures/counted",
         "the kernel's benchmark: see ci/gup-test",
