@@ -119,6 +119,12 @@ impl Process {
         self.ends.extend(own.flat_map(|own| own.ends()));
     }
 
+    /// Its ends of pipes and FIFOs, whatever their descriptors are.
+    fn held_pipes(&self) -> BTreeSet<(LinkId, bool, bool)> {
+        let pipes = self.ends.iter().filter(|end| !end.pipe.is_direction());
+        pipes.map(|end| (end.pipe, end.reads, end.writes)).collect()
+    }
+
     /// Its links.
     pub fn pipes(&self) -> BTreeSet<LinkId> {
         self.ends.iter().map(|end| end.pipe).collect()

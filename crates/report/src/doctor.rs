@@ -76,8 +76,11 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     }
     let text = silent(&observation.silent, false);
     blocks.extend(text.map(|text| style.note(&text, DIM)));
-    let severity = verdict(findings).0;
-    let is_doubtful = severity == Severity::NothingWrong && verdict::unseen(observation).is_some();
+    let (severity, first) = verdict(findings);
+    let is_doubtful = match first {
+        Some(Finding::UnseenPeer { .. }) => true,
+        _ => severity == Severity::NothingWrong && verdict::unseen(observation).is_some(),
+    };
     if severity >= Severity::Unread || is_doubtful || style.verbose {
         let text = hidden(observation.hidden, observation.hides_processes);
         blocks.extend(text.map(|text| style.note(&text, DIM)));
@@ -363,11 +366,12 @@ mod tests {
     use super::*;
     use pipespeed_pipeline::diagnosis::diagnose;
     use pipespeed_pipeline::fixtures::{
-        busy, frozen, observation, on_input, on_room, process, reads, writes,
+        busy, child_of, frozen, observation, on_input, on_room, process, reads, writes,
     };
-    use pipespeed_pipeline::graph::Process;
+    use pipespeed_pipeline::graph::{LinkSide, Process};
+    use pipespeed_pipeline::proc::{Language, LinkFd};
     use pipespeed_pipeline::sample::Observed;
-    use pipespeed_pipeline::wait::{BlockedOn, Outside, ThreadState};
+    use pipespeed_pipeline::wait::{BlockedOn, LinkWait, Outside, ThreadState};
 
     /// What an observation of these processes shows, in 80 columns.
     fn screen(processes: Vec<Observed>, change: impl FnOnce(&mut Observation)) -> String {
@@ -442,15 +446,66 @@ mod tests {
 
     #[test]
     fn a_wait_for_a_hidden_process_is_not_called_nothing() {
-        let text = |hidden| {
-            let cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
-            screen(vec![cat], |observation| observation.hidden = hidden)
+        let text = |hidden, polls| {
+            let mut cat = frozen(process(41, "cat", vec![reads(0, 7)]), on_input(7));
+            if polls {
+                cat.polled = [(LinkId::pipe(7), LinkSide::Input)].into();
+            }
+            screen(vec![cat], |observation| observation.hidden = hidden).replace("\n  ", " ")
         };
-        let first = "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe, and no";
-        let seen = text(31).replace("\n  ", " ");
-        assert!(seen.starts_with(first), "{seen}");
-        assert!(seen.contains("note: 31 other processes can't"), "{seen}");
-        assert!(!text(0).contains(", but"), "{}", text(0));
+        let polls = "NOTHING WRONG SEEN, but cat (pid 41) waits for input on a pipe, and no";
+        assert!(text(31, true).starts_with(polls), "{}", text(31, true));
+        assert!(!text(0, true).contains(", but"), "{}", text(0, true));
+        // It can't be seen by anybody where none is hidden.
+        let reads = "WAITING FOR data of a pipe whose writer isn't seen: cat (pid 41).";
+        for seen in [text(31, false), text(0, false)] {
+            assert!(seen.starts_with(reads), "{seen}");
+        }
+        for seen in [text(31, true), text(31, false)] {
+            assert!(seen.contains("note: 31 other processes can't"), "{seen}");
+        }
+    }
+
+    #[test]
+    fn only_who_started_the_writer_can_choose_its_streams() {
+        let unread = |parent: i32, fifo: bool| {
+            let mut cat = child_of(parent, process(41, "cat", vec![writes(1, 7)]));
+            let mut node = process(42, "node", vec![reads(3, 7)]);
+            let mut waits = on_room(7);
+            if fifo {
+                let pipe = LinkId::Fifo {
+                    device: 1,
+                    inode: 7,
+                };
+                for all in [&mut cat.ends, &mut node.ends] {
+                    let ends = all.iter().map(|end| LinkFd {
+                        pipe,
+                        ..end.clone()
+                    });
+                    *all = ends.collect::<Vec<_>>().into();
+                }
+                waits = ThreadState::Waiting(BlockedOn::Pipes {
+                    any_of: vec![LinkWait {
+                        pipe,
+                        fd: Some(1),
+                        side: LinkSide::Room,
+                    }],
+                    or: None,
+                });
+            }
+            let mut node = frozen(node, waiting(Outside::Socket));
+            node.language = Language::JavaScript;
+            screen(vec![frozen(cat, waits), node], |_| {}).replace("\n  ", " ")
+        };
+        let general = "Remedy: node must read what cat writes while it waits. By hand";
+        for (parent, fifo, words) in [
+            (42, false, "stdio: 'ignore' or 'inherit'"),
+            (9, false, general),
+            (42, true, general),
+        ] {
+            let text = unread(parent, fifo);
+            assert!(text.contains(words), "{parent} {fifo}: {text}");
+        }
     }
 
     #[test]

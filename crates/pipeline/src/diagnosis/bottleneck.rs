@@ -374,7 +374,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     // It waits for those of another pipeline.
     let is_alone = stages.len() == 1;
     let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
-    if waits_for_others && !is_alone && has_known_writers(observation, best) {
+    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    if waits_for_others && !is_alone && (is_still || has_known_writers(observation, best)) {
         return None;
     }
     // In `tee >(gzip | wc) | cat`, `cat` follows gzip, since wc has the same output; but it gets

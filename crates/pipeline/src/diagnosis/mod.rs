@@ -111,6 +111,16 @@ pub enum Finding {
         /// The path, if known.
         path: Option<String>,
     },
+    /// A process stood still on a pipe whose other end no known process has. A thread with descriptors of
+    /// its own may have it, or a message between processes (SCM_RIGHTS in unix(7)).
+    UnseenPeer {
+        /// The process.
+        process: Who,
+        /// The pipe.
+        pipe: LinkId,
+        /// Whether it waits for data (`Input`) or for room.
+        side: LinkSide,
+    },
     /// A pipe that holds less than a new one usually does.
     SmallPipe {
         /// The pipe.
@@ -150,7 +160,9 @@ impl Finding {
                 ends.chain(&leaked.waits_for).collect()
             }
             Finding::SmallCalls(calls) => vec![&calls.process],
-            Finding::FifoPeer { process, .. } => vec![process],
+            Finding::FifoPeer { process, .. } | Finding::UnseenPeer { process, .. } => {
+                vec![process]
+            }
             Finding::Unread(unread) => {
                 let readers = unread.readers.iter().map(|reader| &reader.who);
                 std::iter::once(&unread.writer).chain(readers).collect()
@@ -205,7 +217,11 @@ impl Finding {
 
     /// Whether it holds only if all processes are known that have an end of a pipe.
     fn needs_all(&self) -> bool {
-        self.is_stuck() || matches!(self, Finding::LeakedWriteEnd(_))
+        let is_one_end = matches!(
+            self,
+            Finding::LeakedWriteEnd(_) | Finding::UnseenPeer { .. }
+        );
+        self.is_stuck() || is_one_end
     }
 
     /// The processes that don't move without help, and those that wait for them.
@@ -273,6 +289,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     findings.sort_by_key(|finding| !finding.is_stuck());
     let mut leaked = withheld::leaked_write_ends(observation, &tied);
     let unread = unread::find(observation, &tied);
+    let unseen = withheld::unseen_peers(observation, &tied);
     let mut bottlenecks = bottleneck::bottlenecks(observation, &tied);
     // A stage that does not write or read at all is no bottleneck.
     bottlenecks.retain(|finding| match finding {
@@ -280,7 +297,10 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
             let (mut unread, mut leaked) = (unread.iter(), leaked.iter());
             let is_reader = unread.any(|unread| unread.is_reader(&bottleneck.stage));
             let is_last = leaked.any(|leaked| leaked.is_last && leaked.holder == bottleneck.stage);
-            !is_reader && !is_last
+            let is_unseen = unseen
+                .iter()
+                .any(|unseen| unseen.named().contains(&&bottleneck.stage));
+            !is_reader && !is_last && !is_unseen
         }
         _ => true,
     });
@@ -301,6 +321,7 @@ pub fn diagnose(observation: &Observation) -> Vec<Finding> {
     });
     findings.extend(unread.into_iter().map(Finding::Unread));
     findings.extend(mutual.into_iter().map(Finding::MutualWait));
+    findings.extend(unseen);
     if !observation.is_survey {
         findings.extend(habits::fifo_peers(observation, &tied));
     }

@@ -38,6 +38,7 @@ impl Finding {
             Finding::Unread(_)
             | Finding::MutualWait(_)
             | Finding::FifoPeer { .. }
+            | Finding::UnseenPeer { .. }
             | Finding::Held { .. } => Severity::WaitingFor,
             Finding::LeakedWriteEnd(leaked) if leaked.is_last => Severity::WaitingFor,
             Finding::Bottleneck(bottleneck) if bottleneck.awaited().is_some() => {

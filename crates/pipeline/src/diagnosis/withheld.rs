@@ -1,8 +1,8 @@
-//! Ends of file that somebody withholds.
+//! Ends of pipes that somebody withholds.
 
 use std::collections::BTreeSet;
 
-use super::{LeakedWriteEnd, Observed, Who};
+use super::{Finding, LeakedWriteEnd, Observed, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
 use crate::proc::LinkId;
@@ -83,6 +83,29 @@ pub(super) fn leaked_write_ends(
                 is_last: holders.iter().all(is_idle),
             }));
         }
+    }
+    found
+}
+
+/// Processes that stood still on a pipe of which nobody has the other end, as far as is known. Somebody
+/// does: else the wait would have ended.
+pub(super) fn unseen_peers(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Finding> {
+    let is_still = |process: &&Observed| {
+        // What is polled may be waited for in vain.
+        process.is_asked && process.is_frozen && process.polled.is_empty()
+    };
+    let mut found = Vec::new();
+    for process in observation.living().filter(is_still) {
+        let waits = process.on.iter().find(|on| {
+            let mut others = observation.holders(on.pipe, on.side.other());
+            on.pipe.is_pipe() && on.share >= MIN_STARVED && others.next().is_none()
+        });
+        let is_told = observation.is_survey || tied.contains(&process.process.id.pid);
+        found.extend(waits.filter(|_| !is_told).map(|on| Finding::UnseenPeer {
+            process: process.who(),
+            pipe: on.pipe,
+            side: on.side,
+        }));
     }
     found
 }
@@ -292,6 +315,39 @@ mod tests {
             let found: Vec<i32> = found.iter().map(|leaked| leaked.holder.pid).collect();
             assert_eq!(found, expected);
         }
+    }
+
+    #[test]
+    fn who_waits_for_an_unseen_writer_is_named_and_no_bottleneck() {
+        let stages = |polls: bool, others: Vec<Observed>| {
+            let first = process(2, "cat", vec![reads(0, 7), writes(1, 8)]);
+            let mut first = frozen(first, on_input(7));
+            if polls {
+                first.polled = [(LinkId::pipe(7), LinkSide::Input)].into();
+            }
+            let last = frozen(process(3, "wc", vec![reads(0, 8)]), on_input(8));
+            let all = [first, last].into_iter().chain(others);
+            crate::diagnosis::diagnose(&observation(all.collect()))
+        };
+        let expected = Finding::UnseenPeer {
+            process: Who {
+                pid: 2,
+                name: "cat".to_owned(),
+            },
+            pipe: LinkId::pipe(7),
+            side: LinkSide::Input,
+        };
+        assert_eq!(stages(false, vec![]), [expected]);
+        assert_eq!(stages(true, vec![]), []);
+        let mut writer = sleeper(5, 1);
+        writer.is_asked = false;
+        let found = stages(false, vec![writer]);
+        assert!(
+            !found
+                .iter()
+                .any(|finding| matches!(finding, Finding::UnseenPeer { .. })),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A process that waited for this share of the time waited all the time.
 const MIN_WAITING: f64 = 0.95;
-/// The children of a terminal's holder work if they are awake for this share.
+/// The children of a terminal's holder print if they are awake, or wait for room, for this share of the
+/// time in which it waits for them.
 const MIN_BUSY: f64 = 0.5;
 /// A program at a terminal that was awake for this share may be about to write.
 const MAX_AWAKE: f64 = 0.05;
@@ -98,12 +99,16 @@ fn waits_only_for(process: &Observed, link: LinkId) -> bool {
     })
 }
 
-/// Whether children work for most of the time: their parent waits for what they print.
+/// Whether children work or print for most of the time in which their parent waits.
 fn are_busy(children: &Children) -> bool {
     let Shares {
-        runs, queued, disk, ..
+        runs,
+        queued,
+        disk,
+        blocked,
+        ..
     } = children.shares;
-    runs + queued + disk >= MIN_BUSY
+    runs + queued + disk + blocked >= MIN_BUSY * children.shares.sum()
 }
 
 /// Moves the shares of waits on links that are left out.
@@ -174,12 +179,13 @@ mod tests {
 
     #[test]
     fn who_reads_what_its_busy_child_prints_waits_for_that() {
-        let awaited = |runs: f64| {
+        let awaited = |runs: f64, elsewhere: f64| {
             let mut holder = at_terminal(5, true, on(LinkSide::Input, Some(Outside::Event)));
             holder.children = Some(Children {
                 names: vec!["perl".to_owned()],
                 shares: Shares {
                     runs,
+                    elsewhere,
                     ..Shares::default()
                 },
                 outside: BTreeMap::new(),
@@ -191,8 +197,10 @@ mod tests {
             assert_eq!(holder.shares.elsewhere, 1.0);
             holder.mainly()
         };
-        assert_eq!(awaited(0.97), Some(Outside::Child));
-        assert_eq!(awaited(0.1), Some(Outside::Other));
+        assert_eq!(awaited(0.97, 0.0), Some(Outside::Child));
+        assert_eq!(awaited(0.1, 0.9), Some(Outside::Other));
+        // It works itself for the rest of the time.
+        assert_eq!(awaited(0.3, 0.0), Some(Outside::Child));
     }
 
     #[test]

@@ -355,8 +355,8 @@ pub(crate) struct DescriptorTable {
 
 /// What the link of a descriptor refers to.
 fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
-    let link = readlinkat(directory, path, Vec::new()).ok()?;
-    let link = link.to_string_lossy();
+    let name = readlinkat(directory, path, Vec::new()).ok()?;
+    let link = name.to_string_lossy();
     let inner = |prefix: &str| link.strip_prefix(prefix)?.strip_suffix(']');
     if let Some(inode) = inner("pipe:[") {
         return Some(Target::Pipe(LinkId::pipe(inode.parse().ok()?), None));
@@ -386,7 +386,9 @@ fn target(directory: BorrowedFd<'_>, path: &Path) -> Option<Target> {
     let fifo = found
         .ok()
         .filter(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo);
-    Some(match fifo {
+    // The descriptor may have become that of a pipe after its link was read.
+    let is_same = || readlinkat(directory, path, Vec::new()).is_ok_and(|now| now == name);
+    Some(match fifo.filter(|_| is_same()) {
         Some(found) => {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
             let id = LinkId::Fifo {

@@ -25,7 +25,6 @@ impl Thread<'_> {
             (Some(Asleep::Timer), _) => BlockedOn::Outside(Outside::Timer),
             (Some(Asleep::Frozen), _) => BlockedOn::Outside(Outside::Frozen),
             (Some(Asleep::Signal), None) => BlockedOn::Outside(Outside::Signal),
-            (Some(Asleep::Poll), Some(call)) => self.on_any(call),
             (Some(Asleep::Futex), Some(call)) => self.on_futex(call),
             (Some(Asleep::Futex), None) => BlockedOn::Outside(Outside::Lock),
             (Some(Asleep::KernelLock), Some(call)) => self.on_lock(call),
@@ -36,8 +35,10 @@ impl Thread<'_> {
             (None, Some(call)) if call.is_on_pipe(self.files, LinkSide::Room) => {
                 self.on_pipe(LinkSide::Room, Some(call))
             }
+            // A poll of the master of a terminal first works off what was written there.
             (_, Some(call)) => self
                 .on_direction(call)
+                .or_else(|| self.on_any(call))
                 .unwrap_or_else(|| BlockedOn::Outside(self.outside_of(call))),
             (Some(Asleep::TerminalOrSocket), None) => BlockedOn::Outside(Outside::Socket),
             _ => BlockedOn::Outside(Outside::Other),
@@ -187,11 +188,9 @@ impl Thread<'_> {
         }
     }
 
-    /// A wait in poll, select or epoll.
-    fn on_any(&self, call: Call) -> BlockedOn {
-        let Some((descriptors, has_timeout)) = self.polled(call) else {
-            return BlockedOn::Outside(Outside::Other);
-        };
+    /// A wait in poll, select or epoll. `None` if the call is another one, or its descriptors can't be read.
+    fn on_any(&self, call: Call) -> Option<BlockedOn> {
+        let (descriptors, has_timeout) = self.polled(call)?;
         let mut any_of = Vec::new();
         let mut or = None;
         let is_only = descriptors.len() == 1 && !has_timeout;
@@ -233,11 +232,11 @@ impl Thread<'_> {
         if has_timeout {
             or = Some(or.map_or(Outside::Timer, Outside::or_timer));
         }
-        match (any_of.is_empty(), or) {
+        Some(match (any_of.is_empty(), or) {
             (false, or) => BlockedOn::Pipes { any_of, or },
             // Without any descriptor and without a timeout.
             (true, or) => BlockedOn::Outside(or.unwrap_or(Outside::Signal)),
-        }
+        })
     }
 
     /// Whether it has both ends of a pipe. Who keeps a terminal open beside its master reads what others

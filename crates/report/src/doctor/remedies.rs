@@ -106,8 +106,16 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
     let Some(reader) = unread.readers.first() else {
         return String::new();
     };
-    let language = language(observation, &reader.who);
     let fd = written_as(observation, unread.pipe, &unread.writer);
+    let is_other = fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none();
+    // Only who starts the writer can leave out a stream, and only a standard one.
+    if is_other || !gave_link(observation, reader, unread) {
+        return format!(
+            "Remedy: {} must read what {} writes while it waits. {by_hand}",
+            reader.who.name, unread.writer.name
+        );
+    }
+    let language = language(observation, &reader.who);
     let how = match (language, fd) {
         _ if matches!(unread.pipe, LinkId::Terminal { is_output, .. } if is_output) => {
             read_terminal(language).to_owned()
@@ -123,13 +131,6 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
-    // Only a standard stream can be left out when a process is started.
-    if fd.is_some_and(|fd| fd > 2) && reader.unread_by_writer.is_none() {
-        return format!(
-            "Remedy: {} must read what {} writes while it waits. {by_hand}",
-            reader.who.name, unread.writer.name
-        );
-    }
     format!(
         "Remedy: {} must read the {} of {} while it waits ({how}), or not ask for it ({}). {by_hand}",
         reader.who.name,
@@ -137,6 +138,16 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         unread.writer.name,
         ignore(language, fd)
     )
+}
+
+/// Whether the writer has the link from the reader, which started it, directly or through others. A FIFO
+/// is opened by name.
+fn gave_link(observation: &Observation, reader: &IdleReader, unread: &Unread) -> bool {
+    let writer = observation.find(unread.writer.pid);
+    let own = reader.who.pid;
+    !unread.pipe.is_fifo()
+        && writer
+            .is_some_and(|writer| writer.process.parent == own || writer.ancestors.contains(&own))
 }
 
 /// Whether a reader waits for input on another link all the time, whatever its other threads do: those of
@@ -217,6 +228,8 @@ pub(super) fn leaked(
         return format!("Remedy: close that descriptor once nothing more is to be written{how}.");
     }
     let wait = match language(observation, &leaked.reader) {
+        // Who opened it need not have started who writes there.
+        _ if leaked.pipe.is_fifo() => "",
         _ if leaked.pipe.is_terminal() => {
             " Or wait for the process, not for the end of its terminal."
         }

@@ -62,6 +62,11 @@ pub(super) fn describe(
             full(process),
             path.as_deref().unwrap_or("a FIFO"),
         )),
+        Finding::UnseenPeer {
+            process,
+            pipe,
+            side,
+        } => style.sentence(&unseen_text(observation, process, *pipe, *side)),
         Finding::PingPong {
             stages,
             delay: Some(delay),
@@ -105,6 +110,20 @@ fn held_text(observation: &Observation, pipe: LinkId, holder: Option<&Who>) -> S
     format!(
         "{holder} splices and holds the lock of {} meanwhile: nobody else can read, write, open or \
          close this pipe. Remedy: whatever it splices to must take the data; or end it.",
+        pipe_name(observation, pipe)
+    )
+}
+
+fn unseen_text(observation: &Observation, process: &Who, pipe: LinkId, side: LinkSide) -> String {
+    let what = match side {
+        LinkSide::Input => "input on",
+        LinkSide::Room => "room in",
+    };
+    format!(
+        "{} waits for {what} {}, and no process that can be examined has the other end: it is in the hands \
+         of one that can't be, of a thread with descriptors of its own, or in a message between processes \
+         (SCM_RIGHTS).",
+        full(process),
         pipe_name(observation, pipe)
     )
 }

@@ -133,6 +133,10 @@ fn awaited(finding: &Finding) -> String {
             Some(path) => format!("another process to open {path}"),
             None => "another process to open a FIFO".to_owned(),
         },
+        Finding::UnseenPeer { side, .. } => match side {
+            LinkSide::Input => "data of a pipe whose writer isn't seen".to_owned(),
+            LinkSide::Room => "room in a pipe whose reader isn't seen".to_owned(),
+        },
         Finding::Held { .. } => "a splice".to_owned(),
         Finding::Bottleneck(bottleneck) => bottleneck
             .awaited()
@@ -175,7 +179,9 @@ fn describe(observation: &Observation, finding: &Finding) -> String {
             };
             format!("{} {verb} few bytes a call.", full(&calls.process))
         }
-        Finding::FifoPeer { process, .. } => format!("{}.", full(process)),
+        Finding::FifoPeer { process, .. } | Finding::UnseenPeer { process, .. } => {
+            format!("{}.", full(process))
+        }
         Finding::Unclear { .. } | Finding::SmallPipe { .. } => String::new(),
     }
 }

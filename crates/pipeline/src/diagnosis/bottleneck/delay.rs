@@ -1,5 +1,7 @@
 //! Why a stage waits for a processor.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use pipespeed_host::CpuList;
 use serde::Serialize;
 
@@ -95,44 +97,55 @@ fn has_several(process: &Observed) -> bool {
     per_s(process, process.children_ran_s) >= MIN_AT_ONCE
 }
 
-/// Processor time of the stages and of what they have started, in processors.
+/// The processes that were started by each one, as far as they were observed.
+type Family<'a> = BTreeMap<i32, Vec<&'a Observed>>;
+
+/// Processor time of the stages and of all below them, in processors.
 fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
-    let is_stage = |process: &Observed| {
-        let mut stages = stages.iter();
-        stages.any(|stage| stage.process.id == process.process.id)
-    };
-    let is_below = |process: &Observed| {
-        let mut stages = stages.iter();
-        stages.any(|stage| observation.descends(process, stage.process.id.pid))
-    };
-    let counted = observation
-        .processes
-        .iter()
-        .map(|process| process.counted_s);
+    let all = || observation.processes.iter();
+    let counted = all().map(|process| process.counted_s);
     let window = counted.fold(f64::MIN_POSITIVE, f64::max);
-    // One that has ended used the processors for a part of the time only.
-    let load = |process: &Observed, seconds: f64| {
-        if process.has_ended {
-            seconds / window
-        } else {
-            per_s(process, seconds)
-        }
-    };
-    let own = stages
+    let known: BTreeSet<i32> = all().map(|process| process.process.id.pid).collect();
+    let is_stage = |pid: &i32| stages.iter().any(|stage| stage.process.id.pid == *pid);
+    let mut family = Family::new();
+    for process in all() {
+        let nearest = above(process).find(|pid| known.contains(pid));
+        family
+            .entry(nearest.unwrap_or_default())
+            .or_default()
+            .push(process);
+    }
+    stages
         .iter()
-        .map(|stage| load(stage, stage.ran_s + stage.children_ran_s));
-    // Those that are waited for count with their parent.
-    let others = observation.processes.iter().filter(|process| {
-        let parent = observation.find(process.process.parent);
-        let is_counted = parent.is_some_and(|parent| {
-            parent.children.is_some() || process.has_ended && parent.has_reaped
-        });
-        !is_stage(process) && is_below(process) && !is_counted
-    });
-    own.sum::<f64>()
-        + others
-            .map(|process| load(process, process.ran_s + process.children_ran_s))
-            .sum::<f64>()
+        .filter(|stage| !above(stage).any(|pid| is_stage(&pid)))
+        .map(|stage| load_below(&family, stage, window))
+        .sum()
+}
+
+/// The ancestors of a process, the nearest first.
+fn above(process: &Observed) -> impl Iterator<Item = i32> {
+    let all = std::iter::once(process.process.parent).chain(process.ancestors.iter().copied());
+    all.filter(|pid| *pid != process.process.id.pid)
+}
+
+/// Processor time of a process and of all below it, in processors. Its children count by what was seen
+/// of each, or by what was seen of them with their parent, if that is more: some are too short-lived to
+/// be observed, and others run on while their parent does not wait for them.
+fn load_below(family: &Family<'_>, process: &Observed, window: f64) -> f64 {
+    // One that has ended used the processors for a part of the time only.
+    let time = if process.has_ended {
+        window
+    } else {
+        process.counted_s.max(f64::MIN_POSITIVE)
+    };
+    let own = process.process.id;
+    let children = family.get(&own.pid).into_iter().flatten();
+    let each: f64 = children
+        // Numbers are used again.
+        .filter(|child| child.process.id.start >= own.start && child.process.id != own)
+        .map(|child| load_below(family, child, window))
+        .sum();
+    process.ran_s / time + each.max(process.children_ran_s / time)
 }
 
 /// Whether children that run at once use most of these processors.

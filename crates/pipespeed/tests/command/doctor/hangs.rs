@@ -133,6 +133,32 @@ fn stopped_stage_is_named_with_the_way_to_continue_it() {
     );
 }
 
+/// Nobody has an end of a pipe that is in a message which was not received yet.
+#[test]
+fn data_of_a_writer_that_is_not_seen_is_waited_for() {
+    if !has_python("import socket; socket.send_fds") {
+        return;
+    }
+    let script = "import os, socket, subprocess\n\
+                  r, w = os.pipe(); a, b = socket.socketpair()\n\
+                  cat = subprocess.Popen(['cat'], stdin=r); os.close(r)\n\
+                  socket.send_fds(a, [b'x'], [w]); os.close(w); cat.wait()";
+    let (reader, writer) = pipe();
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    let mut group = Group::default();
+    let pid = group.start(python, [None, writer, None]);
+    group.add("wc -c", [reader, None, None]);
+    let cat = child(pid, "cat");
+    let words = format!("WAITING FOR data of a pipe whose writer isn't seen: cat (pid {cat}).");
+    let seen = eventually(|| {
+        let text = group.examine("").unwrapped();
+        text.contains(&words).then_some(text)
+    });
+    let text = seen.expect("the writer is not seen");
+    assert!(!text.contains("bottleneck"), "{text}");
+}
+
 /// Whether this Python is installed; a skip if not.
 pub fn has_python(condition: &str) -> bool {
     let mut python = Command::new("python3");

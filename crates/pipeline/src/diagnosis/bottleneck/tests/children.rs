@@ -269,6 +269,39 @@ fn children_that_wait_for_a_processor_count_as_their_shell() {
     assert!(matches!(delay, Some(Delay::Others { .. })), "{delay:?}");
 }
 
+/// `script -c 'while :; do cat text; done' | tr | wc`: script waits for a child now and then.
+#[test]
+fn what_runs_below_a_stage_is_no_other_process() {
+    let delay = |below: Vec<Observed>| {
+        let mut stages = chain(&[(0.3, 0.1, 0.0), (0.2, 0.0, 0.7), (0.1, 0.0, 0.8)]);
+        for stage in &mut stages[1..] {
+            stage.process.parent = 9;
+        }
+        stages[0].children_ran_s = 0.1;
+        stages.extend(below);
+        let findings = found_beside(stages, &[0.6], &[0.0, 0.0], 0.7);
+        only_pace(&findings).delay.clone()
+    };
+    let child = |pid: i32, name: &str, parent: i32, runs: f64| {
+        let child = child_of(parent, process(pid, name, Vec::new()));
+        busy(child, runs, 0.0, 0.0)
+    };
+    let Some(Delay::Others { processors, .. }) = delay(Vec::new()) else {
+        panic!("{:?}", delay(Vec::new()));
+    };
+    assert!((processors - 0.75).abs() < 1e-9, "{processors}");
+    let mut shell = child(20, "sh", 1, 0.05);
+    shell.children_ran_s = 0.5;
+    let mut ended = child(22, "cat", 20, 0.3);
+    (ended.has_ended, ended.samples) = (true, 10);
+    let all = vec![shell, child(21, "cat", 20, 0.45), ended];
+    assert!(
+        !matches!(delay(all.clone()), Some(Delay::Others { .. })),
+        "{:?}",
+        delay(all)
+    );
+}
+
 /// `make -j2 | tee | grep -c`, on two processors.
 #[test]
 fn children_that_fill_all_processors_share_them() {
