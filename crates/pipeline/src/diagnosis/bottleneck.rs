@@ -374,7 +374,8 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
     // It waits for those of another pipeline.
     let is_alone = stages.len() == 1;
     let waits_for_others = best.private_waits > 1.0 - MIN_OWN_PIPELINE;
-    let is_still = stages.iter().all(|stage| stage.is_frozen);
+    let on_pipes = best.stage.on.iter().all(|on| on.pipe.is_pipe());
+    let is_still = on_pipes && stages.iter().all(|stage| stage.is_frozen);
     if waits_for_others && !is_alone && (is_still || has_known_writers(observation, best)) {
         return None;
     }
