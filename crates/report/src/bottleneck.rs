@@ -241,10 +241,18 @@ fn remedy(
     name: &str,
     has_small_calls: bool,
 ) -> String {
-    if let Some(limiter) = &bottleneck.limiter
-        && let Some(what) = helpful(activity, name, has_small_calls)
-    {
-        return unless_limited(what, limiter);
+    match &bottleneck.limiter {
+        Some(limiter) if limiter.stage == bottleneck.stage => {
+            return "If what it waits for comes at a fixed rate, that limits the pipeline; if it pauses \
+                    after each piece, a faster stage next to it helps, too."
+                .to_owned();
+        }
+        Some(limiter) => {
+            if let Some(what) = helpful(activity, name, has_small_calls) {
+                return unless_limited(what, limiter);
+            }
+        }
+        None => {}
     }
     let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });

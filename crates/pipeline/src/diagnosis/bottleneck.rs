@@ -13,7 +13,7 @@ pub use self::delay::Delay;
 pub(super) use self::delay::per_s;
 use self::delay::{cause_of_delay, is_at_quota};
 pub use self::limiter::PausingStage;
-use self::limiter::limiter;
+use self::limiter::{limiter, pausing};
 pub use self::room::Room;
 use self::room::room;
 pub use self::unnamed::ActiveStage;
@@ -90,7 +90,8 @@ pub struct Bottleneck {
     pub waits: f64,
     /// The share of the time in which its processors were idle while something waited for a disk.
     pub iowait: f64,
-    /// Another stage that may be the cause: it waits outside while the stage waits for it.
+    /// The stage that may be the cause, since it waits outside while others wait for it: another one, or
+    /// this one, if it also waits for the others.
     pub limiter: Option<PausingStage>,
     /// The stages before it, and their shares of waiting for room.
     pub before: Vec<(Who, f64)>,
@@ -364,9 +365,10 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         .collect();
     let candidates = without_outrun(candidates);
     let clearest = clearest(&candidates, &levels, stages);
-    let best = at_quota(&candidates)
+    let named = at_quota(&candidates)
         .or(clearest)
         .or_else(|| busiest(&candidates));
+    let best = named.or_else(|| pausing(&candidates));
     let Some(best) = best.filter(|best| !polls_busy_children(best.stage)) else {
         return unnamed(observation, stages, &candidates);
     };
@@ -412,7 +414,10 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         room: room(observation, best),
         waits: best.waits,
         iowait: observation.load.mean_iowait(stage.allowed.as_ref()),
-        limiter: limiter(best, stages),
+        limiter: match named {
+            Some(_) => limiter(best, stages),
+            None => PausingStage::new(stage),
+        },
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))

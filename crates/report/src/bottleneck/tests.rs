@@ -205,6 +205,22 @@ fn nothing_is_sure_to_help_where_another_stage_may_limit_the_rate() {
 }
 
 #[test]
+fn stage_that_may_limit_the_rate_by_its_own_pauses_gains_by_others_or_not() {
+    let text = text(|bottleneck| {
+        (bottleneck.shares.elsewhere, bottleneck.shares.blocked) = (0.5, 0.48);
+        (bottleneck.outside, bottleneck.waits) = (Some(Outside::Timer), 0.48);
+        bottleneck.limiter = Some(PausingStage {
+            stage: bottleneck.stage.clone(),
+            outside: Outside::Timer,
+            share: 0.5,
+        });
+    });
+    let words = "tr waits for a timer 50 % of the time. If what it waits for comes at a fixed rate, that limits \
+                 the pipeline; if it pauses after each piece, a faster stage next to it helps, too.";
+    assert_eq!(text, words);
+}
+
+#[test]
 fn larger_pipes_are_not_excluded_for_a_stage_that_waits_for_a_processor() {
     let queued = |queued: f64, threads_queued: f64| {
         text(|bottleneck| {

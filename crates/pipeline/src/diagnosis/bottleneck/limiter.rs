@@ -2,17 +2,19 @@
 
 use serde::Serialize;
 
+use super::unnamed::MAX_OUTSIDE;
 use super::{Candidate, MIN_TURNS, shares_of};
 use crate::diagnosis::Who;
 use crate::graph::LinkSide;
 use crate::sample::Observed;
 use crate::wait::Outside;
 
-/// A stage that waits outside for this share of the time pauses.
+/// A stage that waits outside for this share of the time pauses, and another one for which it waits on a
+/// pipe for this share may do so for that reason.
 const MIN_PAUSE: f64 = 0.05;
 
-/// A stage that waits outside of the pipeline while the bottleneck waits for it. It may pause after
-/// each piece, so that a faster bottleneck helps, or keep to a schedule: the shares are the same.
+/// A stage that waits outside of the pipeline while others wait for it. It may pause after each piece, so
+/// that faster others help, or keep to a schedule: the shares are the same.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PausingStage {
     /// The stage.
@@ -23,30 +25,62 @@ pub struct PausingStage {
     pub share: f64,
 }
 
+impl PausingStage {
+    pub(super) fn new(stage: &Observed) -> Option<Self> {
+        let (outside, share) = wait_outside(stage)?;
+        Some(PausingStage {
+            stage: stage.who(),
+            outside,
+            share,
+        })
+    }
+}
+
 /// The stage that waits longest outside, of those for which the bottleneck waits.
 pub(super) fn limiter(bottleneck: &Candidate<'_>, stages: &[&Observed]) -> Option<PausingStage> {
-    let own = shares_of(bottleneck.stage);
     // It is a limiter itself.
-    if own.elsewhere >= own.runs + own.queued + own.disk {
+    if mainly_pauses(bottleneck.stage) {
         return None;
     }
-    let is_starved = bottleneck.waits_on(LinkSide::Input) >= MIN_TURNS;
-    let is_blocked = bottleneck.waits_on(LinkSide::Room) >= MIN_TURNS;
+    let is_starved = bottleneck.waits_on(LinkSide::Input) >= MIN_PAUSE;
+    let is_blocked = bottleneck.waits_on(LinkSide::Room) >= MIN_PAUSE;
     let is_awaited = |stage: &&&Observed| {
         let pid = stage.process.id.pid;
         is_starved && bottleneck.before.contains(&pid)
             || is_blocked && bottleneck.after.contains(&pid)
     };
     let others = stages.iter().filter(is_awaited);
-    let limiters = others.filter_map(|stage| {
-        let (outside, share) = wait_outside(stage)?;
-        (share >= MIN_PAUSE).then(|| PausingStage {
-            stage: stage.who(),
-            outside,
-            share,
-        })
-    });
+    let limiters = others.filter_map(|stage| PausingStage::new(stage));
+    let limiters = limiters.filter(|limiter| limiter.share >= MIN_PAUSE);
     limiters.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// The only stage that mainly pauses, if all others wait for it for a while: those before it for room,
+/// those after it for input. That holds if the pipes are full by turns, too, since it writes or reads
+/// much at once.
+pub(super) fn pausing<'c, 'a>(candidates: &'c [Candidate<'a>]) -> Option<&'c Candidate<'a>> {
+    let pauses = |candidate: &Candidate<'_>| {
+        let outside = wait_outside(candidate.stage);
+        mainly_pauses(candidate.stage) && outside.is_some_and(|(_, share)| share >= MAX_OUTSIDE)
+    };
+    let mut pausing = candidates.iter().filter(|candidate| pauses(candidate));
+    let only = pausing.next().filter(|_| pausing.next().is_none())?;
+    let waits_for_it = |other: &Candidate<'_>| {
+        let pid = other.stage.process.id.pid;
+        let waits = |side| other.waits_on(side) >= MIN_TURNS;
+        only.before.contains(&pid) && waits(LinkSide::Room)
+            || only.after.contains(&pid) && waits(LinkSide::Input)
+    };
+    let mut others = candidates
+        .iter()
+        .filter(|other| !std::ptr::eq(*other, only));
+    (candidates.len() > 1 && others.all(waits_for_it)).then_some(only)
+}
+
+/// Whether a stage waits outside for longer than it does anything but wait on pipes.
+fn mainly_pauses(stage: &Observed) -> bool {
+    let shares = shares_of(stage);
+    shares.elsewhere >= shares.runs + shares.queued + shares.disk
 }
 
 /// What a stage, or the children for which it mainly waits, waits for outside, and for how long.

@@ -263,7 +263,8 @@ fn stage_that_never_waits_on_pipes_is_the_bottleneck_whoever_else_is_queued() {
 fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
     for (runs, starved, blocked, outside, expected) in [
         (0.8, 0.2, 0.78, Outside::Timer, Some((1, Outside::Timer))),
-        // It never waits, or what is waited for is a stage itself.
+        // It waits for a twentieth, or never; or what is waited for is a stage itself.
+        (0.93, 0.07, 0.88, Outside::Timer, Some((1, Outside::Timer))),
         (0.97, 0.03, 0.78, Outside::Timer, None),
         (0.8, 0.2, 0.78, Outside::Child, None),
         // It does not pause.
@@ -282,6 +283,41 @@ fn stage_that_pauses_while_the_bottleneck_waits_for_it_may_limit_the_rate() {
         let limiter = limiter.map(|limiter| (limiter.stage.pid, limiter.outside));
         assert_eq!((bottleneck.stage.pid, limiter), (2, expected));
     }
+}
+
+/// One that writes much at a time and then pauses: `mbuffer -R | gzip`, and what writes by the clock.
+#[test]
+fn stage_that_pauses_while_all_others_wait_for_it_may_be_the_bottleneck() {
+    let limited = |shares: &[(f64, f64, f64)], pauses: &[(usize, f64)], outside| {
+        let mut stages = chain(shares);
+        for (at, share) in pauses {
+            stages[*at].shares.elsewhere = *share;
+            stages[*at].outside = [(outside, *share)].into();
+        }
+        let findings = found(stages);
+        let [Finding::Bottleneck(bottleneck)] = &findings[..] else {
+            return None;
+        };
+        let limiter = bottleneck.limiter.as_ref()?;
+        assert_eq!(bottleneck.verb(), "may be");
+        Some((bottleneck.stage.pid, limiter.stage.pid, limiter.share))
+    };
+    let timer = Outside::Timer;
+    let clock = [(0.02, 0.48, 0.0), (0.57, 0.0, 0.43)];
+    assert_eq!(limited(&clock, &[(0, 0.5)], timer), Some((1, 1, 0.5)));
+    let buffers = [
+        (0.05, 0.95, 0.0),
+        (0.06, 0.5, 0.0),
+        (0.57, 0.0, 0.41),
+        (0.03, 0.0, 0.97),
+    ];
+    assert_eq!(limited(&buffers, &[(1, 0.44)], timer), Some((2, 2, 0.44)));
+    // A shell waits for its child; the next stage never waits, or pauses, too.
+    assert_eq!(limited(&clock, &[(0, 0.5)], Outside::Child), None);
+    let never = [(0.02, 0.58, 0.0), (0.57, 0.0, 0.03)];
+    assert_eq!(limited(&never, &[(0, 0.4)], timer), None);
+    let both = [(0.02, 0.48, 0.0), (0.02, 0.0, 0.48)];
+    assert_eq!(limited(&both, &[(0, 0.5), (1, 0.5)], timer), None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::observe::Observation;
 use crate::sample::Observed;
 
 /// Stages don't wait only for each other if one waits outside for this share.
-const MAX_OUTSIDE: f64 = 0.2;
+pub(super) const MAX_OUTSIDE: f64 = 0.2;
 /// A stage that runs or is ready to for this share of the time may hold up the others.
 const MIN_BUSY: f64 = 0.6;
 /// Processors are full if they are busy for this share of the time.
