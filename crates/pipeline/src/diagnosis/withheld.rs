@@ -98,7 +98,7 @@ pub(super) fn unseen_peers(observation: &Observation, tied: &BTreeSet<i32>) -> V
     for process in observation.living().filter(is_still) {
         let waits = process.on.iter().find(|on| {
             let mut others = observation.holders(on.pipe, on.side.other());
-            on.pipe.is_pipe() && on.share >= MIN_STARVED && others.next().is_none()
+            !on.pipe.is_direction() && on.share >= MIN_STARVED && others.next().is_none()
         });
         let is_told = observation.is_survey || tied.contains(&process.process.id.pid);
         found.extend(waits.filter(|_| !is_told).map(|on| Finding::UnseenPeer {
@@ -346,6 +346,32 @@ mod tests {
             !found
                 .iter()
                 .any(|finding| matches!(finding, Finding::UnseenPeer { .. })),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn the_writer_of_a_fifo_may_be_unseen_too() {
+        let pipe = LinkId::Fifo {
+            device: 1,
+            inode: 7,
+        };
+        let input = ThreadState::Waiting(BlockedOn::Pipes {
+            any_of: vec![LinkWait {
+                pipe,
+                fd: Some(0),
+                side: LinkSide::Input,
+            }],
+            or: None,
+        });
+        let end = LinkFd {
+            pipe,
+            ..reads(0, 7)
+        };
+        let reader = frozen(process(2, "cat", vec![end]), input);
+        let found = crate::diagnosis::diagnose(&observation(vec![reader]));
+        assert!(
+            matches!(found[..], [Finding::UnseenPeer { .. }]),
             "{found:?}"
         );
     }
