@@ -87,8 +87,8 @@ pub enum Target {
     File,
 }
 
-/// Whether a process has other files than pipes through which its bytes may go: files, devices and
-/// sockets, without standard error.
+/// Whether a process has other files than pipes through which its bytes may go, or may have had some for a
+/// moment: files, devices and sockets, without standard error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OtherFiles {
     /// One from which it can read.

@@ -13,7 +13,7 @@ use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
 use crate::graph::Process;
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
-use crate::proc::{Io, Proc, ProcessId};
+use crate::proc::{Io, OtherFiles, Proc, ProcessId};
 use crate::wait::{Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
@@ -39,6 +39,10 @@ pub(crate) struct Tally {
     /// Whether it may have run since its descriptors were read.
     pub(crate) may_have_changed: bool,
     has_run: bool,
+    /// The number of its descriptors when it was last seen to have run.
+    descriptors: Option<u64>,
+    /// Whether that number has changed: it opens files for a moment.
+    has_opened: bool,
     due: Due,
     pub(crate) counts: StateCounts,
     pub(crate) children: ChildTally,
@@ -89,6 +93,8 @@ impl Tally {
             has_ended: false,
             may_have_changed: false,
             has_run: false,
+            descriptors: None,
+            has_opened: false,
             due: Due::default(),
             counts: StateCounts::default(),
             thread: None,
@@ -189,6 +195,15 @@ impl Tally {
                     watches.push(watch);
                 }
             }
+        }
+        let stamp = if has_run {
+            at.files.fd_table_stamp()
+        } else {
+            None
+        };
+        if let Some(now) = stamp {
+            let before = self.descriptors.replace(now.count);
+            self.has_opened |= before.is_some_and(|before| before != now.count);
         }
         self.watches = watches;
         self.next = first.wrapping_add(MAX_THREADS);
@@ -377,9 +392,14 @@ impl Tally {
     ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
-        let observed = self
-            .slice(limits)
-            .observed(same.clone().unwrap_or_else(|| self.process.clone()));
+        let mut process = same.clone().unwrap_or_else(|| self.process.clone());
+        if self.has_opened {
+            process.others = OtherFiles {
+                reads: true,
+                writes: true,
+            };
+        }
+        let observed = self.slice(limits).observed(process);
         let files = ProcessFiles::new(proc, id.pid);
         let mut ends = self.process.ends.iter();
         Observed {
@@ -438,6 +458,36 @@ mod tests {
 
     use super::*;
     use crate::graph::Scanner;
+
+    #[test]
+    fn a_process_that_opens_files_for_a_moment_may_move_bytes_there() {
+        let (proc, fd_budget) = (Proc::default(), FdBudget::new());
+        if !proc.counts_descriptors() {
+            return pipespeed_testing::skip("/proc/PID/fd has no size");
+        }
+        for (body, opens) in [("echo > /dev/null", true), (":", false)] {
+            let script = format!("while :; do {body}; done");
+            let mut shell = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+            let pid = shell.id() as i32;
+            let found = eventually(|| {
+                let mut scanner = Scanner::default();
+                scanner.read_all(&proc, &[]);
+                let process = scanner.graph.processes.get(&pid)?.clone();
+                let mut tally = Tally::new(&proc, process, true, &fd_budget);
+                for _ in 0..50 {
+                    std::thread::sleep(Duration::from_millis(1));
+                    tally.sample(&proc, &fd_budget);
+                }
+                let limits = ProcessorLimits::default();
+                let observed = tally.observed(&proc, limits, None, Vec::new(), true);
+                let others = observed.process.others;
+                (tally.has_opened == opens && (others.writes || !opens)).then_some(())
+            });
+            shell.kill().unwrap();
+            shell.wait().unwrap();
+            assert!(found.is_some(), "{body}");
+        }
+    }
 
     #[test]
     fn a_childless_process_is_asked_for_children_again_only_once_it_ran() {
