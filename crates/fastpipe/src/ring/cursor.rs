@@ -97,6 +97,13 @@ impl Cursor {
     }
 }
 
+/// Whether `position` has reached `wanted`, modulo 2^64. The two are never more
+/// than a ring's capacity apart, which is far less than 2^63.
+#[inline]
+pub(super) fn has_reached(position: u64, wanted: u64) -> bool {
+    position.wrapping_sub(wanted) < 1 << 63
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +167,18 @@ mod tests {
                 prop_assert!(cursor.available() <= 16);
                 cursor.advance(n.min(cursor.available()));
             }
+        }
+    }
+
+    #[test]
+    fn positions_are_compared_across_the_overflow() {
+        for (position, wanted, reached) in [
+            (7, 7, true),
+            (7, 8, false),
+            (3, u64::MAX - 3, true),
+            (u64::MAX - 3, 3, false),
+        ] {
+            assert_eq!(has_reached(position, wanted), reached);
         }
     }
 }

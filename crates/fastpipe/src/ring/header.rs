@@ -3,13 +3,17 @@
 //!
 //! The peer may write anything here at any time, so every word is an atomic, is
 //! loaded once per use, and checked before it is used.
+//!
+//! In tests, `model.rs` compiles this file and `word.rs` a second time, with loom's
+//! atomics in place of `sync.rs`; so neither has tests of its own.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-use super::cursor::{Cursor, Role};
+use super::cursor::{Cursor, Role, has_reached};
 use super::error::Corrupt;
-use super::sync::{AtomicU32, AtomicU64, Word, fence};
+use super::sync::{AtomicU32, AtomicU64, fence};
+use super::word::Word;
 use crate::wait::Bound;
 
 /// "fastring" on a little-endian processor.
@@ -59,9 +63,6 @@ struct EndFields {
     /// How many times this end was passed on.
     generation: AtomicU32,
 }
-
-#[cfg(not(all(test, fastpipe_loom)))]
-const _: () = assert!(size_of::<Header>() == 5 * 128);
 
 /// Values of [`EndFields::asleep`].
 const AWAKE: u32 = 0;
@@ -339,45 +340,5 @@ impl Header {
         let state = self.peer(role)?;
         self.refresh(role, cursor)?;
         Ok(state == EndState::Open && cursor.available() < at_least)
-    }
-}
-
-/// Whether `position` has reached `wanted`, modulo 2^64. The two are never more
-/// than a ring's capacity apart, which is far less than 2^63.
-#[inline]
-fn has_reached(position: u64, wanted: u64) -> bool {
-    position.wrapping_sub(wanted) < 1 << 63
-}
-
-#[cfg(all(test, not(fastpipe_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_ends_bound_to_the_same_processor_share_one() {
-        let header = Header::default();
-        for (one, other, shared) in [(1, 1, true), (1, 2, false), (1, 0, false), (0, 0, false)] {
-            header.set_bound(Role::Producer, Bound(one));
-            header.set_bound(Role::Consumer, Bound(other));
-            assert_eq!(header.shares_processor(Role::Producer), shared);
-            assert_eq!(header.shares_processor(Role::Consumer), shared);
-        }
-        // The next owner is not bound.
-        header.set_bound(Role::Producer, Bound(1));
-        header.set_bound(Role::Consumer, Bound(1));
-        header.pass_on(Role::Producer);
-        assert!(!header.shares_processor(Role::Consumer));
-    }
-
-    #[test]
-    fn positions_are_compared_across_the_overflow() {
-        for (position, wanted, reached) in [
-            (7, 7, true),
-            (7, 8, false),
-            (3, u64::MAX - 3, true),
-            (u64::MAX - 3, 3, false),
-        ] {
-            assert_eq!(has_reached(position, wanted), reached);
-        }
     }
 }

@@ -23,6 +23,9 @@ use super::header::Header;
 use crate::pipe::page_size;
 use crate::sealed::{self, refused};
 
+// Both processes must see the same layout.
+const _: () = assert!(size_of::<Header>() == 5 * 128);
+
 #[derive(Debug)]
 pub(super) struct Memory {
     /// The header's page, the data, and the data again.

@@ -120,12 +120,13 @@ mod header;
 mod in_place;
 mod memory;
 mod messages;
-#[cfg(all(test, fastpipe_loom))]
+#[cfg(test)]
 mod model;
 mod peer;
 mod producer;
 mod side;
 mod sync;
+mod word;
 
 pub use self::consumer::Consumer;
 pub use self::error::RingError;

@@ -1,9 +1,6 @@
-//! Checks of the memory orderings in every interleaving, by loom:
-//!
-//! `RUSTFLAGS="--cfg fastpipe_loom" cargo test -p fastpipe --release --lib ring::model`
-//!
-//! The code under test is the header's own, with loom's atomics. The data is a few
-//! cells in which loom detects races; a lost wake-up is a deadlock.
+//! Checks of the memory orderings in every interleaving, by loom. The code
+//! under test is the header's own, compiled with loom's atomics. The data is a few cells
+//! in which loom detects races; a lost wake-up is a deadlock.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,8 +11,19 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::cursor::{Cursor, Role};
-use super::header::{EndState, Header, Woken};
+use self::header::{EndState, Header, Woken};
+use super::cursor::{self, Cursor, Role};
+use super::error;
+use crate::wait::Bound;
+
+// The same files once more, beside another `sync`. The model calls a part of them.
+#[allow(clippy::duplicate_mod, dead_code)]
+#[path = "header.rs"]
+mod header;
+mod sync;
+#[allow(clippy::duplicate_mod)]
+#[path = "word.rs"]
+mod word;
 
 const CAPACITY: usize = 2;
 
@@ -299,5 +307,23 @@ fn a_dead_owner_is_seen_to_have_passed_on() {
             assert_ne!(ring.header.peer_generation(Role::Consumer), before);
         }
         owner.join().unwrap();
+    });
+}
+
+#[test]
+fn only_ends_bound_to_the_same_processor_share_one() {
+    loom::model(|| {
+        let header = Header::default();
+        for (one, other, shared) in [(1, 1, true), (1, 2, false), (1, 0, false), (0, 0, false)] {
+            header.set_bound(Role::Producer, Bound(one));
+            header.set_bound(Role::Consumer, Bound(other));
+            assert_eq!(header.shares_processor(Role::Producer), shared);
+            assert_eq!(header.shares_processor(Role::Consumer), shared);
+        }
+        // The next owner is not bound.
+        header.set_bound(Role::Producer, Bound(1));
+        header.set_bound(Role::Consumer, Bound(1));
+        header.pass_on(Role::Producer);
+        assert!(!header.shares_processor(Role::Consumer));
     });
 }

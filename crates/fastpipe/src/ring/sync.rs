@@ -1,43 +1,21 @@
-//! Synchronisation of two processes: the standard library's atomics and futex(2),
-//! or loom's models of them to check the memory orderings.
+//! Synchronisation of two processes: the standard library's atomics and futex(2).
+//! `model/sync.rs` has loom's models of them.
 
-#[cfg(all(test, fastpipe_loom))]
-pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-#[cfg(not(all(test, fastpipe_loom)))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// A word on which its owner sleeps until the peer wakes it. What was written
-/// before `set` is visible after `get`; everything else is ordered by fences.
+use rustix::thread::futex::{Flags, Timespec};
+
+/// The sleepers on a word: the kernel keeps their queue.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Word {
-    value: AtomicU32,
-    #[cfg(all(test, fastpipe_loom))]
-    queue: model::Queue,
-}
+pub(super) struct Sleepers;
 
-impl Word {
-    #[inline]
-    pub(super) fn set(&self, value: u32) {
-        self.value.store(value, Release);
-    }
-
-    #[inline]
-    pub(super) fn get(&self) -> u32 {
-        self.value.load(Acquire)
-    }
-}
-
-#[cfg(not(all(test, fastpipe_loom)))]
-impl Word {
-    /// Sleeps while the word is `value`, for `limit` at most, until woken or
+impl Sleepers {
+    /// Sleeps while `word` is `value`, for `limit` at most, until woken or
     /// interrupted; may return early.
-    pub(super) fn wait(&self, value: u32, limit: Duration) {
-        use rustix::thread::futex::{Flags, Timespec, wait};
-
+    pub(super) fn wait(&self, word: &AtomicU32, value: u32, limit: Duration) {
         let limit = Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(limit.subsec_nanos()),
@@ -46,72 +24,22 @@ impl Word {
         // ETIMEDOUT all mean to check again. No other error is possible, since the
         // word is aligned and mapped. (A peer that provokes one by misusing the
         // word only causes more frequent checks.)
-        let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
+        let _ = rustix::thread::futex::wait(word, Flags::empty(), value, Some(&limit));
     }
 
-    /// Wakes the owner. Only one thread, since a peer could let any number of threads
-    /// sleep on the word.
-    pub(super) fn wake(&self) {
-        use rustix::thread::futex::{Flags, wake};
-
-        let _ = wake(&self.value, Flags::empty(), 1);
+    /// Wakes one thread only, since a peer could let any number of threads sleep on
+    /// the word.
+    pub(super) fn wake(&self, word: &AtomicU32) {
+        let _ = rustix::thread::futex::wake(word, Flags::empty(), 1);
     }
 }
 
-#[cfg(all(test, fastpipe_loom))]
-impl Word {
-    /// Without a time limit, so that a lost wake-up is a deadlock, which loom
-    /// reports.
-    pub(super) fn wait(&self, value: u32, _limit: Duration) {
-        self.queue.wait(|| self.get() == value);
-    }
-
-    pub(super) fn wake(&self) {
-        self.queue.wake();
-    }
-}
-
-#[cfg(all(test, fastpipe_loom))]
-mod model {
-    use loom::sync::{Condvar, Mutex};
-
-    /// As in the kernel, the word is compared under the lock that a wake-up takes.
-    #[derive(Debug)]
-    pub(super) struct Queue {
-        lock: Mutex<()>,
-        sleepers: Condvar,
-    }
-
-    impl Default for Queue {
-        fn default() -> Self {
-            Queue {
-                lock: Mutex::new(()),
-                sleepers: Condvar::new(),
-            }
-        }
-    }
-
-    impl Queue {
-        pub(super) fn wait(&self, unchanged: impl Fn() -> bool) {
-            let guard = self.lock.lock().unwrap();
-            if unchanged() {
-                drop(self.sleepers.wait(guard).unwrap());
-            }
-        }
-
-        pub(super) fn wake(&self) {
-            let _guard = self.lock.lock().unwrap();
-            self.sleepers.notify_all();
-        }
-    }
-}
-
-#[cfg(all(test, not(fastpipe_loom)))]
+#[cfg(test)]
 mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::*;
+    use crate::ring::word::Word;
 
     fn is_asleep(thread: rustix::process::Pid) -> bool {
         let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
