@@ -241,18 +241,8 @@ fn remedy(
     name: &str,
     has_small_calls: bool,
 ) -> String {
-    match &bottleneck.limiter {
-        Some(limiter) if limiter.stage == bottleneck.stage => {
-            return "If what it waits for comes at a fixed rate, that limits the pipeline; if it pauses \
-                    after each piece, a faster stage next to it helps, too."
-                .to_owned();
-        }
-        Some(limiter) => {
-            if let Some(what) = helpful(activity, name, has_small_calls) {
-                return unless_limited(what, limiter);
-            }
-        }
-        None => {}
+    if let Some(text) = limited_text(bottleneck, activity, name, has_small_calls) {
+        return text;
     }
     let waits_for_pipes = bottleneck.waits >= MIN_MENTIONED;
     let is_emptied = matches!(bottleneck.room, Room::Emptied { .. });
@@ -328,6 +318,22 @@ fn remedy(
         String::new()
     };
     (text + &room + &stopped).trim().to_owned()
+}
+
+/// What may help, if a stage limits the rate by pauses.
+fn limited_text(
+    bottleneck: &Bottleneck,
+    activity: MainActivity,
+    name: &str,
+    has_small_calls: bool,
+) -> Option<String> {
+    let limiter = bottleneck.limiter.as_ref()?;
+    if limiter.stage == bottleneck.stage {
+        let text = "If what it waits for comes at a fixed rate, that limits the pipeline; if it pauses \
+                    after each piece, a faster stage next to it helps, too.";
+        return Some(text.to_owned());
+    }
+    helpful(activity, name, has_small_calls).map(|what| unless_limited(what, limiter))
 }
 
 /// What would help most, if the stage itself is the cause.

@@ -350,20 +350,7 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         }
     }
     let flow = Adjacency::new(edges);
-    // A shell that waits for this very pipeline is as fast as that.
-    let waits_for_it = |stage: &Observed| {
-        let mut others = stages.iter();
-        let own = stage.process.id.pid;
-        stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
-            && others.any(|other| observation.descends(other, own))
-    };
-    let candidates = stages
-        .iter()
-        .filter(|stage| !waits_for_it(stage) && stage.shares.sum() >= MIN_KNOWN);
-    let candidates: Vec<Candidate<'_>> = candidates
-        .map(|stage| Candidate::new(stage, &flow))
-        .collect();
-    let candidates = without_outrun(candidates);
+    let candidates = without_outrun(candidates(observation, stages, &flow));
     let clearest = clearest(&candidates, &levels, stages);
     let named = at_quota(&candidates)
         .or(clearest)
@@ -421,6 +408,26 @@ fn bottleneck(observation: &Observation, stages: &[&Observed], edges: &[Edge]) -
         before: waiting(&best.before, |shares| shares.blocked),
         after: waiting(&after, |shares| shares.starved),
     })))
+}
+
+/// The stages whose time is known, without a shell that waits for this very pipeline: it is as fast as that.
+fn candidates<'a>(
+    observation: &Observation,
+    stages: &[&'a Observed],
+    flow: &Adjacency,
+) -> Vec<Candidate<'a>> {
+    let waits_for_it = |stage: &Observed| {
+        let mut others = stages.iter();
+        let own = stage.process.id.pid;
+        stage.waits_or_polls_for_children() >= MIN_THROUGH_CHILDREN
+            && others.any(|other| observation.descends(other, own))
+    };
+    let candidates = stages
+        .iter()
+        .filter(|stage| !waits_for_it(stage) && stage.shares.sum() >= MIN_KNOWN);
+    candidates
+        .map(|stage| Candidate::new(stage, flow))
+        .collect()
 }
 
 /// The stages without those that hardly need a processor and wait for one all the same, if another one

@@ -11,7 +11,7 @@ use super::counters::{At, Counters, OwnIo, WatchedThread, counters};
 use super::counts::{SampledActivity, StateCounts};
 use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
-use crate::graph::Process;
+use crate::graph::{HeldEnds, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
 use crate::proc::{Io, OtherFiles, Proc, ProcessId};
 use crate::wait::{Outside, ThreadState};
@@ -162,6 +162,11 @@ impl Tally {
         }
     }
 
+    fn count_descriptors(&mut self, now: u64) {
+        let before = self.descriptors.replace(now);
+        self.has_opened |= before.is_some_and(|before| before != now);
+    }
+
     /// Examines its threads, of many only some. Returns how many. [`complete`](Self::complete) does the
     /// rest, once all processes were examined.
     pub(crate) fn sample(&mut self, proc: &Proc, fd_budget: &FdBudget) -> usize {
@@ -188,24 +193,13 @@ impl Tally {
         });
         // Only a thread that runs starts another one.
         if has_run && (watches.len() < before || at.files.thread_count() != Some(before)) {
-            let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
-            for tid in at.files.threads() {
-                let mut watch = WatchedThread::new(tid);
-                if !known.contains(&tid) && watch.sample(&at, ends).is_some() {
-                    watches.push(watch);
-                }
-            }
+            add_threads(&at, ends, &mut watches);
         }
-        let stamp = if has_run {
-            at.files.fd_table_stamp()
-        } else {
-            None
-        };
-        if let Some(now) = stamp {
-            let before = self.descriptors.replace(now.count);
-            self.has_opened |= before.is_some_and(|before| before != now.count);
-        }
+        let stamp = has_run.then(|| at.files.fd_table_stamp()).flatten();
         self.watches = watches;
+        if let Some(now) = stamp {
+            self.count_descriptors(now.count);
+        }
         self.next = first.wrapping_add(MAX_THREADS);
         let id = self.process.id;
         if self.watches.is_empty() {
@@ -447,6 +441,17 @@ fn age(id: ProcessId) -> Option<Duration> {
     let now = clock_gettime(ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     now.checked_sub(ticks(id.start))
+}
+
+/// Adds the threads that are not watched yet.
+fn add_threads(at: &At<'_>, ends: &HeldEnds, watches: &mut Vec<WatchedThread>) {
+    let known: BTreeSet<i32> = watches.iter().map(|watch| watch.files.tid).collect();
+    for tid in at.files.threads() {
+        let mut watch = WatchedThread::new(tid);
+        if !known.contains(&tid) && watch.sample(at, ends).is_some() {
+            watches.push(watch);
+        }
+    }
 }
 
 #[cfg(test)]
