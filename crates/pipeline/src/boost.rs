@@ -202,12 +202,14 @@ impl Booster {
         let processes = &self.scanner.graph.processes;
         let in_order = self.tree.iter().filter_map(|pid| processes.get(pid));
         let mut links = find_links(&in_order.collect::<Vec<&Process>>());
+        let mut involved = pids;
         if self.subject.with_group {
-            let own = self.proc.tree(self.subject.pid);
-            links = find_connected(links, &own.into_iter().collect());
+            involved = self.proc.tree(self.subject.pid).into_iter().collect();
+            links = find_connected(links, &involved);
+            involved.extend(links.iter().flat_map(|link| &link.ends).map(|end| end.pid));
         }
         self.register.update(processes);
-        self.connections.update(processes);
+        self.connections.update(processes, &involved);
         let (settled, open): (Vec<Link>, Vec<Link>) = links
             .into_iter()
             .partition(|link| self.register.is_settled(link.id));

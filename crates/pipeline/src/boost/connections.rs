@@ -10,15 +10,15 @@ use crate::proc::sockets::{self, SocketPeer};
 /// The programs that were seen connected by a socket.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    /// Processes and their sockets when these were listed last.
-    listed: BTreeSet<(i32, u64)>,
+    /// Processes and their sockets when these were listed last, and who was involved.
+    listed: (BTreeSet<(i32, u64)>, BTreeSet<i32>),
     pairs: BTreeMap<[ProcessId; 2], [Party; 2]>,
 }
 
 impl Connections {
-    /// Updates the names of processes, and finds new connections. Lists the sockets only if a process
-    /// has another one than before.
-    pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>) {
+    /// Updates the names of processes, and finds new connections of those that are involved. Lists the
+    /// sockets only if a process has another one than before.
+    pub(super) fn update(&mut self, processes: &BTreeMap<i32, Process>, involved: &BTreeSet<i32>) {
         for party in self.pairs.values_mut().flatten() {
             party.update(processes);
         }
@@ -35,6 +35,7 @@ impl Connections {
             }
         }
         let is_possible = holders.values().collect::<BTreeSet<_>>().len() > 1;
+        let held = (held, involved.clone());
         if !is_possible || held == self.listed {
             return;
         }
@@ -50,6 +51,9 @@ impl Connections {
             };
             if let Some(other) = holders.get(&peer).filter(|other| *other > holder) {
                 let pair = [*holder, *other];
+                if !pair.iter().any(|id| involved.contains(&id.pid)) {
+                    continue;
+                }
                 let parties = pair.map(|id| Party::new(processes.get(&id.pid)));
                 self.pairs.insert(pair, parties);
             }

@@ -46,27 +46,23 @@ fn the_pipes_of_a_running_process_are_raised_once() {
 
 #[test]
 fn pipe_that_is_left_as_it_is_has_a_reason() {
-    let outcome_of = |line: &str, stages: &[&str]| {
-        let (running, _mark) = started(line, stages);
-        let pid = running.pid().as_raw_pid();
-        raised(pid)
-    };
-    let idle = outcome_of("sleep 1000 | cat; true", &["sleep 1000", "cat"]);
+    let reason_of = |running: &Running| raised(running.pid().as_raw_pid()).out;
+    let sockets = "exec python3 -c \"import os, socket; a, b = socket.socketpair()\n\
+        if os.fork() == 0: a.close(); os.dup2(b.fileno(), 0); os.execlp('cat', 'cat')\n\
+        b.close(); a.recv(1)\"";
+    // A job of the same parent and group as the others.
+    let (connected, _connected) = started(sockets, &["cat"]);
+    let (idle, _idle) = started("sleep 1000 | cat; true", &["sleep 1000", "cat"]);
     let reason = "no pipe was raised\nthe pipe between sleep and cat was left as it is: its writer \
                   was not seen to wait for room, and has written less than 32KiB so far (splice is \
                   not counted)\n";
-    assert_eq!(idle.out, reason);
-    let socket = outcome_of(
-        "exec python3 -c \"import os, socket; a, b = socket.socketpair()\n\
-         if os.fork() == 0: a.close(); os.dup2(b.fileno(), 0); os.execlp('cat', 'cat')\n\
-         b.close(); a.recv(1)\"",
-        &["cat"],
-    );
+    assert_eq!(reason_of(&idle), reason);
     let words = "python3 and cat are connected by a socket, which boost leaves alone\n";
-    assert!(socket.out.ends_with(words), "{socket:#?}");
-    let alone = outcome_of("sleep 1000; true", &["sleep 1000"]);
+    let out = reason_of(&connected);
+    assert!(out.ends_with(words), "{out}");
+    let (alone, _alone) = started("sleep 1000; true", &["sleep 1000"]);
     let reason = "no pipe was raised: none was seen to carry much data between two programs\n";
-    assert_eq!(alone.out, reason);
+    assert_eq!(reason_of(&alone), reason);
 }
 
 #[test]
