@@ -2,6 +2,7 @@
 
 mod deadlock;
 mod names;
+mod notes;
 mod remedies;
 mod sentences;
 mod table;
@@ -14,19 +15,21 @@ use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_base::text::{escape, without_error_numbers};
-use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
+use pipespeed_base::text::escape;
+use pipespeed_pipeline::diagnosis::Finding;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::LinkId;
-use pipespeed_pipeline::proc::silent::SilentProcess;
 use pipespeed_pipeline::sample::Observed;
 
+use self::notes::notes;
+pub use self::notes::slow_scans;
+pub(super) use self::notes::{hidden, hidden_calls, silent};
 use self::sentences::describe;
 pub(super) use self::table::rate;
 use self::table::table;
 use self::verdict::{describe_verdict, too_short};
 
-use super::format::{list, pluralize, significant};
+use super::format::pluralize;
 use super::style::{DIM, Style};
 
 /// The verdict, who waits for whom, the stages with their shares of time, and what was found, the
@@ -59,60 +62,10 @@ pub fn doctor(observation: &Observation, findings: &[Finding], style: Style) -> 
     if !findings.is_empty() {
         blocks.extend(too_short(observation).map(|text| style.sentence(&text)));
     }
-    blocks.push(style.note(&effort(observation), DIM));
-    blocks.extend(slow_scans(observation).map(|text| style.note(&text, DIM)));
-    if observation.is_cut_short {
-        let text = "note: a signal arrived before all processes were read: what depends on them is \
-                    not reported";
-        blocks.push(style.note(text, DIM));
-    }
-    blocks.extend(hidden_calls(observation.hidden_calls).map(|text| style.note(&text, DIM)));
-    if verdict(findings).0 == Severity::NothingWrong && observation.lacks_helpers {
-        let text = format!("note: {LACKS_HELPERS}");
-        blocks.push(style.note(&text, DIM));
-    }
-    if verdict(findings).0 != Severity::NothingWrong {
-        let text = other_networks(observation).map(|text| format!("note: {text}"));
-        blocks.extend(text.map(|text| style.note(&text, DIM)));
-        blocks.extend(unexamined(observation).map(|text| style.note(&text, DIM)));
-    }
-    let text = silent(&observation.silent, false);
-    blocks.extend(text.map(|text| style.note(&text, DIM)));
-    let (severity, first) = verdict(findings);
-    let is_doubtful = match first {
-        Some(Finding::UnseenPeer { .. }) => true,
-        _ => severity == Severity::NothingWrong && verdict::unseen(observation).is_some(),
-    };
-    if severity >= Severity::Unread || is_doubtful || style.verbose {
-        let text = hidden(observation.hidden, observation.hides_processes);
-        blocks.extend(text.map(|text| style.note(&text, DIM)));
-    }
+    let notes = notes(observation, findings, style.verbose);
+    blocks.extend(notes.iter().map(|text| style.note(text, DIM)));
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n\n") + "\n"
-}
-
-/// What was looked at, and what that cost.
-fn effort(observation: &Observation) -> String {
-    format!(
-        "{}: {} in {} s ({} % CPU; scans: {} ms)",
-        count_stages(observation),
-        pluralize(observation.samples as usize, "sample"),
-        significant(observation.seconds),
-        significant(observation.cost * 100.0),
-        significant(observation.scan_s * 1e3)
-    )
-}
-
-/// That reading all processes took long, if it did.
-pub fn slow_scans(observation: &Observation) -> Option<String> {
-    const MIN_SLOW_S: f64 = 1.0;
-    (observation.scan_s > MIN_SLOW_S).then(|| {
-        let seconds = significant(observation.scan_s);
-        format!(
-            "note: reading all processes took {seconds} s, in which nothing was sampled: some have very \
-             many descriptors"
-        )
-    })
 }
 
 /// `3 stages in 1 pipeline`.
@@ -127,110 +80,6 @@ fn count_stages(observation: &Observation) -> String {
         let pipelines = pluralize(pipelines.len(), "pipeline");
         format!("{} in {pipelines}", pluralize(stages, "stage"))
     }
-}
-
-/// What can't be seen of other processes: how many, and whether there may be more.
-pub(super) fn hidden(count: usize, hides_processes: bool) -> Option<String> {
-    let number = pluralize(count, "other process");
-    let what = match (count, hides_processes) {
-        (0, false) => return None,
-        (0, true) => {
-            "processes of other users are not shown here (/proc is mounted with hidepid)".to_owned()
-        }
-        (_, false) => format!("{number} can't be examined without privileges"),
-        (_, true) => format!(
-            "{number} can't be examined without privileges, and more are not shown (/proc is mounted \
-             with hidepid)"
-        ),
-    };
-    Some(format!(
-        "note: {what}; they may hold ends of these pipes, too"
-    ))
-}
-
-/// Where files or pipes were not looked at because helpers were blocked.
-const LACKS_HELPERS: &str =
-    "so many processes gave no answer that the pipes of some could not be examined";
-
-/// Which processes do not answer, and whether others were examined only in part for that reason.
-pub(super) fn silent(processes: &[SilentProcess], lacks_helpers: bool) -> Option<String> {
-    const MAX_NAMED: usize = 3;
-    let in_part = LACKS_HELPERS;
-    if processes.is_empty() {
-        return lacks_helpers.then(|| format!("note: {in_part}"));
-    }
-    let names = processes
-        .iter()
-        .map(|process| format!("{} ({})", process.pid, process.name));
-    let text = match processes.len() {
-        1 => format!(
-            "process {} answers nothing (reading it in /proc blocks), and was left out; it",
-            list(names)
-        ),
-        2..=MAX_NAMED => format!(
-            "processes {} answer nothing (reading them in /proc blocks), and were left out; they",
-            list(names)
-        ),
-        count => format!(
-            "{count} processes answer nothing (reading them in /proc blocks), and were left out; they"
-        ),
-    };
-    let more = if lacks_helpers {
-        format!("; {in_part}")
-    } else {
-        String::new()
-    };
-    Some(format!(
-        "note: {text} may hold ends of these pipes, too{more}"
-    ))
-}
-
-/// What could not be looked at: sockets, or the pipes of processes that did not answer.
-fn unexamined(observation: &Observation) -> Option<String> {
-    let sockets = observation.unlisted_sockets.as_ref();
-    let sockets = sockets.map(|error| {
-        let error = without_error_numbers(error);
-        format!("the sockets of this machine can't be listed ({error}), and join no processes here")
-    });
-    let pipes = observation.lacks_helpers.then(|| LACKS_HELPERS.to_owned());
-    let all: Vec<String> = sockets.into_iter().chain(pipes).collect();
-    (!all.is_empty()).then(|| format!("note: {}", all.join("; ")))
-}
-
-/// Whose sockets are in another network namespace, and how to look at them.
-fn other_networks(observation: &Observation) -> Option<String> {
-    const MAX_NAMED: usize = 3;
-    let pids = &observation.other_networks;
-    let first = pids.first()?;
-    let all = observation
-        .processes
-        .iter()
-        .map(|observed| &observed.process);
-    let names = all
-        .filter(|process| pids.contains(&process.id.pid))
-        .map(|process| format!("{} (pid {})", process.name, process.id.pid));
-    let processes = if pids.len() <= MAX_NAMED {
-        list(names)
-    } else {
-        format!("{} processes", pids.len())
-    };
-    Some(format!(
-        "the sockets of {processes} are in another network namespace, and were not looked at. To look \
-         at them: nsenter -n -t {first} pipespeed doctor {first}"
-    ))
-}
-
-/// The note that the system calls of `count` processes of the pipelines can't be read.
-pub(super) fn hidden_calls(count: usize) -> Option<String> {
-    if count == 0 {
-        return None;
-    }
-    let count = pluralize(count, "process");
-    Some(format!(
-        "note: the system calls of {count} can't be read without privileges \
-         (kernel.yama.ptrace_scope); waits in poll(2) count as elsewhere, and which pipe a process \
-         waits for may be unclear"
-    ))
 }
 
 /// A pipeline, or processes outside of pipelines, with what was found about them.

@@ -78,6 +78,9 @@ pub(crate) struct StateCounts {
     pub(crate) on: BTreeMap<(LinkId, LinkSide), u32>,
     /// Whether it was seen to move data by calls that don't count as bytes.
     pub(crate) splices: bool,
+    /// Whether the number of its descriptors has changed: it opens files for a moment, through which bytes
+    /// may go.
+    pub(crate) opens_files: bool,
     /// The ends for which a thread waited among several events.
     pub(crate) polled: BTreeSet<(LinkId, LinkSide)>,
 }
@@ -146,6 +149,7 @@ impl StateCounts {
             *self.on.entry(*on).or_default() += count;
         }
         self.splices |= other.splices;
+        self.opens_files |= other.opens_files;
         self.polled.extend(&other.polled);
     }
 

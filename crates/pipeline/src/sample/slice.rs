@@ -100,8 +100,10 @@ impl Slice {
     }
 
     /// What it says about a process; the rest is as of one that was not asked for.
-    pub(crate) fn observed(&self, process: Process) -> Observed {
+    pub(crate) fn observed(&self, mut process: Process) -> Observed {
         let counts = &self.counts;
+        process.others.reads |= counts.opens_files;
+        process.others.writes |= counts.opens_files;
         let division = self.divide();
         Observed {
             process,

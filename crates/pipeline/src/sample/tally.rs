@@ -13,7 +13,7 @@ use super::slice::{ProcessorLimits, Slice};
 use super::{Observed, ticks};
 use crate::graph::{HeldEnds, Process};
 use crate::proc::files::{CachedFile, FdBudget, ProcessFiles};
-use crate::proc::{Io, OtherFiles, Proc, ProcessId};
+use crate::proc::{Io, Proc, ProcessId};
 use crate::wait::{Outside, ThreadState};
 
 /// Of a process with more threads that many are examined in a sample, by turns.
@@ -41,8 +41,6 @@ pub(crate) struct Tally {
     has_run: bool,
     /// The number of its descriptors when it was last seen to have run.
     descriptors: Option<u64>,
-    /// Whether that number has changed: it opens files for a moment.
-    has_opened: bool,
     due: Due,
     pub(crate) counts: StateCounts,
     pub(crate) children: ChildTally,
@@ -94,7 +92,6 @@ impl Tally {
             may_have_changed: false,
             has_run: false,
             descriptors: None,
-            has_opened: false,
             due: Due::default(),
             counts: StateCounts::default(),
             thread: None,
@@ -164,7 +161,7 @@ impl Tally {
 
     fn count_descriptors(&mut self, now: u64) {
         let before = self.descriptors.replace(now);
-        self.has_opened |= before.is_some_and(|before| before != now);
+        self.counts.opens_files |= before.is_some_and(|before| before != now);
     }
 
     /// Examines its threads, of many only some. Returns how many. [`complete`](Self::complete) does the
@@ -386,14 +383,9 @@ impl Tally {
     ) -> Observed {
         let id = self.process.id;
         let same = now.filter(|process| process.id == id);
-        let mut process = same.clone().unwrap_or_else(|| self.process.clone());
-        if self.has_opened {
-            process.others = OtherFiles {
-                reads: true,
-                writes: true,
-            };
-        }
-        let observed = self.slice(limits).observed(process);
+        let observed = self
+            .slice(limits)
+            .observed(same.clone().unwrap_or_else(|| self.process.clone()));
         let files = ProcessFiles::new(proc, id.pid);
         let mut ends = self.process.ends.iter();
         Observed {
@@ -486,7 +478,7 @@ mod tests {
                 let limits = ProcessorLimits::default();
                 let observed = tally.observed(&proc, limits, None, Vec::new(), true);
                 let others = observed.process.others;
-                (tally.has_opened == opens && (others.writes || !opens)).then_some(())
+                (tally.counts.opens_files == opens && (others.writes || !opens)).then_some(())
             });
             shell.kill().unwrap();
             shell.wait().unwrap();

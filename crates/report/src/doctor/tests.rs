@@ -6,6 +6,7 @@ use pipespeed_pipeline::fixtures::{
     busy, child_of, frozen, observation, on_input, on_room, process, reads, writes,
 };
 use pipespeed_pipeline::graph::{LinkSide, Process};
+use pipespeed_pipeline::proc::silent::SilentProcess;
 use pipespeed_pipeline::proc::{Language, LinkFd};
 use pipespeed_pipeline::sample::Observed;
 use pipespeed_pipeline::wait::{BlockedOn, LinkWait, Outside, ThreadState};

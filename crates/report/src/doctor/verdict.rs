@@ -9,8 +9,9 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
 use super::names::{descriptor, duration, full, full_of_active, is_one, stream, written_as};
+use super::notes::other_networks;
 use super::table::percent;
-use super::{count_stages, other_networks, unread_bytes};
+use super::{count_stages, unread_bytes};
 use crate::format::{list, pluralize};
 use crate::style::{GREEN, RED, YELLOW};
 
