@@ -8,7 +8,7 @@ use super::{Observed, Who};
 use crate::graph::{LinkSide, Node};
 use crate::observe::Observation;
 use crate::proc::LinkId;
-use crate::sample::{Children, Shares};
+use crate::sample::{Children, OnLink, Shares};
 use crate::wait::{BlockedOn, Outside, ThreadState};
 
 /// A writer that waited for this share of the time waited all the time.
@@ -25,8 +25,8 @@ pub struct Unread {
     pub writer: Who,
     /// The writer's descriptor.
     pub fd: Option<i32>,
-    /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a lock or
-    /// another machine.
+    /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a lock, a
+    /// debugger or a server.
     pub may_be_read: bool,
     /// Whether no reader moved any bytes, ran for more than 1 % of the time, or waited for anybody
     /// who was not asked for.
@@ -127,6 +127,9 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
         let are_readers_idle = readers
             .iter()
             .all(|reader| does_nothing(observation, reader));
+        let awaits_server = readers
+            .iter()
+            .any(|reader| awaits_server(observation, reader, writer));
         let readers = readers.iter();
         let readers: Vec<IdleReader> = readers
             .map(|reader| idle_reader(observation, reader, writer, pipe.id))
@@ -135,7 +138,7 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             pipe: pipe.id,
             writer: writer.who(),
             fd: descriptor(writer, pipe.id, LinkSide::Room),
-            may_be_read: readers.iter().any(IdleReader::may_read),
+            may_be_read: awaits_server || readers.iter().any(IdleReader::may_read),
             are_readers_idle,
             has_lasted: false,
             readers,
@@ -179,6 +182,22 @@ fn reads_other_stream(observation: &Observation, reader: &Observed, unread: Link
     })
 }
 
+/// Whether a reader waits at a socket for somebody else than the writer, as the client of a server that
+/// works on what it has read before. Who has started the writer is expected to read what that writes.
+fn awaits_server(observation: &Observation, reader: &Observed, writer: &Observed) -> bool {
+    let is_at_server = |on: &OnLink| {
+        on.pipe.is_socket()
+            && on.share >= MIN_BUSY
+            && !writer.process.holds(on.pipe, on.side.other())
+    };
+    let is_outside = matches!(
+        reader.mainly(),
+        Some(Outside::Socket | Outside::SocketOrTimer)
+    );
+    !observation.descends(writer, reader.process.id.pid)
+        && (is_outside || reader.on.iter().any(is_at_server))
+}
+
 /// Whether a process moved no bytes, hardly ran, and waits for nobody outside of what was asked for.
 fn does_nothing(observation: &Observation, process: &Observed) -> bool {
     const MAX_RUNNING: f64 = 0.01;
@@ -216,7 +235,7 @@ pub(super) fn descriptor(process: &Observed, link: LinkId, side: LinkSide) -> Op
 
 impl IdleReader {
     /// Whether what it waits for ends without the data that it leaves: a sleep, a person at the
-    /// terminal, a lock, its children. Event loops wait with timeouts, too.
+    /// terminal, a lock, a debugger, its children. Event loops wait with timeouts, too.
     fn may_read(&self) -> bool {
         let ends_by_itself = matches!(
             self.waits_for,
@@ -226,6 +245,7 @@ impl IdleReader {
                     | Outside::FileLock
                     | Outside::Frozen
                     | Outside::FifoPeer
+                    | Outside::Tracer
             )
         );
         self.child.is_none() && (self.children.is_some() || ends_by_itself)
@@ -311,6 +331,41 @@ mod tests {
             panic!();
         };
         assert_eq!(unread.readers[0].child, Some(blocked().who()));
+    }
+
+    #[test]
+    fn a_client_reads_on_once_its_server_answers_but_a_parent_need_not() {
+        let socket = LinkId::Socket { inode: 9 };
+        let at_server = || {
+            ThreadState::Waiting(BlockedOn::Pipes {
+                any_of: vec![LinkWait {
+                    pipe: socket,
+                    fd: Some(3),
+                    side: LinkSide::Input,
+                }],
+                or: None,
+            })
+        };
+        let waits = [
+            (at_server(), true),
+            (on_outside(Outside::Socket), true),
+            (on_outside(Outside::Tracer), true),
+            (on_outside(Outside::Event), false),
+        ];
+        for (wait, may_be_read) in waits {
+            let mut stranger = blocked();
+            stranger.process.parent = 1000;
+            stranger.ancestors.clear();
+            let [unread] = &found(vec![stranger, reader(wait.clone())])[..] else {
+                panic!("{wait:?}");
+            };
+            assert_eq!(unread.may_be_read, may_be_read, "{wait:?}");
+            let [unread] = &found(vec![blocked(), reader(wait.clone())])[..] else {
+                panic!("{wait:?}");
+            };
+            let by_itself = wait == on_outside(Outside::Tracer);
+            assert_eq!(unread.may_be_read, by_itself, "{wait:?}");
+        }
     }
 
     #[test]

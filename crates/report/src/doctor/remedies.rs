@@ -80,17 +80,21 @@ fn read_terminal(language: Language) -> &'static str {
     }
 }
 
-/// How a program leaves a stream to nobody.
-fn ignore(language: Language, fd: Option<i32>) -> &'static str {
-    match (language, fd) {
+/// How a program leaves a stream to nobody; of one of both, which one it is isn't known.
+fn ignore(language: Language, fd: Option<i32>) -> Option<&'static str> {
+    let how = match (language, fd) {
         (Language::Python, Some(2)) => "stderr=DEVNULL, or stderr=STDOUT",
-        (Language::Python, _) => "stdout=DEVNULL",
+        (Language::Python, Some(_)) => "stdout=DEVNULL",
         (Language::JavaScript, _) => "stdio: 'ignore' or 'inherit'",
-        (Language::Java, _) => "inheritIO(), or redirectOutput(DISCARD)",
+        (Language::Java, Some(1)) => "inheritIO(), or redirectOutput(DISCARD)",
+        (Language::Java, Some(2)) => "inheritIO(), or redirectError(DISCARD)",
+        (Language::Java, _) => "inheritIO()",
         (Language::Go, _) => "leave Stdout and Stderr of the Cmd nil",
         (_, Some(2)) => "2>/dev/null",
-        (_, _) => ">/dev/null",
-    }
+        (_, Some(_)) => ">/dev/null",
+        (_, None) => return None,
+    };
+    Some(how)
 }
 
 /// The remedy for what lies unread.
@@ -131,12 +135,13 @@ pub(super) fn unread(observation: &Observation, unread: &Unread) -> String {
         }
         _ => read_both(language).to_owned(),
     };
+    let alternative =
+        ignore(language, fd).map_or(String::new(), |how| format!(", or not ask for it ({how})"));
     format!(
-        "Remedy: {} must read the {} of {} while it waits ({how}), or not ask for it ({}). {by_hand}",
+        "Remedy: {} must read the {} of {} while it waits ({how}){alternative}. {by_hand}",
         reader.who.name,
         stream(fd),
         unread.writer.name,
-        ignore(language, fd)
     )
 }
 
