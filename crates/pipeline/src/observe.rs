@@ -19,7 +19,6 @@ use serde::Serialize;
 
 pub(crate) use self::chores::Chores;
 pub(crate) use self::observer::{BATCH, MAX_SAMPLE, Observer, is_replaced};
-pub(crate) use self::rate::UsedLinks;
 use crate::graph::{Holders, Scope};
 use crate::others::OtherProcesses;
 use crate::proc::silent::SilentProcess;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::history::{History, StageWindow, TICK};
 use crate::diagnosis::{Bottleneck, Deadlock, Finding, Unread, diagnose};
 use crate::graph::Process;
-use crate::observe::{Observation, ObservedLink, UsedLinks};
+use crate::observe::{Observation, ObservedLink};
 use crate::proc::silent::SilentProcess;
 use crate::proc::{LinkId, ProcessId};
 use crate::processors::Load;
@@ -186,7 +186,7 @@ pub(super) fn pipelines(
     let by_id = members.iter().map(|member| (member.process.id, member));
     let by_id: BTreeMap<ProcessId, &LiveProcess<'_>> = by_id.collect();
     let groups = minute.pipelines().into_iter();
-    let mut used = UsedLinks::default();
+    let mut used = second.used_links();
     groups
         .map(|group| {
             let pids: BTreeSet<i32> = group.iter().map(|process| process.process.id.pid).collect();

@@ -2,11 +2,11 @@
 
 use pipespeed_base::text::without_error_numbers;
 use pipespeed_pipeline::diagnosis::{Finding, Severity, verdict};
+use pipespeed_pipeline::graph::LinkSide;
 use pipespeed_pipeline::observe::Observation;
 use pipespeed_pipeline::proc::silent::SilentProcess;
 
 use super::count_stages;
-use super::verdict::unseen;
 use crate::format::{list, pluralize, significant};
 
 /// Where files or pipes were not looked at because helpers were blocked.
@@ -154,6 +154,41 @@ pub(super) fn other_networks(observation: &Observation) -> Option<String> {
     Some(format!(
         "the sockets of {processes} are in another network namespace, and were not looked at. To look \
          at them: nsenter -n -t {first} pipespeed doctor {first}"
+    ))
+}
+
+/// What may hide something wrong.
+pub(super) fn unseen(observation: &Observation) -> Option<String> {
+    other_networks(observation).or_else(|| hidden_peer(observation))
+}
+
+/// A process that stands still, and waits for one that can't be examined.
+fn hidden_peer(observation: &Observation) -> Option<String> {
+    let hides_some =
+        observation.hidden > 0 || observation.hides_processes || !observation.silent.is_empty();
+    if !hides_some || observation.is_survey {
+        return None;
+    }
+    let asked = observation.living().filter(|observed| observed.is_asked);
+    let mut waits = asked
+        .filter(|observed| observed.is_frozen)
+        .flat_map(|observed| observed.on.iter().map(|on| (&observed.process, on)));
+    let (process, on) = waits.find(|(_, on)| {
+        let mut all = observation.processes.iter();
+        !all.any(|other| other.process.holds(on.pipe, on.side.other()))
+    })?;
+    let wait = match on.side {
+        LinkSide::Input => "input on",
+        LinkSide::Room => "room in",
+    };
+    let link = match on.pipe {
+        pipe if pipe.is_socket() => "socket",
+        pipe if pipe.is_terminal() => "terminal",
+        _ => "pipe",
+    };
+    Some(format!(
+        "{} (pid {}) waits for {wait} a {link}, and no process that can be examined has the other end.",
+        process.name, process.id.pid
     ))
 }
 

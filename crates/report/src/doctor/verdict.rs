@@ -9,7 +9,7 @@ use pipespeed_pipeline::wait::Outside;
 
 use super::deadlock::headline;
 use super::names::{descriptor, duration, full, full_of_active, is_one, stream, written_as};
-use super::notes::other_networks;
+use super::notes::unseen;
 use super::table::percent;
 use super::{count_stages, unread_bytes};
 use crate::format::{list, pluralize};
@@ -56,41 +56,6 @@ pub(super) fn color(observation: &Observation, findings: &[Finding]) -> &'static
         Severity::NothingWrong if unseen(observation).is_some() => YELLOW,
         Severity::NothingWrong => GREEN,
     }
-}
-
-/// What may hide something wrong.
-pub(super) fn unseen(observation: &Observation) -> Option<String> {
-    other_networks(observation).or_else(|| hidden_peer(observation))
-}
-
-/// A process that stands still, and waits for one that can't be examined.
-fn hidden_peer(observation: &Observation) -> Option<String> {
-    let hides_some =
-        observation.hidden > 0 || observation.hides_processes || !observation.silent.is_empty();
-    if !hides_some || observation.is_survey {
-        return None;
-    }
-    let asked = observation.living().filter(|observed| observed.is_asked);
-    let mut waits = asked
-        .filter(|observed| observed.is_frozen)
-        .flat_map(|observed| observed.on.iter().map(|on| (&observed.process, on)));
-    let (process, on) = waits.find(|(_, on)| {
-        let mut all = observation.processes.iter();
-        !all.any(|other| other.process.holds(on.pipe, on.side.other()))
-    })?;
-    let wait = match on.side {
-        LinkSide::Input => "input on",
-        LinkSide::Room => "room in",
-    };
-    let link = match on.pipe {
-        pipe if pipe.is_socket() => "socket",
-        pipe if pipe.is_terminal() => "terminal",
-        _ => "pipe",
-    };
-    Some(format!(
-        "{} (pid {}) waits for {wait} a {link}, and no process that can be examined has the other end.",
-        process.name, process.id.pid
-    ))
 }
 
 /// How far nothing was found.
