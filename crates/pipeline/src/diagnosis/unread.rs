@@ -25,7 +25,7 @@ pub struct Unread {
     pub writer: Who,
     /// The writer's descriptor.
     pub fd: Option<i32>,
-    /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a lock, a
+    /// Whether a reader may take it by itself: it sleeps for a time, or waits for a person, a file lock, a
     /// debugger or a server.
     pub may_be_read: bool,
     /// Whether no reader moved any bytes, ran for more than 1 % of the time, or waited for anybody
