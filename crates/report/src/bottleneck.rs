@@ -251,7 +251,7 @@ fn remedy(
         || bottleneck.threads_queued >= MAX_ONLY_QUEUED
         || bottleneck.delay.is_some();
     let pipes = match bottleneck.room {
-        Room::Usual if !waits_for_pipes && !is_queued => "; larger pipes don't",
+        Room::Usual | Room::NeverFull if !waits_for_pipes && !is_queued => "; larger pipes don't",
         _ => "",
     };
     let delay = bottleneck.delay.as_ref().map(describe_delay);
@@ -445,7 +445,7 @@ fn room_text(bottleneck: &Bottleneck) -> String {
             " A larger pipe may help, too: it waits on pipes {} of the time.",
             percent(bottleneck.waits)
         ),
-        Room::Usual | Room::Unknown => String::new(),
+        Room::Usual | Room::NeverFull | Room::Unknown => String::new(),
     }
 }
 

@@ -119,7 +119,8 @@ pub(super) fn find(observation: &Observation, tied: &BTreeSet<i32>) -> Vec<Unrea
             is_busy(process)
                 || is_starved(process)
                 || may_poll(process)
-                || takes_in_order(process) && !reads_other_stream(observation, process, pipe.id)
+                || (takes_in_order(process) || comes_later(observation, process, writer, pipe.id))
+                    && !reads_other_stream(observation, process, pipe.id)
         });
         if !is_asked || readers.is_empty() || was_read || reads_later {
             continue;
@@ -160,6 +161,51 @@ fn takes_in_order(process: &Observed) -> bool {
         .io
         .is_some_and(|io| io.reads > 0 && io.read_bytes > 0);
     has_read && process.threads.len() == 1 && process.polled.is_empty()
+}
+
+/// Whether a process waits in a read of another input first, as comm, awk and `grep -f` do with two process
+/// substitutions: somebody can write there who waits neither for it nor for the writer here. Whoever starts
+/// several programs reads the standard output of one after the other's, but may forget their standard error.
+fn comes_later(
+    observation: &Observation,
+    process: &Observed,
+    writer: &Observed,
+    unread: LinkId,
+) -> bool {
+    let [on] = &process.on[..] else {
+        return false;
+    };
+    let is_in_read = process.threads.len() == 1 && process.polled.is_empty();
+    let is_other = on.side == LinkSide::Input && on.pipe != unread && on.share >= MIN_BLOCKED;
+    let is_error = descriptor(writer, unread, LinkSide::Room) == Some(2);
+    let mut others = observation.holders(on.pipe, LinkSide::Room);
+    is_in_read && is_other && !is_error && {
+        let pair = [process, writer].map(|process| process.process.id.pid);
+        others.any(|other| !other.has_ended && !waits_for_one(observation, other, pair))
+    }
+}
+
+/// Whether a process is one of these or waits for one, directly or through others, on links or for a child.
+fn waits_for_one(observation: &Observation, process: &Observed, pids: [i32; 2]) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![process];
+    while let Some(process) = next.pop() {
+        let pid = process.process.id.pid;
+        if pids.contains(&pid) {
+            return true;
+        }
+        if !seen.insert(pid) {
+            continue;
+        }
+        for on in &process.on {
+            next.extend(observation.holders(on.pipe, on.side.other()));
+        }
+        if process.outside.contains_key(&Outside::Child) {
+            let all = observation.processes.iter();
+            next.extend(all.filter(|child| child.process.parent == pid));
+        }
+    }
+    false
 }
 
 /// Whether a process reads one of the two standard streams of another one, and this is the other one.
@@ -409,6 +455,37 @@ mod tests {
         // A server reads from others, too.
         cat.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
         assert_eq!(found(&cat), 1);
+    }
+
+    /// As `comm <(sleep 9; sort) <(sort)`.
+    #[test]
+    fn who_waits_for_its_first_input_comes_to_the_second() {
+        let comm = frozen(
+            process(2, "comm", vec![reads(63, 8), reads(62, 7)]),
+            on_input(8),
+        );
+        let sleep = |ends| frozen(process(3, "sleep", ends), on_outside(Outside::Timer));
+        let first = || sleep(vec![writes(1, 8)]);
+        assert_eq!(found(vec![blocked(), comm.clone(), first()]), []);
+        // A copy of the read end has been left to the other one.
+        let both = sleep(vec![writes(1, 8), reads(60, 7)]);
+        assert_eq!(found(vec![blocked(), comm.clone(), both]), []);
+        // Who could write there waits for the writer here, as a filter of what tee(1) passes on.
+        let filter = frozen(
+            process(3, "filter", vec![reads(0, 9), writes(1, 8)]),
+            on_input(9),
+        );
+        let mut tee = blocked();
+        tee.process.ends = vec![writes(1, 7), writes(3, 9)].into();
+        assert_eq!(found(vec![tee, comm.clone(), filter]).len(), 1);
+        // Its standard error.
+        let mut error = blocked();
+        error.process.ends = vec![writes(2, 7)].into();
+        assert_eq!(found(vec![error, comm.clone(), first()]).len(), 1);
+        // A runtime that polls has forgotten it.
+        let mut polls = comm;
+        polls.polled = [(LinkId::pipe(8), LinkSide::Input)].into();
+        assert_eq!(found(vec![blocked(), polls, first()]).len(), 1);
     }
 
     /// Python's `for line in p.stdout`, of a shell whose child fills standard error.

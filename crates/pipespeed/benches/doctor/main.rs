@@ -8,7 +8,7 @@
 //! | `bottlenecks` | 100 pipelines of 2 to 6 stages, each with one slow stage at each place in turn, slow for five reasons; and 15 of 3 stages each joined by socat, by unix sockets and by TCP |
 //! | `usual` | the same for twelve of zcat, sort, gzip, tar, zstd and meter |
 //! | `hangs` | seven planted deadlocks, and 28 hangs of Node, Python, Go, Java, Perl, Rust and shell, each from its file in `hangs/`: the verdict, who, which stream and the remedy |
-//! | `healthy` | 60 pipelines that move or wait for something outside, examined twice, and 29 programs that wait, each from its file in `healthy/`, examined eight times |
+//! | `healthy` | 60 pipelines that move or wait for something outside, examined twice, and 32 programs that wait, each from its file in `healthy/`, examined eight times |
 //! | `cost` | a fast pipeline while doctor runs and is stopped (SIGSTOP) in random slices of 50 ms: the ratio of the rates, with its 95 % interval; on all processors, on one, and beside a process that wakes up as often and computes as long as doctor but reads nothing |
 //! | `ends` | how much later a writer learns that its reader has left, and a reader the end of file, while the pipe is looked into all the time |
 //! | `processes` | 10,000 short-lived processes, and 100 that are killed |

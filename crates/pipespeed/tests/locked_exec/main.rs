@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use pipespeed_testing::conditions::ordinary;
@@ -166,18 +166,19 @@ fn process_that_answers_nothing_hangs_neither_doctor_nor_top() {
 
 /// Sends signals at any time: during the first read, and later.
 fn signals_end_it(silent: &Silent) {
-    for (args, signal) in [
-        ("doctor --time 1000", Signal::TERM),
-        ("top --json /dev/null", Signal::INT),
-    ] {
+    let end = |args, signal: Signal, delay| {
+        let running = start(silent.pipespeed(args));
+        sleep(Duration::from_secs_f64(delay));
+        let sent = Instant::now();
+        running.send(signal);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(128 + signal.as_raw()), "{outcome:#?}");
+        assert!(sent.elapsed() < Duration::from_secs(10), "{outcome:#?}");
+    };
+    thread::scope(|scope| {
         for delay in [0.3, 0.9, 2.5] {
-            let running = start(silent.pipespeed(args));
-            sleep(Duration::from_secs_f64(delay));
-            let sent = Instant::now();
-            running.send(signal);
-            let outcome = running.finish();
-            assert_eq!(outcome.code, Some(128 + signal.as_raw()), "{outcome:#?}");
-            assert!(sent.elapsed() < Duration::from_secs(10), "{outcome:#?}");
+            scope.spawn(move || end("doctor --time 1000", Signal::TERM, delay));
+            scope.spawn(move || end("top --json /dev/null", Signal::INT, delay));
         }
-    }
+    });
 }

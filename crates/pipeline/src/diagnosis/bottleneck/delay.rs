@@ -27,7 +27,7 @@ const MIN_QUOTA_USE: f64 = 0.8;
 const MIN_AT_QUOTA: f64 = 0.5;
 /// A stage that runs or is ready to for a smaller share takes no processor from others.
 const MIN_ACTIVE: f64 = 0.05;
-/// Threads share too few processors if they use this part of them.
+/// Threads or children share too few processors if they use this part of them.
 const MIN_OWN_LOAD: f64 = 0.6;
 /// Processors that are idle for this share of the time are to be had.
 const MIN_IDLE: f64 = 0.25;
@@ -115,11 +115,24 @@ fn own_load(observation: &Observation, stages: &[&Observed]) -> f64 {
             .or_default()
             .push(process);
     }
-    stages
+    let highest = stages
         .iter()
-        .filter(|stage| !above(stage).any(|pid| is_stage(&pid)))
+        .filter(|stage| !above(stage).any(|pid| is_stage(&pid)));
+    let own: f64 = highest
+        .clone()
         .map(|stage| load_below(&family, stage, window))
-        .sum()
+        .sum();
+    // Siblings of a stage that were too short-lived to be observed, as those of xargs(1), belong to it.
+    let parents: BTreeSet<i32> = highest
+        .filter_map(|stage| above(stage).find(|pid| known.contains(pid)))
+        .collect();
+    let parents = all().filter(|process| parents.contains(&process.process.id.pid));
+    own + parents
+        .map(|parent| {
+            let all = per_s(parent, parent.children_ran_s);
+            (all - load_of_children(&family, parent, window)).max(0.0)
+        })
+        .sum::<f64>()
 }
 
 /// The ancestors of a process, the nearest first.
@@ -138,20 +151,25 @@ fn load_below(family: &Family<'_>, process: &Observed, window: f64) -> f64 {
     } else {
         process.counted_s.max(f64::MIN_POSITIVE)
     };
-    let own = process.process.id;
-    let children = family.get(&own.pid).into_iter().flatten();
-    let each: f64 = children
-        // Numbers are used again.
-        .filter(|child| child.process.id.start >= own.start && child.process.id != own)
-        .map(|child| load_below(family, child, window))
-        .sum();
+    let each = load_of_children(family, process, window);
     process.ran_s / time + each.max(process.children_ran_s / time)
 }
 
-/// Whether children that run at once use most of these processors.
-fn fill(children: &Children, processors: &[&ProcessorUsage]) -> bool {
+/// Processor time of those below a process that were observed, in processors.
+fn load_of_children(family: &Family<'_>, process: &Observed, window: f64) -> f64 {
+    let own = process.process.id;
+    let children = family.get(&own.pid).into_iter().flatten();
+    children
+        // Numbers are used again.
+        .filter(|child| child.process.id.start >= own.start && child.process.id != own)
+        .map(|child| load_below(family, child, window))
+        .sum()
+}
+
+/// Whether children that run at once use this share of these processors.
+fn use_share(children: &Children, share: f64, processors: &[&ProcessorUsage]) -> bool {
     let all = processors.len() as f64;
-    children.processors >= (MIN_BUSY * all).max(MIN_AT_ONCE) && all > 0.0
+    children.processors >= (share * all).max(MIN_AT_ONCE) && all > 0.0
 }
 
 /// What keeps a stage, or the children for which it mainly waits, from running more often, if they
@@ -165,7 +183,7 @@ pub(super) fn cause_of_delay(
     let of_children = children.map_or(0.0, |children| children.shares.queued);
     let queued = of_children.max(stage.shares.queued);
     let processors: Vec<_> = observation.load.among(stage.allowed.as_ref()).collect();
-    let are_filled = children.is_some_and(|children| fill(children, &processors));
+    let are_filled = children.is_some_and(|children| use_share(children, MIN_BUSY, &processors));
     // Threads of which one runs at a time gain nothing by running at once.
     let run_at_once = per_s(stage, stage.ran_s) >= MIN_AT_ONCE;
     let of_threads = if run_at_once {
@@ -219,7 +237,7 @@ pub(super) fn delay(
     let loads = stages.iter().map(|stage| (stage, load_of(stage)));
     let largest = loads.max_by(|a, b| a.1.total_cmp(&b.1));
     let children = stage.children.as_ref();
-    let are_filled = children.is_some_and(|children| fill(children, &usages));
+    let share_them = children.is_some_and(|children| use_share(children, MIN_OWN_LOAD, &usages));
     let busy: f64 = usages.iter().map(|usage| usage.busy).sum();
     let steal: f64 = usages.iter().map(|usage| usage.steal).sum();
     // While stages ran that have ended, others had no more than what these left.
@@ -249,7 +267,7 @@ pub(super) fn delay(
         }
     } else if let Some(quota) = quota {
         Delay::Quota(quota)
-    } else if (count > usages.len() || are_filled || fills_them)
+    } else if (count > usages.len() || share_them || fills_them)
         && busy >= MIN_BUSY * usages.len() as f64
     {
         let (largest, load) = largest.map_or((stage, 0.0), |(stage, load)| (*stage, load));

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Candidate;
 use crate::graph::LinkSide;
-use crate::observe::Observation;
+use crate::observe::{Observation, ObservedLink};
 use crate::proc::LinkId;
 
 /// A read that takes this share of what a pipe can hold takes all there is.
@@ -13,6 +13,9 @@ const MIN_EMPTIED: f64 = 0.9;
 const MIN_READS_PER_S: f64 = 5_000.0;
 /// A stage that waits on pipes for this share of the time gains if it has to wait less often.
 const MIN_WAITS: f64 = 0.05;
+
+/// A pipe that is filled to a larger share on average may be full at times.
+const MAX_FILL: f64 = 0.1;
 
 /// How large the pipes next to a stage are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -32,6 +35,8 @@ pub enum Room {
         /// Its capacity in bytes.
         capacity: u64,
     },
+    /// As large as a new pipe, and nobody was seen to wait for room in one of them.
+    NeverFull,
     /// Not all could be opened.
     Unknown,
 }
@@ -57,11 +62,25 @@ pub(super) fn room(observation: &Observation, candidate: &Candidate<'_>) -> Room
                 Some(capacity) => Room::Emptied { capacity },
                 // How much each read takes can't be seen of a splice, nor of children.
                 None if reads_unseen(observation, candidate) => Room::Unknown,
+                None if next
+                    .iter()
+                    .flatten()
+                    .all(|pipe| is_never_full(observation, pipe)) =>
+                {
+                    Room::NeverFull
+                }
                 None => Room::Usual,
             }
         }
         None => Room::Unknown,
     }
+}
+
+/// Whether nobody waited for room in a pipe, and it held little, so that a larger one changes nothing.
+fn is_never_full(observation: &Observation, pipe: &ObservedLink) -> bool {
+    let mut writers = observation.holders(pipe.id, LinkSide::Room);
+    pipe.fill.is_some_and(|fill| fill <= MAX_FILL)
+        && writers.all(|writer| writer.share_on(pipe.id, LinkSide::Room) == 0.0)
 }
 
 /// The capacity of the pipe from which a stage reads, if it holds no more than one of its reads

@@ -512,6 +512,19 @@ fn size_of_the_pipes_next_to_the_stage_is_seen() {
 }
 
 #[test]
+fn a_pipe_in_which_nobody_waits_for_room_is_large_enough() {
+    let room = |fill: f64, blocked: f64| {
+        let mut observation = observation(chain(&[(0.9 - blocked, blocked, 0.0), (0.1, 0.0, 0.9)]));
+        observation.pipes[0].capacity = Some(65536);
+        observation.pipes[0].fill = Some(fill);
+        only_pace(&bottlenecks(&observation, &BTreeSet::new())).room
+    };
+    assert_eq!(room(0.01, 0.0), Room::NeverFull);
+    assert_eq!(room(0.01, 0.05), Room::Usual);
+    assert_eq!(room(0.3, 0.0), Room::Usual);
+}
+
+#[test]
 fn how_much_a_splice_or_a_child_reads_at_once_is_not_known() {
     let room = |change: fn(&mut Observed), bytes_per_s: Option<f64>| {
         let mut observation = observation(chain(&[(0.02, 0.98, 0.0), (1.0, 0.0, 0.0)]));

@@ -302,6 +302,24 @@ fn what_runs_below_a_stage_is_no_other_process() {
     );
 }
 
+/// Those of `xargs -P4 gzip | cat` that live longer than the others.
+#[test]
+fn short_lived_siblings_of_stages_are_no_other_processes() {
+    let delay = |children_ran: f64| {
+        let mut stages = chain(&[(0.45, 0.0, 0.0), (0.02, 0.0, 0.98)]);
+        stages[0].process.parent = 20;
+        let mut xargs = busy(process(20, "xargs", Vec::new()), 0.0, 0.0, 0.0);
+        xargs.process.parent = 1000;
+        xargs.children_ran_s = children_ran * xargs.counted_s;
+        stages.push(xargs);
+        let findings = found_beside(stages, &[0.55, 0.0], &[0.0, 0.0], 0.98);
+        only_pace(&findings).delay.clone()
+    };
+    let is_others = |delay: Option<Delay>| matches!(delay, Some(Delay::Others { .. }));
+    assert!(is_others(delay(0.45)));
+    assert!(!is_others(delay(1.9)));
+}
+
 /// `make -j2 | tee | grep -c`, on two processors.
 #[test]
 fn children_that_fill_all_processors_share_them() {
