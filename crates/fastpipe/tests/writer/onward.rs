@@ -13,7 +13,7 @@ use fastpipe::Method;
 /// Returns how many of the held pieces were wrong, and whether the policy asked for
 /// was in use.
 fn wrong_pieces(setting: Setting, how: How, onward: Onward) -> (usize, bool) {
-    const LEN: usize = 30 * MIB + 4321;
+    const LEN: usize = 15 * MIB + 4321;
     const PIECE: usize = 300_000;
     let (read_end, write_end) = pipe_of(64 * KIB);
     scope(|scope| {

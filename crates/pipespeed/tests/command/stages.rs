@@ -87,9 +87,9 @@ const SHAPES: [Shape; 12] = [
     },
 ];
 
-/// A command of this program with a shape, whose writers end after twice the time.
+/// A command of this program with a shape, whose writers last for long enough that `top` shows them twice.
 fn run(programs: &TempDir, args: &str, shape: &Shape, seconds: u32) -> Running {
-    let writing = (2 * seconds).to_string();
+    let writing = (2 * seconds + 1).to_string();
     let line = shape.line.replace('A', "timeout SECONDS aa $WRITER");
     let line = line.replace('B', "timeout SECONDS cc $WRITER");
     let line = line.replace("SECONDS", &writing);

@@ -16,7 +16,7 @@ use crate::common::{Outcome, run_alone, run_marked, says, start_marked};
 /// More of them find rare faults: PIPESPEED_TEST_PIPELINES=200.
 fn pipelines() -> u64 {
     let number = std::env::var("PIPESPEED_TEST_PIPELINES");
-    number.map_or(15, |number| number.parse().unwrap())
+    number.map_or(10, |number| number.parse().unwrap())
 }
 
 /// Generates scripts for bash whose output and status depend on nothing but the script.

@@ -10,7 +10,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 /// Some, so that a run does not end before an end is killed.
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 2;
 
 /// A run of one channel, whose ends block in some cases and spin in others.
 struct Run {
